@@ -1,0 +1,80 @@
+package keys_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/railtoken/railtoken/internal/keys"
+)
+
+func TestOrdinaryKeysStayReadable(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"order:1042", "seller/9", "A-b_c.d@e", "2e7a8482f6fb09756ca50c10d7bfc047"} {
+		if got := keys.Encode(key); got != key {
+			t.Errorf("Encode(%q) = %q, want it unchanged", key, got)
+		}
+	}
+}
+
+func TestHostileKeysAreEncodedInjectively(t *testing.T) {
+	t.Parallel()
+	hostile := []string{
+		"", "%", "%%", "%25", "{", "}", "{}", "{a}", "a}b", "}{", " ", "\x00", "\r\n", "é", "\xff", "a b", "a%20b",
+		strings.Repeat("k", 10_000), strings.Repeat("}", 10_000),
+	}
+	seen := map[string]string{}
+	for _, key := range hostile {
+		encoded := keys.Encode(key)
+		if other, ok := seen[encoded]; ok {
+			t.Errorf("%q and %q have the same encoding %q", key, other, encoded)
+		}
+		seen[encoded] = key
+		if encoded == "" || strings.ContainsAny(encoded, "{} \r\n\x00") {
+			t.Errorf("Encode(%q) = %q is not fit for a hash tag", key, encoded)
+		}
+	}
+}
+
+func TestSlotFollowsTheClusterSpecification(t *testing.T) {
+	t.Parallel()
+	// The check value and the two slots are those of the Redis Cluster specification and of CLUSTER KEYSLOT.
+	for name, want := range map[string]int{
+		"123456789":            0x31C3 % 16384,
+		"foo":                  12182,
+		"{user1000}.following": keys.Slot("user1000"),
+		"foo{}{bar}":           keys.Slot("foo{}{bar}"),
+		"foo{{bar}}zap":        keys.Slot("{bar"),
+		"foo{bar}{zap}":        5061,
+	} {
+		if got := keys.Slot(name); got != want {
+			t.Errorf("Slot(%q) = %d, want %d", name, got, want)
+		}
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	for _, seed := range []string{"", "%", "%41", "order:1", "{x}", "\x00\xff", "a}b{c"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		encoded := keys.Encode(key)
+		if back, ok := keys.Decode(encoded); !ok || back != key {
+			t.Fatalf("Decode(Encode(%q)) = %q, %v", key, back, ok)
+		}
+		name := "railtoken:lock:{" + encoded + "}"
+		if keys.Tag(name) != encoded {
+			t.Fatalf("the hash tag of %q is %q", name, keys.Tag(name))
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{"", "%", "%4", "%41", "%7B", "a%", "order:1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, encoded string) {
+		if key, ok := keys.Decode(encoded); ok && keys.Encode(key) != encoded {
+			t.Fatalf("%q decodes to %q, which encodes to %q", encoded, key, keys.Encode(key))
+		}
+	})
+}

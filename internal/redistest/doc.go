@@ -1,0 +1,15 @@
+// Package redistest gives a test its own Redis: a real server process, a small cluster of them, or a fake one that
+// lives inside a synctest bubble.
+//
+// Each answers a different question:
+//
+//   - [Start] runs a redis-server on its own loopback port. It can be killed, paused and restarted, so it answers what
+//     a crash, a slow node or a script does.
+//   - [StartCluster] joins several of them to a Redis Cluster, for everything that depends on hash slots.
+//   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it answers
+//     what happens after an hour without waiting for one.
+//
+// A test that needs redis-server is skipped where none is installed, and fails when RAILTOKEN_REQUIRE_REDIS is set. One
+// test of this package fails in a tree without redis-server and names every test that was left out, so that a plain
+// "go test ./..." cannot leave any out silently.
+package redistest

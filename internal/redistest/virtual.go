@@ -1,0 +1,59 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// virtualAddr is an address literal, so that nothing asks a resolver, whose goroutines live outside the bubble.
+const virtualAddr = "127.0.0.1:6379"
+
+// Virtual returns a fake Redis and a client of it that live on the virtual clock of the synctest bubble around the test. They
+// talk over pipes in memory, with no port or socket. A key with a TTL expires at exactly its virtual time, and TIME in a script
+// follows the same clock. Both are closed at the end of the bubble.
+//
+// Outside a bubble they run on real time. The fake knows one node and no persistence, evicts nothing, and is not a measure
+// for speed; what a real server does under a crash is a question for [Start].
+func Virtual(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
+	tb.Helper()
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	tb.Cleanup(m.Close)
+	return m, VirtualClient(tb, m)
+}
+
+// VirtualClient returns one more client of a fake Redis made by [Virtual], closed at the end of the test. Each mod may change its
+// options first. After m.Close its dials are refused, as those to a server that has crashed.
+func VirtualClient(tb testing.TB, m *miniredis.Miniredis, mod ...func(*redis.Options)) *redis.Client {
+	tb.Helper()
+	opt := &redis.Options{
+		Addr: virtualAddr,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			// miniredis would start anew on a dial after Close.
+			if m.Ctx.Err() != nil {
+				return nil, fmt.Errorf("redistest: the virtual server is closed: %w", syscall.ECONNREFUSED)
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			return m.Dial()
+		},
+		Protocol:                 2,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		// go-redis keeps the timers of callers that wait for a connection in a pool of the whole process, and a timer must not
+		// go from one bubble to another: with this many connections nobody waits.
+		PoolSize: 4096,
+	}
+	for _, f := range mod {
+		f(opt)
+	}
+	return closing(tb, redis.NewClient(opt))
+}
