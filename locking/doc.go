@@ -1,0 +1,25 @@
+// Package locking gives one holder at a time the right to work on a key.
+//
+// A [Locker] makes one attempt for one or more keys and answers at once, with a [Lease] or with a [HeldError] that says who
+// holds which key, since when, and for how long its lease still runs. Waiting is the caller's business.
+//
+// A lease is a context with a cause. [Lease.Context] is cancelled, with an error that matches [ErrLost], at the moment the
+// lease can no longer be trusted. Until it is released a lease renews itself every third of its TTL, up to MaxHold.
+//
+// # What a lock on Redis cannot promise
+//
+// A lock with a time limit excludes others only as long as its holder notices the limit. A process that is stopped for
+// longer than the TTL (a paused virtual machine, a long stop by the kernel) can go on writing after another holder has
+// started: its context is cancelled as soon as it runs again, which may be too late. The fencing token of [Lease.Fence]
+// closes the gap: it is larger for every later lease of the same key, so a database that keeps the largest token it has
+// seen, and refuses smaller ones, refuses the late writer. See Martin Kleppmann, "How to do distributed locking", 2016.
+//
+// A single Redis node that loses its data loses its locks: after a restart without persistence, or a failover to a
+// replica that had not seen them yet. Where that matters, let the database check the token.
+//
+// # Keys
+//
+// A business key may hold any bytes. On Redis, the lock of key K is the plain string railtoken:lock:{K}, so that other
+// programs that take locks with SET NX PX exclude us and are excluded by us. Its fence counter and the mark of those
+// who wait lie in the same cluster slot: railtoken:lock:{K}:fence and railtoken:lock:{K}:interest.
+package locking

@@ -1,0 +1,103 @@
+package locking
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on any node, so it is safe to try
+	// again at once. The error that matches it is a [HeldError].
+	ErrHeld = errors.New("locking: key is held")
+
+	// ErrLost reports that a lease can no longer be trusted: somebody else may hold the key by now. The error that
+	// matches it is a [LostError], and it is the cause of the lease's context.
+	ErrLost = errors.New("locking: lease is lost")
+
+	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
+	// data, fail over or are out of memory). As much of the attempt as could be reached was taken back. It is worth trying again.
+	ErrUnavailable = errors.New("locking: servers cannot be reached")
+
+	// ErrReleased is the cause of a lease's context after Release.
+	ErrReleased = errors.New("locking: lease is released")
+)
+
+// Holder describes who has a key, as far as the one who is refused can know.
+type Holder struct {
+	// Label is the name that the holder gave itself; empty when another program holds the key.
+	Label string
+	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
+	Since time.Time
+	// Fence is the key's fence counter, the holder's token or a later one; 0 when unknown.
+	Fence int64
+	// Remaining is how long the holder's lease runs if it is not renewed; negative when it has no end.
+	Remaining time.Duration
+}
+
+// String returns the holder as one reads it in a log, for example "worker-2/71/order:audit for 1.2s, 28.8s left".
+func (h Holder) String() string {
+	var b strings.Builder
+	if h.Label == "" {
+		b.WriteString("another program")
+	} else {
+		b.WriteString(h.Label)
+	}
+	if !h.Since.IsZero() {
+		fmt.Fprintf(&b, " since %s", h.Since.UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	if h.Remaining < 0 {
+		b.WriteString(", with no end")
+	} else {
+		fmt.Fprintf(&b, ", %v left", h.Remaining.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// HeldError says which key another holder has, and who that is. It matches [ErrHeld].
+type HeldError struct {
+	Key    string
+	Holder Holder
+}
+
+// Error names the key and its holder.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("locking: key %q is held by %s", e.Key, e.Holder)
+}
+
+// Is reports whether target is [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// LossReason says why a lease is lost.
+type LossReason string
+
+// The reasons for a loss.
+const (
+	LossTaken   LossReason = "the key is no longer this holder's on the server"
+	LossExpired LossReason = "it could not be renewed within its validity"
+	LossMaxHold LossReason = "it was held for MaxHold"
+)
+
+// LostError says which keys are no longer this holder's, and why. It matches [ErrLost].
+type LostError struct {
+	Keys   []string
+	Reason LossReason
+	// Err is the last error of a renewal, or nil.
+	Err error
+}
+
+// Error names the keys and the reason.
+func (e *LostError) Error() string {
+	msg := fmt.Sprintf("locking: lease of %q is lost: %s", e.Keys, e.Reason)
+	if e.Err != nil {
+		msg += ": " + e.Err.Error()
+	}
+	return msg
+}
+
+// Is reports whether target is [ErrLost].
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the last error of a renewal, or nil.
+func (e *LostError) Unwrap() error { return e.Err }

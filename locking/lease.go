@@ -1,0 +1,287 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// releaseTimeout bounds a Release, whatever became of the caller's context.
+	releaseTimeout = 5 * time.Second
+	// renewalTimeout bounds how long a Release waits for a renewal under way that was told to stop: one that hangs must
+	// not keep the keys locked.
+	renewalTimeout = time.Second
+)
+
+// Grant is what a backend holds for one lease: the part of a [Lease] that talks to servers. All of its methods may be
+// called at the same time.
+type Grant interface {
+	// Fence returns the fencing token of the i-th key, waiting until it is certain.
+	Fence(ctx context.Context, i int) (int64, error)
+	// Renew makes the locks last for ttl from now. An error that matches ErrLost is final; after any other the
+	// lease tries again.
+	Renew(ctx context.Context, ttl time.Duration) error
+	// Release deletes the locks that are still this holder's. It reports whether somebody showed interest in one of the
+	// keys, and true when it cannot know. An error that matches ErrLost says that a lock had gone before.
+	Release(ctx context.Context) (contended bool, err error)
+}
+
+// Lease is the right to work on some keys, until it is released or lost. It renews itself in the background.
+//
+// A Lease must be released, also after it is lost. It is safe for use by many goroutines at the same time.
+type Lease struct {
+	grant     Grant
+	keys      []string
+	committed atomic.Bool
+	contended atomic.Bool
+
+	mu      sync.Mutex
+	watch   stopwatch
+	term    term
+	timer   *time.Timer
+	cause   error         // nil while the lease is trusted
+	done    chan struct{} // closed with the cause
+	cancels []context.CancelCauseFunc
+	lastErr error         // of the last renewal, when it failed
+	renewal chan struct{} // not nil while a background renewal is under way; closed after it
+	stop    context.CancelFunc
+
+	release    sync.Once
+	releaseErr error
+}
+
+// NewLease returns the lease for a grant: what an implementation of [Locker] calls last. The keys and options are those that
+// [Prepare] returned; began is when the implementation's first request was about to be sent. It returns an error that
+// matches [ErrLost], and a nil lease, when so much time has passed since then that the grant cannot be trusted; the
+// implementation then releases it.
+func NewLease(grant Grant, keys []string, opts Options, began Instant) (*Lease, error) {
+	l := &Lease{
+		grant: grant, keys: keys, watch: began.watch,
+		term: newTerm(opts.TTL, opts.MaxHold), done: make(chan struct{}),
+	}
+	next := l.term.next(l.watch.elapsed())
+	if next.lost != "" {
+		return nil, &LostError{Keys: keys, Reason: next.lost}
+	}
+	l.mu.Lock()
+	l.timer = time.AfterFunc(next.sleep, l.tick)
+	l.mu.Unlock()
+	return l, nil
+}
+
+// Instant is a moment that later time is measured from, by the monotonic and the wall clock.
+type Instant struct{ watch stopwatch }
+
+// Now returns the present moment.
+func Now() Instant { return Instant{newStopwatch()} }
+
+// Keys returns the keys that the lease is for, sorted, each once.
+func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
+
+// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number that is
+// larger than that of every earlier lease of the key, and below 2^53. It waits until the token is certain; on a single node it is at once.
+func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.grant.Fence(ctx, 0) }
+
+// FenceOf returns the fencing token of one of the lease's keys.
+func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
+	i, ok := slices.BinarySearch(l.keys, key)
+	if !ok {
+		return 0, fmt.Errorf("locking: no token for key %q: this lease is for %q", key, l.keys)
+	}
+	return l.grant.Fence(ctx, i)
+}
+
+// ValidUntil returns when the lease ends unless it is renewed before.
+func (l *Lease) ValidUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Add(l.term.until - l.watch.elapsed())
+}
+
+// Err returns nil while the lease can be trusted, and afterwards why it cannot: an error that matches [ErrLost], or
+// [ErrReleased].
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check()
+	return l.cause
+}
+
+// Done returns a channel that is closed when the lease is lost or released.
+func (l *Lease) Done() <-chan struct{} { return l.done }
+
+// Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check()
+	if l.cause != nil {
+		cancel(l.cause)
+	} else {
+		l.cancels = append(l.cancels, cancel)
+	}
+	return ctx
+}
+
+// Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is not needed: a lease renews itself. The
+// error matches [ErrLost] when the lease is over; after any other error the lease goes on to its old end.
+func (l *Lease) Renew(ctx context.Context) error {
+	l.mu.Lock()
+	sent := l.check()
+	if l.cause != nil {
+		defer l.mu.Unlock()
+		return l.cause
+	}
+	if l.term.capped {
+		defer l.mu.Unlock()
+		return nil
+	}
+	ttl := min(l.term.ttl, l.term.maxHold-sent)
+	l.mu.Unlock()
+
+	err := l.grant.Renew(ctx, ttl)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed(sent, ttl, err)
+	if l.cause != nil {
+		return l.cause
+	}
+	return err
+}
+
+// Release gives the keys back. It goes on when ctx has ended, for 5 s at most, and a second call returns what the first
+// returned. The error matches [ErrLost] when the lease had been lost before; after any other error the keys become free
+// when their TTL ends.
+func (l *Lease) Release(ctx context.Context) error {
+	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
+	return l.releaseErr
+}
+
+func (l *Lease) doRelease(ctx context.Context) error {
+	l.mu.Lock()
+	l.check()
+	lost := l.cause
+	l.end(ErrReleased)
+	if l.stop != nil {
+		l.stop()
+	}
+	renewal := l.renewal
+	l.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if renewal != nil {
+		select {
+		case <-renewal:
+		case <-time.After(renewalTimeout):
+		}
+	}
+	contended, err := l.grant.Release(ctx)
+	l.contended.Store(contended || err != nil && !errors.Is(err, ErrLost))
+	if lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Contended reports, after Release, whether somebody has asked by [Options.Interest] to be told of it, or may have.
+func (l *Lease) Contended() bool { return l.contended.Load() }
+
+// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the lease
+// does not undo it: a middleware then counts the work as done.
+func (l *Lease) MarkCommitted() { l.committed.Store(true) }
+
+// Committed reports whether MarkCommitted was called.
+func (l *Lease) Committed() bool { return l.committed.Load() }
+
+// tick runs on the timer: it renews the lease when that is due and ends it when its time is over.
+func (l *Lease) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause != nil {
+		return
+	}
+	now := l.watch.elapsed()
+	next := l.term.next(now)
+	switch {
+	case next.lost != "":
+		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
+	case !next.renew:
+		l.timer.Reset(next.sleep)
+	case l.renewal == nil:
+		l.renewInBackground(now, next.ttl)
+	default: // one is under way: it looks again when it has its answer
+		l.timer.Reset(min(maxTick, l.term.until-now))
+	}
+}
+
+// renewInBackground runs one renewal without the mutex; the timer goes on meanwhile, so that a renewal that hangs cannot
+// hide the end of the lease. The caller holds the mutex.
+func (l *Lease) renewInBackground(sent, ttl time.Duration) {
+	// A renewal that gets no answer is given up in time for another one.
+	ctx, cancel := context.WithTimeout(context.Background(), min(l.term.ttl/renewals, l.term.until-sent))
+	done := make(chan struct{})
+	l.renewal, l.stop = done, cancel
+	l.timer.Reset(min(maxTick, l.term.until-sent))
+	go func() {
+		defer close(done)
+		defer cancel()
+		err := l.grant.Renew(ctx, ttl)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.renewal, l.stop = nil, nil
+		l.renewed(sent, ttl, err)
+		if l.cause == nil {
+			l.timer.Reset(max(l.term.next(l.watch.elapsed()).sleep, 0))
+		}
+	}()
+}
+
+// renewed takes in the outcome of a renewal. The caller holds the mutex.
+func (l *Lease) renewed(sent, ttl time.Duration, err error) {
+	if l.cause != nil {
+		return
+	}
+	switch {
+	case err == nil:
+		l.term, l.lastErr = l.term.renewed(sent, ttl), nil
+	case errors.Is(err, ErrLost):
+		l.end(err)
+	default:
+		l.term, l.lastErr = l.term.failed(l.watch.elapsed()), err
+	}
+	l.check()
+}
+
+// check ends the lease when its time is over, and returns that time. The caller holds the mutex.
+func (l *Lease) check() (now time.Duration) {
+	now = l.watch.elapsed()
+	if l.cause != nil {
+		return now
+	}
+	if next := l.term.next(now); next.lost != "" {
+		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
+	}
+	return now
+}
+
+// end closes the lease with a cause, once. The caller holds the mutex.
+func (l *Lease) end(cause error) {
+	if l.cause != nil {
+		return
+	}
+	l.cause = cause
+	l.timer.Stop()
+	close(l.done)
+	for _, cancel := range l.cancels {
+		cancel(cause)
+	}
+	l.cancels = nil
+}

@@ -1,0 +1,97 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Locker makes one attempt to take keys and answers at once.
+//
+// Implementations are safe for use by many goroutines at the same time.
+type Locker interface {
+	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when
+	// another holder has one of the keys; any other error says that the attempt could not be decided, and that as much
+	// of it as could be reached was taken back. The order of keys does not matter, and a key that is named twice counts once.
+	//
+	// The context bounds the attempt only; the lease outlives it.
+	Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error)
+}
+
+// Watcher is what a [Locker] offers besides when it can tell waiting callers of a release.
+type Watcher interface {
+	// Watch returns a watch on the release of any of the keys. A notice is a hint: it may come late or not at all, so
+	// whoever waits for it must try again after some time without it.
+	Watch(ctx context.Context, keys []string) (*Watch, error)
+}
+
+// Limits of [Options].
+const (
+	DefaultTTL     = 30 * time.Second
+	MinTTL         = time.Second
+	MaxTTL         = 55 * time.Second // asynq brings a crashed worker's task back after 55 to 120 s
+	DefaultMaxHold = 30 * time.Minute
+)
+
+// Options says how one attempt is made. The zero value has every default.
+type Options struct {
+	// TTL is how long the lock outlives a holder that has crashed. At least 1 s, below 55 s; 30 s when zero.
+	TTL time.Duration
+
+	// MaxHold is the longest time that the lease is renewed for; after it the lease is lost. At least TTL; 30 min when zero.
+	MaxHold time.Duration
+
+	// Label names the holder to those who are refused, for example "host/1234/order:audit". The [Locker]'s own label
+	// when empty. Bytes that do not print are replaced, and what is over 200 bytes is cut off.
+	Label string
+
+	// Interest asks, should the attempt be refused, that the release of the key be announced: to every [Watch] on it, and
+	// to the one who releases it by [Lease.Contended]. It is kept for this long; no announcement when zero.
+	Interest time.Duration
+}
+
+// withDefaults returns the options with every zero replaced by its default.
+func (o Options) withDefaults() Options {
+	if o.TTL == 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.MaxHold == 0 {
+		o.MaxHold = max(DefaultMaxHold, o.TTL)
+	}
+	return o
+}
+
+// Validate returns every fault of the options at once, or nil.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	if o.TTL < MinTTL || o.TTL >= MaxTTL {
+		errs = append(errs, fmt.Errorf("locking: TTL is %v: it must be at least %v and below %v", o.TTL, MinTTL, MaxTTL))
+	}
+	if o.MaxHold < o.TTL {
+		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL", o.MaxHold, o.TTL))
+	}
+	if o.Interest < 0 {
+		errs = append(errs, fmt.Errorf("locking: Interest is %v: it cannot be negative", o.Interest))
+	}
+	return errors.Join(errs...)
+}
+
+// Prepare returns what an implementation of [Locker] works with: the keys sorted and each once, and the options with
+// their defaults. It returns an error when there is no key or an option is out of its range.
+func Prepare(keys []string, opts Options) ([]string, Options, error) {
+	if len(keys) == 0 {
+		return nil, opts, errors.New("locking: no key to lock: name at least one")
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, opts, err
+	}
+	if len(keys) == 1 {
+		return []string{keys[0]}, opts.withDefaults(), nil
+	}
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	return slices.Compact(sorted), opts.withDefaults(), nil
+}

@@ -1,0 +1,157 @@
+// Package lockingtest checks that a [locking.Locker] keeps the promises of the interface: the suite that every backend passes.
+package lockingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Harness says how to make and drive the backend under test.
+type Harness struct {
+	// New returns a Locker on the backend, a new client of it at each call, and cleans it up with t. Lockers that one test
+	// makes see each other's locks.
+	New func(t *testing.T) locking.Locker
+
+	// Run runs one test of the suite. It is for backends in virtual time, which give synctest.Test here; when nil, the
+	// test runs as it is.
+	Run func(t *testing.T, test func(t *testing.T))
+}
+
+// Run runs the whole suite. Every test uses keys of its own, so a backend may be shared with other tests. In real time it
+// takes about ten seconds, nearly all of them waiting for a TTL of one second to end.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	tests := []struct {
+		name string
+		test func(*suite)
+	}{
+		{"OneHolderAtATime", oneHolderAtATime},
+		{"ARefusalNamesTheHolder", aRefusalNamesTheHolder},
+		{"SeveralKeysAllOrNothing", severalKeysAllOrNothing},
+		{"KeysCountOnceInAnyOrder", keysCountOnceInAnyOrder},
+		{"HostileKeysAreKeptApart", hostileKeysAreKeptApart},
+		{"TokensGrow", tokensGrow},
+		{"TokensGrowPastAnExpiry", tokensGrowPastAnExpiry},
+		{"ALeaseRenewsItself", aLeaseRenewsItself},
+		{"ALeaseEndsBeforeTheNextBegins", aLeaseEndsBeforeTheNextBegins},
+		{"RenewExtends", renewExtends},
+		{"ReleaseFreesOnlyItsOwn", releaseFreesOnlyItsOwn},
+		{"ReleaseWorksAfterTheContextHasEnded", releaseWorksAfterTheContextHasEnded},
+		{"AFailedAttemptLeavesNothing", aFailedAttemptLeavesNothing},
+		{"InterestReachesTheReleaser", interestReachesTheReleaser},
+		{"AReleaseWakesWatches", aReleaseWakesWatches},
+		{"BadInputIsRefused", badInputIsRefused},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			run := h.Run
+			if run == nil {
+				run = func(t *testing.T, test func(*testing.T)) { test(t) }
+			}
+			run(t, func(t *testing.T) {
+				tt.test(&suite{T: t, h: h, prefix: fmt.Sprintf("%s/%d/%d", t.Name(), time.Now().UnixNano(), sequence.Add(1))})
+			})
+		})
+	}
+}
+
+var sequence atomic.Int64
+
+// short is the shortest allowed TTL, for tests that wait for its end.
+var short = locking.Options{TTL: locking.MinTTL}
+
+// limit bounds every wait for an event.
+const limit = 20 * time.Second
+
+type suite struct {
+	*testing.T
+	h      Harness
+	prefix string
+}
+
+// locker returns a new client of the backend.
+func (s *suite) locker() locking.Locker { return s.h.New(s.T) }
+
+// key returns a business key of this test alone.
+func (s *suite) key(name string) string { return s.prefix + "/" + name }
+
+// acquire takes keys that must be free and releases them with the test.
+func (s *suite) acquire(l locking.Locker, opts locking.Options, keys ...string) *locking.Lease {
+	s.Helper()
+	lease, err := l.Acquire(s.Context(), keys, opts)
+	if err != nil {
+		s.Fatalf("acquire %q: %v", keys, err)
+	}
+	s.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return lease
+}
+
+// refused makes an attempt that must be refused.
+func (s *suite) refused(l locking.Locker, opts locking.Options, keys ...string) *locking.HeldError {
+	s.Helper()
+	lease, err := l.Acquire(s.Context(), keys, opts)
+	if lease != nil {
+		s.Fatalf("acquired %q, which another holds", keys)
+	}
+	held, ok := errors.AsType[*locking.HeldError](err)
+	if !ok || !errors.Is(err, locking.ErrHeld) {
+		s.Fatalf("acquire %q: %v, want a HeldError that matches ErrHeld", keys, err)
+	}
+	return held
+}
+
+// release gives a lease back that must still be good.
+func (s *suite) release(lease *locking.Lease) {
+	s.Helper()
+	if err := lease.Release(s.Context()); err != nil {
+		s.Fatalf("release: %v", err)
+	}
+}
+
+// fence returns the token of one key.
+func (s *suite) fence(lease *locking.Lease, key string) int64 {
+	s.Helper()
+	token, err := lease.FenceOf(s.Context(), key)
+	if err != nil {
+		s.Fatalf("fence of %q: %v", key, err)
+	}
+	return token
+}
+
+// eventually tries to acquire until it succeeds.
+func (s *suite) eventually(l locking.Locker, opts locking.Options, keys ...string) *locking.Lease {
+	s.Helper()
+	for began := time.Now(); time.Since(began) < limit; {
+		lease, err := l.Acquire(s.Context(), keys, opts)
+		if err == nil {
+			s.Cleanup(func() { _ = lease.Release(context.Background()) })
+			return lease
+		}
+		if !errors.Is(err, locking.ErrHeld) {
+			s.Fatalf("acquire %q: %v", keys, err)
+		}
+		pass(5 * time.Millisecond)
+	}
+	s.Fatalf("%q did not become free within %v", keys, limit)
+	return nil
+}
+
+// pass lets time pass: real time, or the bubble's.
+func pass(d time.Duration) { <-time.After(d) }
+
+// lost waits for the end of a lease.
+func (s *suite) lost(lease *locking.Lease) {
+	s.Helper()
+	select {
+	case <-lease.Done():
+	case <-time.After(limit):
+		s.Fatalf("the lease did not end within %v", limit)
+	}
+}

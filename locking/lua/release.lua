@@ -1,0 +1,32 @@
+-- Deletes the locks that still belong to one owner, and tells whoever showed interest (DESIGN 3.4, RELEASE). It must be
+-- atomic: compare and delete, or it could delete the lock of the next owner. Fence counters stay; they expire.
+--
+-- KEYS  for each key: lock, fence counter, interest mark
+-- ARGV  1 owner value   2... the token of each key, none when the attempt did not learn them
+--
+-- Returns {position of the first key that somebody else has had since, or 0; how many keys somebody showed interest in}.
+-- A lock that is gone while no later token was given is no loss: it ran out, or this call deleted it and is sent again
+-- because its reply was lost. The marks stay: whoever is parked renews its own, and an outdated one costs a look,
+-- nothing else. The channel of a notice is the name of the lock.
+local owner = ARGV[1]
+local lost, contended = 0, 0
+for i = 1, #KEYS / 3 do
+  local lock = KEYS[3 * i - 2]
+  local value = redis.call('GET', lock)
+  local interest = redis.call('EXISTS', KEYS[3 * i]) == 1
+  if interest then
+    contended = contended + 1
+  end
+  if value == owner then
+    redis.call('DEL', lock)
+    if interest then
+      redis.call('PUBLISH', lock, '1')
+    end
+  elseif lost == 0 and ARGV[1 + i] then
+    local counter = redis.call('GET', KEYS[3 * i - 1])
+    if value or (counter and tonumber(counter) > tonumber(ARGV[1 + i])) then
+      lost = i
+    end
+  end
+end
+return {lost, contended}

@@ -1,0 +1,71 @@
+package locking
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	ownerBytes   = 20 // 160 random bits, as the canonical pattern has it
+	ownerSize    = 27 // their length in base64
+	maxLabelSize = 200
+)
+
+// newOwner returns the value of a lock: random bits that no other acquisition has, then when it was made and by whom, so
+// that the value alone tells an operator who holds the key.
+func newOwner(label string, now time.Time) string {
+	var random [ownerBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	b := make([]byte, ownerSize, ownerSize+2+10+len(label))
+	base64.RawURLEncoding.Encode(b, random[:])
+	b = append(b, '.')
+	b = strconv.AppendInt(b, now.UnixMilli(), 36)
+	b = append(b, '.')
+	return string(append(b, label...))
+}
+
+// parseOwner returns what the value of a lock tells of its holder: nothing when another program wrote it.
+func parseOwner(value string) (label string, since time.Time) {
+	parts := strings.SplitN(value, ".", 3)
+	if len(parts) != 3 || len(parts[0]) != ownerSize {
+		return "", time.Time{}
+	}
+	if _, err := base64.RawURLEncoding.DecodeString(parts[0]); err != nil {
+		return "", time.Time{}
+	}
+	ms, err := strconv.ParseInt(parts[1], 36, 64)
+	if err != nil {
+		return "", time.Time{}
+	}
+	return parts[2], time.UnixMilli(ms)
+}
+
+// cleanLabel returns label in valid, printable UTF-8 of at most maxLabelSize bytes.
+func cleanLabel(label string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, label)
+	for len(clean) > maxLabelSize {
+		_, size := utf8.DecodeLastRuneInString(clean)
+		clean = clean[:len(clean)-size]
+	}
+	return clean
+}
+
+// DefaultLabel returns the name of this process, "host/pid".
+func DefaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
+}

@@ -1,0 +1,61 @@
+package locking_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/lockingtest"
+)
+
+// virtualLockers returns lockers on a fake Redis in virtual time, one for each test.
+func virtualLockers() func(t *testing.T) locking.Locker {
+	var servers sync.Map
+	return func(t *testing.T) locking.Locker {
+		m, ok := servers.Load(t)
+		if !ok {
+			m, _ = redistest.Virtual(t)
+			servers.Store(t, m)
+		}
+		return newSingle(t, redistest.VirtualClient(t, m.(*miniredis.Miniredis)), locking.SingleOptions{})
+	}
+}
+
+func newSingle(t testing.TB, client redis.UniversalClient, opts locking.SingleOptions) *locking.Single {
+	t.Helper()
+	l, err := locking.NewSingle(client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func TestSingleConformsOnRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	lockingtest.Run(t, lockingtest.Harness{New: func(t *testing.T) locking.Locker {
+		return newSingle(t, server.Client(t), locking.SingleOptions{})
+	}})
+}
+
+func TestSingleConformsOnRedisCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	lockingtest.Run(t, lockingtest.Harness{New: func(t *testing.T) locking.Locker {
+		return newSingle(t, cluster.Client(t), locking.SingleOptions{})
+	}})
+}
+
+func TestSingleConformsInVirtualTime(t *testing.T) {
+	t.Parallel()
+	lockingtest.Run(t, lockingtest.Harness{
+		Run: synctest.Test,
+		New: virtualLockers(),
+	})
+}
