@@ -1,0 +1,142 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Defaults of [Bounds].
+const (
+	DefaultMaxConflicts = 10_000
+	DefaultMaxAge       = 24 * time.Hour
+	DefaultMaxWaiters   = 10_000
+)
+
+// idleRegistry is how long a registry outlives the last task that joined it. A parked task joins anew each time its timer
+// ends, so a registry in use never runs out; this removes what tasks that were deleted by hand leave behind.
+const idleRegistry = 48 * time.Hour
+
+// Bounds says how long a task may go on waiting. The zero value has every default.
+type Bounds struct {
+	// Conflicts is how many times a task may be refused between two runs of its handler; 10 000 when zero.
+	Conflicts int
+	// Age is how long after its first conflict a task may wait again; 24 h when zero.
+	Age time.Duration
+	// Waiters is how many tasks may wait for one key; 10 000 when zero.
+	Waiters int
+}
+
+// Validate returns every fault of the bounds at once, or nil.
+func (b Bounds) Validate() error {
+	var errs []error
+	if b.Conflicts < 0 {
+		errs = append(errs, fmt.Errorf("delayqueue: Conflicts is %d: it cannot be negative", b.Conflicts))
+	}
+	if b.Age < 0 {
+		errs = append(errs, fmt.Errorf("delayqueue: Age is %v: it cannot be negative", b.Age))
+	}
+	if b.Waiters < 0 {
+		errs = append(errs, fmt.Errorf("delayqueue: Waiters is %d: it cannot be negative", b.Waiters))
+	}
+	return errors.Join(errs...)
+}
+
+func (b Bounds) withDefaults() Bounds {
+	if b.Conflicts == 0 {
+		b.Conflicts = DefaultMaxConflicts
+	}
+	if b.Age == 0 {
+		b.Age = DefaultMaxAge
+	}
+	if b.Waiters == 0 {
+		b.Waiters = DefaultMaxWaiters
+	}
+	return b
+}
+
+// Bound names a bound that a task has reached.
+type Bound string
+
+// The bounds.
+const (
+	NoBound        Bound = ""
+	ConflictsBound Bound = "conflicts"
+	AgeBound       Bound = "age"
+	WaitersBound   Bound = "waiters"
+)
+
+// ErrGone reports that asynq knows no such task: it was deleted while it ran. Nothing waits for it.
+var ErrGone = errors.New("delayqueue: the task is gone")
+
+// Conflict is what a task has met so far since its handler last ran.
+type Conflict struct {
+	// Count is how often it was refused.
+	Count int
+	// First is when it was refused first, by the clock of Redis; zero when it never was.
+	First time.Time
+}
+
+// Place is where a parked task stands.
+type Place struct {
+	Conflict
+	// Waiters is how many tasks wait for the key, this one included.
+	Waiters int
+	// Bound is the bound that the task has reached, and then it does not wait; NoBound when it does.
+	Bound Bound
+}
+
+// Park notes that a task waits for key: from now on [Queue.Wake] finds it. A task waits for one key at a time; if it was
+// woken for another key, which it can no longer give back, the next waiter of that key is woken.
+//
+// Park does not move the task. Its handler must try the key once more after Park, because it may have been given back just
+// before, and then return the error that makes asynq move the task to its retry set. attempt is the task's retry count, and
+// before the conflicts that it met before it was moved from another queue, zero for none. The error matches [ErrGone]
+// when the task has been deleted.
+func (q *Queue) Park(ctx context.Context, t Task, key string, attempt int, bounds Bounds, before Conflict) (Place, error) {
+	bounds = bounds.withDefaults()
+	first := int64(0)
+	if !before.First.IsZero() {
+		first = before.First.UnixMicro()
+	}
+	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash()}, t.member(), attempt,
+		bounds.Conflicts, bounds.Age.Microseconds(), bounds.Waiters, before.Count, first, idleRegistry.Milliseconds()).Slice()
+	if err != nil {
+		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+	}
+	place, swallowed, err := parsePlace(reply)
+	if err != nil {
+		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+	}
+	if other, ok := keyOf(swallowed); ok {
+		if _, err := q.Wake(ctx, other, Task{}); err != nil {
+			q.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+		}
+	}
+	return place, nil
+}
+
+// parsePlace reads the reply of the park script.
+func parsePlace(reply []any) (p Place, swallowed string, err error) {
+	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
+	if len(reply) != 5 {
+		return p, "", bad
+	}
+	bound, ok1 := reply[0].(string)
+	conflicts, ok2 := reply[1].(int64)
+	first, ok3 := reply[2].(string)
+	waiters, ok4 := reply[3].(int64)
+	swallowed, ok5 := reply[4].(string)
+	us, err := strconv.ParseInt(first, 10, 64)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
+		return p, "", bad
+	}
+	if bound == "gone" {
+		return p, "", ErrGone
+	}
+	p = Place{Waiters: int(waiters), Bound: Bound(bound)}
+	p.Count, p.First = int(conflicts), time.UnixMicro(us)
+	return p, swallowed, nil
+}

@@ -1,0 +1,46 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hibiken/asynq"
+)
+
+// Task names a task as asynq does: an ID is unique within a queue.
+type Task struct {
+	Queue string
+	ID    string
+}
+
+// String returns "queue/id".
+func (t Task) String() string { return t.Queue + "/" + t.ID }
+
+// TaskOf returns the task that ctx was made for. ctx must come from an asynq server.
+func TaskOf(ctx context.Context) (Task, error) {
+	id, ok1 := asynq.GetTaskID(ctx)
+	queue, ok2 := asynq.GetQueueName(ctx)
+	if !ok1 || !ok2 {
+		return Task{}, errors.New("delayqueue: the context is not that of an asynq handler: pass on the one that ProcessTask was given")
+	}
+	return Task{Queue: queue, ID: id}, nil
+}
+
+// member returns the task's entry in a registry. The length makes it unambiguous, whatever the names hold.
+func (t Task) member() string { return strconv.Itoa(len(t.Queue)) + ":" + t.Queue + t.ID }
+
+// parseMember returns the task of a registry entry.
+func parseMember(member string) (Task, error) {
+	size, rest, ok := strings.Cut(member, ":")
+	n, err := strconv.Atoi(size)
+	if !ok || err != nil || n < 0 || n > len(rest) {
+		return Task{}, fmt.Errorf("delayqueue: %q is no entry of a registry", member)
+	}
+	return Task{Queue: rest[:n], ID: rest[n:]}, nil
+}
+
+// hash returns the name of the hash in which asynq keeps the task.
+func (t Task) hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }

@@ -1,0 +1,110 @@
+package delayqueue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+const (
+	wakeLooks    = 100                    // waiters that one call of the script looks at
+	busyPatience = 250 * time.Millisecond // how long an active waiter keeps its turn
+	busyLimit    = 2 * time.Second        // how long a wake is tried in the background
+	busyFirst    = 500 * time.Microsecond
+	busyMost     = 20 * time.Millisecond
+)
+
+// Woken says what a wake has done.
+type Woken struct {
+	// Task is the waiter that is at the head of its queue now; zero when there is none.
+	Task Task
+	// Pending reports that the next waiter is about to park and will be woken in the background, within milliseconds.
+	Pending bool
+	// Left is how many tasks still wait for the key.
+	Left int
+}
+
+// Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. leaver is the task
+// that gives it back, whose own entry is removed, or zero. A waiter that is gone is skipped; one whose handler has not
+// returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
+//
+// Wake makes one call to Redis. When it fails the waiters' own timers bring them back.
+func (q *Queue) Wake(ctx context.Context, key string, leaver Task) (Woken, error) {
+	outcome, woken, err := q.wake(ctx, key, leaver, 0)
+	if err != nil || outcome != "busy" {
+		return woken, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return woken, nil
+	}
+	woken.Pending = true
+	q.pending.Go(func() { q.wakeBusy(key) })
+	return woken, nil
+}
+
+// wakeBusy tries a wake again until the waiter has parked.
+func (q *Queue) wakeBusy(key string) {
+	ctx, cancel := context.WithTimeout(q.closing, busyLimit)
+	defer cancel()
+	began := time.Now()
+	operation := func() error {
+		pass := 0
+		if time.Since(began) > busyPatience {
+			pass = wakeLooks
+		}
+		outcome, _, err := q.wake(ctx, key, Task{}, pass)
+		if err == nil && outcome == "busy" {
+			err = errBusy
+		}
+		return err
+	}
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
+		backoff.WithMaxElapsedTime(busyLimit))
+	if err := backoff.Retry(operation, backoff.WithContext(wait, ctx)); err != nil {
+		q.log.Warn("waking the next task failed; its timer will bring it back", "error", err)
+	}
+}
+
+var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)
+
+// wake runs the script until it has an answer.
+func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass int) (outcome string, w Woken, err error) {
+	member := ""
+	if leaver != (Task{}) {
+		member = leaver.member()
+	}
+	for range 1000 {
+		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, pass, time.Now().UnixNano(), wakeLooks).Slice()
+		if err != nil {
+			return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
+		}
+		outcome, w, err = parseWoken(reply)
+		if err != nil || outcome != "more" {
+			return outcome, w, err
+		}
+	}
+	return outcome, w, nil
+}
+
+// parseWoken reads the reply of the wake script.
+func parseWoken(reply []any) (outcome string, w Woken, err error) {
+	bad := fmt.Errorf("delayqueue: wake the next task: the server answered what the script cannot: %v", reply)
+	if len(reply) != 3 {
+		return "", w, bad
+	}
+	outcome, ok1 := reply[0].(string)
+	member, ok2 := reply[1].(string)
+	left, ok3 := reply[2].(int64)
+	if !ok1 || !ok2 || !ok3 {
+		return "", w, bad
+	}
+	w.Left = int(left)
+	if outcome == "woken" {
+		w.Task, err = parseMember(member)
+	}
+	return outcome, w, err
+}
