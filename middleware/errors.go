@@ -1,0 +1,152 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+var (
+	// ErrConflict reports that another holder had a key of the task, so that its handler did not run. The error that
+	// matches it is a [ConflictError].
+	ErrConflict = errors.New("middleware: another task has the key")
+
+	// ErrKey reports that a task has no usable key. It will not have one later either, so the task is archived. The
+	// error that matches it is a [KeyError].
+	ErrKey = errors.New("middleware: no usable key")
+)
+
+// Outcome is what becomes of a task in conflict.
+type Outcome int
+
+// The outcomes. A strategy may choose the first three for a task that fails; the others are what became of one that waits.
+const (
+	// Archive puts the task in asynq's archive, with the error, from where it can be run again by hand. asynq keeps the
+	// newest 10 000 tasks of a queue there, for 90 days.
+	Archive Outcome = iota
+	// Retry counts a failure: asynq retries the task by its own rules, and archives it after the last attempt.
+	Retry
+	// Discard deletes the task. Nothing but an event and a line in asynq's log tells of it.
+	Discard
+	// Parked says that the task waits in its queue's retry set. No retry is used up.
+	Parked
+	// MovedAway says that the task waits in a delay queue, because it was on its last attempt or the strategy names one.
+	MovedAway
+)
+
+// String returns the outcome in one word.
+func (o Outcome) String() string {
+	if o < Archive || o > MovedAway {
+		return fmt.Sprintf("Outcome(%d)", int(o))
+	}
+	return [...]string{"archived", "failed", "discarded", "parked", "moved"}[o]
+}
+
+// ConflictError says why a task did not run: another holder had one of its keys. It matches [ErrConflict] and
+// [locking.ErrHeld], and the asynq sentinel that brings its Outcome about.
+type ConflictError struct {
+	Task   delayqueue.Task
+	Type   string
+	Key    string
+	Holder locking.Holder
+
+	// Outcome is what became of the task, and Bound the bound that ended its waiting, if one did.
+	Outcome Outcome
+	Bound   delayqueue.Bound
+
+	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first time was.
+	Conflicts int
+	Waited    time.Duration
+
+	// RetryAfter is when trying again makes sense: a parked task does so by itself.
+	RetryAfter time.Duration
+}
+
+// Error names the key, its holder, and when to try again.
+func (e *ConflictError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "middleware: %s: key %q is held by %s", e.Outcome, e.Key, e.Holder)
+	if e.Bound != delayqueue.NoBound {
+		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
+	}
+	if e.Outcome != Parked && e.Outcome != MovedAway {
+		fmt.Fprintf(&b, "; try again in %v", e.RetryAfter.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrConflict] or [locking.ErrHeld].
+func (e *ConflictError) Is(target error) bool {
+	return target == ErrConflict || target == locking.ErrHeld
+}
+
+// Unwrap returns the asynq sentinel that brings the outcome about, or nil.
+func (e *ConflictError) Unwrap() error {
+	switch e.Outcome {
+	case Archive:
+		return asynq.SkipRetry
+	case Discard, MovedAway:
+		return asynq.RevokeTask
+	default:
+		return nil
+	}
+}
+
+// KeyError says why no key could be found in a task. It matches [ErrKey] and asynq.SkipRetry.
+type KeyError struct {
+	Type string
+	Err  error
+}
+
+// Error names the task's type and the cause.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("middleware: no usable key in a task of type %q: %v", e.Type, e.Err)
+}
+
+// Is reports whether target is [ErrKey].
+func (e *KeyError) Is(target error) bool { return target == ErrKey }
+
+// Unwrap returns the cause, and the asynq sentinel that has the task archived.
+func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
+
+// UnavailableError says that the locks could not be reached. It is not a failure of the task, uses up no retry, and the task
+// is tried again after Delay.
+type UnavailableError struct {
+	Err   error
+	Delay time.Duration
+	// Moved reports that the task waits in a delay queue, because asynq would have archived it after this last attempt.
+	Moved bool
+}
+
+// Error tells what failed.
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("middleware: the lock servers cannot be reached; trying again in %v: %v", e.Delay, e.Err)
+}
+
+// Unwrap returns the last error of the attempts, and for a task that was moved the asynq sentinel that deletes the original.
+func (e *UnavailableError) Unwrap() []error {
+	if e.Moved {
+		return []error{e.Err, asynq.RevokeTask}
+	}
+	return []error{e.Err}
+}
+
+// exhaustedError archives a task that was moved to a delay queue and has used up the retries of its original.
+type exhaustedError struct{ err error }
+
+func (e *exhaustedError) Error() string   { return e.err.Error() }
+func (e *exhaustedError) Unwrap() []error { return []error{e.err, asynq.SkipRetry} }
+
+// duplicateError deletes a copy of a task that another copy runs, or has run.
+type duplicateError struct{ task delayqueue.Task }
+
+func (e *duplicateError) Error() string {
+	return fmt.Sprintf("middleware: task %s is not to run here: it was deleted, or moved to a delay queue from where it runs", e.task)
+}
+func (e *duplicateError) Unwrap() error { return asynq.RevokeTask }

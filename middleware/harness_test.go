@@ -1,0 +1,236 @@
+package middleware_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// rig is a Redis with everything that a worker needs on it.
+type rig struct {
+	*testing.T
+	client  redis.UniversalClient
+	locker  *locking.Single
+	queue   *delayqueue.Queue
+	tasks   *asynq.Client
+	inspect *asynq.Inspector
+	events  *events
+}
+
+func newRig(t *testing.T, client redis.UniversalClient) *rig {
+	t.Helper()
+	locker, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close() })
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = queue.Close() })
+	return &rig{
+		T: t, client: client, locker: locker, queue: queue, events: &events{changed: make(chan struct{})},
+		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
+	}
+}
+
+// payload is the payload of all tasks in these tests.
+type payload struct {
+	Key string `json:"key"`
+	N   int    `json:"n"`
+}
+
+// options returns the options of a middleware on the rig.
+func (r *rig) options(s middleware.Strategy) middleware.Options {
+	return middleware.Options{
+		Locker: r.locker, Queue: r.queue, Strategy: s, Observer: r.events,
+		Key: middleware.PayloadKey(func(p payload) string { return p.Key }),
+	}
+}
+
+// serve runs an asynq server for one handler behind the middleware until the end of the test.
+func (r *rig) serve(opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
+	r.Helper()
+	lock, err := middleware.Lock(opts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	cfg.IsFailure = middleware.IsFailure(cfg.IsFailure)
+	cfg.RetryDelayFunc = middleware.RetryDelay(cfg.RetryDelayFunc)
+	cfg.ErrorHandler = middleware.ErrorHandler(cfg.ErrorHandler)
+	if cfg.TaskCheckInterval == 0 {
+		cfg.TaskCheckInterval = 10 * time.Millisecond
+	}
+	if cfg.DelayedTaskCheckInterval == 0 {
+		cfg.DelayedTaskCheckInterval = time.Second
+	}
+	cfg.Logger = quiet{}
+	server := asynq.NewServerFromRedisClient(r.client, cfg)
+	if err := server.Start(lock(handler)); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(server.Shutdown)
+	return server
+}
+
+// enqueue adds a task and returns its ID.
+func (r *rig) enqueue(p payload, opts ...asynq.Option) delayqueue.Task {
+	r.Helper()
+	data, err := json.Marshal(p)
+	if err != nil {
+		r.Fatal(err)
+	}
+	info, err := r.tasks.Enqueue(asynq.NewTask("test", data), opts...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
+}
+
+// hold takes a key as another program or worker would.
+func (r *rig) hold(key string) *locking.Lease {
+	r.Helper()
+	lease, err := r.locker.Acquire(context.Background(), []string{key}, locking.Options{Label: "the-holder"})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return lease
+}
+
+// giveBack releases a key as a middleware does, with the wake of the next task.
+func (r *rig) giveBack(lease *locking.Lease) {
+	r.Helper()
+	if err := lease.Release(context.Background()); err != nil {
+		r.Fatal(err)
+	}
+	if !lease.Contended() {
+		r.Fatal("the releaser was not told that a task waits")
+	}
+	for _, key := range lease.Keys() {
+		if _, err := r.queue.Wake(context.Background(), key, delayqueue.Task{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// info returns what asynq knows of a task.
+func (r *rig) info(t delayqueue.Task) *asynq.TaskInfo {
+	r.Helper()
+	info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
+	if err != nil {
+		r.Fatalf("task %s: %v", t, err)
+	}
+	return info
+}
+
+// settled waits until asynq has a task in a state: it writes the state after the handler has returned.
+func (r *rig) settled(t delayqueue.Task, state asynq.TaskState) *asynq.TaskInfo {
+	r.Helper()
+	var last string
+	for began := time.Now(); time.Since(began) < limit; {
+		info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
+		if err == nil && info.State == state {
+			return info
+		}
+		last = fmt.Sprintf("%+v, %v", info, err)
+		<-time.After(2 * time.Millisecond)
+	}
+	r.Fatalf("task %s is not %v: %s", t, state, last)
+	return nil
+}
+
+// gone waits until asynq has deleted a task.
+func (r *rig) gone(t delayqueue.Task) {
+	r.Helper()
+	for began := time.Now(); time.Since(began) < limit; {
+		if n := r.client.Exists(context.Background(), "asynq:{"+t.Queue+"}:t:"+t.ID).Val(); n == 0 {
+			return
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+	r.Fatalf("task %s is still there: %+v", t, r.info(t))
+}
+
+// limit bounds every wait for an event.
+const limit = 30 * time.Second
+
+// receive waits for a value.
+func receive[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("nothing came within %v", limit)
+		panic("unreachable")
+	}
+}
+
+// events collects what an observer is told.
+type events struct {
+	mu      sync.Mutex
+	all     []middleware.Event
+	changed chan struct{}
+}
+
+func (e *events) Observe(_ context.Context, ev middleware.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, ev)
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// await waits until n events fit and returns them.
+func (e *events) await(t testing.TB, n int, fits func(middleware.Event) bool) []middleware.Event {
+	t.Helper()
+	deadline := time.After(limit)
+	for {
+		e.mu.Lock()
+		var found []middleware.Event
+		for _, ev := range e.all {
+			if fits(ev) {
+				found = append(found, ev)
+			}
+		}
+		changed := e.changed
+		e.mu.Unlock()
+		if len(found) >= n {
+			return found
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%d of %d events came within %v", len(found), n, limit)
+		}
+	}
+}
+
+// ended returns a filter for runs that ended in conflict with an outcome.
+func ended(o middleware.Outcome) func(middleware.Event) bool {
+	return func(e middleware.Event) bool {
+		conflict, ok := e.Err.(*middleware.ConflictError) //nolint:errorlint // an event carries the error itself
+		return e.Kind == middleware.Ended && ok && conflict.Outcome == o
+	}
+}
+
+// quiet is a logger for asynq that says nothing.
+type quiet struct{}
+
+func (quiet) Debug(...any) {}
+func (quiet) Info(...any)  {}
+func (quiet) Warn(...any)  {}
+func (quiet) Error(...any) {}
+func (quiet) Fatal(...any) {}

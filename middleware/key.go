@@ -1,0 +1,78 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hibiken/asynq"
+)
+
+// DefaultMaxKeySize is the longest key in bytes that is accepted unless [Options] says otherwise.
+const DefaultMaxKeySize = 1024
+
+// KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no key
+// at all or an empty key archives the task. It is called by many goroutines at the same time and must not keep the task.
+type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
+
+// PayloadKey returns a KeyFunc that decodes the task's payload from JSON and finds one key in it.
+func PayloadKey[T any](key func(T) string) KeyFunc {
+	return PayloadKeys(func(payload T) []string { return []string{key(payload)} })
+}
+
+// PayloadKeys returns a KeyFunc that decodes the task's payload from JSON and finds several keys in it, all of which are
+// locked together or not at all.
+func PayloadKeys[T any](keys func(T) []string) KeyFunc {
+	return func(_ context.Context, task *asynq.Task) ([]string, error) {
+		var payload T
+		if err := json.Unmarshal(task.Payload(), &payload); err != nil {
+			return nil, fmt.Errorf("the payload is not the JSON of a %T: %w", payload, err)
+		}
+		return keys(payload), nil
+	}
+}
+
+// HeaderKey returns a KeyFunc that takes the key from a header of the task (asynq.NewTaskWithHeaders).
+func HeaderKey(name string) KeyFunc {
+	return func(_ context.Context, task *asynq.Task) ([]string, error) {
+		key, ok := task.Headers()[name]
+		if !ok {
+			return nil, fmt.Errorf("the task has no header %q: set it with asynq.NewTaskWithHeaders", name)
+		}
+		return []string{key}, nil
+	}
+}
+
+// FixedKey returns a KeyFunc that gives every task the same keys: one task of the kind at a time.
+func FixedKey(keys ...string) KeyFunc {
+	return func(context.Context, *asynq.Task) ([]string, error) { return keys, nil }
+}
+
+// keysOf returns the keys of a task, or a [KeyError].
+func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, maxSize int) ([]string, error) {
+	keys, err := find(ctx, task)
+	if err == nil {
+		err = checkKeys(keys, maxSize)
+	}
+	if err != nil {
+		return nil, &KeyError{Type: task.Type(), Err: err}
+	}
+	return keys, nil
+}
+
+// checkKeys returns what is wrong with the keys of a task, or nil.
+func checkKeys(keys []string, maxSize int) error {
+	if len(keys) == 0 {
+		return errors.New("the key function found no key: let it return at least one")
+	}
+	for _, key := range keys {
+		if key == "" {
+			return errors.New("the key is empty: is its field set in the payload?")
+		}
+		if len(key) > maxSize {
+			return fmt.Errorf("the key has %d bytes, more than the %d allowed: lock a shorter name, or raise MaxKeySize", len(key), maxSize)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other zero value is
+// a default.
+type Options struct {
+	// Locker takes the locks.
+	Locker locking.Locker
+
+	// Key finds a task's business keys.
+	Key KeyFunc
+
+	// Strategy decides what happens to a task in conflict; [Requeue] when nil.
+	Strategy Strategy
+
+	// Queue is where tasks are parked.
+	Queue *delayqueue.Queue
+
+	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero.
+	TTL, MaxHold time.Duration
+
+	// Label names this process to those who are refused, for example "host/pid", which it is when empty. The type and ID
+	// of the task are added to it.
+	Label string
+
+	// MaxKeySize is the longest key in bytes; 1024 when zero.
+	MaxKeySize int
+
+	// Sleepers is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
+	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one.
+	Sleepers *Sleepers
+
+	// Stopping, when it is closed, ends the waiting in slots: close it when the server begins to shut down. Never when nil.
+	Stopping <-chan struct{}
+
+	// Observer is told of every event. Nobody when nil.
+	Observer Observer
+
+	// Logger receives what went wrong and what an operator should know. Silent when nil. Keys are hashed in it.
+	Logger *slog.Logger
+}
+
+// Validate returns every fault of the options at once, or nil.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Locker == nil {
+		errs = append(errs, errors.New("middleware: Locker is not set: give a locking.Locker, such as locking.NewSingle"))
+	}
+	if o.Key == nil {
+		errs = append(errs, errors.New("middleware: Key is not set: say how a task's key is found, for example with PayloadKey"))
+	}
+	if o.MaxKeySize < 0 {
+		errs = append(errs, fmt.Errorf("middleware: MaxKeySize is %d: it cannot be negative", o.MaxKeySize))
+	}
+	if v, ok := o.Strategy.(validator); ok {
+		errs = append(errs, v.Validate())
+	}
+	if o.Queue == nil && parks(o.strategy()) {
+		errs = append(errs, errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
+	}
+	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
+	return errors.Join(errs...)
+}
+
+func (o Options) strategy() Strategy {
+	if o.Strategy == nil {
+		return Requeue{}
+	}
+	return o.Strategy
+}
+
+// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys.
+//
+// The handler's context carries the lease ([locking.FromContext]) and ends when it is lost. A handler that returns nil although
+// its lease was lost has failed, with an error that matches [locking.ErrLost], unless it called Lease.MarkCommitted. The
+// lease is held until the handler returns, even when asynq has given the task up.
+//
+// The server's Config must use [IsFailure], [RetryDelay] and [ErrorHandler].
+func Lock(opts Options) (asynq.MiddlewareFunc, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	l := &lock{
+		locker: opts.Locker, key: opts.Key, strategy: opts.strategy(), queue: opts.Queue,
+		toQueue: delayQueue(opts.strategy()),
+		opts:    locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold, Interest: interest},
+		label:   opts.Label, maxKeySize: opts.MaxKeySize, sleepers: opts.Sleepers, stopping: opts.Stopping,
+		observer: opts.Observer, log: opts.Logger,
+	}
+	if l.label == "" {
+		l.label = locking.DefaultLabel()
+	}
+	if l.maxKeySize == 0 {
+		l.maxKeySize = DefaultMaxKeySize
+	}
+	if l.sleepers == nil {
+		l.sleepers = NewSleepers(max(runtime.NumCPU()/2, 1))
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.watcher, _ = opts.Locker.(locking.Watcher)
+	if r, ok := l.strategy.(Requeue); ok && r.Delay+afterExpiry > interest {
+		l.opts.Interest = r.Delay + interest
+	}
+	return func(next asynq.Handler) asynq.Handler {
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })
+	}, nil
+}
+
+// interest is how long a refused attempt asks to be told of the release. A parked task asks anew each time its timer ends.
+const interest = 2 * time.Minute
+
+// lock is what all tasks of a middleware share.
+type lock struct {
+	locker     locking.Locker
+	watcher    locking.Watcher // nil when the locker does not announce releases
+	key        KeyFunc
+	strategy   Strategy
+	queue      *delayqueue.Queue
+	toQueue    string // where the strategy has tasks wait; "" for their own queue
+	opts       locking.Options
+	label      string
+	maxKeySize int
+	sleepers   *Sleepers
+	stopping   <-chan struct{}
+	observer   Observer
+	log        *slog.Logger
+}
+
+// process runs one task.
+func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler) error {
+	r, err := l.begin(ctx, task)
+	if err != nil {
+		return err
+	}
+	lease, err := r.acquire(ctx)
+	if err != nil {
+		return r.ended(ctx, err)
+	}
+	return r.work(ctx, lease, next)
+}

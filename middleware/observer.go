@@ -1,0 +1,48 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events. Every conflict has an event: Refused for each attempt, and Ended when the run ends without the lock.
+const (
+	Refused  EventKind = "refused"  // an attempt found a key held
+	Acquired EventKind = "acquired" // the handler is about to run
+	Released EventKind = "released" // the keys are given back, or their lease was lost: see Err
+	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError
+	Woke     EventKind = "woke"     // the release woke the task Next
+)
+
+// Event is something that happened to a task and its keys.
+type Event struct {
+	Kind EventKind
+	At   time.Time
+	Task delayqueue.Task
+	Type string
+	Keys []string
+
+	Key    string          // of Refused, Ended and Woke: the key that it is about
+	Holder locking.Holder  // of Refused and Ended
+	Waited time.Duration   // of Acquired: since the first refusal in this run
+	Next   delayqueue.Task // of Woke
+	Err    error           // of Released: why the lease was lost, or nil; of Ended
+}
+
+// Observer is told of events, in the goroutine of the task: it must be quick, and safe for use by many goroutines. Metrics and
+// traces are made from it. Keys are business data: hash them before they go into logs or labels.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
+}
+
+// ObserverFunc is a function as an [Observer].
+type ObserverFunc func(ctx context.Context, e Event)
+
+// Observe calls f.
+func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }

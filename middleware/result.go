@@ -1,0 +1,74 @@
+package middleware
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// record is the form of a [ConflictError] in the result of an archived task.
+type record struct {
+	Queue        string           `json:"queue"`
+	ID           string           `json:"id"`
+	Type         string           `json:"type"`
+	Key          string           `json:"key"`
+	Outcome      string           `json:"outcome"`
+	Bound        delayqueue.Bound `json:"bound,omitempty"`
+	Conflicts    int              `json:"conflicts"`
+	WaitedMS     int64            `json:"waited_ms"`
+	RetryAfterMS int64            `json:"retry_after_ms"`
+	Holder       string           `json:"holder,omitempty"`
+	HeldSince    *time.Time       `json:"held_since,omitempty"`
+	HolderFence  int64            `json:"holder_fence,omitempty"`
+}
+
+// result returns the error as JSON, for the task's result.
+func (e *ConflictError) result() []byte {
+	rec := record{
+		Queue: e.Task.Queue, ID: e.Task.ID, Type: e.Type, Key: e.Key, Outcome: e.Outcome.String(), Bound: e.Bound,
+		Conflicts: e.Conflicts, WaitedMS: e.Waited.Milliseconds(), RetryAfterMS: e.RetryAfter.Milliseconds(),
+		Holder: e.Holder.Label, HolderFence: e.Holder.Fence,
+	}
+	if !e.Holder.Since.IsZero() {
+		rec.HeldSince = &e.Holder.Since
+	}
+	b, err := json.Marshal(rec)
+	if err != nil {
+		panic("middleware: a record of strings and numbers has no JSON: " + err.Error())
+	}
+	return b
+}
+
+// ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result). It returns an error
+// when the result is something else, as it is of a task that was archived for another reason.
+func ParseConflict(result []byte) (*ConflictError, error) {
+	var rec record
+	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {
+		return nil, fmt.Errorf("middleware: the result of the task does not tell of a conflict (%d bytes)", len(result))
+	}
+	e := &ConflictError{
+		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive, Bound: rec.Bound,
+		Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
+		RetryAfter: time.Duration(rec.RetryAfterMS) * time.Millisecond,
+		Holder:     locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: time.Duration(rec.RetryAfterMS) * time.Millisecond},
+	}
+	if rec.HeldSince != nil {
+		e.Holder.Since = *rec.HeldSince
+	}
+	return e, nil
+}
+
+// hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.
+func (l *lock) hashed(keys []string) []string {
+	hashes := make([]string, len(keys))
+	for i, key := range keys {
+		sum := sha256.Sum256([]byte(key))
+		hashes[i] = hex.EncodeToString(sum[:6])
+	}
+	return hashes
+}

@@ -1,0 +1,132 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// run is one run of one task: it lasts from its start to the error that asynq gets.
+type run struct {
+	*lock
+	task    *asynq.Task
+	id      delayqueue.Task
+	keys    []string
+	attempt int               // the task's retry count
+	left    int               // how many retries it has left
+	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
+
+	refusals int
+	firstAt  time.Time
+	asleep   bool // holds a place of the sleeper budget
+	delays   *backoff.ExponentialBackOff
+	watch    *locking.Watch
+}
+
+// begin finds out which task this is and which keys it needs.
+func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
+	id, err := delayqueue.TaskOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	attempt, _ := asynq.GetRetryCount(ctx)
+	most, _ := asynq.GetMaxRetry(ctx)
+	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
+		r.moved = &moved
+		if _, over := moved.Exhausted(attempt); over {
+			return nil, &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
+		}
+	}
+	r.keys, err = keysOf(ctx, l.key, task, l.maxKeySize)
+	return r, err
+}
+
+// lastAttempt reports whether asynq would archive the task for any error, a conflict too.
+func (r *run) lastAttempt() bool { return r.left == 0 }
+
+// acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
+func (r *run) acquire(ctx context.Context) (*locking.Lease, error) {
+	defer r.stopWaiting()
+	for {
+		lease, held, err := r.try(ctx)
+		if err != nil || lease != nil {
+			return lease, err
+		}
+		switch d := r.decide(ctx, held); d.Action {
+		case WaitInSlot:
+			if err := r.waitInSlot(ctx, d); err != nil {
+				return nil, err
+			}
+		case Park:
+			r.stopWaiting()
+			return r.park(ctx, d, held)
+		default:
+			return nil, r.conflict(held, d.Outcome, 0)
+		}
+	}
+}
+
+// decide asks the strategy about a conflict.
+func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
+	now := time.Now()
+	if r.refusals == 0 {
+		r.firstAt = now
+	}
+	r.refusals++
+	r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: held.Holder})
+	c := Conflict{
+		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
+	}
+	c.Deadline, _ = ctx.Deadline()
+	if !r.asleep {
+		r.asleep = r.sleepers.take()
+	}
+	c.MayWait = r.asleep && !r.isStopping()
+	d := r.strategy.Decide(c)
+	if d.Action == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
+		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
+		if r.queue == nil {
+			d = Decision{Action: Fail, Outcome: Retry}
+		}
+	}
+	return d
+}
+
+func (r *run) isStopping() bool {
+	select {
+	case <-r.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// conflict returns the error of a run that ends in conflict.
+func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
+	e := &ConflictError{
+		Task: r.id, Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
+	}
+	if !r.firstAt.IsZero() {
+		e.Waited = time.Since(r.firstAt)
+	}
+	if delay == 0 {
+		e.RetryAfter = max(held.Holder.Remaining, 0)
+	}
+	return e
+}
+
+// observe tells the observer of an event of this run.
+func (r *run) observe(ctx context.Context, e Event) {
+	if r.observer == nil {
+		return
+	}
+	e.At, e.Task, e.Type, e.Keys = time.Now(), r.id, r.task.Type(), r.keys
+	r.observer.Observe(ctx, e)
+}

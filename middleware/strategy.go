@@ -1,0 +1,92 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Conflict is what a [Strategy] knows when another holder has a key of the task.
+type Conflict struct {
+	// Key is the key that is held, and Holder who has it.
+	Key    string
+	Holder locking.Holder
+
+	// Attempt counts the refusals in this run of the task, from 1. FirstAt is when the first of them was, Now the
+	// present; Waited is the time between them.
+	Attempt int
+	FirstAt time.Time
+	Now     time.Time
+	Waited  time.Duration
+
+	// Deadline is when asynq abandons the task; zero for never.
+	Deadline time.Time
+
+	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
+	MayWait bool
+}
+
+// Action is what happens to a task in conflict.
+type Action int
+
+// The actions.
+const (
+	// Fail ends this run with an error that says who holds which key.
+	Fail Action = iota
+	// WaitInSlot tries again after a delay, or as soon as the key is given back.
+	WaitInSlot
+	// Park puts the task in the delay queue and frees the slot.
+	Park
+)
+
+// Decision is what a [Strategy] answers. Only the fields of its Action count.
+type Decision struct {
+	Action Action
+
+	// Outcome is what asynq does with a task that fails.
+	Outcome Outcome
+
+	// Backoff and WaitUntil are for WaitInSlot: the delays between attempts, and when the waiting must end.
+	Backoff   Backoff
+	WaitUntil time.Time
+
+	// Delay, Bounds and OnBound are for Park: see [Requeue].
+	Delay   time.Duration
+	Bounds  delayqueue.Bounds
+	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
+}
+
+// Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it
+// holds no state, starts nothing and may be shared among handlers.
+type Strategy interface {
+	Decide(c Conflict) Decision
+}
+
+// DelayQueuer is a [Strategy] whose parked tasks wait in a queue of their own. It must always name the same queue, because a
+// task that was moved there is looked for in it.
+type DelayQueuer interface {
+	// DelayQueue returns the queue's name, or "" when tasks wait in the one that they are in.
+	DelayQueue() string
+}
+
+func delayQueue(s Strategy) string {
+	if q, ok := s.(DelayQueuer); ok {
+		return q.DelayQueue()
+	}
+	return ""
+}
+
+// parker tells of a strategy whether it ever parks a task. One that does not say is taken to.
+type parker interface{ parks() bool }
+
+func parks(s Strategy) bool {
+	p, ok := s.(parker)
+	return !ok || p.parks()
+}
+
+// validator is a strategy that can be wrong.
+type validator interface{ Validate() error }

@@ -1,0 +1,111 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// wakeTimeout bounds the wakes after a release.
+const wakeTimeout = 5 * time.Second
+
+// work runs the handler under the lease, gives the keys back when it returns, and decides what its outcome counts for.
+func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
+	acquired := Event{Kind: Acquired}
+	if r.refusals > 0 {
+		acquired.Waited = time.Since(r.firstAt)
+	}
+	r.observe(ctx, acquired)
+	err := r.handle(ctx, lease, next)
+	if err == nil || r.moved == nil {
+		return err
+	}
+	if last, _ := r.moved.Exhausted(r.attempt); last {
+		return &exhaustedError{err}
+	}
+	return err
+}
+
+// handle runs the handler, and gives the keys back also when it panics.
+func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) (err error) {
+	defer func() {
+		if lost := r.giveBack(ctx, lease); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+			err = errors.Join(err, lost)
+		}
+	}()
+	if r.mayHaveMoved() {
+		mine, err := r.queue.Claim(ctx, r.id, r.task.Headers(), r.delayQueue())
+		if err != nil {
+			return &UnavailableError{Err: err, Delay: outageDelay}
+		}
+		if !mine {
+			return &duplicateError{r.id}
+		}
+	}
+	return next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+}
+
+// mayHaveMoved reports whether another copy of the task may exist: of one on its last attempt, and of one whose strategy
+// moves every task in conflict.
+func (r *run) mayHaveMoved() bool {
+	return r.queue != nil && (r.moved != nil || r.lastAttempt() || r.toQueue != "")
+}
+
+// giveBack releases the keys and wakes the next task of each that somebody waits for. It returns why the lease was lost, or nil.
+func (r *run) giveBack(ctx context.Context, lease *locking.Lease) error {
+	lost := lease.Err()
+	if err := lease.Release(ctx); err != nil {
+		if errors.Is(err, locking.ErrLost) {
+			lost = err
+		} else {
+			r.log.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
+				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", err)
+		}
+	}
+	r.observe(ctx, Event{Kind: Released, Err: lost})
+	if r.queue != nil && lease.Contended() {
+		r.wake(context.WithoutCancel(ctx))
+	}
+	return lost
+}
+
+// wake promotes the next task of each of the run's keys.
+func (r *run) wake(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	for _, key := range r.keys {
+		woken, err := r.queue.Wake(ctx, key, r.id)
+		if err != nil {
+			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
+			continue
+		}
+		if woken.Task != (delayqueue.Task{}) {
+			r.observe(ctx, Event{Kind: Woke, Key: key, Next: woken.Task})
+		}
+	}
+}
+
+// ended tells of a run that ends without the lock, and returns the error for asynq.
+func (r *run) ended(ctx context.Context, err error) error {
+	bound, atBound := errors.AsType[*boundError](err)
+	if atBound {
+		r.observe(ctx, Event{Kind: Ended, Key: bound.conflict.Key, Holder: bound.conflict.Holder, Err: bound.conflict})
+		return bound.outcome
+	}
+	conflict, ok := errors.AsType[*ConflictError](err)
+	if !ok {
+		return err
+	}
+	r.observe(ctx, Event{Kind: Ended, Key: conflict.Key, Holder: conflict.Holder, Err: conflict})
+	if conflict.Outcome == Archive {
+		if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
+			r.log.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
+		}
+	}
+	return err
+}
