@@ -1,0 +1,146 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// Defaults of [Config].
+const (
+	DefaultConcurrency              = 10
+	DefaultTaskCheckInterval        = 50 * time.Millisecond
+	DefaultDelayedTaskCheckInterval = time.Second
+	DefaultShutdownTimeout          = 8 * time.Second
+)
+
+// Config says how a [Worker] runs. Redis must be set; every other zero value is a default. [FromEnv] reads it from RAILTOKEN_*
+// variables, which are named with each field that has one.
+type Config struct {
+	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
+	Redis Redis
+	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*.
+	LockRedis Redis
+
+	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
+	// "audit=3,allocate=1". The delay queue of each is worked on as well.
+	Queues map[string]int
+	// StrictPriority works on a queue only while those with larger weights are empty. RAILTOKEN_STRICT_PRIORITY.
+	StrictPriority bool
+	// Concurrency is how many tasks run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
+	Concurrency int
+	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a time,
+	// so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
+	Fetchers int
+	// Sleepers is how many tasks may wait in their slots; half of Concurrency when zero, none when negative. RAILTOKEN_SLEEPERS.
+	Sleepers int
+
+	// TaskCheckInterval is how often an idle server looks for tasks; 50 ms when zero. RAILTOKEN_TASK_CHECK_INTERVAL.
+	TaskCheckInterval time.Duration
+	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero. RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
+	DelayedTaskCheckInterval time.Duration
+	// ShutdownTimeout is how long running tasks may go on after the shutdown has begun; then they are requeued and
+	// their contexts cancelled. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
+	ShutdownTimeout time.Duration
+
+	// LockTTL and MaxHold are those of locking.Options for handlers that set none: 30 s and 30 min when zero.
+	// RAILTOKEN_LOCK_TTL, RAILTOKEN_MAX_HOLD.
+	LockTTL, MaxHold time.Duration
+	// MaxKeySize is the longest business key in bytes; 1024 when zero. RAILTOKEN_MAX_KEY_SIZE.
+	MaxKeySize int
+	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait or requeue.
+	Strategy middleware.Strategy
+
+	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it without
+	// a trace, so it is refused otherwise. RAILTOKEN_ALLOW_EVICTION.
+	AllowEviction bool
+
+	// Logger receives the log of the worker and of asynq. Silent when nil.
+	Logger *slog.Logger
+	// Observer is told of every event of the locks. Nobody when nil.
+	Observer middleware.Observer
+	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. Conflicts do not reach the last three.
+	BaseContext    func() context.Context
+	IsFailure      func(error) bool
+	RetryDelayFunc asynq.RetryDelayFunc
+	ErrorHandler   asynq.ErrorHandler
+}
+
+// Validate returns every fault of the configuration at once, each with its cause and remedy, or nil.
+func (c Config) Validate() error {
+	errs := []error{c.Redis.validate("REDIS")}
+	if !c.LockRedis.isZero() {
+		errs = append(errs, c.LockRedis.validate("LOCK_REDIS"))
+	}
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
+	for name, weight := range c.Queues {
+		switch {
+		case strings.TrimSpace(name) == "":
+			fault("Queues has a queue with a blank name: name it, or remove it")
+		case weight < 1:
+			fault("Queues gives %q the weight %d: it must be at least 1", name, weight)
+		case strings.HasSuffix(name, delayqueue.Suffix):
+			fault("Queues names %q: the delay queue of %q is worked on without being named", name, strings.TrimSuffix(name, delayqueue.Suffix))
+		}
+	}
+	c = c.withDefaults()
+	if c.Concurrency < 1 {
+		fault("Concurrency is %d: it must be at least 1", c.Concurrency)
+	}
+	if c.Fetchers < 1 || c.Fetchers > max(c.Concurrency, 1) {
+		fault("Fetchers is %d: it must be from 1 to Concurrency, %d", c.Fetchers, c.Concurrency)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"TaskCheckInterval", c.TaskCheckInterval},
+		{"DelayedTaskCheckInterval", c.DelayedTaskCheckInterval},
+		{"ShutdownTimeout", c.ShutdownTimeout},
+	} {
+		if d.value < time.Millisecond {
+			fault("%s is %v: it must be at least 1ms", d.name, d.value)
+		}
+	}
+	if c.MaxKeySize < 0 {
+		fault("MaxKeySize is %d: it cannot be negative", c.MaxKeySize)
+	}
+	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
+	if v, ok := c.Strategy.(interface{ Validate() error }); ok {
+		errs = append(errs, v.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Concurrency, DefaultConcurrency)
+	setDefault(&c.Fetchers, 1)
+	setDefault(&c.Sleepers, max(c.Concurrency/2, 1))
+	setDefault(&c.TaskCheckInterval, DefaultTaskCheckInterval)
+	setDefault(&c.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
+	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
+	if len(c.Queues) == 0 {
+		c.Queues = map[string]int{"default": 1}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// setDefault replaces a zero value.
+func setDefault[T comparable](value *T, fallback T) {
+	var zero T
+	if *value == zero {
+		*value = fallback
+	}
+}

@@ -1,0 +1,8 @@
+// Package worker runs asynq workers whose handlers hold the lock of their business keys while they run.
+//
+// [New] builds everything from a [Config], which [FromEnv] reads from the environment: asynq's servers, the locks, the delay
+// queue, and what asynq must be told about conflicts. [Handle] registers a typed handler, with its keys, strategy and TTL
+// where the handler is. [Worker.Run] works until its context ends and then shuts down in order. [NewClient] is for producers.
+//
+// The library never starts a Redis of its own and refuses an empty address. Package embedded has one for trying it out.
+package worker

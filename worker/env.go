@@ -1,0 +1,245 @@
+package worker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// envPrefix begins the names of all variables.
+const envPrefix = "RAILTOKEN"
+
+// redisEnv is the variables of one Redis, as text.
+type redisEnv struct {
+	Addr             string `split_words:"true"`
+	Master           string `split_words:"true"`
+	Sentinels        string `split_words:"true"`
+	Cluster          string `split_words:"true"`
+	Username         string `split_words:"true"`
+	Password         string `split_words:"true"`
+	SentinelPassword string `split_words:"true"`
+	DB               string `split_words:"true"`
+	TLS              string `split_words:"true"`
+}
+
+// env is all variables, as text: envconfig stops at the first value that it cannot read, and we report all of them.
+type env struct {
+	Redis                    redisEnv `split_words:"true"`
+	LockRedis                redisEnv `split_words:"true"`
+	Queues                   string   `split_words:"true"`
+	StrictPriority           string   `split_words:"true"`
+	Concurrency              string   `split_words:"true"`
+	Fetchers                 string   `split_words:"true"`
+	Sleepers                 string   `split_words:"true"`
+	TaskCheckInterval        string   `split_words:"true"`
+	DelayedTaskCheckInterval string   `split_words:"true"`
+	ShutdownTimeout          string   `split_words:"true"`
+	LockTTL                  string   `split_words:"true"`
+	MaxHold                  string   `split_words:"true"`
+	MaxKeySize               string   `split_words:"true"`
+	Strategy                 string   `split_words:"true"`
+	AllowEviction            string   `split_words:"true"`
+}
+
+// FromEnv returns the configuration that the RAILTOKEN_* variables describe: see the fields of [Config] and [Redis]. A variable
+// that is set but blank counts as not set. Every fault is returned at once: values that cannot be read, variables that do
+// not exist, and what [Config.Validate] finds.
+func FromEnv() (Config, error) {
+	var e env
+	if err := envconfig.Process(envPrefix, &e); err != nil {
+		return Config{}, fmt.Errorf("worker: read the environment: %w", err)
+	}
+	p := parser{}
+	cfg := p.config(e)
+	errs := append(unknownVariables(os.Environ()), p.errs...)
+	errs = append(errs, cfg.Validate())
+	return cfg, errors.Join(errs...)
+}
+
+// EnvNames returns the names of all variables that [FromEnv] knows, sorted.
+func EnvNames() []string {
+	var out bytes.Buffer
+	if err := envconfig.Usagef(envPrefix, &env{}, &out, "{{range .}}{{usage_key .}}\n{{end}}"); err != nil {
+		panic("worker: the variables cannot be listed: " + err.Error())
+	}
+	names := strings.Fields(out.String())
+	slices.Sort(names)
+	return names
+}
+
+// unknownVariables returns an error for each variable that begins like ours but is none.
+func unknownVariables(environ []string) []error {
+	names := EnvNames()
+	var errs []error
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix+"_") || slices.Contains(names, name) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)", name, nearest(name, names)))
+	}
+	return errs
+}
+
+// nearest returns the name with the fewest letters to change.
+func nearest(name string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
+}
+
+// distance returns the Levenshtein distance of two names.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// parser turns text into values and collects what it cannot read.
+type parser struct{ errs []error }
+
+func (p *parser) config(e env) Config {
+	return Config{
+		Redis: p.redis("REDIS", e.Redis), LockRedis: p.redis("LOCK_REDIS", e.LockRedis),
+		Queues:                   p.queues("QUEUES", e.Queues),
+		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
+		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
+		Fetchers:                 p.int("FETCHERS", e.Fetchers),
+		Sleepers:                 p.int("SLEEPERS", e.Sleepers),
+		TaskCheckInterval:        p.duration("TASK_CHECK_INTERVAL", e.TaskCheckInterval),
+		DelayedTaskCheckInterval: p.duration("DELAYED_TASK_CHECK_INTERVAL", e.DelayedTaskCheckInterval),
+		ShutdownTimeout:          p.duration("SHUTDOWN_TIMEOUT", e.ShutdownTimeout),
+		LockTTL:                  p.duration("LOCK_TTL", e.LockTTL),
+		MaxHold:                  p.duration("MAX_HOLD", e.MaxHold),
+		MaxKeySize:               p.int("MAX_KEY_SIZE", e.MaxKeySize),
+		Strategy:                 p.strategy("STRATEGY", e.Strategy),
+		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
+	}
+}
+
+func (p *parser) redis(name string, e redisEnv) Redis {
+	return Redis{
+		Addr: strings.TrimSpace(e.Addr), Master: strings.TrimSpace(e.Master),
+		Sentinels: list(e.Sentinels), Cluster: list(e.Cluster),
+		Username: e.Username, Password: Secret(e.Password), SentinelPassword: Secret(e.SentinelPassword),
+		DB: p.int(name+"_DB", e.DB), TLS: p.bool(name+"_TLS", e.TLS),
+	}
+}
+
+func (p *parser) fault(name, text, remedy string) {
+	p.errs = append(p.errs, fmt.Errorf("worker: %s_%s is %q: %s", envPrefix, name, text, remedy))
+}
+
+func (p *parser) int(name, text string) int {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		p.fault(name, text, "give a whole number, such as 10")
+	}
+	return n
+}
+
+func (p *parser) bool(name, text string) bool {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return false
+	}
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		p.fault(name, text, "give true or false")
+	}
+	return b
+}
+
+func (p *parser) duration(name, text string) time.Duration {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		p.fault(name, text, "give a duration with its unit, such as 30s or 250ms")
+		return 0
+	}
+	if d <= 0 {
+		p.fault(name, text, "give a duration above zero, or unset it for the default")
+		return 0
+	}
+	return d
+}
+
+func (p *parser) queues(name, text string) map[string]int {
+	var queues map[string]int
+	for _, item := range list(text) {
+		queue, weight, weighted := strings.Cut(item, "=")
+		queue = strings.TrimSpace(queue)
+		n := 1
+		if weighted {
+			var err error
+			if n, err = strconv.Atoi(strings.TrimSpace(weight)); err != nil {
+				p.fault(name, item, "give the weight of a queue as a whole number, such as audit=3,allocate=1")
+				continue
+			}
+		}
+		if _, ok := queues[queue]; ok {
+			p.fault(name, item, "the queue is named twice: name it once")
+			continue
+		}
+		if queues == nil {
+			queues = map[string]int{}
+		}
+		queues[queue] = n
+	}
+	return queues
+}
+
+func (p *parser) strategy(name, text string) middleware.Strategy {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "":
+		return nil
+	case "failfast":
+		return middleware.FailFast{}
+	case "wait":
+		return middleware.Wait{}
+	case "requeue":
+		return middleware.Requeue{}
+	default:
+		p.fault(name, text, "use failfast, wait or requeue")
+		return nil
+	}
+}
+
+// list returns the items between the commas, without spaces around them and without empty ones.
+func list(text string) []string {
+	var items []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}

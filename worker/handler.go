@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// Handler says how tasks of one type are worked on: what their payload is, which keys they lock, and what happens when
+// another task has one of them. Run must be set, and Keys unless Unlocked; every other zero value is a default.
+type Handler[T any] struct {
+	// Run does the work. Its context carries the lease (locking.FromContext) and ends, with a cause, when the lease is lost.
+	Run func(ctx context.Context, payload T) error
+
+	// Keys returns the business keys of a payload, which are locked together or not at all. No key, or an empty one,
+	// archives the task.
+	Keys func(payload T) []string
+
+	// Decode reads the payload of a task; from JSON when nil. An error archives the task.
+	Decode func(task *asynq.Task) (T, error)
+
+	// Strategy decides what happens in conflict; the worker's when nil.
+	Strategy middleware.Strategy
+
+	// TTL and MaxHold are those of the lock; the worker's when zero.
+	TTL, MaxHold time.Duration
+
+	// Unlocked runs the handler without any lock: for tasks that no other may disturb.
+	Unlocked bool
+}
+
+// Handle registers a handler for the tasks of one type, whose name must match exactly. It returns every fault of the handler
+// at once. Register all handlers before the worker starts.
+func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("worker: handler of %q: "+format, append([]any{taskType}, args...)...))
+	}
+	if taskType == "" {
+		fault("the type of its tasks is empty")
+	}
+	if h.Run == nil {
+		fault("Run is not set")
+	}
+	if h.Keys == nil && !h.Unlocked {
+		fault("Keys is not set: return the business keys to lock, or set Unlocked")
+	}
+	if h.Keys != nil && h.Unlocked {
+		fault("both Keys and Unlocked are set: choose one")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	handler := asynq.Handler(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		payload, _ := ctx.Value(payloadKey{}).(T)
+		return h.Run(ctx, payload)
+	}))
+	if !h.Unlocked {
+		lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold, func(ctx context.Context, _ *asynq.Task) ([]string, error) {
+			payload, _ := ctx.Value(payloadKey{}).(T)
+			return h.Keys(payload), nil
+		})
+		if err != nil {
+			return fmt.Errorf("worker: handler of %q: %w", taskType, err)
+		}
+		handler = lock(handler)
+	}
+	decode := h.Decode
+	if decode == nil {
+		decode = decodeJSON[T]
+	}
+	return w.register(taskType, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		payload, err := decode(task)
+		if err != nil {
+			return &middleware.KeyError{Type: task.Type(), Err: fmt.Errorf("the payload cannot be decoded: %w", err)}
+		}
+		return handler.ProcessTask(context.WithValue(ctx, payloadKey{}, payload), task)
+	}))
+}
+
+// payloadKey is the context key of a decoded payload, so that a payload is decoded once for its keys and its handler.
+type payloadKey struct{}
+
+func decodeJSON[T any](task *asynq.Task) (T, error) {
+	var payload T
+	err := json.Unmarshal(task.Payload(), &payload)
+	return payload, err
+}

@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// preflightTimeout bounds the checks of one Redis.
+const preflightTimeout = 5 * time.Second
+
+// preflight checks that a Redis can be reached and is fit to keep tasks and locks.
+func preflight(ctx context.Context, client redis.UniversalClient, at Redis, variable string, allowEviction bool, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are RAILTOKEN_%s_ADDR and its password right?", at, err, variable)
+	}
+	info, err := client.Info(ctx).Result()
+	if err != nil {
+		log.WarnContext(ctx, "Redis does not tell about itself; make sure it is 6.2 or later and does not evict keys", "redis", at.String(), "error", err)
+		return nil
+	}
+	if err := checkInfo(info, allowEviction); err != nil {
+		return fmt.Errorf("worker: Redis at %s %w", at, err)
+	}
+	return nil
+}
+
+// checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
+func checkInfo(info string, allowEviction bool) error {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	var errs []error
+	if v := fields["redis_version"]; v != "" && olderThan(v, 6, 2) {
+		errs = append(errs, fmt.Errorf("has version %s: use 6.2 or later", v))
+	}
+	if fields["role"] == "slave" {
+		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
+	}
+	policy := fields["maxmemory_policy"]
+	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
+		errs = append(errs, fmt.Errorf("may evict tasks and locks when its memory is full (maxmemory-policy %s): "+
+			"set maxmemory-policy noeviction there, or RAILTOKEN_ALLOW_EVICTION=true here", policy))
+	}
+	return errors.Join(errs...)
+}
+
+// olderThan reports whether a version is before major.minor; false when it cannot be read.
+func olderThan(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	m, err1 := strconv.Atoi(parts[0])
+	n, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (m < major || m == major && n < minor)
+}

@@ -1,0 +1,254 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// Worker runs handlers for the tasks of some queues. It is used once: New, Handle for each type, then Run.
+type Worker struct {
+	cfg      Config
+	tasks    redis.UniversalClient
+	lockConn redis.UniversalClient // the same as tasks unless LockRedis is set
+	locker   *locking.Single
+	queue    *delayqueue.Queue // nil on a Redis Cluster
+	sleepers *middleware.Sleepers
+	stopping chan struct{}
+
+	mu       sync.Mutex
+	state    state
+	handlers map[string]asynq.Handler
+	servers  []*asynq.Server
+	running  sync.WaitGroup // handlers, also those that asynq does not wait for
+	shutdown sync.Once
+}
+
+type state int
+
+const (
+	fresh state = iota
+	started
+	closed
+)
+
+// New returns a worker that is not started yet. It connects to nothing. It returns every fault of the configuration at once.
+func New(cfg Config) (*Worker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
+	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
+	w.tasks = cfg.Redis.client()
+	w.tasks.AddHook(newAsynqGuard(w.cfg.Logger))
+	lockAt := cfg.LockRedis
+	if lockAt.isZero() {
+		lockAt = cfg.Redis
+	}
+	// The locks have connections of their own: what asynq does to its Redis must not hold up a renewal.
+	w.lockConn = lockAt.client()
+	var err error
+	if w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fenceTTL(cfg.MaxHold)}); err == nil && !cfg.Redis.isCluster() {
+		w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger})
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.closeClients())
+	}
+	return w, nil
+}
+
+// fenceTTL returns how long fence counters are kept: longer than any lease.
+func fenceTTL(maxHold time.Duration) time.Duration {
+	return max(locking.DefaultFenceTTL, 2*maxHold)
+}
+
+// lock returns the middleware for one handler.
+func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
+	if s == nil {
+		s = w.cfg.Strategy
+	}
+	setDefault(&ttl, w.cfg.LockTTL)
+	setDefault(&maxHold, w.cfg.MaxHold)
+	return middleware.Lock(middleware.Options{
+		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize,
+		Sleepers: w.sleepers, Stopping: w.stopping, Observer: w.cfg.Observer, Logger: w.cfg.Logger,
+	})
+}
+
+// register adds a handler.
+func (w *Worker) register(taskType string, h asynq.Handler) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != fresh {
+		return fmt.Errorf("worker: handler of %q: the worker has been started: register handlers before", taskType)
+	}
+	if _, ok := w.handlers[taskType]; ok {
+		return fmt.Errorf("worker: handler of %q: there is one already", taskType)
+	}
+	w.handlers[taskType] = h
+	return nil
+}
+
+// ProcessTask runs the handler of the task's type. It is what asynq calls.
+func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	h, ok := w.handlers[task.Type()]
+	if !ok {
+		return asynq.NotFound(ctx, task)
+	}
+	w.running.Add(1)
+	defer w.running.Done()
+	return h.ProcessTask(ctx, task)
+}
+
+// Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when the
+// worker could not start: Redis cannot be reached, is too old, or may evict tasks.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return w.Shutdown()
+}
+
+// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. After an error the worker is closed.
+func (w *Worker) Start(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.state != fresh:
+		return errors.New("worker: it has been started already, or is closed: make a new one")
+	case len(w.handlers) == 0:
+		return errors.New("worker: no handler is registered: call worker.Handle before")
+	}
+	if err := w.start(ctx); err != nil {
+		w.state = closed
+		for _, s := range w.servers {
+			s.Shutdown()
+		}
+		return errors.Join(err, w.close())
+	}
+	w.state = started
+	return nil
+}
+
+func (w *Worker) start(ctx context.Context) error {
+	if err := preflight(ctx, w.tasks, w.cfg.Redis, "REDIS", w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+		return err
+	}
+	if !w.cfg.LockRedis.isZero() {
+		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, "LOCK_REDIS", w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+			return err
+		}
+	}
+	for i := range w.cfg.Fetchers {
+		s := asynq.NewServerFromRedisClient(w.tasks, w.serverConfig(i))
+		if err := s.Start(w); err != nil {
+			return fmt.Errorf("worker: start server %d: %w", i+1, err)
+		}
+		w.servers = append(w.servers, s)
+	}
+	return nil
+}
+
+// serverConfig returns the configuration of the i-th asynq server.
+func (w *Worker) serverConfig(i int) asynq.Config {
+	c := w.cfg
+	share := c.Concurrency / c.Fetchers
+	if i < c.Concurrency%c.Fetchers {
+		share++
+	}
+	return asynq.Config{
+		Concurrency: share, Queues: w.queues(), StrictPriority: c.StrictPriority,
+		TaskCheckInterval: c.TaskCheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
+		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
+		IsFailure:      middleware.IsFailure(c.IsFailure),
+		RetryDelayFunc: middleware.RetryDelay(c.RetryDelayFunc),
+		ErrorHandler:   middleware.ErrorHandler(c.ErrorHandler),
+		Logger:         asynqLogger{c.Logger},
+	}
+}
+
+// delayShare is the weight of a queue in comparison to its delay queue. asynq asks the queues one after another in a random
+// order by weight, so an empty one that comes first costs a round trip.
+const delayShare = 8
+
+// queues returns the queues that asynq works on: ours, and the delay queue of each.
+func (w *Worker) queues() map[string]int {
+	queues := maps.Clone(w.cfg.Queues)
+	if w.queue == nil {
+		return queues
+	}
+	for name, weight := range w.cfg.Queues {
+		if w.cfg.StrictPriority {
+			queues[name] = 2*weight - 1
+			queues[name+delayqueue.Suffix] = 2 * weight // the tasks in it have waited before
+			continue
+		}
+		queues[name] = delayShare * weight
+		queues[name+delayqueue.Suffix] = weight
+	}
+	return queues
+}
+
+// abandoned is how long a shutdown waits for handlers after their contexts were cancelled.
+const abandoned = 5 * time.Second
+
+// Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on for
+// ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
+func (w *Worker) Shutdown() error {
+	var err error
+	w.shutdown.Do(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		wasStarted := w.state == started
+		w.state = closed
+		close(w.stopping)
+		if wasStarted {
+			var all sync.WaitGroup
+			for _, s := range w.servers {
+				all.Go(s.Shutdown)
+			}
+			all.Wait()
+			w.awaitHandlers()
+		}
+		err = w.close()
+	})
+	return err
+}
+
+// awaitHandlers waits for the handlers that asynq has abandoned, so that they can still give their keys back.
+func (w *Worker) awaitHandlers() {
+	done := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(abandoned):
+		w.cfg.Logger.Error("handlers do not heed the end of their context; their keys become free when their TTL ends")
+	}
+}
+
+// close closes what New has made, in the order that its parts need each other. asynq panics on a client that is closed
+// before its servers are shut down.
+func (w *Worker) close() error {
+	if w.queue != nil {
+		_ = w.queue.Close() // never fails
+	}
+	return errors.Join(w.locker.Close(), w.closeClients())
+}
+
+func (w *Worker) closeClients() error {
+	return errors.Join(w.tasks.Close(), w.lockConn.Close())
+}
