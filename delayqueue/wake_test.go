@@ -1,0 +1,244 @@
+package delayqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+func TestWakesGoInTheOrderOfTheFirstConflicts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var want []string
+	for i := range 20 {
+		id := fmt.Sprintf("t%d", 97*i%20)
+		r.park(r.delayed(id, asynq.Queue(fmt.Sprintf("q%d", i%3))), "k")
+		want = append(want, id)
+	}
+	r.park(delayqueue.Task{Queue: "q0", ID: want[0]}, "k") // a second conflict does not cost its place
+	if got := r.waiting("k"); !slices.Equal(got, want) {
+		t.Fatalf("in line are %v, want %v", got, want)
+	}
+	for i, id := range want {
+		woken := r.wake("k")
+		if woken.Task.ID != id || woken.Left != len(want)-1-i {
+			t.Fatalf("woke %+v, want %s with %d left", woken, id, len(want)-1-i)
+		}
+		if state := r.state(woken.Task); state != asynq.TaskStatePending {
+			t.Errorf("%s is %v, want pending", id, state)
+		}
+	}
+	if woken := r.wake("k"); woken != (delayqueue.Woken{}) {
+		t.Errorf("an empty line woke %+v", woken)
+	}
+	if n := r.client.Exists(t.Context(), "railtoken:waiters:{k}").Val(); n != 0 {
+		t.Error("an empty line leaves a key behind")
+	}
+}
+
+func TestAWokenTaskIsAtTheHeadOfItsQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 100 {
+		if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.TaskID(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.park(r.delayed("woken"), "k")
+	r.wake("k")
+	order := make(chan string, 200)
+	r.serve(1, func(_ context.Context, id string) error {
+		order <- id
+		return nil
+	})
+	if first := receive(t, order); first != "woken" {
+		t.Errorf("the first task to run is %s, want the woken one", first)
+	}
+}
+
+func TestWaitersThatAreGoneAreSkipped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 250 { // more than one call of the script looks at
+		task := r.delayed(fmt.Sprintf("gone%d", i))
+		r.park(task, "k")
+		var err error
+		if i%2 == 0 {
+			err = r.inspect.DeleteTask(task.Queue, task.ID)
+		} else {
+			err = r.inspect.ArchiveTask(task.Queue, task.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.park(r.delayed("here"), "k")
+	if woken := r.wake("k"); woken.Task.ID != "here" || woken.Left != 0 {
+		t.Errorf("woke %+v, want the one that is there", woken)
+	}
+}
+
+func TestAWaiterThatAnOperatorRanIsMovedToTheHead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("run-by-hand")
+	r.park(task, "k")
+	if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.inspect.RunTask(task.Queue, task.ID); err != nil {
+		t.Fatal(err)
+	}
+	if woken := r.wake("k"); woken.Task != task {
+		t.Errorf("woke %+v, want %s", woken, task)
+	}
+	if head := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); len(head) != 2 || head[1] != task.ID {
+		t.Errorf("pending are %v, want the woken task once, at the right end", head)
+	}
+}
+
+func TestTheLeaverIsNotWoken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	leaver, next := r.delayed("leaver"), r.delayed("next")
+	r.park(leaver, "k")
+	r.park(next, "k")
+	woken, err := r.queue.Wake(t.Context(), "k", leaver)
+	if err != nil || woken.Task != next {
+		t.Errorf("woke %+v, %v; want %s", woken, err, next)
+	}
+	if state := r.state(leaver); state != asynq.TaskStateScheduled {
+		t.Errorf("the leaver is %v", state)
+	}
+}
+
+func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	parked, goOn, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	runs := 0
+	r.serve(1, func(ctx context.Context, _ string) error {
+		runs++
+		if runs > 1 {
+			close(again)
+			return nil
+		}
+		task, err := delayqueue.TaskOf(ctx)
+		if err == nil {
+			_, err = r.queue.Park(ctx, task, "k", 0, delayqueue.Bounds{}, delayqueue.Conflict{})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		close(parked)
+		<-goOn
+		return errors.New("in conflict")
+	})
+	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("busy")); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, parked)
+	if woken := r.wake("k"); !woken.Pending || woken.Task != (delayqueue.Task{}) {
+		t.Errorf("woke %+v while the task is active, want it pending", woken)
+	}
+	close(goOn)
+	receive(t, again) // its own timer would be an hour
+}
+
+func TestAWaiterThatStaysActiveLosesItsTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	parked, goOn := make(chan struct{}), make(chan struct{})
+	r.serve(1, func(ctx context.Context, id string) error {
+		if id == "stuck" {
+			task, err := delayqueue.TaskOf(ctx)
+			if err != nil {
+				return err
+			}
+			r.park(task, "k")
+			close(parked)
+			<-goOn
+		}
+		return nil
+	})
+	defer close(goOn)
+	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("stuck")); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, parked)
+	next := r.delayed("next")
+	r.park(next, "k")
+	r.wake("k")
+	r.become(next, asynq.TaskStatePending)
+	if got := r.waiting("k"); !slices.Equal(got, []string{"stuck"}) {
+		t.Errorf("in line are %v, want the one that is still active", got)
+	}
+}
+
+func TestConcurrentWakesWakeEachWaiterOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const waiters = 200
+	for i := range waiters {
+		r.park(r.delayed(fmt.Sprint(i)), "k")
+	}
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range waiters / 8 {
+				woken, err := r.queue.Wake(t.Context(), "k", delayqueue.Task{})
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				seen[woken.Task.ID]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for id, n := range seen {
+		if n != 1 || id == "" {
+			t.Errorf("%q was woken %d times", id, n)
+		}
+	}
+	if n := r.client.LLen(t.Context(), "asynq:{default}:pending").Val(); n != waiters {
+		t.Errorf("%d tasks are pending, want %d", n, waiters)
+	}
+}
+
+func TestCloseAwaitsTheWakesUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	parked, goOn := make(chan struct{}), make(chan struct{})
+	r.serve(1, func(ctx context.Context, _ string) error {
+		task, _ := delayqueue.TaskOf(ctx)
+		r.park(task, "k")
+		close(parked)
+		<-goOn
+		return errors.New("in conflict")
+	})
+	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("busy")); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, parked)
+	r.wake("k")
+	closed := make(chan error, 1)
+	go func() { closed <- r.queue.Close() }()
+	if err := receive(t, closed); err != nil {
+		t.Error(err)
+	}
+	if woken := r.wake("k"); woken.Pending {
+		t.Error("a closed queue goes on in the background")
+	}
+	close(goOn)
+}

@@ -1,0 +1,135 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/worker"
+)
+
+// lines counts what a logger writes.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.buf.Bytes(), []byte("\n"))
+}
+
+func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	const orders, each = 20, 6
+	// Everything is on disk before it is answered, as far as a Redis can: what is lost then is lost by us.
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	db := redistest.Start(t).Client(t)
+	log := &lines{}
+	w, err := worker.New(worker.Config{
+		Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{"audit": 1, "allocate": 1}, LockTTL: 2 * time.Second,
+		Logger:          slog.New(slog.NewTextHandler(log, nil)),
+		ShutdownTimeout: time.Second,
+		// Of a task that it had fetched asynq thinks that its worker crashed, and would let it wait for 15 to 45 s more.
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = worker.Handle(w, "work", worker.Handler[order]{
+		Keys: func(o order) []string { return []string{o.Order} },
+		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, false) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = producer.Close() })
+	enqueue(t, producer, "audit", orders, each)
+	enqueue(t, producer, "allocate", orders, each)
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Shutdown() })
+
+	const total = 2 * orders * each
+	for i := range 3 {
+		until(t, "some effects", func() bool { return db.HLen(t.Context(), "effects").Val() >= int64(total*(i+1)/8) })
+		server.Kill()
+		before := log.count()
+		<-time.After(1500 * time.Millisecond) // the outage lasts: nothing happens in it that could be awaited
+		if n := log.count() - before; n > 500 {
+			t.Errorf("%d lines of log in an outage of 1.5 s: something spins", n)
+		}
+		server.Restart(t)
+	}
+	client := server.Client(t)
+	// A task that asynq had fetched when Redis died, and whose answer was lost, is brought back by asynq after one to two
+	// minutes. Until then it is in nobody's hands.
+	for began := time.Now(); db.HLen(t.Context(), "effects").Val() < total && time.Since(began) < 3*time.Minute; {
+		<-time.After(50 * time.Millisecond)
+	}
+	checkEffects(t, db, total)
+	drained(t, client, "audit", "allocate", "audit:delayed", "allocate:delayed")
+}
+
+func TestAnOutageOfTheLocksArchivesNothing(t *testing.T) {
+	t.Parallel()
+	const tasks = 30
+	server, locks := redistest.Start(t), redistest.Start(t)
+	db := redistest.Start(t).Client(t)
+	w, err := worker.New(worker.Config{
+		Redis: worker.Redis{Addr: server.Addr()}, LockRedis: worker.Redis{Addr: locks.Addr()},
+		Concurrency: 8, LockTTL: 2 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = worker.Handle(w, "work", worker.Handler[order]{
+		Keys: func(o order) []string { return []string{o.Order} },
+		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, false) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = producer.Close() })
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Shutdown() })
+
+	locks.Kill()
+	enqueue(t, producer, "default", tasks/2, 1, asynq.MaxRetry(0)) // their first attempt is their last
+	enqueue(t, producer, "default", tasks/2, 1)
+	client := server.Client(t)
+	// Longer than a task sits the outage out in its slot: those with retries left are retried, the others moved away.
+	until(t, "tasks give their slots up", func() bool {
+		return client.ZCard(t.Context(), "asynq:{default}:retry").Val() > 0 && client.ZCard(t.Context(), "asynq:{default:delayed}:scheduled").Val() > 0
+	})
+	if n := db.HLen(t.Context(), "effects").Val(); n != 0 {
+		t.Errorf("%d handlers ran without a lock", n)
+	}
+	locks.Restart(t)
+	checkEffects(t, db, tasks)
+	drained(t, client, "default", "default:delayed")
+}
