@@ -29,7 +29,6 @@ const hangVariable = "E2E_HANG"
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis tells of every outage, and the outages here are meant
 	if db := os.Getenv(childVariable); db != "" {
-		os.Unsetenv("RAILTOKEN_REQUIRE_REDIS")
 		if err := runChild(db, os.Getenv(hangVariable) != ""); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

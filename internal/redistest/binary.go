@@ -10,11 +10,11 @@ const (
 	// serverBinary is the program that Start and StartCluster look for in PATH.
 	serverBinary = "redis-server"
 	// envRequire turns a missing redis-server from a skip into a failure.
-	envRequire = "RAILTOKEN_REQUIRE_REDIS"
+	envRequire = "REDISTEST_REQUIRE"
 )
 
 // binary returns the path of redis-server. Without one it does not return: tb is skipped, or fails when
-// RAILTOKEN_REQUIRE_REDIS is set.
+// REDISTEST_REQUIRE is set.
 func binary(tb testing.TB) string {
 	tb.Helper()
 	path, err := exec.LookPath(serverBinary)

@@ -8,7 +8,7 @@ import (
 
 func TestWithoutRedisServerATestIsSkippedByName(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("RAILTOKEN_REQUIRE_REDIS", "")
+	t.Setenv("REDISTEST_REQUIRE", "")
 	outcome(t, func(tb testing.TB) { redistest.Start(tb) }).
 		mustSkip(t, "needs redis-server: ", t.Name(), "make test")
 	outcome(t, func(tb testing.TB) { redistest.StartCluster(tb, 3) }).
@@ -17,7 +17,7 @@ func TestWithoutRedisServerATestIsSkippedByName(t *testing.T) {
 
 func TestWithoutRedisServerATestFailsWhenItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("RAILTOKEN_REQUIRE_REDIS", "1")
+	t.Setenv("REDISTEST_REQUIRE", "1")
 	outcome(t, func(tb testing.TB) { redistest.Start(tb) }).
 		mustFail(t, "needs redis-server: ", t.Name(), "make test")
 }

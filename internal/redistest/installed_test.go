@@ -16,22 +16,22 @@ func TestRedisServerIsInstalled(t *testing.T) {
 
 func TestAMissingRedisServerNamesTheTestsLeftOut(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("RAILTOKEN_ALLOW_LEFT_OUT", "")
+	t.Setenv("REDISTEST_ALLOW_LEFT_OUT", "")
 	outcome(t, requireInstalled).mustFail(t,
 		"./internal/redistest: TestKillLosesWhatWasNotPersisted",
 		"make test",
-		"RAILTOKEN_ALLOW_LEFT_OUT=1",
+		"REDISTEST_ALLOW_LEFT_OUT=1",
 	)
 }
 
 func TestAMissingRedisServerCanBeAccepted(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("RAILTOKEN_ALLOW_LEFT_OUT", "1")
+	t.Setenv("REDISTEST_ALLOW_LEFT_OUT", "1")
 	outcome(t, requireInstalled).mustSkip(t, "./internal/redistest: TestKillLosesWhatWasNotPersisted")
 }
 
 // requireInstalled fails when redis-server is missing, with every test that is left out for want of it and the remedy; when that is
-// accepted by RAILTOKEN_ALLOW_LEFT_OUT, it skips with the same list.
+// accepted by REDISTEST_ALLOW_LEFT_OUT, it skips with the same list.
 func requireInstalled(tb testing.TB) {
 	tb.Helper()
 	_, err := exec.LookPath("redis-server")
@@ -47,10 +47,10 @@ func requireInstalled(tb testing.TB) {
 		tb.Fatal(err, listErr)
 	}
 	list := "  " + strings.Join(names, "\n  ")
-	if os.Getenv("RAILTOKEN_ALLOW_LEFT_OUT") != "" {
+	if os.Getenv("REDISTEST_ALLOW_LEFT_OUT") != "" {
 		tb.Skipf("no redis-server (%v): these %d tests are left out:\n%s", err, len(names), list)
 	}
 	tb.Fatalf("no redis-server (%v): these %d tests are left out:\n%s\n"+
-		"Run \"make test\", which installs it, or set RAILTOKEN_ALLOW_LEFT_OUT=1 to accept that they are left out.",
+		"Run \"make test\", which installs it, or set REDISTEST_ALLOW_LEFT_OUT=1 to accept that they are left out.",
 		err, len(names), list)
 }

@@ -39,7 +39,7 @@ type Server struct {
 // say otherwise: they are added to its command line, for example "--appendonly", "yes". Its directory is tb.TempDir(), and it
 // is stopped at the end of the test; a failed test shows the end of its log.
 //
-// Where no redis-server is installed, Start skips the test, or fails it when RAILTOKEN_REQUIRE_REDIS is set. It needs real
+// Where no redis-server is installed, Start skips the test, or fails it when REDISTEST_REQUIRE is set. It needs real
 // time, so it does not work inside a synctest bubble: see [Virtual].
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
@@ -128,7 +128,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
-	ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	err := poll(ctx, nil, func() error {
 		err := s.run()

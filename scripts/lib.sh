@@ -1,0 +1,33 @@
+# Shared by the other scripts, which source it. It goes to the root of the repository.
+# shellcheck shell=bash
+
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# find_packages sets the array packages to its arguments or, without any, to one pattern for each workspace module that has packages.
+find_packages() {
+  packages=("$@")
+  if (($# > 0)); then
+    return
+  fi
+  local dirs dir found
+  dirs=$(go list -m -f '{{.Dir}}')
+  while IFS= read -r dir; do
+    dir=.${dir#"$PWD"}
+    found=$(go list -e "$dir/..." 2>/dev/null)
+    if [[ -n $found ]]; then
+      packages+=("$dir/...")
+    fi
+  done <<<"$dirs"
+  if ((${#packages[@]} == 0)); then
+    fail "the workspace has no packages"
+  fi
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Checks packages, by default those of all workspace modules: scripts/lint.sh [pattern...]
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+find_packages "$@"
+gofumpt=$(scripts/tool.sh gofumpt)
+golangci=$(scripts/tool.sh golangci-lint)
+
+say "gofumpt"
+unformatted=$("$gofumpt" -l "${packages[@]%/...}")
+[[ -z $unformatted ]] || fail "not formatted, \"make fmt\" does it:"$'\n'"$unformatted"
+
+say "go vet"
+go vet "${packages[@]}"
+
+say "go fix"
+go fix -diff "${packages[@]}" || fail "go fix has something to modernize, \"make fmt\" does it"
+
+say "golangci-lint"
+"$golangci" run "${packages[@]}"
+
+if have shellcheck; then
+  say "shellcheck"
+  shellcheck -x scripts/*.sh .ci/run
+fi

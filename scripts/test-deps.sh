@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks: redis-server, and a C compiler for the race detector.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+# as_root runs a command with the rights to install packages.
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  elif have sudo; then
+    say "sudo $*"
+    sudo "$@"
+  else
+    say "that takes root, and there is no sudo"
+    return 1
+  fi
+}
+
+# install_packages installs the packages named for the package manager at hand: apt-get dnf apk brew, "-" where there is none.
+install_packages() {
+  local apt=$1 dnf=$2 apk=$3 brew=$4
+  local -a names
+  if have apt-get; then
+    read -ra names <<<"$apt"
+    say "installing ${names[*]} by apt-get"
+    as_root apt-get update -qq >/dev/null &&
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${names[@]}" >/dev/null
+  elif have dnf; then
+    read -ra names <<<"$dnf"
+    say "installing ${names[*]} by dnf"
+    as_root dnf install -y -q "${names[@]}" >/dev/null
+  elif have apk; then
+    read -ra names <<<"$apk"
+    say "installing ${names[*]} by apk"
+    as_root apk add --quiet "${names[@]}" >/dev/null
+  elif have brew && [[ $brew != - ]]; then
+    read -ra names <<<"$brew"
+    say "installing ${names[*]} by brew"
+    brew install --quiet "${names[@]}" >/dev/null
+  else
+    return 1
+  fi
+}
+
+# compiles_c tells whether the C compiler that Go would use finds its headers.
+compiles_c() {
+  local -a cc
+  read -ra cc <<<"$(go env CC)"
+  printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "${cc[@]}" -x c -fsyntax-only - >/dev/null 2>&1
+}
+
+if ! have redis-server; then
+  say "the tests start redis-server processes of their own, and there is no redis-server here"
+  install_packages redis-server redis redis redis || true
+  hash -r
+  have redis-server ||
+    fail "cannot install redis-server. Install it by hand (Debian: apt-get install redis-server; Fedora: dnf install redis;" \
+      "Alpine: apk add redis; macOS: brew install redis) and run \"make test\" again."
+fi
+
+if ! compiles_c; then
+  say "the race detector needs a C compiler, and \"$(go env CC)\" does not work here"
+  install_packages "gcc libc6-dev" "gcc glibc-devel" "gcc musl-dev" - || true
+  hash -r
+  compiles_c ||
+    fail "cannot install a C compiler. Install one by hand (Debian: apt-get install gcc libc6-dev; Fedora: dnf install gcc;" \
+      "Alpine: apk add gcc musl-dev; macOS: xcode-select --install) and run \"make test\" again."
+fi

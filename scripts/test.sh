@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Tests packages, by default those of all workspace modules, with the race detector: scripts/test.sh [pattern...]
+# No test that needs redis-server is left out: it is installed first. The output ends with go test's own.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+scripts/test-deps.sh
+find_packages "$@"
+export REDISTEST_REQUIRE=1 CGO_ENABLED=1
+exec go test -race -count=1 "${packages[@]}"
