@@ -23,6 +23,9 @@ const (
 	DefaultShutdownTimeout          = 8 * time.Second
 )
 
+// maxWeight is the largest weight of a queue. asynq writes a list of as many names as the sum of the weights for each fetch.
+const maxWeight = 1000
+
 // Config says how a [Worker] runs. Redis must be set; every other zero value is a default. [FromEnv] reads it from RAILTOKEN_*
 // variables, which are named with each field that has one.
 type Config struct {
@@ -44,7 +47,8 @@ type Config struct {
 	// Sleepers is how many tasks may wait in their slots; half of Concurrency when zero, none when negative. RAILTOKEN_SLEEPERS.
 	Sleepers int
 
-	// TaskCheckInterval is how often an idle server looks for tasks; 50 ms when zero. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. asynq varies its
+	// own interval by half, so it is given two thirds of this. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
 	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero. RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
 	DelayedTaskCheckInterval time.Duration
@@ -86,8 +90,8 @@ func (c Config) Validate() error {
 		switch {
 		case strings.TrimSpace(name) == "":
 			fault("Queues has a queue with a blank name: name it, or remove it")
-		case weight < 1:
-			fault("Queues gives %q the weight %d: it must be at least 1", name, weight)
+		case weight < 1 || weight > maxWeight:
+			fault("Queues gives %q the weight %d: it must be from 1 to %d", name, weight, maxWeight)
 		case strings.HasSuffix(name, delayqueue.Suffix):
 			fault("Queues names %q: the delay queue of %q is worked on without being named", name, strings.TrimSuffix(name, delayqueue.Suffix))
 		}

@@ -50,13 +50,16 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
 	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
 	w.tasks = cfg.Redis.client()
-	w.tasks.AddHook(newAsynqGuard(w.cfg.Logger))
+	w.tasks.AddHook(&asynqGuard{})
 	lockAt := cfg.LockRedis
 	if lockAt.isZero() {
 		lockAt = cfg.Redis
 	}
 	// The locks have connections of their own: what asynq does to its Redis must not hold up a renewal.
 	w.lockConn = lockAt.client()
+	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
+	// what a field without a capital leads to.
+	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
 	var err error
 	if w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fenceTTL(cfg.MaxHold)}); err == nil && !cfg.Redis.isCluster() {
 		w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger})
@@ -79,10 +82,17 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 	}
 	setDefault(&ttl, w.cfg.LockTTL)
 	setDefault(&maxHold, w.cfg.MaxHold)
-	return middleware.Lock(middleware.Options{
+	if fence := fenceTTL(w.cfg.MaxHold); maxHold >= fence {
+		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
+	}
+	lock, err := middleware.Lock(middleware.Options{
 		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize,
 		Sleepers: w.sleepers, Stopping: w.stopping, Observer: w.cfg.Observer, Logger: w.cfg.Logger,
 	})
+	if err != nil && w.queue == nil {
+		return nil, fmt.Errorf("%w (tasks cannot be parked on a Redis Cluster)", err)
+	}
+	return lock, err
 }
 
 // register adds a handler.
@@ -169,7 +179,7 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 	}
 	return asynq.Config{
 		Concurrency: share, Queues: w.queues(), StrictPriority: c.StrictPriority,
-		TaskCheckInterval: c.TaskCheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
+		TaskCheckInterval: c.TaskCheckInterval * 2 / 3, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
 		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
 		IsFailure:      middleware.IsFailure(c.IsFailure),
 		RetryDelayFunc: middleware.RetryDelay(c.RetryDelayFunc),
@@ -210,10 +220,13 @@ func (w *Worker) Shutdown() error {
 	w.shutdown.Do(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		wasStarted := w.state == started
+		before := w.state
 		w.state = closed
 		close(w.stopping)
-		if wasStarted {
+		if before == closed { // by a start that failed
+			return
+		}
+		if before == started {
 			var all sync.WaitGroup
 			for _, s := range w.servers {
 				all.Go(s.Shutdown)

@@ -1,0 +1,94 @@
+package delayqueue_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// Two tasks wait for an order. Each time it is given back, the next of them is moved to the head of its queue.
+func ExampleQueue_Wake() {
+	ctx := context.Background()
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer queue.Close()
+
+	// A middleware parks a task whose key is held; here, two that are not due for an hour stand for them.
+	tasks := asynq.NewClientFromRedisClient(client)
+	for _, id := range []string{"audit-1042", "allocate-1042"} {
+		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id), asynq.ProcessIn(time.Hour)); err != nil {
+			panic(err)
+		}
+		task := delayqueue.Task{Queue: "default", ID: id}
+		if _, err := queue.Park(ctx, task, "order:1042", 0, delayqueue.Bounds{}, delayqueue.Conflict{}); err != nil {
+			panic(err)
+		}
+	}
+
+	for range 3 {
+		woken, err := queue.Wake(ctx, "order:1042", delayqueue.Task{})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("woke %q, %d left\n", woken.Task.ID, woken.Left)
+	}
+	// Output:
+	// woke "audit-1042", 1 left
+	// woke "allocate-1042", 0 left
+	// woke "", 0 left
+}
+
+// A task that has been refused too often does not go on waiting.
+func ExampleQueue_Park() {
+	ctx := context.Background()
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer queue.Close()
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order", nil), asynq.TaskID("audit-1042")); err != nil {
+		panic(err)
+	}
+
+	task := delayqueue.Task{Queue: "default", ID: "audit-1042"}
+	for range 3 {
+		place, err := queue.Park(ctx, task, "order:1042", 0, delayqueue.Bounds{Conflicts: 2}, delayqueue.Conflict{})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("conflict %d, bound %q\n", place.Count, place.Bound)
+	}
+	// Output:
+	// conflict 1, bound ""
+	// conflict 2, bound ""
+	// conflict 3, bound "conflicts"
+}
+
+// asynq rounds the time of a delayed task down to whole seconds; this rounds it up.
+func ExampleWholeSeconds() {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 700_000_000, time.UTC)
+	fmt.Println(delayqueue.WholeSeconds(now, 2*time.Second))
+	// Output: 2.3s
+}
