@@ -163,8 +163,8 @@ func (r *rig) gone(t delayqueue.Task) {
 	r.Fatalf("task %s is still there: %+v", t, r.info(t))
 }
 
-// limit bounds every wait for an event.
-const limit = 30 * time.Second
+// limit bounds every wait for an event, in real or virtual time.
+const limit = time.Minute
 
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T) T {

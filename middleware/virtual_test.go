@@ -1,0 +1,144 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// bubble runs a test in virtual time, with a rig on a fake Redis.
+func bubble(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		test(newRig(t, client))
+	})
+}
+
+func TestALostWakeCostsDelayAndNoTask(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		lease := r.hold("order:1")
+		ran := make(chan time.Time, 1)
+		r.serve(r.options(nil), asynq.Config{}, func(context.Context, *asynq.Task) error {
+			ran <- time.Now()
+			return nil
+		})
+		r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0)) // goes by the delay queue
+		r.serve(r.options(nil), asynq.Config{Queues: map[string]int{"default:delayed": 1}}, func(context.Context, *asynq.Task) error {
+			ran <- time.Now()
+			return nil
+		})
+		r.events.await(r, 1, ended(middleware.MovedAway))
+		if err := lease.Release(context.Background()); err != nil { // and its holder crashes before it wakes anyone
+			r.Fatal(err)
+		}
+		released := time.Now()
+		if took := receive(r.T, ran).Sub(released); took > 33*time.Second {
+			r.Errorf("the task ran %v after the release, want a second after the holder's TTL at the latest", took)
+		} else {
+			r.Logf("the task ran %v after the release", took)
+		}
+	})
+}
+
+func TestACrashedHolderDelaysItsWaitersByItsTTL(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		// As another program would leave it that crashed: a lock that nobody renews or releases.
+		if err := r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 20*time.Second).Err(); err != nil {
+			r.Fatal(err)
+		}
+		ran := make(chan time.Time, 10)
+		r.serve(r.options(nil), asynq.Config{Concurrency: 4}, func(context.Context, *asynq.Task) error {
+			ran <- time.Now()
+			return nil
+		})
+		began := time.Now()
+		for range 10 {
+			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(1))
+		}
+		var last time.Duration
+		for range 10 {
+			last = receive(r.T, ran).Sub(began)
+		}
+		if last < 20*time.Second || last > 25*time.Second {
+			r.Errorf("the last of ten waiters ran after %v, want soon after the TTL of 20s", last)
+		}
+	})
+}
+
+func TestAKeyThatIsHeldForLongIsAskedForSeldom(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		lease := r.hold("order:1")
+		r.serve(r.options(nil), asynq.Config{Concurrency: 4, TaskCheckInterval: time.Second}, func(context.Context, *asynq.Task) error { return nil })
+		for range 20 {
+			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(1))
+		}
+		<-time.After(10 * time.Minute)
+		r.events.mu.Lock()
+		refused := 0
+		for _, e := range r.events.all {
+			if e.Kind == middleware.Refused {
+				refused++
+			}
+		}
+		r.events.mu.Unlock()
+		if most := 20 * (10*60/20 + 1); refused > most {
+			r.Errorf("20 tasks asked %d times in 10 minutes, want at most %d", refused, most)
+		}
+		r.giveBack(lease)
+		r.events.await(r, 20, func(e middleware.Event) bool { return e.Kind == middleware.Released })
+	})
+}
+
+func TestATaskAtItsBoundIsArchivedWithTheReason(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("order:1")
+		opts := r.options(middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Bounds{Conflicts: 5}})
+		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+		r.events.await(r, 1, ended(middleware.Archive))
+		info := r.settled(task, asynq.TaskStateArchived)
+		conflict, err := middleware.ParseConflict(info.Result)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if conflict.Bound != "conflicts" || conflict.Conflicts != 6 || conflict.Waited < 4*time.Second || conflict.Key != "order:1" {
+			r.Errorf("the reason is %+v", conflict)
+		}
+		if info.Retried != 0 {
+			r.Errorf("retried %d times", info.Retried)
+		}
+	})
+}
+
+func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("order:1")
+		got := make(chan *middleware.ConflictError, 1)
+		strategy := middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Bounds{Conflicts: 1}, OnBound: func(_ context.Context, task *asynq.Task, c *middleware.ConflictError) error {
+			if task.Type() != "test" {
+				t.Errorf("the callback got a task of type %q", task.Type())
+			}
+			got <- c
+			return nil
+		}}
+		r.serve(r.options(strategy), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+		if c := receive(r.T, got); c.Bound != "conflicts" {
+			t.Errorf("the callback got %+v", c)
+		}
+		r.gone(task)
+	})
+}
