@@ -113,16 +113,10 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
-	if r, ok := l.strategy.(Requeue); ok && r.Delay+afterExpiry > interest {
-		l.opts.Interest = r.Delay + interest
-	}
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })
 	}, nil
 }
-
-// interest is how long a refused attempt asks to be told of the release. A parked task asks anew each time its timer ends.
-const interest = 2 * time.Minute
 
 // lock is what all tasks of a middleware share.
 type lock struct {
@@ -147,9 +141,20 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 	if err != nil {
 		return err
 	}
-	lease, err := r.acquire(ctx)
-	if err != nil {
-		return r.ended(ctx, err)
+	for {
+		lease, err := r.acquire(ctx)
+		if err != nil {
+			return r.ended(ctx, err)
+		}
+		mine, err := r.claim(ctx, lease)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			continue // the lease ended before Redis could be asked: take the locks anew
+		case !mine:
+			return &duplicateError{r.id}
+		}
+		return r.work(ctx, lease, next)
 	}
-	return r.work(ctx, lease, next)
 }

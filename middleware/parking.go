@@ -20,6 +20,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 	if r.queue == nil {
 		return nil, errNoQueue
 	}
+	r.interest = interest + d.Delay
 	if r.toQueue != "" && r.toQueue != r.id.Queue || r.lastAttempt() {
 		return nil, r.move(ctx, d, held)
 	}
@@ -98,7 +99,7 @@ func (r *run) move(ctx context.Context, d Decision, held *locking.HeldError) err
 	}
 	// The key may have been given back before the copy stood in line. This run cannot go on with it, as the copy is there.
 	if lease, err := r.locker.Acquire(ctx, r.keys, r.opts); err == nil {
-		r.giveBack(ctx, lease)
+		_ = r.giveBack(ctx, lease)
 	}
 	return parked
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
+// interest is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. It asks anew
+// each time.
+const interest = 2 * time.Minute
+
 // run is one run of one task: it lasts from its start to the error that asynq gets.
 type run struct {
 	*lock
@@ -22,6 +26,7 @@ type run struct {
 	left    int               // how many retries it has left
 	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
 
+	interest time.Duration // how long a refused attempt asks to be told of the release
 	refusals int
 	firstAt  time.Time
 	asleep   bool // holds a place of the sleeper budget
@@ -37,7 +42,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	}
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
-	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0), interest: interest}
 	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
 		r.moved = &moved
 		if _, over := moved.Exhausted(attempt); over {

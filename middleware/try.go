@@ -23,6 +23,7 @@ const (
 func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	opts := r.opts
 	opts.Label = r.label + "/" + r.task.Type() + "/" + r.id.ID
+	opts.Interest = r.interest
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	for began := time.Now(); ; {

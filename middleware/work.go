@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -31,6 +32,25 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 	return err
 }
 
+// claim reports whether this run is the one that may go on, of a task that has been or may have been moved. It asks until there is
+// an answer. When it is false, or the lease ends before there is one, the keys are given back.
+func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err error) {
+	if !r.mayHaveMoved() {
+		return true, nil
+	}
+	operation := func() (err error) {
+		mine, err = r.queue.Claim(ctx, r.id, r.task.Headers(), r.delayQueue())
+		return err
+	}
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(time.Second),
+		backoff.WithMaxElapsedTime(0))
+	err = backoff.Retry(operation, backoff.WithContext(wait, lease.Context(ctx)))
+	if err != nil || !mine {
+		_ = r.giveBack(ctx, lease)
+	}
+	return mine, err
+}
+
 // handle runs the handler, and gives the keys back also when it panics.
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) (err error) {
 	defer func() {
@@ -38,15 +58,6 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 			err = errors.Join(err, lost)
 		}
 	}()
-	if r.mayHaveMoved() {
-		mine, err := r.queue.Claim(ctx, r.id, r.task.Headers(), r.delayQueue())
-		if err != nil {
-			return &UnavailableError{Err: err, Delay: outageDelay}
-		}
-		if !mine {
-			return &duplicateError{r.id}
-		}
-	}
 	return next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 }
 
