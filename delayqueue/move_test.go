@@ -88,8 +88,10 @@ func TestOfAMovedTaskOneCopyRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.claim(copied, info.Headers) || !r.claim(copied, info.Headers) {
-		t.Error("the copy may not run, or not again")
+	for run := range 2 {
+		if !r.claim(copied, info.Headers) {
+			t.Errorf("the copy may not run %d times", run+1)
+		}
 	}
 	if err := r.inspect.DeleteTask(copied.Queue, copied.ID); err != nil { // as when it is done
 		t.Fatal(err)

@@ -36,7 +36,8 @@ type Holder struct {
 	Remaining time.Duration
 }
 
-// String returns the holder as one reads it in a log, for example "worker-2/71/order:audit for 1.2s, 28.8s left".
+// String returns the holder as one reads it in a log, for example
+// "worker-2/71/order:audit since 2026-01-02T03:04:05.678Z, 28.8s left".
 func (h Holder) String() string {
 	var b strings.Builder
 	if h.Label == "" {

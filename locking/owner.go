@@ -36,14 +36,14 @@ func parseOwner(value string) (label string, since time.Time) {
 	if len(parts) != 3 || len(parts[0]) != ownerSize {
 		return "", time.Time{}
 	}
-	if _, err := base64.RawURLEncoding.DecodeString(parts[0]); err != nil {
+	if _, err := base64.RawURLEncoding.DecodeString(parts[0]); err != nil || strings.ContainsAny(parts[0], "\r\n") {
 		return "", time.Time{}
 	}
 	ms, err := strconv.ParseInt(parts[1], 36, 64)
 	if err != nil {
 		return "", time.Time{}
 	}
-	return parts[2], time.UnixMilli(ms)
+	return cleanLabel(parts[2]), time.UnixMilli(ms) // another program's may look like ours
 }
 
 // cleanLabel returns label in valid, printable UTF-8 of at most maxLabelSize bytes.

@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -74,6 +76,9 @@ type Single struct {
 
 // NewSingle returns a Locker on the Redis that client is connected to. The client stays the caller's: close it after the
 // Locker. It panics when client is nil.
+//
+// Give it a client with ContextTimeoutEnabled. Any other waits for a server that hangs for as long as its ReadTimeout says, whatever
+// the context of the call says; a lease ends on time all the same.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
 	if client == nil {
 		panic("locking: NewSingle needs a Redis client")
@@ -269,12 +274,25 @@ func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	for _, p := range g.parts {
-		if err := releaseScript.Run(ctx, g.single.client, p.redis, g.owner).Err(); err != nil && !errors.Is(cause, ErrHeld) {
-			break // the server that failed the attempt fails this as well
-		}
-	}
+	g.each(func(_, _ int, p part) { _ = releaseScript.Run(ctx, g.single.client, p.redis, g.owner).Err() })
 	return cause
+}
+
+// each calls f for every part, for all at the same time, so that a server that does not answer keeps no key on another one
+// locked. It tells f the position of the part and that of its first key.
+func (g *singleGrant) each(f func(i, first int, p part)) {
+	if len(g.parts) == 1 {
+		f(0, 0, g.parts[0])
+		return
+	}
+	var wg sync.WaitGroup
+	first := 0
+	for i, p := range g.parts {
+		at := first
+		wg.Go(func() { f(i, at, p) })
+		first += len(p.names)
+	}
+	wg.Wait()
 }
 
 // Fence returns the token that the acquire script gave.
@@ -302,21 +320,18 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 
 // Release deletes what is still this owner's, in every part whatever the others answer.
 func (g *singleGrant) Release(ctx context.Context) (contended bool, err error) {
-	var errs []error
-	first := 0
-	for _, p := range g.parts {
-		lost, waited, err := g.releasePart(ctx, p, g.tokens[first:first+len(p.names)])
-		first += len(p.names)
-		contended = contended || waited
+	errs, waited := make([]error, len(g.parts)), make([]bool, len(g.parts))
+	g.each(func(i, first int, p part) {
+		lost, contended, err := g.releasePart(ctx, p, g.tokens[first:first+len(p.names)])
+		waited[i] = contended || err != nil
 		switch {
 		case err != nil:
-			contended = true
-			errs = append(errs, fmt.Errorf("locking: release %q: %w", p.names, err))
+			errs[i] = fmt.Errorf("locking: release %q: %w", p.names, err)
 		case lost > 0:
-			errs = append(errs, &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken})
+			errs[i] = &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken}
 		}
-	}
-	return contended, errors.Join(errs...)
+	})
+	return slices.Contains(waited, true), errors.Join(errs...)
 }
 
 // releasePart releases one part, and tries again for as long as ctx lasts: a key that stays locked stops its users for a TTL.
@@ -325,12 +340,16 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (
 	for _, token := range tokens {
 		args = append(args, token)
 	}
+	var last error // of the server or the connection: the end of ctx must not hide it
 	operation := func() error {
 		reply, err := releaseScript.Run(ctx, g.single.client, p.redis, args...).Int64Slice()
 		if errors.Is(err, redis.ErrClosed) {
 			return backoff.Permanent(err)
 		}
 		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				last = err
+			}
 			return err
 		}
 		if len(reply) != 2 || reply[0] > int64(len(p.names)) {
@@ -341,6 +360,9 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (
 	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
 	err = backoff.Retry(operation, backoff.WithContext(wait, ctx))
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in time: %w", cmp.Or(last, err))
+	}
 	return lost, contended, err
 }
 

@@ -20,7 +20,7 @@ func oneHolderAtATime(s *suite) {
 		l := s.locker()
 		wg.Go(func() {
 			for range rounds {
-				lease := s.eventually(l, locking.Options{}, key)
+				lease := s.eventually(l, key)
 				inside++
 				if inside != 1 {
 					s.Errorf("%d holders at a time", inside)
@@ -44,7 +44,7 @@ func aRefusalNamesTheHolder(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
 	before := time.Now().Add(-time.Second)
 	lease := s.acquire(a, locking.Options{TTL: 20 * time.Second, Label: "host-7/41/order:audit"}, key)
-	held := s.refused(b, locking.Options{}, key)
+	held := s.refusal(b, locking.Options{}, key)
 	if held.Key != key {
 		s.Errorf("the refusal names key %q, want %q", held.Key, key)
 	}
@@ -69,7 +69,7 @@ func severalKeysAllOrNothing(s *suite) {
 	a, b := s.locker(), s.locker()
 	one, two, three := s.key("1"), s.key("2"), s.key("3")
 	middle := s.acquire(a, locking.Options{}, two)
-	if held := s.refused(b, locking.Options{}, one, two, three); held.Key != two {
+	if held := s.refusal(b, locking.Options{}, one, two, three); held.Key != two {
 		s.Errorf("refused for %q, want %q", held.Key, two)
 	}
 	s.release(s.acquire(b, locking.Options{}, one, three)) // nothing of the refused attempt is left
@@ -113,7 +113,7 @@ func hostileKeysAreKeptApart(s *suite) {
 		}
 		s.release(leases[i])
 	}
-	s.release(s.eventually(l, locking.Options{}, "")) // the empty key itself, which other tests may use too
+	s.release(s.eventually(l, "")) // the empty key itself, which other tests may use too
 }
 
 func releaseFreesOnlyItsOwn(s *suite) {
@@ -121,7 +121,7 @@ func releaseFreesOnlyItsOwn(s *suite) {
 	opts := short
 	opts.MaxHold = opts.TTL // not renewed, as if its holder had crashed
 	late := s.acquire(a, opts, key)
-	next := s.eventually(b, locking.Options{}, key)
+	next := s.eventually(b, key)
 	if err := late.Release(s.Context()); !errors.Is(err, locking.ErrLost) {
 		s.Errorf("the release of a lost lease says %v, want ErrLost", err)
 	}

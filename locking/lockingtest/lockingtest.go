@@ -94,7 +94,13 @@ func (s *suite) acquire(l locking.Locker, opts locking.Options, keys ...string) 
 }
 
 // refused makes an attempt that must be refused.
-func (s *suite) refused(l locking.Locker, opts locking.Options, keys ...string) *locking.HeldError {
+func (s *suite) refused(l locking.Locker, opts locking.Options, keys ...string) {
+	s.Helper()
+	_ = s.refusal(l, opts, keys...)
+}
+
+// refusal makes an attempt that must be refused, and returns why it was.
+func (s *suite) refusal(l locking.Locker, opts locking.Options, keys ...string) *locking.HeldError {
 	s.Helper()
 	lease, err := l.Acquire(s.Context(), keys, opts)
 	if lease != nil {
@@ -126,10 +132,10 @@ func (s *suite) fence(lease *locking.Lease, key string) int64 {
 }
 
 // eventually tries to acquire until it succeeds.
-func (s *suite) eventually(l locking.Locker, opts locking.Options, keys ...string) *locking.Lease {
+func (s *suite) eventually(l locking.Locker, keys ...string) *locking.Lease {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < limit; {
-		lease, err := l.Acquire(s.Context(), keys, opts)
+		lease, err := l.Acquire(s.Context(), keys, locking.Options{})
 		if err == nil {
 			s.Cleanup(func() { _ = lease.Release(context.Background()) })
 			return lease

@@ -22,7 +22,7 @@ if held then
       redis.call('DEL', KEYS[3 * i - 2])
     end
   end
-  if interest > 0 then
+  if interest > 0 and interest > redis.call('PTTL', KEYS[3 * held]) then -- another's may last longer
     redis.call('SET', KEYS[3 * held], '1', 'PX', interest)
   end
   return {0, held, values[held], redis.call('PTTL', KEYS[3 * held - 2]), redis.call('GET', KEYS[3 * held - 1]) or '0'}

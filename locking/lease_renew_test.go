@@ -1,0 +1,71 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTheHoldersOwnRenewalKeepsTheNextOneOff(t *testing.T) {
+	g := &fakeGrant{}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+		g.at(7 * time.Second)
+		if err := l.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.at(18 * time.Second)
+		if got, want := g.renewals(), []time.Duration{7 * time.Second, 17 * time.Second}; !slices.Equal(got, want) {
+			t.Errorf("renewals at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestTheHoldersOwnRenewalLeavesTheLeaseWhenItFails(t *testing.T) {
+	g := &fakeGrant{renew: func(context.Context, int) error { return errNoAnswer }}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+		g.at(7 * time.Second)
+		if err := l.Renew(t.Context()); !errors.Is(err, errNoAnswer) || errors.Is(err, ErrLost) {
+			t.Errorf("renew: %v, want %v and no loss", err, errNoAnswer)
+		}
+		if err := l.Err(); err != nil {
+			t.Errorf("the lease ended: %v", err)
+		}
+		if _, at := lostAt(t, l, g); at != validity(30*time.Second) {
+			t.Errorf("lost after %v, want at its old end: %v", at, validity(30*time.Second))
+		}
+	})
+}
+
+// TestTheHoldersOwnRenewalsStartNoSecondOneInTheBackground is about a connection that hangs while another works.
+func TestTheHoldersOwnRenewalsStartNoSecondOneInTheBackground(t *testing.T) {
+	for name, own := range map[string]error{"that succeed": nil, "that fail": errNoAnswer} {
+		t.Run(name, func(t *testing.T) {
+			g := &fakeGrant{}
+			g.renew = func(_ context.Context, n int) error {
+				if n == 1 {
+					<-g.hang // as a client does that does not look at its context
+				}
+				return own
+			}
+			bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+				g.at(12 * time.Second) // the renewal of 10 s hangs
+				if err := l.Renew(t.Context()); !errors.Is(err, own) {
+					t.Fatalf("renew: %v, want %v", err, own)
+				}
+				g.at(25 * time.Second)
+				if n := len(g.renewals()); n != 2 {
+					t.Errorf("%d renewals, want the one that hangs and the holder's own", n)
+				}
+				close(g.hang)
+				synctest.Wait()
+				if n := len(g.renewals()); own == nil && n != 3 {
+					t.Errorf("%d renewals, want the one that is overdue at once", n)
+				}
+			})
+		})
+	}
+}

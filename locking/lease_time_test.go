@@ -1,0 +1,165 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestASuspensionIsSeenWithinASecondOfResuming(t *testing.T) {
+	hang := func(ctx context.Context, _ int) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	for name, tt := range map[string]struct {
+		renew func(ctx context.Context, n int) error
+		at    time.Duration
+	}{
+		"at rest":                      {nil, 5500 * time.Millisecond},
+		"at the very start":            {nil, 0},
+		"while a renewal is under way": {hang, 12300 * time.Millisecond},
+		"when a renewal was repeated":  {hang, 22 * time.Second},
+		"when MaxHold is near":         {nil, 45 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &fakeGrant{renew: tt.renew}
+			opts := Options{TTL: 30 * time.Second, MaxHold: 60 * time.Second}
+			bubble(t, g, opts, func(t *testing.T, l *Lease, wall *atomic.Int64) {
+				g.at(tt.at)
+				if l.Err() != nil {
+					t.Fatalf("the lease ended before the suspension: %v", l.Err())
+				}
+				n := len(g.renewals())
+				wall.Add(int64(time.Minute))
+				lost, at := lostAt(t, l, g)
+				if at > tt.at+time.Second {
+					t.Errorf("resumed at %v, the loss was seen at %v", tt.at, at)
+				}
+				if lost.Reason == LossTaken {
+					t.Errorf("lost: %v, want because of the time", lost)
+				}
+				if got := g.renewals(); len(got) != n {
+					t.Errorf("renewals at %v, of which the last is after the end", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWhoeverAsksAfterASuspensionSeesItAtOnce(t *testing.T) {
+	for name, ask := range map[string]func(t *testing.T, l *Lease) error{
+		"Err":     func(_ *testing.T, l *Lease) error { return l.Err() },
+		"Context": func(t *testing.T, l *Lease) error { return context.Cause(l.Context(t.Context())) },
+		"Renew":   func(t *testing.T, l *Lease) error { return l.Renew(t.Context()) },
+		"Release": func(t *testing.T, l *Lease) error { return l.Release(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &fakeGrant{}
+			bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, wall *atomic.Int64) {
+				g.at(5500 * time.Millisecond)
+				wall.Add(int64(time.Minute))
+				if err := ask(t, l); !errors.Is(err, ErrLost) {
+					t.Errorf("%s says %v, want ErrLost", name, err)
+				}
+				if n := len(g.renewals()); n != 0 {
+					t.Errorf("%d renewals of a lease whose time is over", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAShortSuspensionIsMadeGoodByARenewalWithinASecond(t *testing.T) {
+	g := &fakeGrant{}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, wall *atomic.Int64) {
+		g.at(5500 * time.Millisecond)
+		wall.Add(int64(20 * time.Second))
+		g.at(6500 * time.Millisecond)
+		if got := g.renewals(); len(got) != 1 {
+			t.Errorf("renewals at %v, want one within 1s of 5.5s", got)
+		}
+		if err := l.Err(); err != nil {
+			t.Errorf("the lease ended: %v", err)
+		}
+	})
+}
+
+// TestARenewalIsNeverForNoTime is about a machine that is suspended between any two looks at the clock: a renewal for a time
+// that is not positive would delete the lock.
+func TestARenewalIsNeverForNoTime(t *testing.T) {
+	t.Parallel()
+	for suspended := 2; suspended <= 6; suspended++ {
+		g, looks := &fakeGrant{}, 0
+		began := Instant{startStopwatch(time.Now, func() time.Time {
+			looks++
+			if looks < suspended {
+				return time.Now().Round(0)
+			}
+			return time.Now().Round(0).Add(time.Hour)
+		})}
+		l, err := NewLease(g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
+		if suspended == 2 {
+			if !errors.Is(err, ErrLost) {
+				t.Errorf("suspended during the acquire: %v, want ErrLost", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			_ = l.Renew(t.Context())
+		}
+		for _, ttl := range g.ttls {
+			if ttl <= 0 {
+				t.Errorf("suspended before look %d: a renewal for %v", suspended, ttl)
+			}
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("suspended before look %d: release: %v, want ErrLost", suspended, err)
+		}
+	}
+}
+
+func TestAnAcquireThatTookLongerThanTheValidityGivesNoLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &fakeGrant{began: time.Now(), renew: func(context.Context, int) error { return errNoAnswer }}
+		opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
+		began := Now()
+		time.Sleep(validity(opts.TTL) - 1)
+		lease, err := NewLease(g, []string{"order"}, opts, began)
+		if err != nil {
+			t.Fatalf("no lease one moment before its end: %v", err)
+		}
+		if lost, _ := lostAt(t, lease, g); lost.Reason != LossExpired {
+			t.Errorf("lost: %v", lost)
+		}
+		_ = lease.Release(t.Context())
+		if lease, err := NewLease(g, []string{"order"}, opts, began); lease != nil || !errors.Is(err, ErrLost) {
+			t.Errorf("lease %v, error %v, want no lease and ErrLost", lease, err)
+		}
+	})
+}
+
+func TestAnAcquireThatTookLongIsRenewedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &fakeGrant{began: time.Now()}
+		began := Now()
+		time.Sleep(8 * time.Second)
+		lease, err := NewLease(g, []string{"order"}, Options{TTL: 10 * time.Second, MaxHold: time.Minute}, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := g.renewals(); !slices.Equal(got, []time.Duration{8 * time.Second}) {
+			t.Errorf("renewals at %v, want one at once, at 8s", got)
+		}
+		_ = lease.Release(t.Context())
+	})
+}

@@ -1,0 +1,80 @@
+package locking
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestValidateReportsEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	err := Options{TTL: time.Minute, MaxHold: time.Second, Interest: -1}.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, fault := range []string{"TTL is 1m0s", "MaxHold is 1s", "Interest is -1ns"} {
+		if !strings.Contains(err.Error(), fault) {
+			t.Errorf("error %q does not say %q", err, fault)
+		}
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !strings.HasPrefix(line, "locking: ") {
+			t.Errorf("the line %q does not say whose it is", line)
+		}
+	}
+}
+
+func TestValidateKnowsTheLimits(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		opts Options
+		ok   bool
+	}{
+		"the zero value":              {Options{}, true},
+		"the shortest TTL":            {Options{TTL: time.Second}, true},
+		"a shorter TTL":               {Options{TTL: time.Second - 1}, false},
+		"a negative TTL":              {Options{TTL: -time.Second}, false},
+		"the longest TTL":             {Options{TTL: 55*time.Second - 1}, true},
+		"a longer TTL":                {Options{TTL: 55 * time.Second}, false},
+		"MaxHold as long as the TTL":  {Options{TTL: 2 * time.Second, MaxHold: 2 * time.Second}, true},
+		"MaxHold below the TTL":       {Options{TTL: 2 * time.Second, MaxHold: 2*time.Second - 1}, false},
+		"MaxHold below the default":   {Options{MaxHold: DefaultTTL - 1}, false},
+		"a negative MaxHold":          {Options{MaxHold: -time.Second}, false},
+		"interest":                    {Options{Interest: time.Hour}, true},
+		"a label that must be shaped": {Options{Label: "\x00" + strings.Repeat("x", 1000)}, true},
+	} {
+		if err := tt.opts.Validate(); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPrepareSortsKeysAndFillsInDefaults(t *testing.T) {
+	t.Parallel()
+	given := []string{"b", "a", "b", "", "a"}
+	keys, opts, err := Prepare(given, Options{})
+	if err != nil || !slices.Equal(keys, []string{"", "a", "b"}) {
+		t.Errorf("keys %q, %v", keys, err)
+	}
+	if opts.TTL != 30*time.Second || opts.MaxHold != 30*time.Minute {
+		t.Errorf("defaults %+v", opts)
+	}
+	if !slices.Equal(given, []string{"b", "a", "b", "", "a"}) {
+		t.Errorf("the caller's keys were changed to %q", given)
+	}
+	one := []string{"a"}
+	keys, _, _ = Prepare(one, Options{})
+	if one[0] = "changed by the caller"; keys[0] != "a" {
+		t.Error("the keys are the caller's")
+	}
+	for name, keys := range map[string][]string{"nil": nil, "none": {}} {
+		if _, _, err := Prepare(keys, Options{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, _, err := Prepare(one, Options{TTL: -1, Interest: -1}); err == nil || errors.Is(err, ErrHeld) {
+		t.Errorf("error %v, want one about the options", err)
+	}
+}

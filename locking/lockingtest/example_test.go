@@ -1,0 +1,145 @@
+package lockingtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/lockingtest"
+)
+
+// memory is a Locker in the memory of one process: the smallest backend that keeps every promise.
+type memory struct {
+	mu     sync.Mutex
+	owners map[string]*grant // by key
+	tokens map[string]int64
+}
+
+// grant is one acquisition.
+type grant struct {
+	in        *memory
+	keys      []string
+	tokens    []int64
+	label     string
+	since     time.Time
+	end       time.Time
+	contended bool
+}
+
+// Acquire makes one attempt.
+func (m *memory) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	keys, opts, err := locking.Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	began := locking.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for _, key := range keys {
+		if held := m.owners[key]; held != nil && now.Before(held.end) {
+			held.contended = held.contended || opts.Interest > 0
+			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
+				Label: held.label, Since: held.since, Fence: m.tokens[key], Remaining: held.end.Sub(now),
+			}}
+		}
+	}
+	g := &grant{in: m, keys: keys, label: opts.Label, since: now, end: now.Add(opts.TTL)}
+	for _, key := range keys {
+		m.tokens[key]++
+		m.owners[key] = g
+		g.tokens = append(g.tokens, m.tokens[key])
+	}
+	return locking.NewLease(g, keys, opts, began)
+}
+
+// Fence returns the token of a key.
+func (g *grant) Fence(_ context.Context, i int) (int64, error) { return g.tokens[i], nil }
+
+// Renew makes the keys last for ttl from now.
+func (g *grant) Renew(_ context.Context, ttl time.Duration) error {
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	if g.lost() {
+		return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+	}
+	g.end = time.Now().Add(ttl)
+	return nil
+}
+
+// Release gives up what is still this holder's.
+func (g *grant) Release(context.Context) (bool, error) {
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	if g.lost() {
+		return g.contended, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+	}
+	for _, key := range g.keys {
+		delete(g.in.owners, key)
+	}
+	return g.contended, nil
+}
+
+func (g *grant) lost() bool {
+	for _, key := range g.keys {
+		if g.in.owners[key] != g {
+			return true
+		}
+	}
+	return false
+}
+
+func newMemory() *memory { return &memory{owners: map[string]*grant{}, tokens: map[string]int64{}} }
+
+// A backend's own test calls Run. With synctest.Test the suite takes no time, if the backend lives in the process.
+func TestMemoryConforms(t *testing.T) {
+	t.Parallel()
+	var backends sync.Map // one for each test of the suite
+	lockingtest.Run(t, lockingtest.Harness{
+		Run: synctest.Test,
+		New: func(t *testing.T) locking.Locker {
+			backend, _ := backends.LoadOrStore(t, newMemory())
+			return backend.(*memory)
+		},
+	})
+}
+
+// What a backend must do besides keeping state: prepare its input, note when it began, and hand its grant to NewLease.
+func ExampleHarness() {
+	backend := newMemory()
+	h := lockingtest.Harness{New: func(*testing.T) locking.Locker { return backend }}
+
+	ctx := context.Background()
+	lease, err := h.New(nil).Acquire(ctx, []string{"b", "a", "b"}, locking.Options{Label: "me"})
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(ctx)
+	fmt.Println(lease.Keys())
+	// Output: [a b]
+}
+
+// A refusal names the holder, so that whoever is refused can say whom it waits for.
+func ExampleRun() {
+	backend := newMemory()
+	ctx := context.Background()
+	lease, err := backend.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "host-7/41/order:audit"})
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release(ctx)
+
+	_, err = backend.Acquire(ctx, []string{"order:1042"}, locking.Options{})
+	if held, ok := errors.AsType[*locking.HeldError](err); ok {
+		fmt.Println(held.Key, "is held by", held.Holder.Label, "with token", held.Holder.Fence)
+	}
+	// Output: order:1042 is held by host-7/41/order:audit with token 1
+}

@@ -1,0 +1,117 @@
+package locking
+
+import (
+	"encoding/base64"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+func TestLabelsAreCleaned(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]string{
+		"":                              "",
+		"host/1234/order:audit":         "host/1234/order:audit",
+		"with. dots and spaces":         "with. dots and spaces",
+		"Köln 東京":                       "Köln 東京",
+		"a\nb\r\x00\x1b[31m\u202ec":     "a?b???[31m?c",
+		"broken \xff\xfe UTF-8":         "broken ?? UTF-8",
+		strings.Repeat("x", 300):        strings.Repeat("x", 200),
+		strings.Repeat("x", 199) + "é":  strings.Repeat("x", 199),
+		strings.Repeat("x", 198) + "éé": strings.Repeat("x", 198) + "é",
+	} {
+		if got := cleanLabel(label); got != want {
+			t.Errorf("cleanLabel(%q) = %q, want %q", label, got, want)
+		}
+	}
+}
+
+func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
+	for _, label := range []string{"", "host/1/order", "with.dots.in.it", ".", "..", strings.Repeat("é", 100)} {
+		got, since := parseOwner(newOwner(label, now))
+		if got != label || !since.Equal(now.Truncate(time.Millisecond)) {
+			t.Errorf("of %q at %v remain %q and %v", label, now, got, since)
+		}
+	}
+}
+
+func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	now, seen := time.Now(), map[string]bool{}
+	varies := make([]byte, ownerBytes)
+	var first []byte
+	for range 1000 {
+		random, _, _ := strings.Cut(newOwner("same label", now), ".")
+		bits, err := base64.RawURLEncoding.Strict().DecodeString(random)
+		if err != nil || len(bits) != 20 {
+			t.Fatalf("%q holds %d random bytes (%v), want 20", random, len(bits), err)
+		}
+		if seen[random] {
+			t.Fatalf("two owners have the same bits %q", random)
+		}
+		seen[random] = true
+		if first == nil {
+			first = bits
+		}
+		for i := range bits {
+			varies[i] |= bits[i] ^ first[i]
+		}
+	}
+	for i, b := range varies {
+		if b != 0xff {
+			t.Errorf("of byte %d only the bits %08b vary", i, b)
+		}
+	}
+}
+
+func TestTheValuesOfOtherProgramsTellNothing(t *testing.T) {
+	t.Parallel()
+	bits := strings.Repeat("A", ownerSize)
+	for _, value := range []string{
+		"", ".", "..", "random", "a.b.c", "0d9d66ac-9d58-41f9-a8f2-4e2a7c8ee7a0", bits, bits + ".", bits + ".zz",
+		bits + "..label", bits + ".not a number.label", bits[1:] + ".zz.label", bits + "A.zz.label", bits[1:] + "!.zz.label",
+		bits[1:] + "\n.zz.label",
+	} {
+		if label, since := parseOwner(value); label != "" || !since.IsZero() {
+			t.Errorf("%q tells %q since %v", value, label, since)
+		}
+	}
+}
+
+func TestTheDefaultLabelNamesTheProcess(t *testing.T) {
+	t.Parallel()
+	if label := DefaultLabel(); !strings.HasSuffix(label, "/"+strconv.Itoa(os.Getpid())) || strings.HasPrefix(label, "/") {
+		t.Errorf("label %q, want host/pid", label)
+	}
+}
+
+func FuzzParseOwner(f *testing.F) {
+	ours := regexp.MustCompile(`(?s)\A[A-Za-z0-9_-]{27}\.[-+]?[0-9A-Za-z]+\.`)
+	bits := strings.Repeat("A", ownerSize)
+	for _, seed := range []string{
+		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x", bits + ".1.\n\xff",
+		newOwner("host/1/order", time.Now()),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		label, since := parseOwner(value)
+		if label == "" && since.IsZero() {
+			return
+		}
+		if !ours.MatchString(value) {
+			t.Errorf("%q, which we never write, tells %q since %v", value, label, since)
+		}
+		if !utf8.ValidString(label) || len(label) > maxLabelSize || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("the label %q is not fit for a log", label)
+		}
+		_ = Holder{Label: label, Since: since}.String()
+	})
+}
