@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// mostArchived is how many tasks asynq keeps in the archive of one queue. It drops the oldest without a word.
+const mostArchived = 10_000
+
+// archives looks into the archives of a run's queues.
+type archives struct {
+	conn    redis.UniversalClient
+	inspect *asynq.Inspector
+	queues  []string
+}
+
+func newArchives(conn redis.UniversalClient, run runID) *archives {
+	return &archives{conn: conn, inspect: asynq.NewInspectorFromRedisClient(conn), queues: run.allQueues()}
+}
+
+// count returns how many tasks are in the archives.
+func (a *archives) count() (int, error) {
+	existing, err := a.inspect.Queues()
+	if err != nil {
+		return 0, fmt.Errorf("orders: list asynq's queues: %w", err)
+	}
+	total := 0
+	for _, queue := range a.queues {
+		if !slices.Contains(existing, queue) {
+			continue // no task was ever in it
+		}
+		info, err := a.inspect.GetQueueInfo(queue)
+		if err != nil {
+			return 0, fmt.Errorf("orders: look at queue %s: %w", queue, err)
+		}
+		total += info.Archived
+	}
+	return total, nil
+}
+
+// archived is what the archives hold, by task ID.
+type archived struct {
+	Refused map[string]*middleware.ConflictError // with the conflict that is their reason
+	Failed  map[string]string                    // for any other reason: the task's last error
+}
+
+// read returns the tasks in the archives.
+func (a *archives) read() (archived, error) {
+	found := archived{Refused: map[string]*middleware.ConflictError{}, Failed: map[string]string{}}
+	for _, queue := range a.queues {
+		err := pages(queue, a.inspect.ListArchivedTasks, func(task *asynq.TaskInfo) {
+			conflict, err := middleware.ParseConflict(task.Result)
+			if err != nil || task.LastErr == "" {
+				found.Failed[task.ID] = task.LastErr
+				return
+			}
+			found.Refused[task.ID] = conflict
+		})
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// alive returns the tasks that asynq still has to run, by ID, with what it knows of each.
+func (a *archives) alive() (map[string]string, error) {
+	alive := map[string]string{}
+	for _, queue := range a.queues {
+		for _, list := range []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){
+			a.inspect.ListActiveTasks, a.inspect.ListPendingTasks, a.inspect.ListRetryTasks, a.inspect.ListScheduledTasks,
+		} {
+			err := pages(queue, list, func(task *asynq.TaskInfo) {
+				alive[task.ID] = fmt.Sprintf("%s in queue %s, %d of %d retries used, last error %q", task.State, queue, task.Retried, task.MaxRetry, task.LastErr)
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return alive, nil
+}
+
+// pages calls f for every task of a list.
+func pages(queue string, list func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error), f func(*asynq.TaskInfo)) error {
+	const size = 1000
+	for page := 1; ; page++ {
+		tasks, err := list(queue, asynq.PageSize(size), asynq.Page(page))
+		if errors.Is(err, asynq.ErrQueueNotFound) {
+			return nil // no task was ever in it
+		}
+		if err != nil {
+			return fmt.Errorf("orders: read queue %s: %w", queue, err)
+		}
+		for _, task := range tasks {
+			f(task)
+		}
+		if len(tasks) < size {
+			return nil
+		}
+	}
+}
+
+const (
+	// clearPatience is how long tasks that other processes are about to end may keep a queue from being deleted.
+	clearPatience = 10 * time.Second
+	clearTick     = 50 * time.Millisecond
+)
+
+// clear deletes the queues with all that is left in them, and asynq's counters of them.
+func (a *archives) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clearPatience)
+	defer cancel()
+	var errs []error
+	for _, queue := range a.queues {
+		errs = append(errs, a.clearQueue(ctx, queue))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *archives) clearQueue(ctx context.Context, queue string) error {
+	ticker := time.NewTicker(clearTick)
+	defer ticker.Stop()
+	for {
+		err := a.inspect.DeleteQueue(queue, true)
+		if err == nil || errors.Is(err, asynq.ErrQueueNotFound) {
+			break
+		}
+		select { // asynq deletes no queue in which a task is active
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("orders: delete queue %s: %w", queue, err)
+		}
+	}
+	// DeleteQueue leaves the counters, some of them for ever.
+	today := ":" + time.Now().UTC().Format(time.DateOnly)
+	var counters []string
+	for _, counter := range []string{"processed", "failed", "processed" + today, "failed" + today} {
+		counters = append(counters, "asynq:{"+queue+"}:"+counter)
+	}
+	if err := a.conn.Del(ctx, counters...).Err(); err != nil {
+		return fmt.Errorf("orders: delete the counters of queue %s: %w", queue, err)
+	}
+	return nil
+}

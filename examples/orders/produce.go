@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/worker"
+)
+
+const (
+	producers       = 4 // goroutines that enqueue
+	auditRetries    = 5
+	allocateRetries = 5
+)
+
+// producer enqueues the tasks of orders.
+type producer struct {
+	client *worker.Client
+	run    runID
+	// singleTry has every n-th allocation enqueued with no retry at all, so that it meets its conflicts on its last attempt,
+	// where asynq by itself would archive it. None when 0.
+	singleTry int
+
+	enqueued atomic.Int64
+	already  atomic.Int64 // tasks that were in their queue before
+}
+
+// enqueue adds two tasks for each order, and returns when all are there, ctx has ended, or the first one failed.
+func (p *producer) enqueue(ctx context.Context, orders []order) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range producers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(orders) {
+					return
+				}
+				if err := p.enqueueOrder(ctx, i, orders[i]); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// enqueueOrder adds the two tasks of one order, one right after the other: they compete for the order.
+func (p *producer) enqueueOrder(ctx context.Context, i int, o order) error {
+	retries := allocateRetries
+	if p.singleTry > 0 && i%p.singleTry == 0 {
+		retries = 0
+	}
+	return errors.Join(
+		p.add(ctx, auditType, auditPayload{OrderID: o.ID, PurchasedAt: o.PurchasedAt, Status: o.Status, ValueCents: o.ValueCents},
+			asynq.Queue(p.run.auditQueue()), asynq.TaskID(auditID(o.ID)), asynq.MaxRetry(auditRetries)),
+		p.add(ctx, allocateType, allocatePayload{OrderID: o.ID, Parts: o.parts()},
+			asynq.Queue(p.run.allocateQueue()), asynq.TaskID(allocateID(o.ID)), asynq.MaxRetry(retries)),
+	)
+}
+
+func (p *producer) add(ctx context.Context, taskType string, payload any, opts ...asynq.Option) error {
+	_, err := p.client.Enqueue(ctx, taskType, payload, opts...)
+	switch {
+	case errors.Is(err, asynq.ErrTaskIDConflict): // an earlier producer of the run was here, or the reply got lost
+		p.already.Add(1)
+		return nil
+	case err != nil:
+		return fmt.Errorf("orders: %w", err)
+	}
+	p.enqueued.Add(1)
+	return nil
+}

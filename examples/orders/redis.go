@@ -1,0 +1,58 @@
+package main
+
+import (
+	"crypto/tls"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/worker"
+	"github.com/railtoken/railtoken/worker/embedded"
+)
+
+// addresses are the variables that name a Redis, each its own kind.
+var addresses = []string{"RAILTOKEN_REDIS_ADDR", "RAILTOKEN_REDIS_MASTER", "RAILTOKEN_REDIS_SENTINELS", "RAILTOKEN_REDIS_CLUSTER"}
+
+// environment returns what the RAILTOKEN_* variables say. When they name no Redis and one may be embedded, it is started;
+// close ends it.
+func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis func(), err error) {
+	closeRedis = func() {}
+	named := false
+	for _, name := range addresses {
+		named = named || os.Getenv(name) != ""
+	}
+	if !named && mayEmbed {
+		server, err := embedded.Start()
+		if err != nil {
+			return cfg, false, closeRedis, err
+		}
+		closeRedis = func() { _ = server.Close() } // never fails
+		isEmbedded = true
+		// FromEnv insists on an address, and everything else that it reads and checks counts for an embedded Redis too.
+		err = os.Setenv(addresses[0], server.Addr())
+		defer os.Unsetenv(addresses[0])
+		if err != nil {
+			return cfg, true, closeRedis, err
+		}
+	}
+	cfg, err = worker.FromEnv()
+	return cfg, isEmbedded, closeRedis, err
+}
+
+// connect returns a client of our own, to look into asynq's archive and to clean up.
+func connect(at worker.Redis) redis.UniversalClient {
+	o := &redis.UniversalOptions{
+		Addrs: []string{at.Addr}, DB: at.DB, Username: at.Username, Password: string(at.Password),
+		MasterName: at.Master, SentinelPassword: string(at.SentinelPassword), TLSConfig: at.TLSConfig,
+	}
+	switch {
+	case len(at.Cluster) > 0:
+		o.Addrs, o.IsClusterMode = at.Cluster, true
+	case at.Master != "":
+		o.Addrs = at.Sentinels
+	}
+	if o.TLSConfig == nil && at.TLS {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return redis.NewUniversalClient(o)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/worker"
+)
+
+// run is one run of the whole example: workers, producers, and the check at the end.
+type run struct {
+	ID        runID
+	Config    worker.Config // of each worker
+	Workers   int
+	Orders    []order
+	Work      span
+	NoLock    bool
+	SingleTry int
+	DB        string
+	Progress  progress
+}
+
+// errTimeout is the cause of a run's end when it took too long.
+var errTimeout = errors.New("orders: the run took longer than -timeout")
+
+// checkTimeout bounds the check after a run that was ended early.
+const checkTimeout = time.Minute
+
+// do runs everything until each task has ended or ctx ends, deletes the run's queues, and returns the report. The report of
+// a run that was ended early tells what was reached. The error says why nothing can be reported.
+func (r *run) do(ctx context.Context) (rep *report, err error) {
+	store, err := openStore(ctx, r.DB, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.close()) }()
+	client, err := worker.NewClient(r.Config.Redis)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	conn := connect(r.Config.Redis)
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	archives := newArchives(conn, r.ID)
+
+	c := newCrew(r.ID, store, r.Work, r.NoLock)
+	total := 2 * len(r.Orders)
+	nudge := c.after(total)
+	if err := c.start(ctx, r.Config, r.Workers); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	producer := &producer{client: client, run: r.ID, singleTry: r.SingleTry}
+	ended := r.produceAndAwait(ctx, producer, func(ctx context.Context) error {
+		return await(ctx, total, nudge, r.Progress, func() (int, error) { return endedTasks(ctx, store, archives) })
+	})
+	duration := time.Since(began)
+	r.Progress.close()
+	if err := c.shutdown(); err != nil {
+		return nil, err
+	}
+
+	// The check and the cleaning come also after Ctrl-C.
+	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	defer cancel()
+	enqueued := int(producer.enqueued.Load() + producer.already.Load())
+	rep, err = r.check(checkCtx, store, archives, ended, enqueued == total)
+	if err != nil {
+		return nil, errors.Join(ended, err)
+	}
+	rep.Enqueued, rep.Duration, rep.Elsewhere = enqueued, duration, r.Workers == 0
+	rep.add(c)
+	if ended != nil && r.Workers == 0 {
+		return rep, nil // the -serve processes are still at work on the queues
+	}
+	return rep, archives.clear(checkCtx)
+}
+
+// produceAndAwait enqueues the tasks and meanwhile waits for their end. It returns nil when every task has ended, and else why
+// the run was over before.
+func (r *run) produceAndAwait(ctx context.Context, p *producer, wait func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var producing sync.WaitGroup
+	producing.Go(func() {
+		if err := p.enqueue(ctx, r.Orders); err != nil {
+			cancel(err)
+		}
+	})
+	err := wait(ctx)
+	cancel(err) // nothing is left to enqueue unless the waiting has failed
+	producing.Wait()
+	return err
+}
+
+// endedTasks returns how many tasks have an end: an effect, or a place in the archive.
+func endedTasks(ctx context.Context, s *store, a *archives) (int, error) {
+	done, err := s.finished(ctx)
+	if err != nil {
+		return 0, err
+	}
+	archived, err := a.count()
+	return done + archived, err
+}

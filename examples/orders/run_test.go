@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/worker"
+	"github.com/railtoken/railtoken/worker/embedded"
+)
+
+func TestEveryStrategyKeepsTheBooks(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"failfast", "wait", "requeue", "default"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, strategy, generateOrders(60, 1))
+			rep, err := r.do(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if faults := rep.faults(); len(faults) > 0 || rep.Stopped != nil {
+				t.Errorf("%q, stopped: %v, %q", faults, rep.Stopped, rep.Notes)
+			}
+			if rep.Enqueued != 120 || rep.Done+rep.Refused != 120 || rep.Met.total() == 0 {
+				t.Errorf("%d enqueued, %d done, %d refused, %d conflicts", rep.Enqueued, rep.Done, rep.Refused, rep.Met.total())
+			}
+			if strategy == "failfast" {
+				if rep.Refused == 0 || rep.Refused != rep.Met.FailFast || !strings.Contains(rep.Example, "was held by") {
+					t.Errorf("%d refused, %d seen, for example %q", rep.Refused, rep.Met.FailFast, rep.Example)
+				}
+			} else if rep.Refused != 0 {
+				t.Errorf("%d refused, for example %q", rep.Refused, rep.Example)
+			}
+			expectNoKeys(t, r.Config.Redis.Addr, "asynq:{*", "asynq:queues", "railtoken:waiters:*")
+		})
+	}
+}
+
+func TestWithoutLocksTheBooksAreWrong(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", generateOrders(60, 1))
+	r.NoLock = true
+	r.Work = span{20 * time.Millisecond, 25 * time.Millisecond}
+	rep, err := r.do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Overlaps == 0 || rep.Balance.Lost == 0 || rep.Done != 120 || rep.Balance.Doubled != 0 || rep.status() != exitWrong {
+		t.Errorf("%d overlaps, %+v, %d done, status %d", rep.Overlaps, rep.Balance, rep.Done, rep.status())
+	}
+}
+
+func TestAStoppedRunReportsWhatItReached(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", generateOrders(500, 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.Progress = progressFunc(func(ended int) {
+		if ended > 0 {
+			cancel()
+		}
+	})
+	rep, err := r.do(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Done == 0 || rep.Unfinished == 0 || rep.Done+rep.Unfinished != 1000 || rep.status() != exitInterrupted {
+		t.Errorf("%d done, %d not reached, %d lost, status %d: %v", rep.Done, rep.Unfinished, rep.Lost, rep.status(), rep.faults())
+	}
+	expectNoKeys(t, r.Config.Redis.Addr, "asynq:{*", "asynq:queues")
+}
+
+func TestATimeoutFailsTheRun(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", generateOrders(20, 1))
+	r.Work = span{time.Minute, time.Minute} // longer than the workers wait at their end
+	r.Config.ShutdownTimeout = time.Millisecond
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.Progress = progressFunc(func(int) { cancel(errTimeout) })
+	rep, err := r.do(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(rep.Stopped, errTimeout) || rep.status() != exitWrong || rep.Done != 0 {
+		t.Errorf("stopped by %v, status %d, %d done", rep.Stopped, rep.status(), rep.Done)
+	}
+}
+
+// A watcher with no workers of its own sees what two serving processes have done; producing twice changes nothing.
+func TestSeveralProcessesShareARun(t *testing.T) {
+	t.Parallel()
+	orders := generateOrders(40, 1)
+	r := newRun(t, "", orders)
+	serving, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan int, 2)
+	for range cap(served) {
+		p := &program{options: options{Run: r.ID, DB: r.DB, Work: r.Work, Workers: 1}, out: io.Discard, errOut: io.Discard, env: r.Config}
+		p.env.Queues = nil
+		go func() {
+			status, err := p.serve(serving)
+			if err != nil {
+				t.Error(err)
+			}
+			served <- status
+		}()
+	}
+	p := &program{options: options{Run: r.ID, N: 40, Seed: 1}, out: io.Discard, env: r.Config}
+	if status, err := p.produce(t.Context()); status != exitOK || err != nil {
+		t.Errorf("produce: status %d, %v", status, err)
+	}
+	r.Workers = 0
+	rep, err := r.do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Done != 80 || len(rep.faults()) > 0 || !rep.Elsewhere {
+		t.Errorf("%d done, %q", rep.Done, rep.faults())
+	}
+	stop()
+	for range cap(served) {
+		if status := <-served; status != exitOK {
+			t.Errorf("a serving process ends with status %d", status)
+		}
+	}
+}
+
+// newRun returns a run on a Redis of its own.
+func newRun(t *testing.T, strategy string, orders []order) *run {
+	t.Helper()
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	o := options{Strategy: strategy, Concurrency: 16}
+	cfg, err := o.config(worker.Config{Redis: worker.Redis{Addr: server.Addr()}}, testRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{
+		ID: testRun, Config: cfg, Workers: 2, Orders: orders, Work: span{time.Millisecond, 10 * time.Millisecond}, SingleTry: 10,
+		DB: filepath.Join(t.TempDir(), "orders.db"), Progress: progressFunc(func(int) {}),
+	}
+}
+
+// expectNoKeys checks that a run leaves nothing of the kind behind.
+func expectNoKeys(t *testing.T, addr string, patterns ...string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	for _, pattern := range patterns {
+		if keys, err := client.Keys(t.Context(), pattern).Result(); err != nil || len(keys) > 0 {
+			t.Errorf("left behind: %q, %v", keys, err)
+		}
+	}
+}
+
+type progressFunc func(ended int)
+
+func (f progressFunc) show(ended int) { f(ended) }
+func (progressFunc) close()           {}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/railtoken/railtoken/worker"
+)
+
+// serve works on the tasks of a run until it is told to stop, then says what this process has seen of it. Several processes may
+// serve one run; one that dies loses nothing but its part of what was seen.
+func (p *program) serve(ctx context.Context) (status int, err error) {
+	cfg, err := p.config(p.env, p.Run)
+	if err != nil {
+		return exitUsage, err
+	}
+	store, err := openStore(ctx, p.DB, p.Run)
+	if err != nil {
+		return exitWrong, err
+	}
+	defer func() { err = errors.Join(err, store.close()) }()
+	c := newCrew(p.Run, store, p.Work, p.NoLock)
+	if err := c.start(ctx, cfg, p.Workers); err != nil {
+		return exitWrong, err
+	}
+	fmt.Fprintf(p.out, "serving run %s, strategy %s, %d slots, Redis %s\n", p.Run, strategyName(cfg.Strategy), p.Workers*cfg.Concurrency, cfg.Redis)
+	<-ctx.Done()
+	if err := c.shutdown(); err != nil {
+		return exitWrong, err
+	}
+	rep := &report{}
+	rep.add(c)
+	fmt.Fprintf(p.out, "served %d runs of handlers: %d effects new, %d found, %d fenced; conflicts: %d waited in the slot, %d parked, %d moved, %d failed fast; %d overlaps\n",
+		rep.Seen.Runs, c.ends.Load()-rep.Again-int64(rep.Met.FailFast+rep.Met.Bound), rep.Again, rep.Fenced,
+		rep.Met.InSlot, rep.Met.Parked, rep.Met.Moved, rep.Met.FailFast, rep.Overlaps)
+	if p.given["timeline"] {
+		err = p.writeTimeline(rep, &run{ID: p.Run, Config: cfg, NoLock: p.NoLock, Workers: p.Workers})
+	}
+	if rep.Overlaps > 0 {
+		return exitWrong, err
+	}
+	return exitOK, err
+}
+
+// produce enqueues the tasks of a run for those who serve it.
+func (p *program) produce(ctx context.Context) (status int, err error) {
+	orders, source, err := p.load()
+	if err != nil {
+		return exitWrong, err
+	}
+	client, err := worker.NewClient(p.env.Redis)
+	if err != nil {
+		return exitUsage, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	producer := &producer{client: client, run: p.Run, singleTry: p.SingleTry}
+	ended := producer.enqueue(ctx, orders)
+	fmt.Fprintf(p.out, "%d orders (%s): %d tasks enqueued for run %s, %d were there already\n",
+		len(orders), source, producer.enqueued.Load(), p.Run, producer.already.Load())
+	switch {
+	case errors.Is(ended, context.Canceled):
+		return exitInterrupted, nil
+	case ended != nil:
+		return exitWrong, ended
+	default:
+		return exitOK, nil
+	}
+}
