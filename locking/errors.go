@@ -70,6 +70,20 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
+// OpError is what went wrong when servers were asked to do something with keys. Keys are business data: log Err alone where they
+// must not be seen.
+type OpError struct {
+	Op   string // "acquire", "renew" or "release"
+	Keys []string
+	Err  error
+}
+
+// Error names the operation, the keys and the cause.
+func (e *OpError) Error() string { return fmt.Sprintf("locking: %s %q: %v", e.Op, e.Keys, e.Err) }
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
 // LossReason says why a lease is lost.
 type LossReason string
 

@@ -15,6 +15,7 @@ const (
 	ownerBytes   = 20 // 160 random bits, as the canonical pattern has it
 	ownerSize    = 27 // their length in base64
 	maxLabelSize = 200
+	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one that RFC 3339 can write
 )
 
 // newOwner returns the value of a lock: random bits that no other acquisition has, then when it was made and by whom, so
@@ -40,7 +41,7 @@ func parseOwner(value string) (label string, since time.Time) {
 		return "", time.Time{}
 	}
 	ms, err := strconv.ParseInt(parts[1], 36, 64)
-	if err != nil {
+	if err != nil || ms < 0 || ms > maxUnixMilli {
 		return "", time.Time{}
 	}
 	return cleanLabel(parts[2]), time.UnixMilli(ms) // another program's may look like ours

@@ -47,7 +47,8 @@ type SingleOptions struct {
 	FenceTTL time.Duration
 
 	// KeyName returns the full name of the Redis string that is the lock of a business key, for taking the same locks as
-	// another program does. It must be injective, and a name with a brace must have a hash tag. When nil, the name is
+	// another program does. It must be injective, a name with a brace must have a hash tag, and no name may be another one
+	// with ":fence" or ":interest" behind it, which are the counter and the mark of that one. When nil, the name is
 	// "railtoken:lock:{" + the key with unsafe bytes percent-encoded + "}".
 	KeyName func(key string) string
 }
@@ -140,12 +141,12 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 }
 
 // Watch returns a watch on the release of any of the keys: see [Watcher].
-func (s *Single) Watch(ctx context.Context, names []string) (*Watch, error) {
+func (s *Single) Watch(_ context.Context, names []string) (*Watch, error) {
 	channels := make([]string, len(names))
 	for i, name := range names {
 		channels[i] = s.name(name)
 	}
-	return s.notices.watch(ctx, channels)
+	return s.notices.watch(channels)
 }
 
 // part is some of an attempt's keys: those that one script can take at once.
@@ -197,7 +198,7 @@ func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
 	reply, err := acquireScript.Run(ctx, g.single.client, p.redis, g.owner,
 		ms(opts.TTL), ms(g.single.fence), ms(opts.Interest)).Slice()
 	if err != nil {
-		return fmt.Errorf("locking: acquire %q: %w", p.names, classify(err))
+		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
 	}
 	tokens, held, err := parseAcquire(reply, p.names)
 	if err != nil {
@@ -214,24 +215,30 @@ func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
 var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS"}
 
 // classify makes err match ErrUnavailable when trying again may help: not when the caller has ended the attempt, and not
-// when the server has answered that it will not do this at all.
-func classify(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrClosed) {
+// when the server has answered that it will not do this at all. A time-out of the connection looks like one of the caller's, so the
+// caller's context decides which it is.
+func classify(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
 		return err
 	}
-	if reply, ok := errors.AsType[redis.Error](err); ok {
-		word, _, _ := strings.Cut(reply.Error(), " ")
-		if !slices.Contains(transient, word) {
-			return err
-		}
+	if reply, ok := errors.AsType[redis.Error](err); ok && !isTransient(reply.Error()) {
+		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// isTransient reports whether an error reply is that of a server that may serve again soon. Before Redis 7 the reply of a command
+// in a script is part of a longer one.
+func isTransient(reply string) bool {
+	word, rest, _ := strings.Cut(reply, " ")
+	return slices.Contains(transient, word) ||
+		word == "ERR" && slices.ContainsFunc(transient, func(w string) bool { return strings.Contains(rest, " -"+w+" ") })
 }
 
 // parseAcquire reads the reply of the acquire script: the tokens, or who holds a key.
 func parseAcquire(reply []any, names []string) (tokens []int64, held *HeldError, err error) {
 	bad := func() error {
-		return fmt.Errorf("locking: acquire %q: the server answered what the script cannot: %v", names, reply)
+		return &OpError{Op: "acquire", Keys: names, Err: fmt.Errorf("the server answered what the script cannot: %v", reply)}
 	}
 	if len(reply) == 0 {
 		return nil, nil, bad()
@@ -309,7 +316,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		first += len(p.names)
 		lost, err := renewScript.Run(ctx, g.single.client, p.redis, args...).Int()
 		if err != nil {
-			return fmt.Errorf("locking: renew %q: %w", p.names, err)
+			return &OpError{Op: "renew", Keys: p.names, Err: err}
 		}
 		if lost > 0 {
 			return &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken}
@@ -326,7 +333,7 @@ func (g *singleGrant) Release(ctx context.Context) (contended bool, err error) {
 		waited[i] = contended || err != nil
 		switch {
 		case err != nil:
-			errs[i] = fmt.Errorf("locking: release %q: %w", p.names, err)
+			errs[i] = &OpError{Op: "release", Keys: p.names, Err: err}
 		case lost > 0:
 			errs[i] = &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken}
 		}

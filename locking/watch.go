@@ -3,8 +3,8 @@ package locking
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,26 +23,39 @@ type Watch struct {
 // Close ends the watch. It may be called more than once.
 func (w *Watch) Close() { w.once.Do(func() { w.owner.drop(w) }) }
 
-// notices shares one Redis subscription among all watches of a process. The subscription is opened with the first watch
-// and kept until close, since a hot key has waiters again and again.
+const (
+	// subscribeTimeout bounds one change of the subscription, and subscribePause is the pause after one that failed.
+	subscribeTimeout = 5 * time.Second
+	subscribePause   = 100 * time.Millisecond
+)
+
+// notices shares one Redis subscription among all watches of a process. What is watched is a matter of memory; one goroutine
+// makes the subscription follow it, so that no watch waits for a server that does not answer. The subscription is opened with the
+// first watch and kept until close, since a hot key has waiters again and again.
 type notices struct {
 	client redis.UniversalClient
 
-	mu       sync.Mutex
-	pubsub   *redis.PubSub
-	watches  map[string]map[*Watch]struct{} // by channel
-	finished chan struct{}                  // closed when the reading goroutine has ended
-	closed   bool
+	mu      sync.Mutex
+	watches map[string]map[*Watch]struct{} // by channel
+	started bool
+	closed  bool
+
+	changed chan struct{} // has a value when watches has changed
+	ctx     context.Context
+	cancel  context.CancelFunc // ends the goroutines
+	running sync.WaitGroup
 }
 
 func newNotices(client redis.UniversalClient) *notices {
-	return &notices{client: client, watches: map[string]map[*Watch]struct{}{}}
+	n := &notices{client: client, watches: map[string]map[*Watch]struct{}{}, changed: make(chan struct{}, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
 }
 
 // errClosed is what a closed Locker answers to Watch.
 var errClosed = errors.New("locking: the locker is closed")
 
-func (n *notices) watch(ctx context.Context, channels []string) (*Watch, error) {
+func (n *notices) watch(channels []string) (*Watch, error) {
 	wake := make(chan struct{}, 1)
 	w := &Watch{C: wake, wake: wake, channels: channels, owner: n}
 	n.mu.Lock()
@@ -50,31 +63,105 @@ func (n *notices) watch(ctx context.Context, channels []string) (*Watch, error) 
 	if n.closed {
 		return nil, errClosed
 	}
-	var fresh []string
 	for _, ch := range channels {
 		if n.watches[ch] == nil {
 			n.watches[ch] = map[*Watch]struct{}{}
-			fresh = append(fresh, ch)
 		}
 		n.watches[ch][w] = struct{}{}
 	}
-	if n.pubsub == nil {
-		n.pubsub = n.client.Subscribe(ctx)
-		n.finished = make(chan struct{})
-		go n.read(n.pubsub.Channel(), n.finished)
+	if !n.started {
+		n.started = true
+		n.running.Go(n.follow)
 	}
-	if len(fresh) > 0 {
-		if err := n.pubsub.Subscribe(ctx, fresh...); err != nil {
-			n.dropLocked(w)
-			return nil, fmt.Errorf("locking: watch %d keys: %w", len(channels), err)
-		}
-	}
+	n.change()
 	return w, nil
 }
 
+func (n *notices) drop(w *Watch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ch := range w.channels {
+		delete(n.watches[ch], w)
+		if len(n.watches[ch]) == 0 {
+			delete(n.watches, ch)
+		}
+	}
+	n.change()
+}
+
+// change tells follow that watches has changed. The caller holds the mutex.
+func (n *notices) change() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// follow keeps the subscription to what is watched, until close.
+func (n *notices) follow() {
+	pubsub := n.client.Subscribe(n.ctx)
+	n.running.Go(func() { n.read(pubsub.Channel()) })
+	defer func() { _ = pubsub.Close() }() // ends read
+	subscribed := map[string]struct{}{}
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.changed:
+		}
+		if n.adapt(pubsub, subscribed) == nil {
+			continue
+		}
+		timer := time.NewTimer(subscribePause)
+		select {
+		case <-n.ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		n.mu.Lock()
+		n.change() // once more
+		n.mu.Unlock()
+	}
+}
+
+// adapt subscribes to what is watched and no longer to what is not. go-redis keeps to it over reconnects.
+func (n *notices) adapt(pubsub *redis.PubSub, subscribed map[string]struct{}) error {
+	var fresh, idle []string
+	n.mu.Lock()
+	for ch := range n.watches {
+		if _, ok := subscribed[ch]; !ok {
+			fresh = append(fresh, ch)
+		}
+	}
+	for ch := range subscribed {
+		if n.watches[ch] == nil {
+			idle = append(idle, ch)
+		}
+	}
+	n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(n.ctx, subscribeTimeout)
+	defer cancel()
+	if len(fresh) > 0 {
+		if err := pubsub.Subscribe(ctx, fresh...); err != nil {
+			return err
+		}
+		for _, ch := range fresh {
+			subscribed[ch] = struct{}{}
+		}
+	}
+	if len(idle) > 0 {
+		if err := pubsub.Unsubscribe(ctx, idle...); err != nil {
+			return err
+		}
+		for _, ch := range idle {
+			delete(subscribed, ch)
+		}
+	}
+	return nil
+}
+
 // read hands messages on until the subscription is closed.
-func (n *notices) read(messages <-chan *redis.Message, finished chan<- struct{}) {
-	defer close(finished)
+func (n *notices) read(messages <-chan *redis.Message) {
 	for m := range messages {
 		n.mu.Lock()
 		for w := range n.watches[m.Channel] {
@@ -87,40 +174,11 @@ func (n *notices) read(messages <-chan *redis.Message, finished chan<- struct{})
 	}
 }
 
-func (n *notices) drop(w *Watch) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dropLocked(w)
-}
-
-func (n *notices) dropLocked(w *Watch) {
-	var idle []string
-	for _, ch := range w.channels {
-		if _, ok := n.watches[ch][w]; !ok {
-			continue
-		}
-		delete(n.watches[ch], w)
-		if len(n.watches[ch]) == 0 {
-			delete(n.watches, ch)
-			idle = append(idle, ch)
-		}
-	}
-	if len(idle) > 0 && n.pubsub != nil && !n.closed {
-		// Should this fail, the connection is gone, and the subscription with it.
-		_ = n.pubsub.Unsubscribe(context.Background(), idle...)
-	}
-}
-
 func (n *notices) close() error {
 	n.mu.Lock()
 	n.closed = true
-	pubsub, finished := n.pubsub, n.finished
-	n.pubsub = nil
 	n.mu.Unlock()
-	if pubsub == nil {
-		return nil
-	}
-	err := pubsub.Close()
-	<-finished
-	return err
+	n.cancel()
+	n.running.Wait()
+	return nil
 }
