@@ -7,28 +7,30 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/redis/go-redis/v9"
 )
 
 // Suffix is added to a queue's name for its delay queue.
 const Suffix = ":delayed"
 
-// Headers of a moved task. They belong to this package; a task's own headers are carried along beside them.
+// DelayQueue returns the name of a queue's delay queue: a delay queue's own is the same one.
+func DelayQueue(queue string) string { return strings.TrimSuffix(queue, Suffix) + Suffix }
+
+// Headers of a moved task. They belong to this package; a task's own headers are carried along beside them. They count only on
+// the task that they were made for: a handler may hand its headers on to tasks that it enqueues.
 const (
+	headerTask      = "Railtoken-Task" // the copy itself, as a registry entry
 	headerOrigin    = "Railtoken-Origin"
-	headerRetries   = "Railtoken-Retries"
 	headerMove      = "Railtoken-Move"
+	headerCopy      = "Railtoken-Copy"
+	headerRetries   = "Railtoken-Retries"
 	headerConflicts = "Railtoken-Conflicts"
 	headerFirst     = "Railtoken-First-Conflict"
 )
-
-// tombstoneTTL is how long it is remembered that a moved task has run. It must outlast every way in which asynq may bring
-// the original back: recovery after a crash (2 minutes) and a shutdown that the whole fleet spends stopped.
-const tombstoneTTL = 24 * time.Hour
 
 // Moved is what a task that was moved to a delay queue knows of its original.
 type Moved struct {
@@ -39,18 +41,21 @@ type Moved struct {
 	// Before is the conflicts that it met in its own queue.
 	Before Conflict
 
-	move string
+	move, copy string
 }
 
 // MovedFrom returns what a task with these headers was before it was moved; ok is false when it was not.
 func MovedFrom(t Task, headers map[string]string) (m Moved, ok bool) {
-	move, origin := headers[headerMove], headers[headerOrigin]
-	retries, err := strconv.Atoi(headers[headerRetries])
-	if move == "" || origin == "" || err != nil || retries < 0 {
+	m.move, m.copy = headers[headerMove], headers[headerCopy]
+	retries, err1 := strconv.Atoi(headers[headerRetries])
+	origin, err2 := parseMember(headers[headerOrigin])
+	if m.move == "" || m.copy == "" || err1 != nil || err2 != nil || retries < 0 || headers[headerTask] != t.member() {
 		return Moved{}, false
 	}
-	m = Moved{Origin: Task{Queue: origin, ID: t.ID}, Retries: retries, move: move}
-	m.Before.Count, _ = strconv.Atoi(headers[headerConflicts])
+	m.Origin, m.Retries = origin, retries
+	if n, err := strconv.Atoi(headers[headerConflicts]); err == nil && n > 0 {
+		m.Before.Count = n
+	}
 	if us, err := strconv.ParseInt(headers[headerFirst], 10, 64); err == nil && us > 0 {
 		m.Before.First = time.UnixMicro(us)
 	}
@@ -63,33 +68,49 @@ func (m Moved) Exhausted(attempt int) (last, over bool) {
 	return attempt >= m.Retries, attempt > m.Retries
 }
 
-// Move copies a task to the queue named to, where it is due after delay. The copy has the same ID, so that a second Move
-// of the same task finds it there and does nothing; the same type, payload, headers, timeout, deadline and retention; and
-// one retry more than the task has left, so that a conflict never meets its last attempt. retries is how many it has left.
+// Move copies a task to the queue named to, where it is due after delay. The copy has the same type, payload, headers, timeout,
+// deadline and retention; the same ID, unless another task has it there; and one retry more than the task has left, so that a
+// conflict never meets its last attempt. retries is how many it has left. A second Move of the same task finds the copy and
+// does nothing.
 //
-// The handler must return an error that matches asynq.RevokeTask after it, which deletes the original. Until then
-// both exist; [Queue.Claim] sees to it that one of them runs. A uniqueness lock ends with the original.
+// The handler must return an error that matches asynq.RevokeTask after it, which deletes the original. Until then both exist;
+// [Queue.Claim] sees to it that one of them runs. A uniqueness lock ends with the original. The error matches [ErrGone] when
+// the task has been deleted.
 func (q *Queue) Move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int, before Conflict) (Task, error) {
-	info, err := q.inspect.GetTaskInfo(from.Queue, from.ID)
-	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
+	copied, err := q.move(ctx, from, task, to, delay, retries, before)
+	if err != nil && !errors.Is(err, ErrGone) {
+		err = fmt.Errorf("delayqueue: move task %s to queue %q: %w", from, to, err)
+	}
+	return copied, err
+}
+
+func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int, before Conflict) (Task, error) {
+	name, err := nameScript.Run(ctx, q.client, []string{from.hash()}, rand.Text()).Text()
+	if errors.Is(err, redis.Nil) {
 		return Task{}, ErrGone
 	}
 	if err != nil {
-		return Task{}, fmt.Errorf("delayqueue: move task %s: %w", from, err)
+		return Task{}, err
+	}
+	info, err := q.info(ctx, from)
+	if err != nil {
+		return Task{}, err
 	}
 	headers := maps.Clone(task.Headers())
 	if headers == nil {
 		headers = map[string]string{}
 	}
-	headers[headerOrigin] = from.Queue
+	headers[headerOrigin] = from.member()
+	headers[headerMove] = name
+	headers[headerCopy] = rand.Text()
 	headers[headerRetries] = strconv.Itoa(retries)
-	headers[headerMove] = rand.Text()
 	headers[headerConflicts] = strconv.Itoa(before.Count)
+	delete(headers, headerFirst)
 	if !before.First.IsZero() {
 		headers[headerFirst] = strconv.FormatInt(before.First.UnixMicro(), 10)
 	}
 	opts := []asynq.Option{
-		asynq.TaskID(from.ID), asynq.Queue(to), asynq.ProcessIn(WholeSeconds(time.Now(), delay)), asynq.MaxRetry(retries + 1),
+		asynq.Queue(to), asynq.ProcessIn(WholeSeconds(time.Now(), delay)), asynq.MaxRetry(retries + 1),
 	}
 	if info.Timeout > 0 {
 		opts = append(opts, asynq.Timeout(info.Timeout))
@@ -100,47 +121,37 @@ func (q *Queue) Move(ctx context.Context, from Task, task *asynq.Task, to string
 	if info.Retention > 0 {
 		opts = append(opts, asynq.Retention(info.Retention))
 	}
-	_, err = q.tasks.EnqueueContext(ctx, asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers), opts...)
-	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
-		return Task{}, fmt.Errorf("delayqueue: move task %s to queue %q: %w", from, to, err)
+	// Another task may have the ID there: one that was enqueued there with it, or an older one that is archived or retained.
+	for _, id := range []string{from.ID, from.ID + ":" + name} {
+		copied := Task{Queue: to, ID: id}
+		headers[headerTask] = copied.member()
+		moved := asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers)
+		_, err := q.tasks.EnqueueContext(ctx, moved, append(opts, asynq.TaskID(id))...)
+		if err == nil {
+			return copied, nil
+		}
+		if !errors.Is(err, asynq.ErrTaskIDConflict) {
+			return Task{}, err
+		}
+		if there, err := q.info(ctx, copied); err == nil && there.Headers[headerMove] == name {
+			return copied, nil
+		}
 	}
-	return Task{Queue: to, ID: from.ID}, nil
+	return Task{}, errors.New("the IDs for its copy are taken by other tasks")
 }
 
-// Claim decides whether a task that has been moved, or may have been, is the one that runs: call it with the task's locks
-// held, before its handler. It returns false when another copy has run, is running or will run; the handler must then
-// return an error that matches asynq.RevokeTask. to is the queue that the task may have been moved to.
-func (q *Queue) Claim(ctx context.Context, t Task, headers map[string]string, to string) (bool, error) {
-	if m, ok := MovedFrom(t, headers); ok {
-		n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.Origin)}, m.move, tombstoneTTL.Milliseconds()).Int()
-		if err != nil {
-			return false, fmt.Errorf("delayqueue: claim task %s: %w", t, err)
+// info returns what asynq knows of a task. asynq lists its queues in a set that a producer writes to once; when that was lost
+// since, the queue is listed anew.
+func (q *Queue) info(ctx context.Context, t Task) (*asynq.TaskInfo, error) {
+	info, err := q.inspect.GetTaskInfo(t.Queue, t.ID)
+	if errors.Is(err, asynq.ErrQueueNotFound) {
+		if err := q.client.SAdd(ctx, "asynq:queues", t.Queue).Err(); err != nil {
+			return nil, err
 		}
-		return n == 1, nil
+		info, err = q.inspect.GetTaskInfo(t.Queue, t.ID)
 	}
-	// In this order: a copy leaves its tombstone before it can be gone.
-	for _, key := range []string{Task{Queue: to, ID: t.ID}.hash(), tombstone(t)} {
-		n, err := q.client.Exists(ctx, key).Result()
-		if err != nil {
-			return false, fmt.Errorf("delayqueue: claim task %s: %w", t, err)
-		}
-		if n > 0 {
-			return false, nil
-		}
+	if errors.Is(err, asynq.ErrTaskNotFound) {
+		return nil, ErrGone
 	}
-	return true, nil
-}
-
-// tombstone returns the name of the key that says that a moved task has run.
-func tombstone(origin Task) string { return "railtoken:moved:{" + keys.Encode(origin.member()) + "}" }
-
-// WholeSeconds returns the delay, at least d, that ends on a whole second. asynq keeps the times of its delayed tasks in whole
-// seconds and rounds them down, so that a task may run up to a second before its time.
-func WholeSeconds(now time.Time, d time.Duration) time.Duration {
-	at := now.Add(d)
-	if whole := at.Truncate(time.Second); whole.Before(at) {
-		at = whole.Add(time.Second)
-	}
-	// asynq looks at its own clock a moment later: end just after the second, or that moment would be rounded down to it.
-	return at.Sub(now)
+	return info, err
 }

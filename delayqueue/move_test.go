@@ -26,7 +26,7 @@ func (r *rig) move(from delayqueue.Task, headers map[string]string, retries int)
 // claim claims a task.
 func (r *rig) claim(t delayqueue.Task, headers map[string]string) bool {
 	r.Helper()
-	mine, err := r.queue.Claim(r.Context(), t, headers, "default:delayed")
+	mine, err := r.queue.Claim(r.Context(), t, headers)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -73,6 +73,24 @@ func TestAMoveCarriesTheTaskAndIsIdempotent(t *testing.T) {
 	}
 }
 
+// headers returns those of a task.
+func (r *rig) headers(t delayqueue.Task) map[string]string {
+	r.Helper()
+	info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return info.Headers
+}
+
+// remove deletes a task, as when it is done.
+func (r *rig) remove(t delayqueue.Task) {
+	r.Helper()
+	if err := r.inspect.DeleteTask(t.Queue, t.ID); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func TestOfAMovedTaskOneCopyRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -81,46 +99,87 @@ func TestOfAMovedTaskOneCopyRuns(t *testing.T) {
 		t.Error("a task that was never moved may not run")
 	}
 	copied := r.move(original, nil, 0)
-	if r.claim(original, nil) {
-		t.Error("the original runs although its copy waits")
-	}
-	info, err := r.inspect.GetTaskInfo(copied.Queue, copied.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	headers := r.headers(copied)
 	for run := range 2 {
-		if !r.claim(copied, info.Headers) {
+		if !r.claim(copied, headers) {
 			t.Errorf("the copy may not run %d times", run+1)
 		}
 	}
-	if err := r.inspect.DeleteTask(copied.Queue, copied.ID); err != nil { // as when it is done
-		t.Fatal(err)
+	if r.claim(original, nil) {
+		t.Error("the original runs although its copy runs")
 	}
+	r.remove(copied)
 	if r.claim(original, nil) {
 		t.Error("the original runs although its copy has run")
 	}
 	second := r.move(original, nil, 0) // by a recovered original that does not know
-	info, err = r.inspect.GetTaskInfo(second.Queue, second.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.claim(second, info.Headers) {
+	if r.claim(second, r.headers(second)) {
 		t.Error("a second copy runs although the first has run")
 	}
 }
 
-func TestATaskOfAnotherQueueWithTheSameIDIsAnotherTask(t *testing.T) {
+func TestARecoveredOriginalThatComesFirstKeepsItsCopyFromRunning(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	original := r.delayed("a")
+	copied := r.move(original, nil, 0)
+	if !r.claim(original, nil) || r.claim(copied, r.headers(copied)) {
+		t.Error("want the original to run, and its copy not")
+	}
+}
+
+func TestALaterTaskWithTheSameIDIsAnotherTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first := r.delayed("a")
+	copied := r.move(first, nil, 0)
+	r.claim(copied, r.headers(copied))
+	r.remove(first)
+	second := r.delayed("a")
+	if !r.claim(second, nil) {
+		t.Error("it may not run")
+	}
+	// Its place in the delay queue is taken by the copy of the first.
+	moved := r.move(second, nil, 0)
+	if moved == copied || moved.Queue != copied.Queue {
+		t.Errorf("it was moved to %s, where the copy of the first is", moved)
+	}
+	if again := r.move(second, nil, 0); again != moved {
+		t.Errorf("a second move went to %s, the first to %s", again, moved)
+	}
+}
+
+func TestATaskIsMovedWithinItsQueueUnderAnotherID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a", asynq.Queue("default:delayed"))
+	if q := delayqueue.DelayQueue("default:delayed"); q != "default:delayed" {
+		t.Errorf("the delay queue of a delay queue is %q", q)
+	}
+	copied, err := r.queue.Move(t.Context(), task, asynq.NewTask("test", nil), "default:delayed", time.Minute, 0, delayqueue.Conflict{})
+	if err != nil || copied == task || copied.Queue != task.Queue {
+		t.Errorf("moved to %s, %v", copied, err)
+	}
+}
+
+func TestAQueueThatAsynqHasForgottenIsListedAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a")
+	r.client.SRem(t.Context(), "asynq:queues", "default")
+	r.move(task, nil, 0)
+}
+
+func TestHeadersThatWereHandedOnDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	copied := r.move(r.delayed("a"), nil, 0)
-	info, err := r.inspect.GetTaskInfo(copied.Queue, copied.ID)
-	if err != nil {
-		t.Fatal(err)
+	headers := r.headers(copied)
+	if _, ok := delayqueue.MovedFrom(copied, headers); !ok {
+		t.Fatal("the copy does not know that it was moved")
 	}
-	r.claim(copied, info.Headers)
-	mine, err := r.queue.Claim(t.Context(), delayqueue.Task{Queue: "other", ID: "a"}, nil, "other:delayed")
-	if err != nil || !mine {
-		t.Errorf("Claim = %v, %v", mine, err)
+	if _, ok := delayqueue.MovedFrom(delayqueue.Task{Queue: copied.Queue, ID: "child"}, headers); ok {
+		t.Error("a child with its headers is taken for the copy")
 	}
 }
 

@@ -15,13 +15,14 @@ const (
 	DefaultMaxWaiters   = 10_000
 )
 
-// idleRegistry is how long a registry outlives the last task that joined it. A parked task joins anew each time its timer
-// ends, so a registry in use never runs out; this removes what tasks that were deleted by hand leave behind.
+// idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
+// timer ends, and never waits longer than its age bound, so a registry in use does not run out; this removes what tasks that were
+// deleted by hand leave behind.
 const idleRegistry = 48 * time.Hour
 
 // Bounds says how long a task may go on waiting. The zero value has every default.
 type Bounds struct {
-	// Conflicts is how many times a task may be refused between two runs of its handler; 10 000 when zero.
+	// Conflicts is how many times a task may be refused before its handler runs; 10 000 when zero.
 	Conflicts int
 	// Age is how long after its first conflict a task may wait again; 24 h when zero.
 	Age time.Duration
@@ -102,7 +103,7 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, attempt int, bound
 		first = before.First.UnixMicro()
 	}
 	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash()}, t.member(), attempt,
-		bounds.Conflicts, bounds.Age.Microseconds(), bounds.Waiters, before.Count, first, idleRegistry.Milliseconds()).Slice()
+		bounds.Conflicts, bounds.Age.Microseconds(), bounds.Waiters, before.Count, first, max(idleRegistry, 2*bounds.Age).Milliseconds()).Slice()
 	if err != nil {
 		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
 	}

@@ -59,6 +59,41 @@ func TestAFullLineTakesNobodyElse(t *testing.T) {
 	}
 }
 
+func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, id := range []string{"a", "b"} {
+		r.park(r.delayed(id), "k")
+		r.remove(delayqueue.Task{Queue: "default", ID: id})
+	}
+	place, err := r.queue.Park(t.Context(), r.delayed("c"), "k", 0, delayqueue.Bounds{Waiters: 1}, delayqueue.Conflict{})
+	if err != nil || place.Bound != delayqueue.NoBound || place.Waiters != 1 {
+		t.Errorf("%+v, %v", place, err)
+	}
+}
+
+func TestATaskThatReachedABoundBeginsAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task, bounds := r.delayed("a"), delayqueue.Bounds{Conflicts: 1}
+	for i, want := range []delayqueue.Bound{delayqueue.NoBound, delayqueue.ConflictsBound, delayqueue.NoBound} {
+		place, err := r.queue.Park(t.Context(), task, "k", 0, bounds, delayqueue.Conflict{})
+		if err != nil || place.Bound != want {
+			t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, want)
+		}
+	}
+}
+
+func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	future := delayqueue.Conflict{Count: -7, First: time.Now().Add(time.Hour)}
+	place, err := r.queue.Park(t.Context(), r.delayed("a"), "k", 0, delayqueue.Bounds{}, future)
+	if err != nil || place.First.After(time.Now().Add(time.Second)) || place.Count != 1 {
+		t.Errorf("%+v, %v", place, err)
+	}
+}
+
 func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -76,6 +111,15 @@ func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 	place, err := r.queue.Park(t.Context(), task, "k", 1, delayqueue.Bounds{}, delayqueue.Conflict{})
 	if err != nil || place.Count != 1 || !place.First.After(first.First) {
 		t.Errorf("after a run that failed: %+v, %v; want a first conflict", place, err)
+	}
+	// A run that was no failure moves no retry count. It ends with a wake.
+	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "active")
+	if _, err := r.queue.Wake(t.Context(), "k", task); err != nil {
+		t.Fatal(err)
+	}
+	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "scheduled")
+	if place, err = r.queue.Park(t.Context(), task, "k", 1, delayqueue.Bounds{}, delayqueue.Conflict{}); err != nil || place.Count != 1 {
+		t.Errorf("after a run that did not fail: %+v, %v; want a first conflict", place, err)
 	}
 }
 

@@ -21,10 +21,13 @@ var (
 	wakeSource string
 	//go:embed lua/claim.lua
 	claimSource string
+	//go:embed lua/name.lua
+	nameSource string
 
 	parkScript  = redis.NewScript(parkSource)
 	wakeScript  = redis.NewScript(wakeSource)
 	claimScript = redis.NewScript(claimSource)
+	nameScript  = redis.NewScript(nameSource)
 )
 
 // Options configures a [Queue]. The zero value has every default.
@@ -53,8 +56,9 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	if client == nil {
 		panic("delayqueue: New needs a Redis client")
 	}
-	if _, ok := client.(*redis.ClusterClient); ok {
-		return nil, errors.New("delayqueue: tasks cannot be parked on a Redis Cluster: " +
+	switch client.(type) {
+	case *redis.ClusterClient, *redis.Ring:
+		return nil, errors.New("delayqueue: tasks cannot be parked on several Redis nodes: " +
 			"use a standalone or Sentinel-managed Redis for asynq (the locks may stay on a cluster)")
 	}
 	q := &Queue{

@@ -2,10 +2,12 @@ package delayqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -30,9 +32,11 @@ type Woken struct {
 // that gives it back, whose own entry is removed, or zero. A waiter that is gone is skipped; one whose handler has not
 // returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
-// Wake makes one call to Redis. When it fails the waiters' own timers bring them back.
+// Wake makes one call to Redis, and another for each hundred waiters that are gone. When it fails the waiters' own timers bring them
+// back, as they do when a task that was woken never comes to take its key: its worker crashed, nobody works on its queue, or its
+// deadline has passed.
 func (q *Queue) Wake(ctx context.Context, key string, leaver Task) (Woken, error) {
-	outcome, woken, err := q.wake(ctx, key, leaver, 0)
+	outcome, woken, err := q.wake(ctx, key, leaver, false)
 	if err != nil || outcome != "busy" {
 		return woken, err
 	}
@@ -46,17 +50,27 @@ func (q *Queue) Wake(ctx context.Context, key string, leaver Task) (Woken, error
 	return woken, nil
 }
 
+// Leave passes on the wake that a task may have had, when it ends without ever trying its key. It does nothing for a task that was
+// never parked.
+func (q *Queue) Leave(ctx context.Context, t Task) error {
+	name, err := q.client.HGet(ctx, t.hash(), "railtoken:registry").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("delayqueue: task %s leaves: %w", t, err)
+	}
+	if key, ok := keyOf(name); ok {
+		_, err := q.Wake(ctx, key, t)
+		return err
+	}
+	return nil
+}
+
 // wakeBusy tries a wake again until the waiter has parked.
 func (q *Queue) wakeBusy(key string) {
 	ctx, cancel := context.WithTimeout(q.closing, busyLimit)
 	defer cancel()
 	began := time.Now()
 	operation := func() error {
-		pass := 0
-		if time.Since(began) > busyPatience {
-			pass = wakeLooks
-		}
-		outcome, _, err := q.wake(ctx, key, Task{}, pass)
+		outcome, _, err := q.wake(ctx, key, Task{}, time.Since(began) > busyPatience)
 		if err == nil && outcome == "busy" {
 			err = errBusy
 		}
@@ -71,14 +85,17 @@ func (q *Queue) wakeBusy(key string) {
 
 var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)
 
-// wake runs the script until it has an answer.
-func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass int) (outcome string, w Woken, err error) {
-	member := ""
+// wake runs the script until it has an answer. It looks at each waiter once.
+func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass bool) (outcome string, w Woken, err error) {
+	member, passing := "", 0
 	if leaver != (Task{}) {
 		member = leaver.member()
 	}
-	for range 1000 {
-		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, pass, time.Now().UnixNano(), wakeLooks).Slice()
+	if pass {
+		passing = 1
+	}
+	for offset := 0; ; {
+		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, passing, time.Now().UnixNano(), offset, wakeLooks).Slice()
 		if err != nil {
 			return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
 		}
@@ -86,8 +103,8 @@ func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass int) (ou
 		if err != nil || outcome != "more" {
 			return outcome, w, err
 		}
+		offset, w.Left = w.Left, 0
 	}
-	return outcome, w, nil
 }
 
 // parseWoken reads the reply of the wake script.

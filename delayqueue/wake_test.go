@@ -110,13 +110,60 @@ func TestTheLeaverIsNotWoken(t *testing.T) {
 	leaver, next := r.delayed("leaver"), r.delayed("next")
 	r.park(leaver, "k")
 	r.park(next, "k")
+	r.client.HSet(t.Context(), "asynq:{default}:t:leaver", "state", "active")
 	woken, err := r.queue.Wake(t.Context(), "k", leaver)
 	if err != nil || woken.Task != next {
 		t.Errorf("woke %+v, %v; want %s", woken, err, next)
 	}
-	if state := r.state(leaver); state != asynq.TaskStateScheduled {
-		t.Errorf("the leaver is %v", state)
+	if got := r.waiting("k"); len(got) != 0 {
+		t.Errorf("%v are still in line", got)
 	}
+}
+
+func TestARunThatAsynqGaveUpDoesNotTakeTheNextRunOutOfTheLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a") // its next run is parked; the old one gives its key back
+	r.park(task, "k")
+	woken, err := r.queue.Wake(t.Context(), "k", task)
+	if err != nil || woken.Task != task {
+		t.Errorf("woke %+v, %v; want the task's next run", woken, err)
+	}
+}
+
+func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, b := r.delayed("a"), r.delayed("b")
+	r.park(a, "k")
+	r.park(b, "k")
+	r.wake("k")
+	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "active")
+	if err := r.queue.Leave(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if state := r.state(b); state != asynq.TaskStatePending {
+		t.Errorf("b is %v: the wake was swallowed", state)
+	}
+	if err := r.queue.Leave(t.Context(), r.delayed("never parked")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHundredActiveWaitersDoNotHideTheNext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 250 {
+		task := r.delayed(fmt.Sprintf("active%d", i))
+		r.park(task, "k")
+		r.client.HSet(t.Context(), "asynq:{default}:t:"+task.ID, "state", "active")
+	}
+	next := r.delayed("next")
+	r.park(next, "k")
+	if woken := r.wake("k"); !woken.Pending {
+		t.Errorf("woke %+v", woken)
+	}
+	r.become(next, asynq.TaskStatePending)
 }
 
 func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {

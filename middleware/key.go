@@ -9,8 +9,14 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// DefaultMaxKeySize is the longest key in bytes that is accepted unless [Options] says otherwise.
-const DefaultMaxKeySize = 1024
+// The longest key in bytes, and the most keys of a task, that are accepted unless [Options] says otherwise.
+const (
+	DefaultMaxKeySize = 1024
+	DefaultMaxKeys    = 100
+)
+
+// keyLimits bounds what a task may lock: a script over very many keys would stop Redis for everyone.
+type keyLimits struct{ count, size int }
 
 // KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no key
 // at all or an empty key archives the task. It is called by many goroutines at the same time and must not keep the task.
@@ -50,10 +56,10 @@ func FixedKey(keys ...string) KeyFunc {
 }
 
 // keysOf returns the keys of a task, or a [KeyError].
-func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, maxSize int) ([]string, error) {
+func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits keyLimits) ([]string, error) {
 	keys, err := find(ctx, task)
 	if err == nil {
-		err = checkKeys(keys, maxSize)
+		err = limits.check(keys)
 	}
 	if err != nil {
 		return nil, &KeyError{Type: task.Type(), Err: err}
@@ -61,17 +67,20 @@ func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, maxSize int) ([
 	return keys, nil
 }
 
-// checkKeys returns what is wrong with the keys of a task, or nil.
-func checkKeys(keys []string, maxSize int) error {
+// check returns what is wrong with the keys of a task, or nil.
+func (l keyLimits) check(keys []string) error {
 	if len(keys) == 0 {
 		return errors.New("the key function found no key: let it return at least one")
+	}
+	if len(keys) > l.count {
+		return fmt.Errorf("there are %d keys, more than the %d allowed: lock what they have in common, or raise MaxKeys", len(keys), l.count)
 	}
 	for _, key := range keys {
 		if key == "" {
 			return errors.New("the key is empty: is its field set in the payload?")
 		}
-		if len(key) > maxSize {
-			return fmt.Errorf("the key has %d bytes, more than the %d allowed: lock a shorter name, or raise MaxKeySize", len(key), maxSize)
+		if len(key) > l.size {
+			return fmt.Errorf("the key has %d bytes, more than the %d allowed: lock a shorter name, or raise MaxKeySize", len(key), l.size)
 		}
 	}
 	return nil

@@ -36,8 +36,8 @@ type Options struct {
 	// of the task are added to it.
 	Label string
 
-	// MaxKeySize is the longest key in bytes; 1024 when zero.
-	MaxKeySize int
+	// MaxKeySize is the longest key in bytes; 1024 when zero. MaxKeys is the most keys of a task; 100 when zero.
+	MaxKeySize, MaxKeys int
 
 	// Sleepers is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
 	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one.
@@ -62,8 +62,8 @@ func (o Options) Validate() error {
 	if o.Key == nil {
 		errs = append(errs, errors.New("middleware: Key is not set: say how a task's key is found, for example with PayloadKey"))
 	}
-	if o.MaxKeySize < 0 {
-		errs = append(errs, fmt.Errorf("middleware: MaxKeySize is %d: it cannot be negative", o.MaxKeySize))
+	if o.MaxKeySize < 0 || o.MaxKeys < 0 {
+		errs = append(errs, fmt.Errorf("middleware: MaxKeySize is %d and MaxKeys %d: they cannot be negative", o.MaxKeySize, o.MaxKeys))
 	}
 	if v, ok := o.Strategy.(validator); ok {
 		errs = append(errs, v.Validate())
@@ -96,15 +96,21 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	l := &lock{
 		locker: opts.Locker, key: opts.Key, strategy: opts.strategy(), queue: opts.Queue,
 		toQueue: delayQueue(opts.strategy()),
-		opts:    locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold, Interest: interest},
-		label:   opts.Label, maxKeySize: opts.MaxKeySize, sleepers: opts.Sleepers, stopping: opts.Stopping,
+		opts:    locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
+		label:   opts.Label, limits: keyLimits{opts.MaxKeys, opts.MaxKeySize}, sleepers: opts.Sleepers, stopping: opts.Stopping,
 		observer: opts.Observer, log: opts.Logger,
 	}
 	if l.label == "" {
 		l.label = locking.DefaultLabel()
 	}
-	if l.maxKeySize == 0 {
-		l.maxKeySize = DefaultMaxKeySize
+	if l.limits.size == 0 {
+		l.limits.size = DefaultMaxKeySize
+	}
+	if l.limits.count == 0 {
+		l.limits.count = DefaultMaxKeys
+	}
+	if _, ok := l.strategy.(FailFast); !ok {
+		l.interest = interest
 	}
 	if l.sleepers == nil {
 		l.sleepers = NewSleepers(max(runtime.NumCPU()/2, 1))
@@ -120,19 +126,20 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 
 // lock is what all tasks of a middleware share.
 type lock struct {
-	locker     locking.Locker
-	watcher    locking.Watcher // nil when the locker does not announce releases
-	key        KeyFunc
-	strategy   Strategy
-	queue      *delayqueue.Queue
-	toQueue    string // where the strategy has tasks wait; "" for their own queue
-	opts       locking.Options
-	label      string
-	maxKeySize int
-	sleepers   *Sleepers
-	stopping   <-chan struct{}
-	observer   Observer
-	log        *slog.Logger
+	locker   locking.Locker
+	watcher  locking.Watcher // nil when the locker does not announce releases
+	key      KeyFunc
+	strategy Strategy
+	queue    *delayqueue.Queue
+	toQueue  string // where the strategy has tasks wait; "" for their own queue
+	opts     locking.Options
+	interest time.Duration // how long a refused attempt asks to be told of the release
+	label    string
+	limits   keyLimits
+	sleepers *Sleepers
+	stopping <-chan struct{}
+	observer Observer
+	log      *slog.Logger
 }
 
 // process runs one task.
@@ -147,14 +154,19 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 			return r.ended(ctx, err)
 		}
 		mine, err := r.claim(ctx, lease)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			continue // the lease ended before Redis could be asked: take the locks anew
-		case !mine:
+		if err == nil && mine {
+			return r.work(ctx, lease, next)
+		}
+		_ = r.giveBack(ctx, lease)
+		if err == nil {
 			return &duplicateError{r.id}
 		}
-		return r.work(ctx, lease, next)
+		if err := r.sitOut(ctx, err); err != nil {
+			return err
+		}
 	}
 }
+
+// interest is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. It asks anew
+// each time.
+const interest = 2 * time.Minute

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,10 +38,7 @@ func (e *ConflictError) result() []byte {
 	if !e.Holder.Since.IsZero() {
 		rec.HeldSince = &e.Holder.Since
 	}
-	b, err := json.Marshal(rec)
-	if err != nil {
-		panic("middleware: a record of strings and numbers has no JSON: " + err.Error())
-	}
+	b, _ := json.Marshal(rec) // of strings, numbers, and a time that parseOwner has let through
 	return b
 }
 
@@ -61,6 +59,14 @@ func ParseConflict(result []byte) (*ConflictError, error) {
 		e.Holder.Since = *rec.HeldSince
 	}
 	return e, nil
+}
+
+// withoutKeys returns err without the keys that it was about, for logs.
+func withoutKeys(err error) error {
+	if op, ok := errors.AsType[*locking.OpError](err); ok {
+		return op.Err
+	}
+	return err
 }
 
 // hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.

@@ -12,10 +12,6 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// interest is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. It asks anew
-// each time.
-const interest = 2 * time.Minute
-
 // run is one run of one task: it lasts from its start to the error that asynq gets.
 type run struct {
 	*lock
@@ -26,7 +22,8 @@ type run struct {
 	left    int               // how many retries it has left
 	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
 
-	interest time.Duration // how long a refused attempt asks to be told of the release
+	parkFor  time.Duration // how long the task is parked, once that is known
+	outage   outage
 	refusals int
 	firstAt  time.Time
 	asleep   bool // holds a place of the sleeper budget
@@ -42,15 +39,28 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	}
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
-	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0), interest: interest}
+	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
 	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
 		r.moved = &moved
 		if _, over := moved.Exhausted(attempt); over {
 			return nil, &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
 		}
 	}
-	r.keys, err = keysOf(ctx, l.key, task, l.maxKeySize)
-	return r, err
+	if r.keys, err = keysOf(ctx, l.key, task, l.limits); err != nil {
+		r.leave(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// leave passes on the wake that the task may have had, when it ends without trying its keys.
+func (r *run) leave(ctx context.Context) {
+	if r.queue == nil {
+		return
+	}
+	if err := r.queue.Leave(ctx, r.id); err != nil {
+		r.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
+	}
 }
 
 // lastAttempt reports whether asynq would archive the task for any error, a conflict too.
@@ -90,11 +100,14 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
 	}
 	c.Deadline, _ = ctx.Deadline()
-	if !r.asleep {
-		r.asleep = r.sleepers.take()
-	}
-	c.MayWait = r.asleep && !r.isStopping()
+	c.MayWait = (r.asleep || r.sleepers.hasRoom()) && !r.isStopping()
 	d := r.strategy.Decide(c)
+	if d.Action == WaitInSlot && !r.asleep {
+		if r.asleep = r.sleepers.take(); !r.asleep { // another one was quicker
+			c.MayWait = false
+			d = r.strategy.Decide(c)
+		}
+	}
 	if d.Action == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
 		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
 		if r.queue == nil {

@@ -15,6 +15,9 @@ func NewSleepers(most int) *Sleepers { return &Sleepers{most: int64(most)} }
 // InUse returns how many tasks wait at present.
 func (s *Sleepers) InUse() int { return int(s.now.Load()) }
 
+// hasRoom reports whether another task may wait at this moment.
+func (s *Sleepers) hasRoom() bool { return s.now.Load() < s.most }
+
 // take reports whether there was room, and takes it.
 func (s *Sleepers) take() bool {
 	for {

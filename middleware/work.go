@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -32,23 +31,14 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 	return err
 }
 
-// claim reports whether this run is the one that may go on, of a task that has been or may have been moved. It asks until there is
-// an answer. When it is false, or the lease ends before there is one, the keys are given back.
+// claim reports whether this run is the one that may go on, of a task that has been or may have been moved.
 func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err error) {
 	if !r.mayHaveMoved() {
 		return true, nil
 	}
-	operation := func() (err error) {
-		mine, err = r.queue.Claim(ctx, r.id, r.task.Headers(), r.delayQueue())
-		return err
-	}
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(time.Second),
-		backoff.WithMaxElapsedTime(0))
-	err = backoff.Retry(operation, backoff.WithContext(wait, lease.Context(ctx)))
-	if err != nil || !mine {
-		_ = r.giveBack(ctx, lease)
-	}
-	return mine, err
+	ctx, cancel := context.WithTimeout(lease.Context(ctx), attemptTimeout)
+	defer cancel()
+	return r.queue.Claim(ctx, r.id, r.task.Headers())
 }
 
 // handle runs the handler, and gives the keys back also when it panics.
@@ -75,7 +65,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease) error {
 			lost = err
 		} else {
 			r.log.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
-				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", err)
+				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
 	}
 	r.observe(ctx, Event{Kind: Released, Err: lost})

@@ -1,8 +1,9 @@
--- Lets one copy of a moved task run (DESIGN 5.3, tombstone). It must be atomic: two copies must not both find no tombstone.
+-- Decides which run of a task that was moved goes on (DESIGN 5.3, tombstone): the first one to ask. It must be atomic: two
+-- runs must not both find no tombstone.
 --
--- KEYS  1 tombstone of the task   ARGV  1 name of the move   2 how long the tombstone is kept (ms)
+-- KEYS  1 tombstone of the move   ARGV  1 who asks: the name of a copy, or 'original'   2 how long it is kept (ms)
 --
--- Returns 1 when this move is the one that runs, 0 when another is or was.
+-- Returns 1 when the one that asks may run, also again, and 0 when another one has, is or will.
 local first = redis.call('GET', KEYS[1])
 if not first then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -2,38 +2,53 @@
 -- is on its way to run, or a wake would be swallowed.
 --
 -- KEYS  1 registry of the key
--- ARGV  1 member of the task that gives the key back, or ''   2 how many waiters that are still active to pass over
---       3 now (ns)   4 most waiters to look at
+-- ARGV  1 member of the task that gives the key back, or ''   2 1 to pass over waiters that are still active, else 0
+--       3 now (ns)   4 how many waiters to pass over unseen   5 how many to look at
 --
 -- Returns {outcome, member, waiters left}. The outcome is 'woken'; 'busy' when the next waiter is still active, that is, about
--- to park: call again in a moment; 'none' when nobody else waits; 'more' when all that it looked at were gone: call again.
+-- to park: call again in a moment; 'none' when nobody else waits; or 'more' when nobody could be woken of those that it looked at:
+-- call again, and pass over as many as the third value says.
 --
 -- The names and fields of the task's keys are asynq's own (v0.26): hash asynq:{queue}:t:id with field state, sorted sets
 -- asynq:{queue}:retry and :scheduled, list asynq:{queue}:pending whose right end is its head.
-local registry, leaver, pass, now, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-if leaver ~= '' then
-  redis.call('ZREM', registry, leaver)
-end
-local looked = redis.call('ZRANGE', registry, 0, most - 1)
-for _, member in ipairs(looked) do
+local registry, leaver, pass, now = KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3]
+local offset, most = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local function parse(member)
   local size, rest = string.match(member, '^(%d+):(.*)$')
   local queue, id = string.sub(rest, 1, tonumber(size)), string.sub(rest, tonumber(size) + 1)
   local prefix = 'asynq:{' .. queue .. '}:'
-  local task = prefix .. 't:' .. id
+  return id, prefix, prefix .. 't:' .. id
+end
+
+if leaver ~= '' then
+  local _, _, task = parse(leaver)
   local state = redis.call('HGET', task, 'state')
-  local moved = false
+  -- When asynq has given a run up and begun another, the entry and the record are that one's.
+  if state ~= 'retry' and state ~= 'scheduled' then
+    redis.call('ZREM', registry, leaver)
+    redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry')
+  end
+end
+
+local looked = redis.call('ZRANGE', registry, offset, offset + most - 1)
+local active = 0
+for _, member in ipairs(looked) do
+  local id, prefix, task = parse(member)
+  local state = redis.call('HGET', task, 'state')
   if state == 'active' then
-    if pass <= 0 then
+    if not pass then
       return {'busy', member, redis.call('ZCARD', registry)}
     end
-    pass = pass - 1
-  elseif state == 'retry' or state == 'scheduled' then
-    moved = redis.call('ZREM', prefix .. state, id) == 1
-  elseif state == 'pending' then
-    -- Its timer brought it back, or an operator did: to the tail. It was pushed lately, so it is found near that end.
-    moved = redis.call('LREM', prefix .. 'pending', 1, id) == 1
-  end
-  if state ~= 'active' then
+    active = active + 1
+  else
+    local moved = false
+    if state == 'retry' or state == 'scheduled' then
+      moved = redis.call('ZREM', prefix .. state, id) == 1
+    elseif state == 'pending' then
+      -- Its timer brought it back, or an operator did: to the tail. It was pushed lately, so it is found near that end.
+      moved = redis.call('LREM', prefix .. 'pending', 1, id) == 1
+    end
     redis.call('ZREM', registry, member)
     if moved then
       redis.call('RPUSH', prefix .. 'pending', id)
@@ -42,4 +57,7 @@ for _, member in ipairs(looked) do
     end
   end
 end
-return {#looked == most and 'more' or 'none', '', redis.call('ZCARD', registry)}
+if #looked == most then
+  return {'more', '', offset + active}
+end
+return {'none', '', redis.call('ZCARD', registry)}

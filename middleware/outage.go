@@ -1,0 +1,79 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+const (
+	// outagePatience is how long a task sits out an outage of Redis in its slot: other tasks could not run in it either.
+	outagePatience = 10 * time.Second
+	// outageDelay is when a task tries again that has lost its patience.
+	outageDelay = 10 * time.Second
+	// outageMargin is what is left before the task's deadline when the patience ends: after it asynq heeds no outcome of ours.
+	outageMargin = time.Second
+)
+
+// outage is an outage as one run meets it.
+type outage struct {
+	began  time.Time
+	delays *backoff.ExponentialBackOff
+}
+
+// sitOut waits for a moment after cause, an error of Redis that may pass. When the patience is over, or the server shuts down, it
+// returns the error that ends the run: the task is tried again later and has used up no retry. A task on its last attempt has no other
+// place to wait in than its slot, as asynq would archive it: it is moved to its delay queue, and waits on while that fails too.
+func (r *run) sitOut(ctx context.Context, cause error) error {
+	now := time.Now()
+	if r.outage.delays == nil {
+		r.outage = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
+		r.log.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
+	}
+	left := r.patienceEnds(ctx).Sub(now)
+	delay := r.outage.delays.NextBackOff()
+	if left > 0 {
+		delay = min(delay, left)
+	}
+	if left <= 0 || r.isStopping() {
+		if !r.lastAttempt() {
+			return &UnavailableError{Err: cause, Delay: outageDelay}
+		}
+		if r.moveAway(ctx) == nil {
+			return &UnavailableError{Err: cause, Delay: outageDelay, Moved: true}
+		}
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	stopping := r.stopping
+	if r.lastAttempt() {
+		stopping = nil // it would come back here at once
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-stopping:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// patienceEnds returns until when the task waits.
+func (r *run) patienceEnds(ctx context.Context) time.Time {
+	end := r.outage.began.Add(outagePatience)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-outageMargin).Before(end) {
+		return deadline.Add(-outageMargin)
+	}
+	return end
+}
+
+// moveAway moves a task on its last attempt to its delay queue, not because of a conflict.
+func (r *run) moveAway(ctx context.Context) error {
+	if r.queue == nil {
+		return errNoQueue
+	}
+	_, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), outageDelay, r.left, r.before())
+	return err
+}
