@@ -11,6 +11,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // Client enqueues tasks. It is safe for use by many goroutines at the same time.
@@ -34,51 +36,46 @@ func NewClient(at Redis) (*Client, error) {
 // Close closes the connections.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options, and returns what asynq says of it. Options that asynq
-// would cut down to whole seconds without a word are rounded up to them.
+// Enqueue adds a task with the payload in JSON, with asynq's options, and returns what asynq says of it. Durations and times that
+// asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
 //
-// A task without an asynq.TaskID option is enqueued once, also when the connection breaks before the answer is there.
+// A task without an asynq.TaskID option is enqueued once, also when the connection breaks before the answer is there, unless
+// it is done by the time that it is sent again.
 func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
-	if taskType == "" {
-		return nil, errors.New("worker: enqueue: the type of the task is empty")
-	}
 	data, err := json.Marshal(payload)
 	if err != nil {
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload has no JSON: %w", taskType, err)
 	}
-	return c.EnqueueTask(ctx, asynq.NewTask(taskType, data), opts...)
+	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
 }
 
-// EnqueueTask adds a task that was made by hand, for example with headers: see [Client.Enqueue].
-func (c *Client) EnqueueTask(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// EnqueueRaw adds a task with a payload of any form and with headers, both of which may be nil: see [Client.Enqueue].
+func (c *Client) EnqueueRaw(ctx context.Context, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	if taskType == "" {
+		return nil, errors.New("worker: enqueue: the type of the task is empty")
+	}
+	task := asynq.NewTaskWithHeaders(taskType, payload, headers)
 	queue, id, own := "default", "", false
 	whole := make([]asynq.Option, 0, len(opts)+1)
 	for _, opt := range opts {
-		switch v := opt.Value().(type) {
-		case time.Duration:
-			opt = wholeSeconds(opt, v)
-		case string:
+		if name, ok := opt.Value().(string); ok {
 			switch opt.Type() {
 			case asynq.QueueOpt:
-				queue = v
+				queue = name
 			case asynq.TaskIDOpt:
-				id = v
+				id = name
 			default:
 			}
 		}
-		whole = append(whole, opt)
+		whole = append(whole, wholeSeconds(opt, time.Now()))
 	}
 	if id == "" {
 		id, own = rand.Text(), true
 		whole = append(whole, asynq.TaskID(id))
 	}
 	info, err := c.tasks.EnqueueContext(ctx, task, whole...)
-	if own && errors.Is(err, asynq.ErrTaskIDConflict) {
-		// Nobody else can have this ID: the first call came through and its answer was lost, so it was sent again.
-		info, err = c.inspect.GetTaskInfo(queue, id)
-		if errors.Is(err, asynq.ErrTaskNotFound) { // it is done already
-			return &asynq.TaskInfo{ID: id, Queue: queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers()}, nil
-		}
+	if err != nil && own {
+		info, err = c.sentTwice(queue, id, task, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", task.Type(), err)
@@ -86,18 +83,55 @@ func (c *Client) EnqueueTask(ctx context.Context, task *asynq.Task, opts ...asyn
 	return info, nil
 }
 
-// wholeSeconds rounds a duration option up where asynq keeps whole seconds: a timeout of half a second would be taken for none.
-func wholeSeconds(opt asynq.Option, d time.Duration) asynq.Option {
-	if d <= 0 {
+// sentTwice looks at an error of a task with an ID that nobody else can have. When asynq says that the task is there, the first
+// call came through, its answer was lost, and go-redis sent it again.
+func (c *Client) sentTwice(queue, id string, task *asynq.Task, err error) (*asynq.TaskInfo, error) {
+	conflict := errors.Is(err, asynq.ErrTaskIDConflict)
+	if !conflict && !errors.Is(err, asynq.ErrDuplicateTask) { // the uniqueness lock may be that of the first call
+		return nil, err
+	}
+	info, lookup := c.inspect.GetTaskInfo(queue, id)
+	switch {
+	case lookup == nil:
+		return info, nil
+	case conflict && (errors.Is(lookup, asynq.ErrTaskNotFound) || errors.Is(lookup, asynq.ErrQueueNotFound)): // it was there a moment ago, and is done already
+		return &asynq.TaskInfo{
+			ID: id, Queue: queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers(), State: asynq.TaskStateCompleted,
+		}, nil
+	default:
+		return nil, err
+	}
+}
+
+// wholeSeconds rounds an option up where asynq keeps whole seconds: a timeout of half a second would be taken for none, and a
+// delayed task would run before its time.
+func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
+	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
+		return asynq.ProcessAt(now.Add(delayqueue.WholeSeconds(now, at.Sub(now))))
+	}
+	d, ok := opt.Value().(time.Duration)
+	if !ok || d <= 0 {
 		return opt
 	}
-	d = time.Duration(math.Ceil(d.Seconds())) * time.Second
 	switch opt.Type() {
+	case asynq.ProcessInOpt:
+		return asynq.ProcessIn(delayqueue.WholeSeconds(now, d))
 	case asynq.TimeoutOpt:
-		return asynq.Timeout(d)
+		return asynq.Timeout(roundUp(d))
 	case asynq.RetentionOpt:
-		return asynq.Retention(d)
+		return asynq.Retention(roundUp(d))
+	case asynq.UniqueOpt:
+		return asynq.Unique(roundUp(d))
 	default:
 		return opt
 	}
+}
+
+// roundUp returns d in whole seconds.
+func roundUp(d time.Duration) time.Duration {
+	whole := d.Truncate(time.Second)
+	if whole < d && whole <= math.MaxInt64-time.Second {
+		whole += time.Second
+	}
+	return whole
 }

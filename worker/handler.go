@@ -78,6 +78,7 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	return w.register(taskType, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		payload, err := decode(task)
 		if err != nil {
+			w.leave(ctx)
 			return &middleware.KeyError{Type: task.Type(), Err: fmt.Errorf("the payload cannot be decoded: %w", err)}
 		}
 		return handler.ProcessTask(context.WithValue(ctx, payloadKey{}, payload), task)

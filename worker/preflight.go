@@ -20,7 +20,7 @@ func preflight(ctx context.Context, client redis.UniversalClient, at Redis, vari
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are RAILTOKEN_%s_ADDR and its password right?", at, err, variable)
+		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are %s and its password right?", at, err, at.addrVariable(variable))
 	}
 	info, err := client.Info(ctx).Result()
 	if err != nil {

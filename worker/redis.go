@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -36,7 +37,8 @@ type Redis struct {
 }
 
 func (r Redis) isZero() bool {
-	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0
+	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 &&
+		r.Username == "" && r.Password == "" && r.SentinelPassword == "" && r.DB == 0 && !r.TLS && r.TLSConfig == nil
 }
 
 func (r Redis) isCluster() bool { return len(r.Cluster) > 0 }
@@ -61,48 +63,78 @@ func (r Redis) validate(variable string) error {
 		fault("RAILTOKEN_%[1]s_MASTER and RAILTOKEN_%[1]s_SENTINELS belong together: set both", variable)
 	}
 	if r.Addr != "" {
-		errs = append(errs, checkAddr(variable+"_ADDR", r.Addr))
+		errs = append(errs, checkAddrs(variable+"_ADDR", r.Addr))
 	}
-	for _, a := range r.Sentinels {
-		errs = append(errs, checkAddr(variable+"_SENTINELS", a))
-	}
-	for _, a := range r.Cluster {
-		errs = append(errs, checkAddr(variable+"_CLUSTER", a))
-	}
+	errs = append(errs, checkAddrs(variable+"_SENTINELS", r.Sentinels...), checkAddrs(variable+"_CLUSTER", r.Cluster...))
 	if r.DB < 0 || r.DB > 0 && r.isCluster() {
 		fault("RAILTOKEN_%s_DB is %d: a database has a number from 0, and on a cluster it is 0", variable, r.DB)
 	}
 	return errors.Join(errs...)
 }
 
-// checkAddr returns what is wrong with an address. What stands before an @ may be a password and is not shown.
-func checkAddr(variable, addr string) error {
-	if strings.Contains(addr, "://") || strings.Contains(addr, "@") {
+// checkAddrs returns everything that is wrong with some addresses. A URL may have a password in it and is not shown; nor are
+// those beside it, which may be parts of a password with commas.
+func checkAddrs(variable string, addrs ...string) error {
+	if slices.ContainsFunc(addrs, isURL) {
 		return fmt.Errorf("worker: RAILTOKEN_%s is a URL: give host:port alone, and user, password, database and TLS in their own variables", variable)
 	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" || strings.TrimSpace(host) != host {
-		return fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379", variable, addr)
+	var errs []error
+	for _, addr := range addrs {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil || port == "" || strings.TrimSpace(host) != host {
+			errs = append(errs, fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379", variable, addr))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
+
+func isURL(addr string) bool { return strings.Contains(addr, "://") || strings.Contains(addr, "@") }
 
 // String returns the addresses, without any secret.
 func (r Redis) String() string {
 	switch {
 	case r.Addr != "":
-		return r.Addr
+		return shown(r.Addr)
 	case r.Master != "":
-		return "master " + r.Master + " of sentinels " + strings.Join(r.Sentinels, ",")
+		return "master " + r.Master + " of sentinels " + shown(r.Sentinels...)
 	case r.isCluster():
-		return "cluster " + strings.Join(r.Cluster, ",")
+		return "cluster " + shown(r.Cluster...)
 	default:
 		return ""
 	}
 }
 
-// client returns a client that connects when it is used.
-func (r Redis) client() redis.UniversalClient {
+// GoString returns what String returns, for %#v.
+func (r Redis) GoString() string { return "worker.Redis{" + r.String() + "}" }
+
+// shown returns addresses as they may be shown.
+func shown(addrs ...string) string {
+	if slices.ContainsFunc(addrs, isURL) {
+		return redacted
+	}
+	return strings.Join(addrs, ",")
+}
+
+// addrVariable returns the name of the variable that has the addresses.
+func (r Redis) addrVariable(variable string) string {
+	switch {
+	case r.Master != "":
+		return "RAILTOKEN_" + variable + "_SENTINELS"
+	case r.isCluster():
+		return "RAILTOKEN_" + variable + "_CLUSTER"
+	default:
+		return "RAILTOKEN_" + variable + "_ADDR"
+	}
+}
+
+// withoutSecrets returns a copy that is good for messages only.
+func (r Redis) withoutSecrets() Redis {
+	r.Password, r.SentinelPassword = "", ""
+	return r
+}
+
+// client returns a client that connects when it is used. Each mod may change its options.
+func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	tlsConfig := r.TLSConfig
 	if tlsConfig == nil && r.TLS {
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -119,6 +151,9 @@ func (r Redis) client() redis.UniversalClient {
 		o.Addrs = r.Sentinels
 	default:
 		o.Addrs = []string{r.Addr}
+	}
+	for _, mod := range mods {
+		mod(o)
 	}
 	return redis.NewUniversalClient(o)
 }

@@ -1,6 +1,11 @@
 package worker
 
-import "log/slog"
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+)
 
 // redacted is what a Secret shows of itself.
 const redacted = "[redacted]"
@@ -16,8 +21,14 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString returns what String returns, for %#v.
-func (s Secret) GoString() string { return `"` + s.String() + `"` }
+// Format writes what String returns, for every verb: fmt would show the password itself for one that is wrong for a string.
+func (s Secret) Format(f fmt.State, verb rune) {
+	text := s.String()
+	if verb == 'q' || f.Flag('#') {
+		text = strconv.Quote(text)
+	}
+	_, _ = io.WriteString(f, text) // the only way to report an error is the one that fails
+}
 
 // MarshalText returns what String returns, for JSON and YAML.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -31,7 +31,7 @@ type Worker struct {
 	handlers map[string]asynq.Handler
 	servers  []*asynq.Server
 	running  sync.WaitGroup // handlers, also those that asynq does not wait for
-	shutdown sync.Once
+	waitIn   []string       // queues of handlers' strategies that tasks wait in
 }
 
 type state int
@@ -51,12 +51,11 @@ func New(cfg Config) (*Worker, error) {
 	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
 	w.tasks = cfg.Redis.client()
 	w.tasks.AddHook(&asynqGuard{})
-	lockAt := cfg.LockRedis
-	if lockAt.isZero() {
-		lockAt = cfg.Redis
-	}
-	// The locks have connections of their own: what asynq does to its Redis must not hold up a renewal.
-	w.lockConn = lockAt.client()
+	// The locks have connections of their own: what asynq does to its Redis must not hold up a renewal. A server that cannot be
+	// reached is found out soon, as the one who asks has a plan for it.
+	w.lockConn = w.lockAt().client(func(o *redis.UniversalOptions) {
+		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
+	})
 	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
 	// what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
@@ -70,6 +69,17 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
+// lockDialTimeout bounds the making of one connection for the locks.
+const lockDialTimeout = 2 * time.Second
+
+// lockAt returns where the locks are.
+func (w *Worker) lockAt() Redis {
+	if w.cfg.LockRedis.isZero() {
+		return w.cfg.Redis
+	}
+	return w.cfg.LockRedis
+}
+
 // fenceTTL returns how long fence counters are kept: longer than any lease.
 func fenceTTL(maxHold time.Duration) time.Duration {
 	return max(locking.DefaultFenceTTL, 2*maxHold)
@@ -79,6 +89,11 @@ func fenceTTL(maxHold time.Duration) time.Duration {
 func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
 	if s == nil {
 		s = w.cfg.Strategy
+	}
+	if q, ok := s.(middleware.DelayQueuer); ok && q.DelayQueue() != "" {
+		w.mu.Lock()
+		w.waitIn = append(w.waitIn, q.DelayQueue())
+		w.mu.Unlock()
 	}
 	setDefault(&ttl, w.cfg.LockTTL)
 	setDefault(&maxHold, w.cfg.MaxHold)
@@ -93,6 +108,17 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 		return nil, fmt.Errorf("%w (tasks cannot be parked on a Redis Cluster)", err)
 	}
 	return lock, err
+}
+
+// leave passes on the wake that a task may have had, when it ends before it has come to its locks.
+func (w *Worker) leave(ctx context.Context) {
+	task, err := delayqueue.TaskOf(ctx)
+	if err == nil && w.queue != nil {
+		err = w.queue.Leave(ctx, task)
+	}
+	if err != nil {
+		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+	}
 }
 
 // register adds a handler.
@@ -123,10 +149,11 @@ func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 // Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when the
 // worker could not start: Redis cannot be reached, is too old, or may evict tasks.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.Start(ctx); err != nil {
+	err := w.Start(ctx)
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
-	<-ctx.Done()
+	<-ctx.Done() // possibly before it had begun
 	return w.Shutdown()
 }
 
@@ -141,13 +168,11 @@ func (w *Worker) Start(ctx context.Context) error {
 		return errors.New("worker: no handler is registered: call worker.Handle before")
 	}
 	if err := w.start(ctx); err != nil {
-		w.state = closed
-		for _, s := range w.servers {
-			s.Shutdown()
-		}
-		return errors.Join(err, w.close())
+		return errors.Join(err, w.end())
 	}
 	w.state = started
+	w.cfg.Logger.InfoContext(ctx, "worker started", "redis", w.cfg.Redis.String(), "locks", w.lockAt().String(),
+		"queues", w.queues(), "concurrency", w.cfg.Concurrency, "fetchers", w.cfg.Fetchers)
 	return nil
 }
 
@@ -207,6 +232,11 @@ func (w *Worker) queues() map[string]int {
 		queues[name] = delayShare * weight
 		queues[name+delayqueue.Suffix] = weight
 	}
+	for _, name := range w.waitIn {
+		if _, ok := queues[name]; !ok {
+			queues[name] = 1
+		}
+	}
 	return queues
 }
 
@@ -216,27 +246,28 @@ const abandoned = 5 * time.Second
 // Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on for
 // ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
 func (w *Worker) Shutdown() error {
-	var err error
-	w.shutdown.Do(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		before := w.state
-		w.state = closed
-		close(w.stopping)
-		if before == closed { // by a start that failed
-			return
-		}
-		if before == started {
-			var all sync.WaitGroup
-			for _, s := range w.servers {
-				all.Go(s.Shutdown)
-			}
-			all.Wait()
-			w.awaitHandlers()
-		}
-		err = w.close()
-	})
-	return err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == closed {
+		return nil
+	}
+	if w.state == started {
+		w.cfg.Logger.Info("worker shuts down", "timeout", w.cfg.ShutdownTimeout)
+	}
+	return w.end()
+}
+
+// end closes everything, in the order that the parts need each other. The caller holds the mutex.
+func (w *Worker) end() error {
+	w.state = closed
+	close(w.stopping)
+	var all sync.WaitGroup
+	for _, s := range w.servers {
+		all.Go(s.Shutdown)
+	}
+	all.Wait()
+	w.awaitHandlers()
+	return w.close()
 }
 
 // awaitHandlers waits for the handlers that asynq has abandoned, so that they can still give their keys back.

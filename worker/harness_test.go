@@ -1,0 +1,198 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// patience bounds every wait for an event in real time.
+const patience = 20 * time.Second
+
+// order is the payload of the tests' tasks.
+type order struct {
+	ID string `json:"id"`
+}
+
+func (o order) keys() []string { return []string{"order:" + o.ID} }
+
+// orderTask returns a task with an order as its payload.
+func orderTask(t testing.TB, taskType, id string) *asynq.Task {
+	t.Helper()
+	payload, err := json.Marshal(order{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asynq.NewTask(taskType, payload)
+}
+
+// handle registers a handler that locks its order.
+func handle(t testing.TB, w *Worker, taskType string, run func(context.Context, order) error) {
+	t.Helper()
+	if err := Handle(w, taskType, Handler[order]{Run: run, Keys: order.keys}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// virtual returns a worker that lives with its fake Redis in the synctest bubble around the test. The hooks are between asynq and
+// that Redis, behind the worker's own.
+func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis.Miniredis) {
+	t.Helper()
+	cfg.Redis = Redis{Addr: "127.0.0.1:6379"}
+	w, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.close(); err != nil { // it has not connected to anything
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { time.Sleep(time.Second) }) // go-redis sleeps before it sees that a subscription is closed
+	m, _ := redistest.Virtual(t)
+	w.tasks, w.lockConn = patient(t, m), patient(t, m)
+	w.tasks.AddHook(&asynqGuard{})
+	for _, h := range hooks {
+		w.tasks.AddHook(h)
+	}
+	if w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Shutdown(); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	return w, m
+}
+
+// patient returns a client of a fake Redis with the options that a worker's clients have.
+func patient(t testing.TB, m *miniredis.Miniredis) *redis.Client {
+	t.Helper()
+	return redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+}
+
+// start starts a worker.
+func start(t testing.TB, w *Worker) {
+	t.Helper()
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enqueue adds a task to a fake Redis.
+func enqueue(t testing.TB, m *miniredis.Miniredis, task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
+	t.Helper()
+	info, err := asynq.NewClientFromRedisClient(redistest.VirtualClient(t, m)).EnqueueContext(t.Context(), task, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// look returns what asynq knows of a task, or nil when it knows none.
+func look(t testing.TB, m *miniredis.Miniredis, info *asynq.TaskInfo) *asynq.TaskInfo {
+	t.Helper()
+	now, err := asynq.NewInspectorFromRedisClient(redistest.VirtualClient(t, m)).GetTaskInfo(info.Queue, info.ID)
+	if errors.Is(err, asynq.ErrTaskNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// hook is a redis.Hook that sees each command.
+type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// fail answers a command with an error.
+func fail(cmd redis.Cmder, err error) error {
+	cmd.SetErr(err)
+	return err
+}
+
+// lines is a slog.Handler's output, one line for each record.
+type lines chan string
+
+func newLines() (*slog.Logger, lines) {
+	l := make(lines, 1000)
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})), l
+}
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// all returns what was written so far.
+func (l lines) all() string {
+	var b strings.Builder
+	for {
+		select {
+		case line := <-l:
+			b.WriteString(line)
+		default:
+			return b.String()
+		}
+	}
+}
+
+// setEnv gives the test an environment in which exactly these of our variables are set.
+func setEnv(t *testing.T, vars map[string]string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, envPrefix+"_") {
+			t.Setenv(name, "") // has it restored after the test
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		t.Setenv(name, vars[name])
+	}
+}
+
+// wantParts checks that an error has each part in its text.
+func wantParts(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error; want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error lacks %q:\n%v", part, err)
+		}
+	}
+}
+
+// nothing is a handler that has nothing to do.
+func nothing(context.Context, order) error { return nil }

@@ -1,0 +1,41 @@
+package worker_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // it reports every dial to a server that is not there
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// environment sets variables, each "name=value", unsets all others of ours, and returns what undoes it.
+func environment(vars ...string) (restore func()) {
+	before := os.Environ()
+	for _, entry := range before {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "RAILTOKEN_") {
+			os.Unsetenv(name)
+		}
+	}
+	set := func(entries []string) {
+		for _, entry := range entries {
+			name, value, _ := strings.Cut(entry, "=")
+			os.Setenv(name, value)
+		}
+	}
+	set(vars)
+	return func() {
+		os.Clearenv()
+		set(before)
+	}
+}

@@ -1,0 +1,265 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/worker/embedded"
+)
+
+func TestEachQueueHasItsDelayQueue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		queues map[string]int
+		strict bool
+		want   map[string]int
+	}{
+		"by default":           {nil, false, map[string]int{"default": 8, "default:delayed": 1}},
+		"by weight":            {map[string]int{"audit": 3, "mail": 1}, false, map[string]int{"audit": 24, "audit:delayed": 3, "mail": 8, "mail:delayed": 1}},
+		"of the same priority": {map[string]int{"audit": 2, "mail": 2}, true, map[string]int{"audit": 3, "audit:delayed": 4, "mail": 3, "mail:delayed": 4}},
+		"by priority":          {map[string]int{"audit": 2, "mail": 1}, true, map[string]int{"audit": 3, "audit:delayed": 4, "mail": 1, "mail:delayed": 2}},
+	} {
+		given := maps.Clone(tc.queues)
+		w := idle(t, Config{Queues: tc.queues, StrictPriority: tc.strict})
+		if got := w.queues(); !maps.Equal(got, tc.want) {
+			t.Errorf("%s: the queues are %v; want %v", name, got, tc.want)
+		}
+		if !maps.Equal(tc.queues, given) {
+			t.Errorf("%s: the caller's map is %v, was %v", name, tc.queues, given)
+		}
+	}
+}
+
+func TestDelayQueueIsBeforeItsQueueAndBehindHigherOnes(t *testing.T) {
+	t.Parallel()
+	w := idle(t, Config{Queues: map[string]int{"high": 7, "middle": 3, "low": 1}, StrictPriority: true})
+	queues := w.queues()
+	order := slices.SortedFunc(maps.Keys(queues), func(a, b string) int { return queues[b] - queues[a] })
+	if got, want := strings.Join(order, " "), "high:delayed high middle:delayed middle low:delayed low"; got != want {
+		t.Errorf("the queues are asked in the order %s; want %s", got, want)
+	}
+}
+
+func TestClusterHasNoDelayQueues(t *testing.T) {
+	t.Parallel()
+	w := idle(t, Config{Redis: Redis{Cluster: []string{"127.0.0.1:1"}}, Queues: map[string]int{"audit": 3}})
+	if got, want := w.queues(), map[string]int{"audit": 3}; !maps.Equal(got, want) {
+		t.Errorf("the queues are %v; want %v", got, want)
+	}
+}
+
+func TestQueueThatAStrategyNamesIsWorkedOn(t *testing.T) {
+	t.Parallel()
+	w := idle(t, Config{Queues: map[string]int{"audit": 3}})
+	for taskType, queue := range map[string]string{"a": "waiting", "b": "audit", "c": "waiting"} {
+		h := Handler[order]{Run: nothing, Keys: order.keys, Strategy: middleware.Wait{}.Then(middleware.Requeue{Queue: queue})}
+		if err := Handle(w, taskType, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := w.queues(), map[string]int{"audit": 24, "audit:delayed": 3, "waiting": 1}; !maps.Equal(got, want) {
+		t.Errorf("the queues are %v; want %v", got, want)
+	}
+}
+
+func TestFetchersShareTheConcurrency(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		concurrency, fetchers int
+		want                  []int
+	}{{0, 0, []int{10}}, {10, 3, []int{4, 3, 3}}, {4, 4, []int{1, 1, 1, 1}}, {9, 2, []int{5, 4}}} {
+		w := idle(t, Config{Concurrency: tc.concurrency, Fetchers: tc.fetchers})
+		var got []int
+		for i := range w.cfg.Fetchers {
+			got = append(got, w.serverConfig(i).Concurrency)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%d among %d fetchers gives %v; want %v", tc.concurrency, tc.fetchers, got, tc.want)
+		}
+	}
+}
+
+func TestFetchersTogetherRunAsManyTasksAsTheConcurrency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var running sync.WaitGroup
+		running.Add(7)
+		finish := make(chan struct{})
+		w, m := virtual(t, Config{Concurrency: 7, Fetchers: 3})
+		if err := Handle(w, "audit", Handler[order]{Unlocked: true, Run: func(context.Context, order) error {
+			running.Done() // panics for one task too many
+			<-finish
+			return nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		start(t, w)
+		for range 7 + 3 {
+			enqueue(t, m, orderTask(t, "audit", "42"))
+		}
+		running.Wait()
+		time.Sleep(time.Second)
+		running.Add(3) // the rest
+		close(finish)
+		running.Wait()
+	})
+}
+
+func TestSettingsReachAsynq(t *testing.T) {
+	t.Parallel()
+	base := context.WithValue(t.Context(), payloadKey{}, 1)
+	w := idle(t, Config{
+		TaskCheckInterval: 3 * time.Millisecond, DelayedTaskCheckInterval: 4 * time.Millisecond, ShutdownTimeout: 5 * time.Millisecond,
+		StrictPriority: true, BaseContext: func() context.Context { return base },
+	})
+	c := w.serverConfig(0)
+	if c.TaskCheckInterval != 2*time.Millisecond || // asynq waits for up to 1.5 times as long
+		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
+		!c.StrictPriority || c.BaseContext() != base || c.Logger == nil {
+		t.Errorf("asynq's configuration is %+v", c)
+	}
+	if c := idle(t, Config{}).serverConfig(0); c.ErrorHandler != nil || c.BaseContext != nil || c.IsFailure == nil || c.RetryDelayFunc == nil {
+		t.Errorf("asynq's configuration by default is %+v", c)
+	}
+}
+
+func TestIdleWorkerLooksForTasksAsOftenAsItSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 200 * time.Millisecond
+		looks := make(chan time.Time, 1000)
+		w, _ := virtual(t, Config{TaskCheckInterval: interval}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if kindOf(cmd) == fetch {
+				looks <- time.Now()
+			}
+			return next(ctx, cmd)
+		}))
+		handle(t, w, "audit", nothing)
+		start(t, w)
+		time.Sleep(30 * time.Second)
+		if err := w.Shutdown(); err != nil {
+			t.Fatal(err)
+		}
+		close(looks)
+		var longest time.Duration
+		for last := <-looks; ; {
+			at, ok := <-looks
+			if !ok {
+				break
+			}
+			longest, last = max(longest, at.Sub(last)), at
+		}
+		if longest > interval || longest < interval/2 {
+			t.Errorf("up to %v pass between two looks; want at most %v", longest, interval)
+		}
+	})
+}
+
+func TestConflictsDoNotReachTheUsersFunctions(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	var asked []error
+	w := idle(t, Config{
+		IsFailure:      func(err error) bool { asked = append(asked, err); return true },
+		RetryDelayFunc: func(_ int, err error, _ *asynq.Task) time.Duration { asked = append(asked, err); return time.Hour },
+		ErrorHandler:   asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { asked = append(asked, err) }),
+	})
+	c := w.serverConfig(0)
+	tell := func(err error) (bool, time.Duration) {
+		c.ErrorHandler.HandleError(t.Context(), nil, err)
+		return c.IsFailure(err), c.RetryDelayFunc(0, err, nil)
+	}
+	failed, delay := tell(&middleware.ConflictError{Outcome: middleware.Parked, RetryAfter: time.Minute})
+	if failed || delay < time.Minute || delay > time.Minute+time.Second || len(asked) > 0 {
+		t.Errorf("a parked task failed: %t, is retried after %v, and reached %v", failed, delay, asked)
+	}
+	failed, delay = tell(boom)
+	if !failed || delay != time.Hour || !slices.Equal(asked, []error{boom, boom, boom}) {
+		t.Errorf("a failure failed: %t, is retried after %v, and reached %v", failed, delay, asked)
+	}
+}
+
+func TestWorkerIsStartedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := virtual(t, Config{})
+		wantParts(t, w.Start(t.Context()), "no handler is registered")
+		handle(t, w, "audit", nothing) // and it can still be started
+		start(t, w)
+		wantParts(t, w.Start(t.Context()), "started already")
+		wantParts(t, w.Run(t.Context()), "started already")
+		if err := w.Shutdown(); err != nil {
+			t.Fatal(err)
+		}
+		wantParts(t, w.Start(t.Context()), "make a new one")
+	})
+}
+
+func TestWorkerLogsWhatAsynqSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, lines := newLines()
+		w, _ := virtual(t, Config{Logger: log})
+		handle(t, w, "audit", nothing)
+		start(t, w)
+		if err := w.Shutdown(); err != nil {
+			t.Fatal(err)
+		}
+		text := lines.all()
+		for _, part := range []string{"level=INFO msg=asynq text=", "Starting processing", "Starting graceful shutdown"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the log lacks %q:\n%s", part, text)
+			}
+		}
+	})
+}
+
+func TestAsynqLoggerKeepsLevelsAndDoesNotEndTheProcess(t *testing.T) {
+	t.Parallel()
+	log, lines := newLines()
+	l := asynqLogger{log}
+	l.Debug("a ", 1)
+	l.Info("b ", 2)
+	l.Warn("c ", 3)
+	l.Error("d ", 4)
+	l.Fatal("e ", 5)
+	text := lines.all()
+	for i, level := range []string{"DEBUG", "INFO", "WARN", "ERROR", "ERROR"} {
+		if want := fmt.Sprintf("level=%s msg=asynq text=\"%c %d\"", level, 'a'+i, i+1); !strings.Contains(text, want) {
+			t.Errorf("the log lacks %s:\n%s", want, text)
+		}
+	}
+}
+
+func TestWorkerGuardsTheClientOfAsynqAlone(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	w := idle(t, Config{Redis: Redis{Addr: server.Addr()}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	acknowledge := func(c redis.UniversalClient) error {
+		return c.Eval(ctx, "return 1", []string{"asynq:{q}:active", "asynq:{q}:lease"}).Err()
+	}
+	if err := acknowledge(w.tasks); err != nil {
+		t.Errorf("asynq's client is not guarded: %v", err)
+	}
+	if err := acknowledge(w.lockConn); !errors.Is(err, context.Canceled) {
+		t.Errorf("the locks' client runs a script whose context has ended: %v", err)
+	}
+}
