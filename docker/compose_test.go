@@ -1,0 +1,331 @@
+package docker
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/worker"
+)
+
+// compose is what we use of a compose file. It is read strictly: a key that is not here is taken for a slip.
+type compose struct {
+	Name     string
+	Services map[string]service
+	Volumes  map[string]any
+	XOrders  any `yaml:"x-orders"`
+	XWorker  any `yaml:"x-worker"`
+}
+
+type service struct {
+	Image string
+	Build *struct{ Context, Dockerfile string }
+
+	Command     []string
+	Environment map[string]string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck struct {
+		Test              []string
+		Disable           bool
+		Interval, Timeout string
+		Retries           int
+	}
+	Restart         string
+	StopGracePeriod string `yaml:"stop_grace_period"`
+
+	Volumes     []string
+	ReadOnly    bool `yaml:"read_only"`
+	Tmpfs       []string
+	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+}
+
+// readCompose reads the compose file.
+func readCompose(t testing.TB) compose {
+	t.Helper()
+	text, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c compose
+	if err := yaml.UnmarshalWithOptions(text, &c, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// flagged returns the services whose command has a flag, sorted by name.
+func (c compose) flagged(flag string) []string {
+	var names []string
+	for name, s := range c.Services {
+		if slices.Contains(s.Command, flag) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// value returns what stands behind a flag in the command.
+func (s service) value(flag string) string {
+	if i := slices.Index(s.Command, flag); i >= 0 && i+1 < len(s.Command) {
+		return s.Command[i+1]
+	}
+	return ""
+}
+
+// mount returns the volume that a path of the service is on, or "".
+func (s service) mount(file string) string {
+	for _, v := range s.Volumes {
+		if volume, target, ok := strings.Cut(v, ":"); ok && strings.HasPrefix(file, target+"/") {
+			return volume
+		}
+	}
+	return ""
+}
+
+// duration reads a duration that must be there.
+func duration(t testing.TB, what, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	return d
+}
+
+// setEnv gives the test an environment in which exactly these of our variables are set.
+func setEnv(t *testing.T, vars map[string]string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "RAILTOKEN_") {
+			t.Setenv(name, "") // has it restored after the test
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, value := range vars {
+		t.Setenv(name, value)
+	}
+}
+
+func TestComposeHasTwoWorkersAProducerAndARedis(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	if got := len(c.flagged("-serve")); got != 2 {
+		t.Errorf("%d services have -serve; want two workers", got)
+	}
+	if got := c.flagged("-produce"); len(got) != 1 {
+		t.Errorf("%q have -produce; want one producer", got)
+	}
+	if len(c.Services) != 4 || c.Services["redis"].Image == "" {
+		t.Errorf("there are %d services; want two workers, a producer and redis", len(c.Services))
+	}
+}
+
+func TestComposeVariablesAreThoseOfTheWorker(t *testing.T) {
+	for name, s := range readCompose(t).Services {
+		if s.Build == nil {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for variable := range s.Environment {
+				if strings.HasPrefix(variable, "RAILTOKEN_") && !slices.Contains(worker.EnvNames(), variable) {
+					t.Errorf("%s is no variable of the worker", variable)
+				}
+			}
+			setEnv(t, s.Environment)
+			cfg, err := worker.FromEnv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, _, _ := strings.Cut(cfg.Redis.Addr, ":")
+			if _, ok := s.DependsOn[host]; !ok {
+				t.Errorf("its Redis is on %q, which it does not wait for", host)
+			}
+		})
+	}
+}
+
+func TestComposeImagesArePinned(t *testing.T) {
+	t.Parallel()
+	for name, s := range readCompose(t).Services {
+		if s.Build != nil {
+			continue // built here
+		}
+		if !pinned(s.Image) {
+			t.Errorf("%s: %q is not pinned to a version", name, s.Image)
+		}
+	}
+	if image := readCompose(t).Services["redis"].Image; !regexp.MustCompile(`^redis:7\.\d+\.\d+\b`).MatchString(image) {
+		t.Errorf("redis is %q; want a release of version 7", image)
+	}
+}
+
+func TestComposeBuildsOurDockerfile(t *testing.T) {
+	t.Parallel()
+	for name, s := range readCompose(t).Services {
+		if s.Build == nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(s.Build.Context, "go.work")); err != nil {
+			t.Errorf("%s is not built from the root of the repository: %v", name, err)
+		}
+	}
+}
+
+// TestComposeRedisIsFitForTheWorker starts a redis-server as the compose file does, and a worker with the compose file's variables.
+func TestComposeRedisIsFitForTheWorker(t *testing.T) {
+	c := readCompose(t)
+	command := c.Services["redis"].Command
+	if len(command) < 2 || command[0] != "redis-server" {
+		t.Fatalf("the command of redis is %q", command)
+	}
+	server := redistest.Start(t, command[1:]...)
+	for setting, want := range map[string]string{"appendonly": "yes", "maxmemory-policy": "noeviction"} {
+		got, err := server.Client(t).ConfigGet(t.Context(), setting).Result()
+		if err != nil || got[setting] != want {
+			t.Errorf("%s is %q, %v; want %q", setting, got[setting], err, want)
+		}
+	}
+	if limit, err := server.Client(t).ConfigGet(t.Context(), "maxmemory").Result(); err != nil || limit["maxmemory"] == "0" {
+		t.Errorf("maxmemory is %q, %v; want a limit", limit["maxmemory"], err)
+	}
+
+	setEnv(t, c.Services[c.flagged("-serve")[0]].Environment)
+	t.Setenv("RAILTOKEN_REDIS_ADDR", server.Addr())
+	cfg, err := worker.FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Handle(w, "audit", worker.Handler[string]{Run: nothing, Keys: func(key string) []string { return []string{key} }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := w.Shutdown(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestComposeWaitsForServicesThatCanBeHealthy(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	for name, s := range c.Services {
+		for on, d := range s.DependsOn {
+			other, ok := c.Services[on]
+			unchecked := other.Healthcheck.Disable || len(other.Healthcheck.Test) == 0 && other.Build == nil
+			if !ok || d.Condition == "service_healthy" && unchecked {
+				t.Errorf("%s waits for %s (%s), which is not there or has no healthcheck", name, on, d.Condition)
+			}
+		}
+		if s.Build != nil && s.DependsOn["redis"].Condition != "service_healthy" {
+			t.Errorf("%s does not wait for redis", name)
+		}
+		check := s.Healthcheck
+		if len(check.Test) == 0 {
+			continue
+		}
+		if check.Test[0] != "CMD" && check.Test[0] != "CMD-SHELL" || check.Retries < 1 {
+			t.Errorf("%s has the healthcheck %+v", name, check)
+		}
+		duration(t, name+": interval", check.Interval)
+		duration(t, name+": timeout", check.Timeout)
+	}
+}
+
+func TestComposeWorkersShareRunAndDatabase(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	workers := c.flagged("-serve")
+	first := c.Services[workers[0]]
+	db := first.value("-db")
+	volume := first.mount(db)
+	if _, ok := c.Volumes[volume]; !ok {
+		t.Errorf("the database %q is on the volume %q, which is not declared", db, volume)
+	}
+	for _, name := range workers {
+		if s := c.Services[name]; s.value("-db") != db || s.mount(db) != volume || s.value("-run") != first.value("-run") {
+			t.Errorf("%s runs %q on %v, %s %q on %v", name, s.Command, s.Volumes, workers[0], first.Command, first.Volumes)
+		}
+	}
+	for _, name := range c.flagged("-produce") {
+		if run := c.Services[name].value("-run"); run == "" || run != first.value("-run") {
+			t.Errorf("%s enqueues for run %q, the workers serve %q", name, run, first.value("-run"))
+		}
+	}
+	if redis := c.Services["redis"]; redis.mount("/data/appendonlydir") == "" || redis.mount("/data/appendonlydir") == volume {
+		t.Errorf("redis keeps its data on %v; want a volume of its own", redis.Volumes)
+	}
+	for name, s := range c.Services {
+		for _, v := range s.Volumes {
+			if volume, _, _ := strings.Cut(v, ":"); c.Volumes != nil && !hasKey(c.Volumes, volume) {
+				t.Errorf("%s mounts %q, which is not declared", name, v)
+			}
+		}
+	}
+}
+
+func hasKey[V any](m map[string]V, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// shutdownRest is what a worker may take beyond its shutdown timeout: 5 s for handlers that it has cancelled, 5 s to give a key back.
+const shutdownRest = 10 * time.Second
+
+func TestComposeGivesWorkersTheTimeToShutDown(t *testing.T) {
+	c := readCompose(t)
+	for _, name := range c.flagged("-serve") {
+		t.Run(name, func(t *testing.T) {
+			s := c.Services[name]
+			setEnv(t, s.Environment)
+			cfg, err := worker.FromEnv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			timeout := cfg.ShutdownTimeout
+			if timeout == 0 {
+				timeout = worker.DefaultShutdownTimeout
+			}
+			if grace := duration(t, "stop_grace_period", s.StopGracePeriod); grace < timeout+shutdownRest {
+				t.Errorf("it is killed after %v; it may take %v", grace, timeout+shutdownRest)
+			}
+		})
+	}
+}
+
+func TestComposeRestartsWhatMustGoOn(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	for _, name := range append(c.flagged("-serve"), "redis") {
+		if got := c.Services[name].Restart; got != "unless-stopped" && got != "always" {
+			t.Errorf("%s has the restart policy %q", name, got)
+		}
+	}
+	for _, name := range c.flagged("-produce") {
+		s := c.Services[name]
+		if s.Restart != "on-failure" && s.Restart != "no" {
+			t.Errorf("%s would be started again when it is done: restart %q", name, s.Restart)
+		}
+		if !s.Healthcheck.Disable {
+			t.Errorf("%s would be unhealthy: it is no worker", name)
+		}
+	}
+}
