@@ -94,9 +94,13 @@ func (c *Client) sentTwice(queue, id string, task *asynq.Task, err error) (*asyn
 	switch {
 	case lookup == nil:
 		return info, nil
-	case conflict && (errors.Is(lookup, asynq.ErrTaskNotFound) || errors.Is(lookup, asynq.ErrQueueNotFound)): // it was there a moment ago, and is done already
+	case conflict: // it is queued, or is done already: the lookup may have failed, the task is safe
+		state := asynq.TaskStatePending
+		if errors.Is(lookup, asynq.ErrTaskNotFound) || errors.Is(lookup, asynq.ErrQueueNotFound) {
+			state = asynq.TaskStateCompleted
+		}
 		return &asynq.TaskInfo{
-			ID: id, Queue: queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers(), State: asynq.TaskStateCompleted,
+			ID: id, Queue: queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers(), State: state,
 		}, nil
 	default:
 		return nil, err
