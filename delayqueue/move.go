@@ -75,23 +75,31 @@ func (m Moved) Exhausted(attempt int) (last, over bool) {
 //
 // The handler must return an error that matches asynq.RevokeTask after it, which deletes the original. Until then both exist;
 // [Queue.Claim] sees to it that one of them runs. A uniqueness lock ends with the original. The error matches [ErrGone] when
-// the task has been deleted.
-func (q *Queue) Move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int, before Conflict) (Task, error) {
-	copied, err := q.move(ctx, from, task, to, delay, retries, before)
+// the task has been deleted, or a copy of it has run.
+func (q *Queue) Move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int) (Task, error) {
+	copied, err := q.move(ctx, from, task, to, delay, retries)
 	if err != nil && !errors.Is(err, ErrGone) {
 		err = fmt.Errorf("delayqueue: move task %s to queue %q: %w", from, to, err)
 	}
 	return copied, err
 }
 
-func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int, before Conflict) (Task, error) {
-	name, err := nameScript.Run(ctx, q.client, []string{from.hash()}, rand.Text()).Text()
+func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string, delay time.Duration, retries int) (Task, error) {
+	earlier, ok := MovedFrom(from, task.Headers())
+	if !ok {
+		earlier.copy = original
+	}
+	reply, err := nameScript.Run(ctx, q.client, []string{from.hash()}, rand.Text(), earlier.move, earlier.copy).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		return Task{}, ErrGone
 	}
 	if err != nil {
 		return Task{}, err
 	}
+	if len(reply) != 3 {
+		return Task{}, fmt.Errorf("the server answered what the script cannot: %q", reply)
+	}
+	name := reply[0]
 	info, err := q.info(ctx, from)
 	if err != nil {
 		return Task{}, err
@@ -102,13 +110,8 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 	}
 	headers[headerOrigin] = from.member()
 	headers[headerMove] = name
-	headers[headerCopy] = rand.Text()
 	headers[headerRetries] = strconv.Itoa(retries)
-	headers[headerConflicts] = strconv.Itoa(before.Count)
-	delete(headers, headerFirst)
-	if !before.First.IsZero() {
-		headers[headerFirst] = strconv.FormatInt(before.First.UnixMicro(), 10)
-	}
+	headers[headerConflicts], headers[headerFirst] = reply[1], reply[2]
 	opts := []asynq.Option{
 		asynq.Queue(to), asynq.ProcessIn(WholeSeconds(time.Now(), delay)), asynq.MaxRetry(retries + 1),
 	}
@@ -124,7 +127,7 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 	// Another task may have the ID there: one that was enqueued there with it, or an older one that is archived or retained.
 	for _, id := range []string{from.ID, from.ID + ":" + name} {
 		copied := Task{Queue: to, ID: id}
-		headers[headerTask] = copied.member()
+		headers[headerTask], headers[headerCopy] = copied.member(), rand.Text()
 		moved := asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers)
 		_, err := q.tasks.EnqueueContext(ctx, moved, append(opts, asynq.TaskID(id))...)
 		if err == nil {
@@ -133,7 +136,11 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 		if !errors.Is(err, asynq.ErrTaskIDConflict) {
 			return Task{}, err
 		}
-		if there, err := q.info(ctx, copied); err == nil && there.Headers[headerMove] == name {
+		there, err := q.info(ctx, copied)
+		if err != nil && !errors.Is(err, ErrGone) {
+			return Task{}, err
+		}
+		if err == nil && there.Headers[headerMove] == name {
 			return copied, nil
 		}
 	}

@@ -47,7 +47,8 @@ type Queue struct {
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	pending sync.WaitGroup // wakes that are tried again in the background
+	busy    map[string]int // wakes of a key that are tried again in the background
+	pending sync.WaitGroup // their goroutines
 }
 
 // New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. It
@@ -62,7 +63,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 			"use a standalone or Sentinel-managed Redis for asynq (the locks may stay on a cluster)")
 	}
 	q := &Queue{
-		client: client, log: opts.Logger,
+		client: client, log: opts.Logger, busy: map[string]int{},
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	if q.log == nil {

@@ -46,7 +46,10 @@ func (q *Queue) Wake(ctx context.Context, key string, leaver Task) (Woken, error
 		return woken, nil
 	}
 	woken.Pending = true
-	q.pending.Go(func() { q.wakeBusy(key) })
+	q.busy[key]++
+	if q.busy[key] == 1 {
+		q.pending.Go(func() { q.wakeBusy(key) })
+	}
 	return woken, nil
 }
 
@@ -64,23 +67,42 @@ func (q *Queue) Leave(ctx context.Context, t Task) error {
 	return nil
 }
 
-// wakeBusy tries a wake again until the waiter has parked.
+// wakeBusy tries the wakes of a key again until its waiters have parked: one goroutine for a key, however many wakes there are.
 func (q *Queue) wakeBusy(key string) {
 	ctx, cancel := context.WithTimeout(q.closing, busyLimit)
 	defer cancel()
 	began := time.Now()
 	operation := func() error {
-		outcome, _, err := q.wake(ctx, key, Task{}, time.Since(began) > busyPatience)
-		if err == nil && outcome == "busy" {
-			err = errBusy
+		for {
+			outcome, _, err := q.wake(ctx, key, Task{}, time.Since(began) > busyPatience)
+			switch {
+			case err != nil:
+				return err
+			case outcome == "busy":
+				return errBusy
+			case !q.settle(key, outcome == "woken"):
+				return nil
+			}
 		}
-		return err
 	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
 		backoff.WithMaxElapsedTime(busyLimit))
 	if err := backoff.Retry(operation, backoff.WithContext(wait, ctx)); err != nil {
+		q.settle(key, false)
 		q.log.Warn("waking the next task failed; its timer will bring it back", "error", err)
 	}
+}
+
+// settle notes that one wake of a key is done, or that nobody is left to be woken, and reports whether there are more to do.
+func (q *Queue) settle(key string, one bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy[key]--
+	if !one || q.busy[key] <= 0 {
+		delete(q.busy, key)
+		return false
+	}
+	return true
 }
 
 var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -147,6 +148,37 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 	}
 	if err := r.queue.Leave(t.Context(), r.delayed("never parked")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestATaskThatParksLateIsWokenAllTheSame(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("late")
+	r.park(task, "k")
+	hash := "asynq:{default}:t:late"
+	r.client.HSet(t.Context(), hash, "state", "active")
+	if woken := r.wake("k"); !woken.Pending {
+		t.Fatalf("woke %+v", woken)
+	}
+	for began := time.Now(); r.client.HGet(t.Context(), hash, "railtoken:passed").Val() == ""; <-time.After(time.Millisecond) {
+		if time.Since(began) > limit {
+			t.Fatal("it was not passed over")
+		}
+	}
+	r.client.HSet(t.Context(), hash, "state", "scheduled") // its handler has returned
+	r.become(task, asynq.TaskStatePending)
+}
+
+func TestADeadWaiterDelaysAWakeOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.park(r.delayed("dead"), "k")
+	r.client.HSet(t.Context(), "asynq:{default}:t:dead", "state", "active", "railtoken:passed", "1")
+	next := r.delayed("next")
+	r.park(next, "k")
+	if woken := r.wake("k"); woken.Task != next {
+		t.Errorf("woke %+v, want the one behind at once", woken)
 	}
 }
 

@@ -78,7 +78,7 @@ func classify(ctx context.Context, err error) error {
 // in a script is part of a longer one.
 func isTransient(reply string) bool {
 	word, rest, _ := strings.Cut(reply, " ")
-	return slices.Contains(transient, word) ||
+	return slices.Contains(transient, word) || reply == "ERR max number of clients reached" ||
 		word == "ERR" && slices.ContainsFunc(transient, func(w string) bool { return strings.Contains(rest, " -"+w+" ") })
 }
 

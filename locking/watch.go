@@ -102,7 +102,7 @@ func (n *notices) follow() {
 	pubsub := n.client.Subscribe(n.ctx)
 	n.running.Go(func() { n.read(pubsub.Channel()) })
 	defer func() { _ = pubsub.Close() }() // ends read
-	subscribed := map[string]struct{}{}
+	subscribed := map[string]bool{}
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -124,12 +124,13 @@ func (n *notices) follow() {
 	}
 }
 
-// adapt subscribes to what is watched and no longer to what is not. go-redis keeps to it over reconnects.
-func (n *notices) adapt(pubsub *redis.PubSub, subscribed map[string]struct{}) error {
+// adapt subscribes to what is watched and no longer to what is not. In subscribed are the channels that go-redis keeps to over
+// reconnects, also when it returned an error: false for those that must be asked for again.
+func (n *notices) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
 	var fresh, idle []string
 	n.mu.Lock()
 	for ch := range n.watches {
-		if _, ok := subscribed[ch]; !ok {
+		if !subscribed[ch] {
 			fresh = append(fresh, ch)
 		}
 	}
@@ -142,11 +143,12 @@ func (n *notices) adapt(pubsub *redis.PubSub, subscribed map[string]struct{}) er
 	ctx, cancel := context.WithTimeout(n.ctx, subscribeTimeout)
 	defer cancel()
 	if len(fresh) > 0 {
-		if err := pubsub.Subscribe(ctx, fresh...); err != nil {
-			return err
-		}
+		err := pubsub.Subscribe(ctx, fresh...)
 		for _, ch := range fresh {
-			subscribed[ch] = struct{}{}
+			subscribed[ch] = err == nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if len(idle) > 0 {

@@ -19,10 +19,11 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 			backoff.WithRandomizationFactor(d.Backoff.Jitter), backoff.WithMaxElapsedTime(0))
 	}
 	var released <-chan struct{}
-	if r.watch == nil && r.watcher != nil {
+	if r.watch == nil && r.watcher != nil && !r.blind {
 		watch, err := r.watcher.Watch(ctx, r.keys)
 		if err != nil {
 			r.log.WarnContext(ctx, "releases of keys cannot be watched; polling goes on", "error", err)
+			r.blind = true
 		}
 		r.watch = watch
 	}

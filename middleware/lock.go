@@ -157,12 +157,12 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 		if err == nil && mine {
 			return r.work(ctx, lease, next)
 		}
-		_ = r.giveBack(ctx, lease)
+		_ = r.release(ctx, lease)
 		if err == nil {
 			return &duplicateError{r.id}
 		}
-		if err := r.sitOut(ctx, err); err != nil {
-			return err
+		if err := r.sitOut(ctx, &r.claims, err); err != nil {
+			return r.ended(ctx, err)
 		}
 	}
 }

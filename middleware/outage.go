@@ -16,7 +16,7 @@ const (
 	outageMargin = time.Second
 )
 
-// outage is an outage as one run meets it.
+// outage is how long a run has sat out errors of one kind.
 type outage struct {
 	began  time.Time
 	delays *backoff.ExponentialBackOff
@@ -25,15 +25,15 @@ type outage struct {
 // sitOut waits for a moment after cause, an error of Redis that may pass. When the patience is over, or the server shuts down, it
 // returns the error that ends the run: the task is tried again later and has used up no retry. A task on its last attempt has no other
 // place to wait in than its slot, as asynq would archive it: it is moved to its delay queue, and waits on while that fails too.
-func (r *run) sitOut(ctx context.Context, cause error) error {
+func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	now := time.Now()
-	if r.outage.delays == nil {
-		r.outage = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
+	if o.delays == nil {
+		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
 		r.log.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
 	}
-	left := r.patienceEnds(ctx).Sub(now)
-	delay := r.outage.delays.NextBackOff()
+	left := o.patienceEnds(ctx).Sub(now)
+	delay := o.delays.NextBackOff()
 	if left > 0 {
 		delay = min(delay, left)
 	}
@@ -61,8 +61,8 @@ func (r *run) sitOut(ctx context.Context, cause error) error {
 }
 
 // patienceEnds returns until when the task waits.
-func (r *run) patienceEnds(ctx context.Context) time.Time {
-	end := r.outage.began.Add(outagePatience)
+func (o *outage) patienceEnds(ctx context.Context) time.Time {
+	end := o.began.Add(outagePatience)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-outageMargin).Before(end) {
 		return deadline.Add(-outageMargin)
 	}
@@ -74,6 +74,6 @@ func (r *run) moveAway(ctx context.Context) error {
 	if r.queue == nil {
 		return errNoQueue
 	}
-	_, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), outageDelay, r.left, r.before())
+	_, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), outageDelay, r.retries())
 	return err
 }

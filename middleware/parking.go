@@ -51,14 +51,14 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 			return conflict, nil, nil
 		}
 		conflict.Conflicts, conflict.Waited, conflict.Bound = place.Count, max(time.Since(place.First), 0), place.Bound
-		if place.Bound != delayqueue.NoBound || round == parkRounds {
+		if place.Bound != delayqueue.NoBound {
 			return conflict, nil, nil
 		}
 		lease, again, err := look()
 		if err != nil || lease != nil {
 			return nil, lease, err
 		}
-		if again == nil || again.Key == held.Key {
+		if again == nil || again.Key == held.Key || round == parkRounds {
 			return conflict, nil, nil
 		}
 		held = again
@@ -85,12 +85,12 @@ func (e *boundError) Error() string { return e.conflict.Error() }
 // move takes a task to a delay queue: for a conflict on its last attempt asynq would archive it. Such a task has nowhere else
 // to wait, so the move is tried until it succeeds or the run is over.
 func (r *run) move(ctx context.Context, d Decision, held *locking.HeldError) error {
-	copied, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.left, r.before())
+	copied, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.retries())
 	for r.lastAttempt() && err != nil && !errors.Is(err, delayqueue.ErrGone) {
-		if err := r.sitOut(ctx, err); err != nil {
+		if err := r.sitOut(ctx, &r.outage, err); err != nil {
 			return err
 		}
-		copied, err = r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.left, r.before())
+		copied, err = r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.retries())
 	}
 	switch {
 	case errors.Is(err, delayqueue.ErrGone):
@@ -104,7 +104,7 @@ func (r *run) move(ctx context.Context, d Decision, held *locking.HeldError) err
 	look := func() (*locking.Lease, *locking.HeldError, error) {
 		lease, err := r.attemptOnce(ctx)
 		if err == nil {
-			_ = r.giveBack(ctx, lease)
+			_ = r.release(ctx, lease)
 		}
 		again, _ := errors.AsType[*locking.HeldError](err)
 		return nil, again, nil

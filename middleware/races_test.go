@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -243,5 +245,82 @@ func TestAnOutageLongerThanTheTaskHasTimeIsNoFailure(t *testing.T) {
 		back.Store(true)
 		receive(r.T, ran)
 		receive(r.T, ran)
+	})
+}
+
+func TestAServerThatHangsIsNoFailure(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		var back atomic.Bool
+		opts := r.options(nil)
+		opts.Locker = lockerFunc(func(ctx context.Context, keys []string, o locking.Options) (*locking.Lease, error) {
+			if !back.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return r.locker.Acquire(ctx, keys, o)
+		})
+		ran := make(chan struct{}, 6)
+		cfg := asynq.Config{Concurrency: 6, Queues: map[string]int{"default": 1, "default:delayed": 1}}
+		r.serve(opts, cfg, func(context.Context, *asynq.Task) error {
+			ran <- struct{}{}
+			return nil
+		})
+		for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 12 * time.Second} {
+			r.enqueue(payload{Key: "order:" + timeout.String()}, asynq.MaxRetry(0), asynq.Timeout(timeout))
+			kept := r.enqueue(payload{Key: "other:" + timeout.String()}, asynq.MaxRetry(1), asynq.Timeout(timeout))
+			<-time.After(time.Minute)
+			if info := r.info(kept); info.Retried != 0 {
+				r.Errorf("timeout %v: retried %d times", timeout, info.Retried)
+			}
+		}
+		back.Store(true)
+		for range 6 {
+			receive(r.T, ran)
+		}
+	})
+}
+
+// failing is a hook that fails the question which copy of a task runs.
+type failing struct{ broken atomic.Bool }
+
+func (f *failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		args := cmd.Args()
+		if f.broken.Load() && len(args) == 3 && args[2] == "railtoken:move" {
+			cmd.SetErr(errors.New("NOPERM no permission"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestAClaimThatCannotBeMadeGivesTheSlotUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		hook := &failing{}
+		hook.broken.Store(true)
+		r.client.(*redis.Client).AddHook(hook)
+		ran := make(chan string, 1)
+		cfg := asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}}
+		r.serve(r.options(nil), cfg, func(ctx context.Context, _ *asynq.Task) error {
+			queue, _ := asynq.GetQueueName(ctx)
+			ran <- queue
+			return nil
+		})
+		began := time.Now()
+		r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
+		if queue := receive(r.T, ran); queue != "default:delayed" {
+			r.Errorf("it ran in %s", queue)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			r.Errorf("it ran after %v, want about 20 s: 10 s of patience and 10 s of delay", took)
+		}
 	})
 }

@@ -23,12 +23,14 @@ type run struct {
 	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
 
 	parkFor  time.Duration // how long the task is parked, once that is known
-	outage   outage
+	outage   outage        // of the locks
+	claims   outage        // of what tells which copy of a moved task runs
 	refusals int
 	firstAt  time.Time
 	asleep   bool // holds a place of the sleeper budget
 	delays   *backoff.ExponentialBackOff
 	watch    *locking.Watch
+	blind    bool // releases cannot be watched
 }
 
 // begin finds out which task this is and which keys it needs.
@@ -43,6 +45,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
 		r.moved = &moved
 		if _, over := moved.Exhausted(attempt); over {
+			r.leave(ctx)
 			return nil, &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
 		}
 	}
@@ -55,9 +58,11 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 
 // leave passes on the wake that the task may have had, when it ends without trying its keys.
 func (r *run) leave(ctx context.Context) {
-	if r.queue == nil {
+	if r.queue == nil || !parks(r.strategy) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
 	if err := r.queue.Leave(ctx, r.id); err != nil {
 		r.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
 	}
@@ -65,6 +70,14 @@ func (r *run) leave(ctx context.Context) {
 
 // lastAttempt reports whether asynq would archive the task for any error, a conflict too.
 func (r *run) lastAttempt() bool { return r.left == 0 }
+
+// retries returns how many retries the task has left by its own count, which that of a moved task is not.
+func (r *run) retries() int {
+	if r.moved != nil {
+		return max(r.moved.Retries-r.attempt, 0)
+	}
+	return r.left
+}
 
 // acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
 func (r *run) acquire(ctx context.Context) (*locking.Lease, error) {

@@ -8,8 +8,18 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// attemptTimeout bounds one attempt, whatever the client's own limits are: a server that does not answer must not hold a slot.
-const attemptTimeout = 5 * time.Second
+// attemptMost bounds one attempt, whatever the client's own limits are: a server that does not answer must not hold a slot.
+const attemptMost = 5 * time.Second
+
+// attemptTimeout returns how long one attempt may take: not so long that the task could not be put off before its deadline.
+func attemptTimeout(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return attemptMost
+	}
+	left := time.Until(deadline)
+	return min(attemptMost, max(left-outageMargin, left/2))
+}
 
 // try makes one attempt, and more while the lock servers cannot be reached.
 func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
@@ -30,7 +40,7 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 		if !errors.Is(err, locking.ErrUnavailable) && !errors.Is(err, locking.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, nil, err
 		}
-		if err := r.sitOut(ctx, err); err != nil {
+		if err := r.sitOut(ctx, &r.outage, err); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -38,7 +48,7 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 
 // attemptOnce makes one attempt.
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	opts := r.opts
 	opts.Label = r.label + "/" + r.task.Type() + "/" + r.id.ID

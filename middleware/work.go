@@ -36,7 +36,7 @@ func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err e
 	if !r.mayHaveMoved() {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(lease.Context(ctx), attemptTimeout)
+	ctx, cancel := context.WithTimeout(lease.Context(ctx), attemptTimeout(ctx))
 	defer cancel()
 	return r.queue.Claim(ctx, r.id, r.task.Headers())
 }
@@ -57,8 +57,15 @@ func (r *run) mayHaveMoved() bool {
 	return r.queue != nil && (r.moved != nil || r.lastAttempt() || r.toQueue != "")
 }
 
-// giveBack releases the keys and wakes the next task of each that somebody waits for. It returns why the lease was lost, or nil.
+// giveBack releases the keys after the handler. It returns why the lease was lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease) error {
+	lost := r.release(ctx, lease)
+	r.observe(ctx, Event{Kind: Released, Err: lost})
+	return lost
+}
+
+// release releases the keys and wakes the next task of each that somebody waits for. It returns why the lease was lost, or nil.
+func (r *run) release(ctx context.Context, lease *locking.Lease) error {
 	lost := lease.Err()
 	if err := lease.Release(ctx); err != nil {
 		if errors.Is(err, locking.ErrLost) {
@@ -68,7 +75,6 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease) error {
 				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
 	}
-	r.observe(ctx, Event{Kind: Released, Err: lost})
 	if r.queue != nil && lease.Contended() {
 		r.wake(context.WithoutCancel(ctx))
 	}
@@ -99,6 +105,9 @@ func (r *run) ended(ctx context.Context, err error) error {
 		return bound.outcome
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
+	if !ok || conflict.Outcome != Parked && conflict.Outcome != MovedAway {
+		r.leave(ctx) // it will not give back a key that it was woken for
+	}
 	if !ok {
 		return err
 	}

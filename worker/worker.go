@@ -139,6 +139,7 @@ func (w *Worker) register(taskType string, h asynq.Handler) error {
 func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	h, ok := w.handlers[task.Type()]
 	if !ok {
+		w.leave(ctx)
 		return asynq.NotFound(ctx, task)
 	}
 	w.running.Add(1)
@@ -149,15 +150,22 @@ func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 // Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when the
 // worker could not start: Redis cannot be reached, is too old, or may evict tasks.
 func (w *Worker) Run(ctx context.Context) error {
-	err := w.Start(ctx)
-	if err != nil && ctx.Err() == nil {
-		return err
+	if err := w.Start(ctx); err != nil {
+		return unlessInterrupted(ctx, err)
 	}
-	<-ctx.Done() // possibly before it had begun
+	<-ctx.Done()
 	return w.Shutdown()
 }
 
-// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. After an error the worker is closed.
+// unlessInterrupted returns nil for an error that is there because ctx has ended: the worker was told to end before it had begun.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. When Redis is not fit the worker is closed.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

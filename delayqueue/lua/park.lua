@@ -78,6 +78,7 @@ if not waiting then
   waiters = waiters + 1
 end
 redis.call('PEXPIRE', registry, ARGV[8])
+redis.call('HDEL', task, 'railtoken:passed')
 redis.call('HSET', task, 'railtoken:retried', ARGV[2], 'railtoken:conflicts', conflicts, 'railtoken:first',
   string.format('%.0f', first), 'railtoken:place', string.format('%.0f', place), 'railtoken:registry', registry)
 return {'', conflicts, string.format('%.0f', first), waiters, swallowed}

@@ -6,7 +6,7 @@
 --       3 now (ns)   4 how many waiters to pass over unseen   5 how many to look at
 --
 -- Returns {outcome, member, waiters left}. The outcome is 'woken'; 'busy' when the next waiter is still active, that is, about
--- to park: call again in a moment; 'none' when nobody else waits; or 'more' when nobody could be woken of those that it looked at:
+-- to park, or when all are that were passed over: call again in a moment; 'none' when nobody else waits; or 'more' when nobody could be woken of those that it looked at:
 -- call again, and pass over as many as the third value says.
 --
 -- The names and fields of the task's keys are asynq's own (v0.26): hash asynq:{queue}:t:id with field state, sorted sets
@@ -25,7 +25,7 @@ if leaver ~= '' then
   local _, _, task = parse(leaver)
   local state = redis.call('HGET', task, 'state')
   -- When asynq has given a run up and begun another, the entry and the record are that one's.
-  if state ~= 'retry' and state ~= 'scheduled' then
+  if state ~= 'retry' and state ~= 'scheduled' and state ~= 'pending' then
     redis.call('ZREM', registry, leaver)
     redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry')
   end
@@ -37,7 +37,11 @@ for _, member in ipairs(looked) do
   local id, prefix, task = parse(member)
   local state = redis.call('HGET', task, 'state')
   if state == 'active' then
-    if not pass then
+    -- One that was passed over before has most likely died: its worker was killed.
+    local dead = redis.call('HGET', task, 'railtoken:passed')
+    if pass then
+      redis.call('HSET', task, 'railtoken:passed', '1')
+    elseif not dead then
       return {'busy', member, redis.call('ZCARD', registry)}
     end
     active = active + 1
@@ -60,4 +64,4 @@ end
 if #looked == most then
   return {'more', '', offset + active}
 end
-return {'none', '', redis.call('ZCARD', registry)}
+return {pass and active > 0 and 'busy' or 'none', '', redis.call('ZCARD', registry)}
