@@ -61,6 +61,8 @@ type Config struct {
 	LockTTL, MaxHold time.Duration
 	// MaxKeySize is the longest business key in bytes; 1024 when zero. RAILTOKEN_MAX_KEY_SIZE.
 	MaxKeySize int
+	// MaxKeys is the most business keys that a task may lock; 100 when zero. RAILTOKEN_MAX_KEYS.
+	MaxKeys int
 	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait or requeue.
 	Strategy middleware.Strategy
 
@@ -117,6 +119,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxKeySize < 0 {
 		fault("MaxKeySize is %d: it cannot be negative", c.MaxKeySize)
+	}
+	if c.MaxKeys < 0 {
+		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)
 	}
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {

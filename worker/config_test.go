@@ -64,6 +64,7 @@ func TestValidateNamesFaultAndRemedy(t *testing.T) {
 		"check interval":   {func(c *Config) { c.TaskCheckInterval = 1 }, []string{"TaskCheckInterval is 1ns", "at least 1ms"}},
 		"delayed interval": {func(c *Config) { c.DelayedTaskCheckInterval = -1 }, []string{"DelayedTaskCheckInterval is -1ns"}},
 		"shutdown timeout": {func(c *Config) { c.ShutdownTimeout = -time.Second }, []string{"ShutdownTimeout is -1s"}},
+		"keys":             {func(c *Config) { c.MaxKeys = -1 }, []string{"MaxKeys is -1"}},
 		"key size":         {func(c *Config) { c.MaxKeySize = -1 }, []string{"MaxKeySize is -1"}},
 		"TTL":              {func(c *Config) { c.LockTTL = time.Millisecond }, []string{"1ms"}},
 		"hold":             {func(c *Config) { c.MaxHold = -1 }, []string{"-1ns"}},

@@ -46,6 +46,7 @@ type env struct {
 	LockTTL                  string   `split_words:"true"`
 	MaxHold                  string   `split_words:"true"`
 	MaxKeySize               string   `split_words:"true"`
+	MaxKeys                  string   `split_words:"true"`
 	Strategy                 string   `split_words:"true"`
 	AllowEviction            string   `split_words:"true"`
 }
@@ -133,6 +134,7 @@ func (p *parser) config(e env) Config {
 		LockTTL:                  p.duration("LOCK_TTL", e.LockTTL),
 		MaxHold:                  p.duration("MAX_HOLD", e.MaxHold),
 		MaxKeySize:               p.int("MAX_KEY_SIZE", e.MaxKeySize),
+		MaxKeys:                  p.int("MAX_KEYS", e.MaxKeys),
 		Strategy:                 p.strategy("STRATEGY", e.Strategy),
 		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
 	}

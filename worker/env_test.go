@@ -49,6 +49,7 @@ var variables = map[string]struct {
 	"RAILTOKEN_LOCK_TTL":                    {"25s", func(c Config) any { return c.LockTTL }, 25 * time.Second},
 	"RAILTOKEN_MAX_HOLD":                    {"1h", func(c Config) any { return c.MaxHold }, time.Hour},
 	"RAILTOKEN_MAX_KEY_SIZE":                {"77", func(c Config) any { return c.MaxKeySize }, 77},
+	"RAILTOKEN_MAX_KEYS":                    {"7", func(c Config) any { return c.MaxKeys }, 7},
 	"RAILTOKEN_STRATEGY":                    {" FailFast ", func(c Config) any { return c.Strategy }, middleware.FailFast{}},
 	"RAILTOKEN_ALLOW_EVICTION":              {"t", func(c Config) any { return c.AllowEviction }, true},
 }

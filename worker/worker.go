@@ -101,7 +101,7 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
 	}
 	lock, err := middleware.Lock(middleware.Options{
-		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize,
+		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize, MaxKeys: w.cfg.MaxKeys,
 		Sleepers: w.sleepers, Stopping: w.stopping, Observer: w.cfg.Observer, Logger: w.cfg.Logger,
 	})
 	if err != nil && w.queue == nil {

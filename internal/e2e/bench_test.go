@@ -17,25 +17,6 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// newWorker returns a worker with one handler, and a producer, both closed at the end of the benchmark.
-func newWorker(b *testing.B, cfg worker.Config, run func(context.Context, order) error) (*worker.Worker, *worker.Client) {
-	b.Helper()
-	w, err := worker.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = w.Shutdown() })
-	if err := worker.Handle(w, "work", worker.Handler[order]{Keys: func(o order) []string { return []string{o.Order} }, Run: run}); err != nil {
-		b.Fatal(err)
-	}
-	producer, err := worker.NewClient(cfg.Redis)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = producer.Close() })
-	return w, producer
-}
-
 // BenchmarkReleaseToStart measures how long after the release of its key a parked task starts: the fallback delay is 1 s, the
 // release comes 100 ms after the task was parked, and an idle server looks each 50 ms.
 func BenchmarkReleaseToStart(b *testing.B) {

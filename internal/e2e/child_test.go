@@ -75,19 +75,28 @@ func runChild(dbAddr string, hang bool) error {
 	return w.Shutdown()
 }
 
-// effectScript is a database transaction: it checks the fencing token, and records the effect of a task once.
-//
-// KEYS 1 the order's largest token, 2 the effects, 3 the refusals; ARGV 1 token, 2 task.
-var effectScript = redis.NewScript(`
+// The database: what a handler reads on entry and writes at its end are two steps, so that two handlers in one order would lose an
+// update. Both steps check the fencing token.
+var (
+	// claimScript raises the order's token and reads its revision. KEYS 1 token, 2 revisions, 3 effects; ARGV 1 token, 2 order, 3 task.
+	claimScript = redis.NewScript(`
 if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then
-  redis.call('INCR', KEYS[3])
   return redis.error_reply('FENCED')
 end
 redis.call('SET', KEYS[1], ARGV[1])
-return redis.call('HINCRBY', KEYS[2], ARGV[2], redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 and 0 or 1)
+return {tonumber(redis.call('HGET', KEYS[2], ARGV[2]) or '0'), redis.call('HEXISTS', KEYS[3], ARGV[3])}
 `)
+	// commitScript writes the revision that the handler made and notes the task. KEYS as before; ARGV 1 token, 2 order, 3 task, 4 revision.
+	commitScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return redis.error_reply('FENCED')
+end
+redis.call('HSET', KEYS[2], ARGV[2], ARGV[4])
+return redis.call('HINCRBY', KEYS[3], ARGV[3], 1)
+`)
+)
 
-// effect claims the order with its fencing token, works, and records the effect. It counts how many handlers are in an order.
+// effect claims the order with its fencing token, works, and adds one to the order's revision. It counts handlers that meet in an order.
 func effect(ctx context.Context, db *redis.Client, o order, hang bool) error {
 	lease, ok := locking.FromContext(ctx)
 	if !ok {
@@ -103,6 +112,11 @@ func effect(ctx context.Context, db *redis.Client, o order, hang bool) error {
 	if hang {
 		select {} // until the process is killed
 	}
+	keys := []string{"fence:" + o.Order, "revisions", "effects"}
+	seen, err := claimScript.Run(ctx, db, keys, token, o.Order, o.Task).Int64Slice()
+	if err != nil || seen[1] == 1 { // in an earlier run the effect came through
+		return err
+	}
 	inside := "inside:" + o.Order
 	if n := db.Incr(ctx, inside).Val(); n > 1 {
 		db.Incr(ctx, "overlaps")
@@ -114,7 +128,26 @@ func effect(ctx context.Context, db *redis.Client, o order, hang bool) error {
 	case <-timer.C:
 	}
 	db.Decr(context.WithoutCancel(ctx), inside)
-	return effectScript.Run(ctx, db, []string{"fence:" + o.Order, "effects", "fenced"}, token, o.Task).Err()
+	return commitScript.Run(ctx, db, keys, token, o.Order, o.Task, seen[0]+1).Err()
+}
+
+// newWorker returns a worker with one handler, and a producer, both closed at the end of the test.
+func newWorker(tb testing.TB, cfg worker.Config, run func(context.Context, order) error) (*worker.Worker, *worker.Client) {
+	tb.Helper()
+	w, err := worker.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = w.Shutdown() })
+	if err := worker.Handle(w, "work", worker.Handler[order]{Keys: func(o order) []string { return []string{o.Order} }, Run: run}); err != nil {
+		tb.Fatal(err)
+	}
+	producer, err := worker.NewClient(cfg.Redis)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = producer.Close() })
+	return w, producer
 }
 
 // child is a worker in a process of its own.

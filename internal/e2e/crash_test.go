@@ -55,6 +55,17 @@ func checkEffects(t *testing.T, db *redis.Client, want int) {
 			t.Errorf("the effect of %s is there %s times", task, n)
 		}
 	}
+	sum := 0
+	for _, revision := range db.HVals(t.Context(), "revisions").Val() {
+		n, err := strconv.Atoi(revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum != want {
+		t.Errorf("the orders were revised %d times by %d tasks: updates are lost or doubled", sum, want)
+	}
 	if n := db.Get(t.Context(), "overlaps").Val(); n != "" {
 		t.Errorf("%s overlaps", n)
 	}

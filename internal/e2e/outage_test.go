@@ -39,34 +39,18 @@ func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	db := redistest.Start(t).Client(t)
 	log := &lines{}
-	w, err := worker.New(worker.Config{
+	w, producer := newWorker(t, worker.Config{
 		Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{"audit": 1, "allocate": 1}, LockTTL: 2 * time.Second,
 		Logger:          slog.New(slog.NewTextHandler(log, nil)),
 		ShutdownTimeout: time.Second,
 		// Of a task that it had fetched asynq thinks that its worker crashed, and would let it wait for 15 to 45 s more.
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = worker.Handle(w, "work", worker.Handler[order]{
-		Keys: func(o order) []string { return []string{o.Order} },
-		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, false) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = producer.Close() })
+	}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 	enqueue(t, producer, "audit", orders, each)
 	enqueue(t, producer, "allocate", orders, each)
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.Shutdown() })
 
 	const total = 2 * orders * each
 	for i := range 3 {
@@ -94,29 +78,13 @@ func TestAnOutageOfTheLocksArchivesNothing(t *testing.T) {
 	const tasks = 30
 	server, locks := redistest.Start(t), redistest.Start(t)
 	db := redistest.Start(t).Client(t)
-	w, err := worker.New(worker.Config{
+	w, producer := newWorker(t, worker.Config{
 		Redis: worker.Redis{Addr: server.Addr()}, LockRedis: worker.Redis{Addr: locks.Addr()},
 		Concurrency: 8, LockTTL: 2 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = worker.Handle(w, "work", worker.Handler[order]{
-		Keys: func(o order) []string { return []string{o.Order} },
-		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, false) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	producer, err := worker.NewClient(worker.Redis{Addr: server.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = producer.Close() })
+	}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.Shutdown() })
 
 	locks.Kill()
 	enqueue(t, producer, "default", tasks/2, 1, asynq.MaxRetry(0)) // their first attempt is their last
