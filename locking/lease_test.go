@@ -267,7 +267,7 @@ func TestMaxHoldEndsTheLeaseAndItsRenewals(t *testing.T) {
 	g := &fakeGrant{}
 	bubble(t, g, Options{TTL: 9 * time.Second, MaxHold: 25 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		lost, at := lostAt(t, l, g)
-		if lost.Reason != LossMaxHold || at > 25*time.Second || at < 25*time.Second-9*time.Second/driftShare-driftFixed {
+		if lost.Reason != LossMaxHold || at > 25*time.Second || at < 25*time.Second-(9*time.Second-validity(9*time.Second)) {
 			t.Errorf("lost after %v: %v; want by MaxHold after 25s", at, lost)
 		}
 		g.at(100 * time.Second)

@@ -50,7 +50,13 @@ type Options struct {
 	// Interest asks, should the attempt be refused, that the release of the key be announced: to every [Watch] on it, and
 	// to the one who releases it by [Lease.Contended]. It is kept for this long; no announcement when zero.
 	Interest time.Duration
+
+	// Block reserves that many fencing tokens in a row, of which [Lease.Fence] is the first. It is for decorators that hand a
+	// lease on to a next holder without asking the server again, as [Gate] does. 1 when zero; at most 256.
+	Block int
 }
+
+const maxBlock = 256
 
 // withDefaults returns the options with every zero replaced by its default.
 func (o Options) withDefaults() Options {
@@ -59,6 +65,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxHold == 0 {
 		o.MaxHold = max(DefaultMaxHold, o.TTL)
+	}
+	if o.Block == 0 {
+		o.Block = 1
 	}
 	return o
 }
@@ -75,6 +84,9 @@ func (o Options) Validate() error {
 	}
 	if o.Interest < 0 {
 		errs = append(errs, fmt.Errorf("locking: Interest is %v: it cannot be negative", o.Interest))
+	}
+	if o.Block < 1 || o.Block > maxBlock {
+		errs = append(errs, fmt.Errorf("locking: Block is %d: it must be from 1 to %d", o.Block, maxBlock))
 	}
 	return errors.Join(errs...)
 }

@@ -18,33 +18,51 @@ const (
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one that RFC 3339 can write
 )
 
-// newOwner returns the value of a lock: random bits that no other acquisition has, then when it was made and by whom, so
-// that the value alone tells an operator who holds the key.
-func newOwner(label string, now time.Time) string {
+// owner is what the value of a lock tells of its holder.
+type owner struct {
+	label string
+	since time.Time
+	block int64 // how many tokens were reserved
+}
+
+// newOwner returns the value of a lock: random bits that no other acquisition has, then when it was made, for how many
+// tokens, and by whom, so that the value alone tells an operator who holds the key.
+func newOwner(label string, block int, now time.Time) string {
 	var random [ownerBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	b := make([]byte, ownerSize, ownerSize+2+10+len(label))
+	b := make([]byte, ownerSize, ownerSize+2+10+4+len(label))
 	base64.RawURLEncoding.Encode(b, random[:])
 	b = append(b, '.')
 	b = strconv.AppendInt(b, now.UnixMilli(), 36)
+	if block > 1 {
+		b = append(b, '-')
+		b = strconv.AppendInt(b, int64(block), 36)
+	}
 	b = append(b, '.')
 	return string(append(b, label...))
 }
 
 // parseOwner returns what the value of a lock tells of its holder: nothing when another program wrote it.
-func parseOwner(value string) (label string, since time.Time) {
+func parseOwner(value string) owner {
 	parts := strings.SplitN(value, ".", 3)
 	if len(parts) != 3 || len(parts[0]) != ownerSize {
-		return "", time.Time{}
+		return owner{block: 1}
 	}
 	if _, err := base64.RawURLEncoding.DecodeString(parts[0]); err != nil || strings.ContainsAny(parts[0], "\r\n") {
-		return "", time.Time{}
+		return owner{block: 1}
 	}
-	ms, err := strconv.ParseInt(parts[1], 36, 64)
+	moment, size, several := strings.Cut(parts[1], "-")
+	ms, err := strconv.ParseInt(moment, 36, 64)
 	if err != nil || ms < 0 || ms > maxUnixMilli {
-		return "", time.Time{}
+		return owner{block: 1}
 	}
-	return cleanLabel(parts[2]), time.UnixMilli(ms) // another program's may look like ours
+	block := int64(1)
+	if several {
+		if block, err = strconv.ParseInt(size, 36, 64); err != nil || block < 1 || block > maxBlock {
+			return owner{block: 1}
+		}
+	}
+	return owner{label: cleanLabel(parts[2]), since: time.UnixMilli(ms), block: block} // another program's may look like ours
 }
 
 // cleanLabel returns label in valid, printable UTF-8 of at most maxLabelSize bytes.

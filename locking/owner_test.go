@@ -35,9 +35,11 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
 	for _, label := range []string{"", "host/1/order", "with.dots.in.it", ".", "..", strings.Repeat("é", 100)} {
-		got, since := parseOwner(newOwner(label, now))
-		if got != label || !since.Equal(now.Truncate(time.Millisecond)) {
-			t.Errorf("of %q at %v remain %q and %v", label, now, got, since)
+		for _, block := range []int{1, 2, 16, maxBlock} {
+			got := parseOwner(newOwner(label, block, now))
+			if got.label != label || !got.since.Equal(now.Truncate(time.Millisecond)) || got.block != int64(block) {
+				t.Errorf("of %q at %v for %d tokens remain %+v", label, now, block, got)
+			}
 		}
 	}
 }
@@ -48,7 +50,7 @@ func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
 	varies := make([]byte, ownerBytes)
 	var first []byte
 	for range 1000 {
-		random, _, _ := strings.Cut(newOwner("same label", now), ".")
+		random, _, _ := strings.Cut(newOwner("same label", 1, now), ".")
 		bits, err := base64.RawURLEncoding.Strict().DecodeString(random)
 		if err != nil || len(bits) != 20 {
 			t.Fatalf("%q holds %d random bytes (%v), want 20", random, len(bits), err)
@@ -77,10 +79,10 @@ func TestTheValuesOfOtherProgramsTellNothing(t *testing.T) {
 	for _, value := range []string{
 		"", ".", "..", "random", "a.b.c", "0d9d66ac-9d58-41f9-a8f2-4e2a7c8ee7a0", bits, bits + ".", bits + ".zz",
 		bits + "..label", bits + ".not a number.label", bits[1:] + ".zz.label", bits + "A.zz.label", bits[1:] + "!.zz.label",
-		bits[1:] + "\n.zz.label",
+		bits[1:] + "\n.zz.label", bits + ".zz-.label", bits + ".zz-0.label", bits + ".zz-zzz.label", bits + ".-zz.label",
 	} {
-		if label, since := parseOwner(value); label != "" || !since.IsZero() {
-			t.Errorf("%q tells %q since %v", value, label, since)
+		if got := parseOwner(value); got != (owner{block: 1}) {
+			t.Errorf("%q tells %+v", value, got)
 		}
 	}
 }
@@ -93,16 +95,20 @@ func TestTheDefaultLabelNamesTheProcess(t *testing.T) {
 }
 
 func FuzzParseOwner(f *testing.F) {
-	ours := regexp.MustCompile(`(?s)\A[A-Za-z0-9_-]{27}\.[-+]?[0-9A-Za-z]+\.`)
+	ours := regexp.MustCompile(`(?s)\A[A-Za-z0-9_-]{27}\.[-+]?[0-9A-Za-z]+(-[-+]?[0-9A-Za-z]+)?\.`)
 	bits := strings.Repeat("A", ownerSize)
 	for _, seed := range []string{
 		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x", bits + ".1.\n\xff",
-		newOwner("host/1/order", time.Now()),
+		newOwner("host/1/order", 1, time.Now()), newOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x", bits + ".zz--1.x",
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		label, since := parseOwner(value)
+		holder := parseOwner(value)
+		label, since := holder.label, holder.since
+		if holder.block < 1 || holder.block > maxBlock {
+			t.Errorf("%q tells of %d tokens", value, holder.block)
+		}
 		if label == "" && since.IsZero() {
 			return
 		}

@@ -1,21 +1,20 @@
 package locking
 
-import "time"
+import (
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/quorum"
+)
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
 const (
-	renewals   = 3           // a lease is renewed each 1/3 of its TTL
-	retries    = 20          // and after a failed renewal each 1/20
-	maxTick    = time.Second // how often at least the wall clock is looked at
-	driftFixed = 2 * time.Millisecond
-	driftShare = 100 // 1/100 of the TTL
+	renewals = 3           // a lease is renewed each 1/3 of its TTL
+	retries  = 20          // and after a failed renewal each 1/20
+	maxTick  = time.Second // how often at least the wall clock is looked at
 )
 
-// validity returns how long a lock with that TTL may be trusted, counted from before its request was sent: the TTL
-// less the drift between this clock and the server's ("Distributed Locks with Redis", section "Safety arguments").
-func validity(ttl time.Duration) time.Duration {
-	return ttl - ttl/driftShare - driftFixed
-}
+// validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
+func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
 // term is what a lease knows of its own time.
 type term struct {

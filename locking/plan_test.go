@@ -114,7 +114,7 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 				t.Fatalf("trusted until %v, the last lock may end at %v", tm.until, trusted)
 			case (next.lost != "") != (now >= tm.until):
 				t.Fatalf("at %v of %v: lost %q", now, tm.until, next.lost)
-			case next.lost == LossMaxHold && tm.until < maxHold-ttl/driftShare-driftFixed:
+			case next.lost == LossMaxHold && tm.until < maxHold-(ttl-validity(ttl)):
 				t.Fatalf("lost by MaxHold at %v, long before %v", tm.until, maxHold)
 			case next.lost != "":
 				return
@@ -145,7 +145,7 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 		for range 100_000 {
 			next := tm.next(now)
 			if next.lost != "" {
-				if least := maxHold - ttl/driftShare - driftFixed; next.lost != LossMaxHold || now < least {
+				if least := maxHold - (ttl - validity(ttl)); next.lost != LossMaxHold || now < least {
 					t.Fatalf("lost at %v of %v: %s", now, maxHold, next.lost)
 				}
 				return

@@ -9,10 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
 const DefaultFenceTTL = time.Hour
+
+const (
+	singleLeaders = 2
+	singleTimeout = 2 * time.Second
+)
 
 // SingleOptions configures a [Single]. The zero value has every default.
 type SingleOptions struct {
@@ -49,6 +55,7 @@ type Single struct {
 	fence   time.Duration
 	name    func(string) string
 	sharded bool
+	node    *node.Node
 	notices *notices
 }
 
@@ -77,6 +84,11 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	// A plain client talks to one server. Of any other kind (Cluster, Ring, a wrapper) it is not known, so keys are kept apart.
 	_, plain := client.(*redis.Client)
 	s.sharded = !plain
+	leaders := singleLeaders
+	if s.sharded {
+		leaders = 0
+	}
+	s.node = node.New(client, node.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.notices = newNotices(client)
 	return s, nil
 }
@@ -99,7 +111,7 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 		label = cleanLabel(opts.Label)
 	}
 	began := Now()
-	g := &singleGrant{single: s, owner: newOwner(label, time.Now()), tokens: make([]int64, 0, len(names))}
+	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, time.Now()), block: opts.Block, tops: make([]int64, 0, len(names))}
 	parts, err := s.parts(names)
 	if err != nil {
 		return nil, err

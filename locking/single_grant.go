@@ -3,60 +3,56 @@ package locking
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
 // cleanupTimeout bounds the taking back of an attempt whose outcome is not known.
 const cleanupTimeout = time.Second
 
-var (
-	//go:embed lua/acquire.lua
-	acquireSource string
-	//go:embed lua/renew.lua
-	renewSource string
-	//go:embed lua/release.lua
-	releaseSource string
-
-	acquireScript = redis.NewScript(acquireSource)
-	renewScript   = redis.NewScript(renewSource)
-	releaseScript = redis.NewScript(releaseSource)
-)
-
 // singleGrant is one acquisition on a [Single].
 type singleGrant struct {
 	single *Single
 	owner  string
+	block  int
 	parts  []part
-	tokens []int64
+	tops   []int64 // the last token of each key's block
 }
 
-// acquire takes one part and notes its tokens.
+// acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
+// answer comes.
 func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
-	reply, err := acquireScript.Run(ctx, g.single.client, p.redis, g.owner,
-		ms(opts.TTL), ms(g.single.fence), ms(opts.Interest)).Slice()
+	call := node.NewCall(acquireScript, p.redis, []any{
+		g.owner, ms(opts.TTL), ms(g.single.fence), ms(opts.Interest), opts.Block, 0,
+	}, nil)
+	reply, err := g.single.node.Run(ctx, call, func(*node.Call) {
+		_ = g.single.node.Send(node.NewCall(releaseScript, p.redis, []any{g.owner}, func(*node.Call) {}))
+	})
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
 	}
-	tokens, held, err := parseAcquire(reply, p.names)
+	tops, held, _, err := parseAcquire(reply, p.names)
 	if err != nil {
-		return err
+		return &OpError{Op: "acquire", Keys: p.names, Err: err}
 	}
 	if held != nil {
 		return held
 	}
-	g.tokens = append(g.tokens, tokens...)
+	g.tops = append(g.tops, tops...)
 	return nil
 }
+
+// Block returns how many tokens in a row are reserved.
+func (g *singleGrant) Block() int { return g.block }
 
 // transient are the first words of the error replies of a Redis that may serve again soon.
 var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS"}
@@ -82,45 +78,6 @@ func isTransient(reply string) bool {
 		word == "ERR" && slices.ContainsFunc(transient, func(w string) bool { return strings.Contains(rest, " -"+w+" ") })
 }
 
-// parseAcquire reads the reply of the acquire script: the tokens, or who holds a key.
-func parseAcquire(reply []any, names []string) (tokens []int64, held *HeldError, err error) {
-	bad := func() error {
-		return &OpError{Op: "acquire", Keys: names, Err: fmt.Errorf("the server answered what the script cannot: %v", reply)}
-	}
-	if len(reply) == 0 {
-		return nil, nil, bad()
-	}
-	if reply[0] == int64(1) {
-		if len(reply) != 1+len(names) {
-			return nil, nil, bad()
-		}
-		for _, r := range reply[1:] {
-			text, _ := r.(string)
-			token, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return nil, nil, bad()
-			}
-			tokens = append(tokens, token)
-		}
-		return tokens, nil, nil
-	}
-	if len(reply) != 5 {
-		return nil, nil, bad()
-	}
-	position, ok1 := reply[1].(int64)
-	value, ok2 := reply[2].(string)
-	remaining, ok3 := reply[3].(int64)
-	counter, ok4 := reply[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(names) {
-		return nil, nil, bad()
-	}
-	held = &HeldError{Key: names[position-1]}
-	held.Holder.Label, held.Holder.Since = parseOwner(value)
-	held.Holder.Remaining = time.Duration(remaining) * time.Millisecond
-	held.Holder.Fence, _ = strconv.ParseInt(counter, 10, 64) // 0 when another program wrote it
-	return nil, held, nil
-}
-
 // takeBack releases what an attempt has taken before it failed, and returns why it failed.
 func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
 	if len(g.parts) == 1 && errors.Is(cause, ErrHeld) {
@@ -128,7 +85,9 @@ func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	g.each(func(_, _ int, p part) { _ = releaseScript.Run(ctx, g.single.client, p.redis, g.owner).Err() })
+	g.each(func(_, _ int, p part) {
+		_, _ = g.single.node.Run(ctx, node.NewCall(releaseScript, p.redis, []any{g.owner}, nil), nil)
+	})
 	return cause
 }
 
@@ -149,8 +108,10 @@ func (g *singleGrant) each(f func(i, first int, p part)) {
 	wg.Wait()
 }
 
-// Fence returns the token that the acquire script gave.
-func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) { return g.tokens[i], nil }
+// Fence returns the first token of the block that the acquire script has reserved.
+func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) {
+	return g.tops[i] - int64(g.block) + 1, nil
+}
 
 // Renew extends every part.
 func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
@@ -158,10 +119,14 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	for _, p := range g.parts {
 		args := []any{g.owner, ms(ttl), ms(g.single.fence)}
 		for i := range p.names {
-			args = append(args, g.tokens[first+i])
+			args = append(args, g.tops[first+i])
 		}
 		first += len(p.names)
-		lost, err := renewScript.Run(ctx, g.single.client, p.redis, args...).Int()
+		reply, err := g.single.node.Run(ctx, node.NewCall(renewScript, p.redis, args, nil), nil)
+		lost := 0
+		if err == nil {
+			lost, err = parseRenew(reply, len(p.names))
+		}
 		if err != nil {
 			return &OpError{Op: "renew", Keys: p.names, Err: err}
 		}
@@ -176,7 +141,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 func (g *singleGrant) Release(ctx context.Context) (contended bool, err error) {
 	errs, waited := make([]error, len(g.parts)), make([]bool, len(g.parts))
 	g.each(func(i, first int, p part) {
-		lost, contended, err := g.releasePart(ctx, p, g.tokens[first:first+len(p.names)])
+		lost, contended, err := g.releasePart(ctx, p, g.tops[first:first+len(p.names)])
 		waited[i] = contended || err != nil
 		switch {
 		case err != nil:
@@ -194,9 +159,10 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (
 	for _, token := range tokens {
 		args = append(args, token)
 	}
+	var reply releaseReply
 	var last error // of the server or the connection: the end of ctx must not hide it
 	operation := func() error {
-		reply, err := releaseScript.Run(ctx, g.single.client, p.redis, args...).Int64Slice()
+		answer, err := g.single.node.Run(ctx, node.NewCall(releaseScript, p.redis, args, nil), nil)
 		if errors.Is(err, redis.ErrClosed) {
 			return backoff.Permanent(err)
 		}
@@ -206,10 +172,9 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (
 			}
 			return err
 		}
-		if len(reply) != 2 || reply[0] > int64(len(p.names)) {
-			return backoff.Permanent(fmt.Errorf("the server answered what the script cannot: %v", reply))
+		if reply, err = parseRelease(answer, len(p.names)); err != nil {
+			return backoff.Permanent(err)
 		}
-		lost, contended = int(reply[0]), reply[1] > 0
 		return nil
 	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
@@ -217,10 +182,5 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer in time: %w", cmp.Or(last, err))
 	}
-	return lost, contended, err
-}
-
-// ms returns d in whole milliseconds, rounded up, for Redis.
-func ms(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	return reply.lost, reply.contended, err
 }

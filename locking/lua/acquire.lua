@@ -1,43 +1,52 @@
--- Takes every key for one owner, or none (DESIGN 3.2 and 3.4). It must be atomic: between the look at a lock and its
+-- Takes every key for one owner, or none (DESIGN 3.2, 3.4 and 3.7). It must be atomic: between the look at a lock and its
 -- setting nobody may take it, and a fence counter may rise only together with its grant.
 --
 -- KEYS  for each key: lock, fence counter, interest mark
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)   4 how long interest is kept (ms), 0 for none
+--       5 size of the block of tokens   6 proposal for the last token of the block, 0 for this server's clock (us)
 --
--- Returns {1, token, ...} when granted, also when this very owner holds the keys already (the client re-sends a call
--- whose reply was lost), or {0, position of the key that is held, its value, its remaining time (ms), its counter}.
-local owner, ttl, fence_ttl, interest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+-- Returns the counter of the key when granted, for several keys a list of them: the last token of the block that is
+-- reserved. So also when this very owner holds the keys already (the client re-sends a call whose reply was lost). Or, when a
+-- key is held, {0, its position, its value, its remaining time (ms), its counter}.
+local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
 local count = #KEYS / 3
-local held, values = nil, {}
+local mine = nil -- keys that this owner has had before the call
 for i = 1, count do
-  values[i] = redis.call('GET', KEYS[3 * i - 2])
-  if values[i] and values[i] ~= owner and not held then
-    held = i
-  end
-end
-
-if held then
-  for i = 1, count do
-    if values[i] == owner then
-      redis.call('DEL', KEYS[3 * i - 2])
+  local lock = KEYS[3 * i - 2]
+  if not redis.call('SET', lock, owner, 'NX', 'PX', ttl) then
+    local value = redis.call('GET', lock)
+    if value ~= owner then
+      for j = 1, i - 1 do
+        redis.call('DEL', KEYS[3 * j - 2])
+      end
+      for j = i + 1, count do -- of an earlier sending of this call
+        if redis.call('GET', KEYS[3 * j - 2]) == owner then
+          redis.call('DEL', KEYS[3 * j - 2])
+        end
+      end
+      local interest = tonumber(ARGV[4])
+      if interest > 0 and interest > redis.call('PTTL', KEYS[3 * i]) then -- another's may last longer
+        redis.call('SET', KEYS[3 * i], '1', 'PX', interest)
+      end
+      return {0, i, value, redis.call('PTTL', lock), redis.call('GET', KEYS[3 * i - 1]) or '0'}
     end
+    mine = mine or {}
+    mine[i] = true
   end
-  if interest > 0 and interest > redis.call('PTTL', KEYS[3 * held]) then -- another's may last longer
-    redis.call('SET', KEYS[3 * held], '1', 'PX', interest)
-  end
-  return {0, held, values[held], redis.call('PTTL', KEYS[3 * held - 2]), redis.call('GET', KEYS[3 * held - 1]) or '0'}
 end
 
-local now = redis.call('TIME')
-local clock = now[1] * 1000000 + now[2]
-local reply = {1}
-for i = 1, count do
-  local token = tonumber(redis.call('GET', KEYS[3 * i - 1]) or '0')
-  if values[i] ~= owner then
-    token = math.max(token + 1, clock)
-    redis.call('SET', KEYS[3 * i - 1], string.format('%.0f', token), 'PX', fence_ttl)
-    redis.call('SET', KEYS[3 * i - 2], owner, 'PX', ttl)
-  end
-  reply[i + 1] = string.format('%.0f', token)
+local block, last = tonumber(ARGV[5]), tonumber(ARGV[6])
+if last == 0 then
+  local now = redis.call('TIME')
+  last = now[1] * 1000000 + now[2] + block - 1
 end
-return reply
+local reply = {}
+for i = 1, count do
+  local counter = tonumber(redis.call('GET', KEYS[3 * i - 1]) or '0')
+  if not (mine and mine[i]) then
+    counter = math.max(counter + block, last)
+    redis.call('SET', KEYS[3 * i - 1], string.format('%.0f', counter), 'PX', fence_ttl)
+  end
+  reply[i] = counter
+end
+return count == 1 and reply[1] or reply

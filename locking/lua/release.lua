@@ -4,7 +4,8 @@
 -- KEYS  for each key: lock, fence counter, interest mark
 -- ARGV  1 owner value   2... the token of each key, none when the attempt did not learn them
 --
--- Returns {position of the first key that somebody else has had since, or 0; how many keys somebody showed interest in}.
+-- Returns {position of the first key that somebody else has had since, or 0; how many keys somebody showed interest in},
+-- or only 0 for {0, 0}, which is nearly always.
 -- A lock that is gone while no later token was given is no loss: it ran out, or this call deleted it and is sent again
 -- because its reply was lost. The marks stay: whoever is parked renews its own, and an outdated one costs a look,
 -- nothing else. The channel of a notice is the name of the lock.
@@ -28,5 +29,8 @@ for i = 1, #KEYS / 3 do
       lost = i
     end
   end
+end
+if lost == 0 and contended == 0 then
+  return 0
 end
 return {lost, contended}

@@ -1,0 +1,282 @@
+// Package node sends the script calls of many goroutines to one Redis server together, and is quick to give up on a server that
+// does not answer (DESIGN 3.3 and 3.8).
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxBatch bounds the calls of one pipeline, so that a server answers the first of them soon.
+const maxBatch = 128
+
+// Options configures a [Node].
+type Options struct {
+	// Leaders is how many pipelines may be on their way at the same time. With one, calls reach the server in the order in
+	// which they were made. Zero is for clients of several servers: every call goes by itself.
+	Leaders int
+
+	// Timeout bounds one pipeline, since others wait for it. The client must have ContextTimeoutEnabled for that.
+	Timeout time.Duration
+
+	// Blocked is asked before each Send: an error refuses it. Nil for no such question.
+	Blocked func() error
+
+	// FailFast makes Send refuse calls at once while the server does not answer, but for one now and then.
+	FailFast bool
+}
+
+// Node is one server. A caller that finds no pipeline on its way sends its own call itself; calls that arrive meanwhile
+// queue up, and go out in one pipeline. It is safe for use by many goroutines at the same time.
+type Node struct {
+	client redis.UniversalClient
+	opts   Options
+
+	mu       sync.Mutex
+	inFlight int
+	queue    []*Call
+	spare    []*Call // an empty slice to be the next queue
+	health   health
+}
+
+// New returns a node on the server that client is connected to.
+func New(client redis.UniversalClient, opts Options) *Node {
+	return &Node{client: client, opts: opts}
+}
+
+// state is where a call is.
+type state int
+
+const (
+	queued state = iota
+	sent
+	answered
+	withdrawn
+)
+
+// Call is one call of a script. Reply and Err are there once it is answered.
+type Call struct {
+	Reply any
+	Err   error
+
+	script  *Script
+	command []any
+	done    func(*Call)
+	state   state // guarded by Node.mu, except that a call which its own goroutine sends needs none
+}
+
+// NewCall returns a call of script. When it is made by [Node.Send], done is called once it is answered or has failed.
+func NewCall(script *Script, keys []string, args []any, done func(*Call)) *Call {
+	return &Call{script: script, command: script.command(keys, args), done: done}
+}
+
+// Run makes the call and waits for the answer, which is also returned. When ctx ends before: a call that is still queued is
+// withdrawn, so the server never sees it; for one that is on its way late is called with the answer when that comes, unless late is nil.
+func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
+	n.mu.Lock()
+	if n.opts.Leaders == 0 || n.inFlight < n.opts.Leaders && len(n.queue) == 0 {
+		n.inFlight++
+		n.mu.Unlock()
+		n.one(n.bounded(ctx), c)
+		n.handOver()
+		return c.Reply, c.Err
+	}
+	answer := make(chan struct{})
+	c.done = func(*Call) { close(answer) }
+	n.queue = append(n.queue, c)
+	n.mu.Unlock()
+	select {
+	case <-answer:
+		return c.Reply, c.Err
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch c.state {
+	case answered:
+		<-answer
+		return c.Reply, c.Err
+	case queued:
+		c.state = withdrawn
+	case sent:
+		if late != nil {
+			c.done = late
+		}
+	case withdrawn:
+	}
+	return nil, ctx.Err()
+}
+
+// Send makes the call on another goroutine, and returns at once. When it returns an error the server never sees the call, and
+// nothing else happens; else the call's done will be called, without any lock of the node held.
+func (n *Node) Send(c *Call) error {
+	if n.opts.Blocked != nil {
+		if err := n.opts.Blocked(); err != nil {
+			return err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.opts.FailFast {
+		if err := n.health.refuse(time.Now(), n.opts.Timeout); err != nil {
+			return err
+		}
+	}
+	n.queue = append(n.queue, c)
+	if n.inFlight < max(n.opts.Leaders, 1) {
+		n.inFlight++
+		go n.drain()
+	}
+	return nil
+}
+
+// handOver ends the turn of a caller that has sent its own call: another goroutine goes on with what has queued up.
+func (n *Node) handOver() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) > 0 {
+		go n.drain()
+		return
+	}
+	n.inFlight--
+}
+
+// drain sends what is queued, until nothing is.
+func (n *Node) drain() {
+	for batch := n.take(); len(batch) > 0; batch = n.take() {
+		if len(batch) == 1 {
+			n.one(n.bounded(context.Background()), batch[0])
+		} else {
+			n.pipeline(n.bounded(context.Background()), batch)
+		}
+		n.deliver(batch)
+	}
+}
+
+// take returns the next batch and marks it as sent. When there is none, it ends the turn of its caller.
+func (n *Node) take() []*Call {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	batch := make([]*Call, 0, min(len(n.queue), maxBatch))
+	i := 0
+	for ; i < len(n.queue) && len(batch) < maxBatch; i++ {
+		if c := n.queue[i]; c.state == queued {
+			c.state = sent
+			batch = append(batch, c)
+		}
+	}
+	rest := copy(n.queue, n.queue[i:])
+	clear(n.queue[rest:])
+	n.queue = n.queue[:rest]
+	if len(batch) == 0 {
+		n.inFlight--
+	} else {
+		n.health.sent(time.Now())
+	}
+	return batch
+}
+
+// deliver gives the answers of a batch to their callers.
+func (n *Node) deliver(batch []*Call) {
+	n.mu.Lock()
+	n.health.answered(time.Now(), transportError(batch))
+	for _, c := range batch {
+		c.state = answered
+	}
+	n.mu.Unlock()
+	for _, c := range batch {
+		c.done(c)
+	}
+}
+
+// transportError returns why a batch had no answer, or nil when the server has answered.
+func transportError(batch []*Call) error {
+	for _, c := range batch {
+		if _, reply := errors.AsType[redis.Error](c.Err); c.Err == nil || reply {
+			return nil
+		}
+	}
+	return batch[0].Err
+}
+
+// one makes a single call.
+func (n *Node) one(ctx context.Context, c *Call) {
+	cmd := redis.NewCmd(ctx, c.command...)
+	_ = n.client.Process(ctx, cmd)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd = redis.NewCmd(ctx, c.eval()...)
+		_ = n.client.Process(ctx, cmd)
+	}
+	c.Reply, c.Err = cmd.Result()
+}
+
+// eval returns the command that sends the source of the script along.
+func (c *Call) eval() []any {
+	command := append([]any{"eval", c.script.source}, c.command[2:]...)
+	return command
+}
+
+// pipeline makes several calls in one round trip, and in a second one those whose script the server did not know.
+func (n *Node) pipeline(ctx context.Context, batch []*Call) {
+	n.roundTrip(ctx, batch, nil)
+	var unknown []*Call
+	first := map[*Script]*Call{}
+	for _, c := range batch {
+		if redis.HasErrorPrefix(c.Err, "NOSCRIPT") {
+			unknown = append(unknown, c)
+			if first[c.script] == nil {
+				first[c.script] = c // brings the script along for the others
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		n.roundTrip(ctx, unknown, first)
+	}
+}
+
+// roundTrip makes the calls in one pipeline. Those in withSource bring the source of their script along.
+func (n *Node) roundTrip(ctx context.Context, batch []*Call, withSource map[*Script]*Call) {
+	pipe := n.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(batch))
+	for i, c := range batch {
+		command := c.command
+		if withSource[c.script] == c {
+			command = c.eval()
+		}
+		cmds[i] = redis.NewCmd(ctx, command...)
+		_ = pipe.Process(ctx, cmds[i])
+	}
+	_, err := pipe.Exec(ctx)
+	for i, c := range batch {
+		c.Reply, c.Err = cmds[i].Result()
+		if c.Err == nil && c.Reply == nil && err != nil { // the client reports it for the whole pipeline alone
+			c.Err = fmt.Errorf("pipeline: %w", err)
+		}
+	}
+}
+
+// until is a context with an earlier deadline that costs no timer: the client looks at the deadline alone.
+type until struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline returns when the call is given up.
+func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
+
+// bounded returns ctx with the node's time-out.
+func (n *Node) bounded(ctx context.Context) context.Context {
+	if n.opts.Timeout == 0 {
+		return ctx
+	}
+	deadline := time.Now().Add(n.opts.Timeout)
+	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
+		return ctx
+	}
+	return until{ctx, deadline}
+}

@@ -1,0 +1,31 @@
+package node
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script
+	"encoding/hex"
+)
+
+// Script is a Lua script that servers keep by its SHA-1.
+type Script struct {
+	source string
+	sha    any // a string, boxed once
+}
+
+// NewScript returns the script with that source.
+func NewScript(source string) *Script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// evalsha is a boxed constant.
+var evalsha any = "evalsha"
+
+// command returns the arguments of a call of the script.
+func (s *Script) command(keys []string, args []any) []any {
+	command := make([]any, 0, 3+len(keys)+len(args))
+	command = append(command, evalsha, s.sha, len(keys))
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	return append(command, args...)
+}

@@ -1,0 +1,28 @@
+package quorum
+
+import "sync/atomic"
+
+// Clock proposes fencing tokens: a hybrid logical clock, which follows the wall clock in microseconds and never repeats or goes
+// back, whatever the wall clock does. It is safe for use by many goroutines; the zero value is ready.
+type Clock struct{ last atomic.Int64 }
+
+// Propose returns the last token of a new block of size tokens, above every token that this clock has proposed or seen.
+func (c *Clock) Propose(wallMicros, size int64) (top int64) {
+	for {
+		last := c.last.Load()
+		top = max(last+1, wallMicros) + size - 1
+		if c.last.CompareAndSwap(last, top) {
+			return top
+		}
+	}
+}
+
+// See notes a counter that a node has, so that later proposals are above it.
+func (c *Clock) See(counter int64) {
+	for {
+		last := c.last.Load()
+		if counter <= last || c.last.CompareAndSwap(last, counter) {
+			return
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package quorum
+
+// Poll counts the answers of all nodes to one request of a holder, a renewal or a release.
+type Poll struct {
+	nodes, yes, no, failed int
+}
+
+// NewPoll returns a poll that no node has answered yet.
+func NewPoll(nodes int) Poll { return Poll{nodes: nodes} }
+
+// Yes notes that a node has done what was asked.
+func (p *Poll) Yes() { p.yes++ }
+
+// No notes that on a node the lock is another's, or has been since.
+func (p *Poll) No() { p.no++ }
+
+// Failed notes that a node has not answered, or with an error.
+func (p *Poll) Failed() { p.failed++ }
+
+// Answered returns how many nodes have been counted.
+func (p *Poll) Answered() int { return p.yes + p.no + p.failed }
+
+// Outcome is what a poll has come to.
+type Outcome int
+
+// Outcomes. All but Open are final.
+const (
+	Open    Outcome = iota // further answers can decide either way
+	Done                   // a quorum has done it
+	Lost                   // so many nodes are lost that no quorum is left
+	Unknown                // too many nodes have not answered
+)
+
+// String returns the outcome's name.
+func (o Outcome) String() string { return [...]string{"open", "done", "lost", "unknown"}[o] }
+
+// Outcome returns what the poll has come to, as soon as it is certain.
+func (p *Poll) Outcome() Outcome {
+	quorum := Of(p.nodes)
+	silent := p.nodes - p.Answered()
+	switch {
+	case p.yes >= quorum:
+		return Done
+	case p.no > p.nodes-quorum:
+		return Lost
+	case p.yes+silent >= quorum, p.no+silent > p.nodes-quorum && silent > 0:
+		return Open
+	default:
+		return Unknown
+	}
+}

@@ -1,0 +1,131 @@
+// Package quorum decides from the answers of independent nodes whether a lock is taken and which fencing token it has
+// (DESIGN 3.3, 3.4 and 3.7). It does no I/O and knows no time: Redlock feeds it with answers from servers, the simulator with
+// answers of its own.
+package quorum
+
+// Verdict is what is known of an acquisition.
+type Verdict int
+
+// Verdicts. All but Undecided are final.
+const (
+	Undecided   Verdict = iota // further answers can decide either way
+	Won                        // a quorum has granted
+	Held                       // a quorum is impossible, since another has the lock
+	Split                      // a quorum is impossible, and several contenders have a part of the lock each: nobody may have it
+	Unreachable                // a quorum is impossible, since too many nodes do not serve
+)
+
+// String returns the verdict's name.
+func (v Verdict) String() string {
+	return [...]string{"undecided", "won", "held", "split", "unreachable"}[v]
+}
+
+// Of returns the quorum of a number of nodes: more than half of them, whichever seem to be alive.
+func Of(nodes int) int { return nodes/2 + 1 }
+
+// answer is what one node has said.
+type answer int
+
+const (
+	none answer = iota
+	granted
+	held
+	failed
+	lost // granted, and not ours any longer
+)
+
+// node is what an acquisition knows of one node.
+type node struct {
+	answer  answer
+	tops    []int64 // granted: the fence counter of each key there, the last token of its block
+	owner   string  // held
+	renewal bool    // a renewal to the commit's tokens is under way
+}
+
+// Acquisition is one owner's attempt on all nodes, and later the commit of its tokens. Its methods are for one goroutine at a time.
+type Acquisition struct {
+	quorum  int
+	nodes   []node
+	verdict Verdict
+	tokens  []int64 // committed, or nil
+}
+
+// New returns an acquisition that no node has answered yet.
+func New(nodes int) *Acquisition {
+	return &Acquisition{quorum: Of(nodes), nodes: make([]node, nodes)}
+}
+
+// Granted notes that node i has granted the lock, with its fence counter of each key.
+func (a *Acquisition) Granted(i int, tops []int64) {
+	if a.nodes[i].answer == none || a.nodes[i].answer == failed { // a late answer corrects a time-out
+		a.nodes[i].answer, a.nodes[i].tops = granted, tops
+		a.decide()
+	}
+}
+
+// Held notes that on node i another owner has the lock.
+func (a *Acquisition) Held(i int, owner string) {
+	if a.nodes[i].answer == none || a.nodes[i].answer == failed {
+		a.nodes[i].answer, a.nodes[i].owner = held, owner
+		a.decide()
+	}
+}
+
+// Failed notes that node i has not answered, or with an error: it may have granted or not.
+func (a *Acquisition) Failed(i int) {
+	if a.nodes[i].answer == none {
+		a.nodes[i].answer = failed
+		a.decide()
+	}
+}
+
+// Verdict returns what is known so far. Once it is not Undecided it does not change.
+func (a *Acquisition) Verdict() Verdict { return a.verdict }
+
+// Silent reports whether node i has not answered.
+func (a *Acquisition) Silent(i int) bool { return a.nodes[i].answer == none }
+
+// count returns how many nodes have given the answer.
+func (a *Acquisition) count(which answer) (n int) {
+	for _, node := range a.nodes {
+		if node.answer == which {
+			n++
+		}
+	}
+	return n
+}
+
+// decide sets the verdict as soon as it is certain, without waiting for the nodes that have not answered: a quorum that has
+// granted wins, and one that cannot come about any more loses.
+func (a *Acquisition) decide() {
+	yes, silent := a.count(granted), a.count(none)
+	switch {
+	case a.verdict != Undecided:
+	case yes >= a.quorum:
+		a.verdict = Won
+	case yes+silent >= a.quorum:
+	case a.count(held) == 0:
+		a.verdict = Unreachable
+	case a.oneOwner() && yes == 0, a.mostOfOneOwner() >= a.quorum:
+		a.verdict = Held
+	default:
+		a.verdict = Split
+	}
+}
+
+// oneOwner reports whether all the refusals so far name the same owner.
+func (a *Acquisition) oneOwner() bool { return a.mostOfOneOwner() == a.count(held) }
+
+// mostOfOneOwner returns on how many nodes the owner that was named most often has the lock.
+func (a *Acquisition) mostOfOneOwner() (most int) {
+	for i := range a.nodes {
+		n := 0
+		for j := range a.nodes {
+			if a.nodes[j].answer == held && a.nodes[j].owner == a.nodes[i].owner {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}

@@ -1,0 +1,105 @@
+package locking
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
+)
+
+var (
+	//go:embed lua/acquire.lua
+	acquireSource string
+	//go:embed lua/renew.lua
+	renewSource string
+	//go:embed lua/release.lua
+	releaseSource string
+
+	acquireScript = node.NewScript(acquireSource)
+	renewScript   = node.NewScript(renewSource)
+	releaseScript = node.NewScript(releaseSource)
+)
+
+// errReply is what an answer that no script gives comes to.
+var errReply = errors.New("the server answered what the script cannot")
+
+// parseAcquire reads the reply of the acquire script: the last token of each key's block, or who holds a key and the value of its lock.
+func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, value string, err error) {
+	bad := fmt.Errorf("%w: %v", errReply, reply)
+	if top, ok := reply.(int64); ok && len(names) == 1 && top > 0 {
+		return []int64{top}, nil, "", nil
+	}
+	list, _ := reply.([]any)
+	if len(list) == 0 {
+		return nil, nil, "", bad
+	}
+	if list[0] != int64(0) {
+		if len(list) != len(names) {
+			return nil, nil, "", bad
+		}
+		for _, r := range list {
+			top, ok := r.(int64)
+			if !ok {
+				return nil, nil, "", bad
+			}
+			tops = append(tops, top)
+		}
+		return tops, nil, "", nil
+	}
+	if len(list) != 5 {
+		return nil, nil, "", bad
+	}
+	position, ok1 := list[1].(int64)
+	value, ok2 := list[2].(string)
+	remaining, ok3 := list[3].(int64)
+	counter, ok4 := list[4].(string)
+	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(names) {
+		return nil, nil, "", bad
+	}
+	holder := parseOwner(value)
+	held = &HeldError{Key: names[position-1], Holder: Holder{
+		Label: holder.label, Since: holder.since, Remaining: time.Duration(remaining) * time.Millisecond,
+	}}
+	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.block { // 0 when another program wrote it
+		held.Holder.Fence = top - holder.block + 1
+	}
+	return nil, held, value, nil
+}
+
+// releaseReply is what the release script says.
+type releaseReply struct {
+	lost      int // position of the first key that another has had since, or 0
+	contended bool
+}
+
+// parseRelease reads the reply of the release script for a number of keys.
+func parseRelease(reply any, keys int) (releaseReply, error) {
+	if reply == int64(0) {
+		return releaseReply{}, nil
+	}
+	if list, _ := reply.([]any); len(list) == 2 {
+		lost, ok1 := list[0].(int64)
+		contended, ok2 := list[1].(int64)
+		if ok1 && ok2 && lost >= 0 && int(lost) <= keys {
+			return releaseReply{lost: int(lost), contended: contended > 0}, nil
+		}
+	}
+	return releaseReply{}, fmt.Errorf("%w: %v", errReply, reply)
+}
+
+// parseRenew reads the reply of the renew script for a number of keys: the position of the first key that is lost, or 0.
+func parseRenew(reply any, keys int) (lost int, err error) {
+	position, ok := reply.(int64)
+	if !ok || position < 0 || int(position) > keys {
+		return 0, fmt.Errorf("%w: %v", errReply, reply)
+	}
+	return int(position), nil
+}
+
+// ms returns d in whole milliseconds, rounded up, for Redis.
+func ms(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
