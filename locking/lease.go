@@ -21,7 +21,8 @@ const (
 // Grant is what a backend holds for one lease: the part of a [Lease] that talks to servers. All of its methods may be
 // called at the same time.
 type Grant interface {
-	// Fence returns the fencing token of the i-th key, waiting until it is certain.
+	// Fence returns the fencing token of the i-th key, waiting until it is certain. When it is certain already, it returns it also
+	// if ctx has ended.
 	Fence(ctx context.Context, i int) (int64, error)
 	// Renew makes the locks last for ttl from now. An error that matches ErrLost is final; after any other the
 	// lease tries again.
@@ -46,7 +47,7 @@ type Lease struct {
 	timer   *time.Timer
 	cause   error         // nil while the lease is trusted
 	done    chan struct{} // closed with the cause
-	cancels []context.CancelCauseFunc
+	cancels map[*context.CancelCauseFunc]struct{}
 	lastErr error         // of the last renewal, when it failed
 	renewal chan struct{} // not nil while a background renewal is under way; closed after it
 	stop    context.CancelFunc
@@ -85,7 +86,7 @@ func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
 // Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number that is
 // larger than that of every earlier lease of the key, and below 2^53. It waits until the token is certain; on a single node it is at once.
-func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.grant.Fence(ctx, 0) }
+func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
 // FenceOf returns the fencing token of one of the lease's keys.
 func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
@@ -93,6 +94,24 @@ func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
 	if !ok {
 		return 0, fmt.Errorf("locking: no token for key %q: this lease is for %q", key, l.keys)
 	}
+	return l.fence(ctx, i)
+}
+
+// ended is a context that has ended.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// fence returns the token of the i-th key. It waits no longer than the lease lasts.
+func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
+	token, err := l.grant.Fence(ended, i) // nearly always it is there
+	if err == nil {
+		return token, nil
+	}
+	ctx, drop := l.during(ctx)
+	defer drop()
 	return l.grant.Fence(ctx, i)
 }
 
@@ -117,16 +136,30 @@ func (l *Lease) Done() <-chan struct{} { return l.done }
 
 // Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
 func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, _ := l.during(parent)
+	return ctx
+}
+
+// during returns a context that ends with parent or with the lease, and what ends it before.
+func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()
 	if l.cause != nil {
 		cancel(l.cause)
-	} else {
-		l.cancels = append(l.cancels, cancel)
+		return ctx, func() {}
 	}
-	return ctx
+	if l.cancels == nil {
+		l.cancels = map[*context.CancelCauseFunc]struct{}{}
+	}
+	l.cancels[&cancel] = struct{}{}
+	return ctx, func() {
+		cancel(nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.cancels, &cancel)
+	}
 }
 
 // Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is not needed: a lease renews itself. The
@@ -280,8 +313,8 @@ func (l *Lease) end(cause error) {
 	l.cause = cause
 	l.timer.Stop()
 	close(l.done)
-	for _, cancel := range l.cancels {
-		cancel(cause)
+	for cancel := range l.cancels {
+		(*cancel)(cause)
 	}
 	l.cancels = nil
 }

@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -131,11 +130,13 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 
 // Watch returns a watch on the release of any of the keys: see [Watcher].
 func (s *Single) Watch(_ context.Context, names []string) (*Watch, error) {
-	channels := make([]string, len(names))
-	for i, name := range names {
-		channels[i] = s.name(name)
+	w, notify := newWatch()
+	drop, err := s.notices.watch(channels(names, s.name), notify)
+	if err != nil {
+		return nil, err
 	}
-	return s.notices.watch(channels)
+	w.close = drop
+	return w, nil
 }
 
 // part is some of an attempt's keys: those that one script can take at once.
@@ -146,30 +147,20 @@ type part struct {
 
 // parts divides the keys of an attempt: all in one when they lie on one server or in one slot, else each for itself.
 func (s *Single) parts(names []string) ([]part, error) {
-	all := part{names: names, redis: make([]string, 0, 3*len(names))}
+	all, err := redisKeys(names, s.name)
+	if err != nil {
+		return nil, err
+	}
 	oneSlot := true
-	for _, name := range names {
-		lock := s.name(name)
-		base := lock
-		if keys.Tag(lock) == lock {
-			if strings.ContainsAny(lock, "{}") {
-				return nil, fmt.Errorf("locking: KeyName made %q of key %q: a name with a brace must have a hash tag, such as {%s}",
-					lock, name, keys.Encode(name))
-			}
-			base = "{" + lock + "}"
-		}
-		all.redis = append(all.redis, lock, base+":fence", base+":interest")
-		oneSlot = oneSlot && keys.Slot(lock) == keys.Slot(all.redis[0])
+	for i := 0; i < len(all); i += 3 {
+		oneSlot = oneSlot && keys.Slot(all[i]) == keys.Slot(all[0])
 	}
 	if !s.sharded || oneSlot {
-		return []part{all}, nil
+		return []part{{names: names, redis: all}}, nil
 	}
 	parts := make([]part, len(names))
 	for i := range names {
-		parts[i] = part{names: names[i : i+1], redis: all.redis[3*i : 3*i+3]}
+		parts[i] = part{names: names[i : i+1], redis: all[3*i : 3*i+3]}
 	}
 	return parts, nil
 }
-
-// lockName returns the Redis key of a business key's lock.
-func lockName(key string) string { return "railtoken:lock:{" + keys.Encode(key) + "}" }

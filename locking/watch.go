@@ -14,14 +14,23 @@ type Watch struct {
 	// C receives a value after a release. Several releases may come as one.
 	C <-chan struct{}
 
-	wake     chan struct{}
-	channels []string
-	owner    *notices
-	once     sync.Once
+	close func()
+	once  sync.Once
+}
+
+// newWatch returns a watch and the function that gives it a notice. The caller sets close.
+func newWatch() (w *Watch, notify func()) {
+	wake := make(chan struct{}, 1)
+	return &Watch{C: wake}, func() {
+		select {
+		case wake <- struct{}{}:
+		default: // it has a notice already
+		}
+	}
 }
 
 // Close ends the watch. It may be called more than once.
-func (w *Watch) Close() { w.once.Do(func() { w.owner.drop(w) }) }
+func (w *Watch) Close() { w.once.Do(w.close) }
 
 const (
 	// subscribeTimeout bounds one change of the subscription, and subscribePause is the pause after one that failed.
@@ -36,7 +45,7 @@ type notices struct {
 	client redis.UniversalClient
 
 	mu      sync.Mutex
-	watches map[string]map[*Watch]struct{} // by channel
+	watches map[string]map[*listener]struct{} // by channel
 	started bool
 	closed  bool
 
@@ -47,7 +56,7 @@ type notices struct {
 }
 
 func newNotices(client redis.UniversalClient) *notices {
-	n := &notices{client: client, watches: map[string]map[*Watch]struct{}{}, changed: make(chan struct{}, 1)}
+	n := &notices{client: client, watches: map[string]map[*listener]struct{}{}, changed: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -55,9 +64,15 @@ func newNotices(client redis.UniversalClient) *notices {
 // errClosed is what a closed Locker answers to Watch.
 var errClosed = errors.New("locking: the locker is closed")
 
-func (n *notices) watch(channels []string) (*Watch, error) {
-	wake := make(chan struct{}, 1)
-	w := &Watch{C: wake, wake: wake, channels: channels, owner: n}
+// listener is who is told of messages in some channels.
+type listener struct {
+	channels []string
+	notify   func() // it does not wait
+}
+
+// watch calls notify for each message in one of the channels, until the function that it returns is called.
+func (n *notices) watch(channels []string, notify func()) (drop func(), err error) {
+	w := &listener{channels: channels, notify: notify}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -65,7 +80,7 @@ func (n *notices) watch(channels []string) (*Watch, error) {
 	}
 	for _, ch := range channels {
 		if n.watches[ch] == nil {
-			n.watches[ch] = map[*Watch]struct{}{}
+			n.watches[ch] = map[*listener]struct{}{}
 		}
 		n.watches[ch][w] = struct{}{}
 	}
@@ -74,10 +89,10 @@ func (n *notices) watch(channels []string) (*Watch, error) {
 		n.running.Go(n.follow)
 	}
 	n.change()
-	return w, nil
+	return func() { n.drop(w) }, nil
 }
 
-func (n *notices) drop(w *Watch) {
+func (n *notices) drop(w *listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, ch := range w.channels {
@@ -167,10 +182,7 @@ func (n *notices) read(messages <-chan *redis.Message) {
 	for m := range messages {
 		n.mu.Lock()
 		for w := range n.watches[m.Channel] {
-			select {
-			case w.wake <- struct{}{}:
-			default: // it has a notice already
-			}
+			w.notify()
 		}
 		n.mu.Unlock()
 	}

@@ -38,11 +38,11 @@ func (h *health) answered(now time.Time, err error) {
 	h.last = err
 }
 
-// refuse returns why no call should be sent now: while a pipeline has no answer within timeout, and for a pause after one that failed.
+// refuse returns why no call should be sent now: while a pipeline has had no answer for longer than patience, and for a pause after one that failed.
 // When the pause is over, the next call tries, and others wait for what becomes of it.
-func (h *health) refuse(now time.Time, timeout time.Duration) error {
+func (h *health) refuse(now time.Time, patience time.Duration) error {
 	switch {
-	case !h.since.IsZero() && now.Sub(h.since) > timeout:
+	case !h.since.IsZero() && now.Sub(h.since) > patience:
 		return fmt.Errorf("no answer for %v, not asked again yet", now.Sub(h.since).Round(time.Millisecond))
 	case h.failures > 0 && now.Before(h.until):
 		return fmt.Errorf("not asked again within %v of the last failure: %w", h.until.Sub(now).Round(time.Millisecond), h.last)

@@ -27,8 +27,9 @@ type Options struct {
 	// Blocked is asked before each Send: an error refuses it. Nil for no such question.
 	Blocked func() error
 
-	// FailFast makes Send refuse calls at once while the server does not answer, but for one now and then.
-	FailFast bool
+	// Patience, when it is not zero, makes Send refuse calls at once while the server has not answered for so long, and for a
+	// growing pause after a failure.
+	Patience time.Duration
 }
 
 // Node is one server. A caller that finds no pipeline on its way sends its own call itself; calls that arrive meanwhile
@@ -122,8 +123,8 @@ func (n *Node) Send(c *Call) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.opts.FailFast {
-		if err := n.health.refuse(time.Now(), n.opts.Timeout); err != nil {
+	if n.opts.Patience > 0 {
+		if err := n.health.refuse(time.Now(), n.opts.Patience); err != nil {
 			return err
 		}
 	}

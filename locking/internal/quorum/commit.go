@@ -66,6 +66,11 @@ func (a *Acquisition) Counters(i int) []int64 {
 	return a.nodes[i].tops
 }
 
+// Elsewhere reports whether node i is known to have the lock for somebody else, or not for this owner any longer.
+func (a *Acquisition) Elsewhere(i int) bool {
+	return a.nodes[i].answer == held || a.nodes[i].answer == lost
+}
+
 // Renewing notes that a renewal is on its way to node i.
 func (a *Acquisition) Renewing(i int) { a.nodes[i].renewal = true }
 

@@ -1,0 +1,86 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrRefused reports that a server may not vote now, so it was not asked for locks. The error that matches it is a [RefusedError].
+var ErrRefused = errors.New("locking: server may not vote")
+
+// Reason says why a server may not vote.
+type Reason string
+
+// The reasons for a refusal.
+const (
+	Young       Reason = "its process is younger than the longest TTL"
+	Replaced    Reason = "another process answers in its place"
+	Promoted    Reason = "it was promoted after a failover"
+	NotMaster   Reason = "it is not a master"
+	Skewed      Reason = "its clock is too far from this machine's"
+	Evicting    Reason = "it evicts keys when its memory is full"
+	Duplicate   Reason = "it is the server of another node"
+	NoRunID     Reason = "it has no run_id"
+	Unreadable  Reason = "what it says of itself cannot be read"
+	Unreachable Reason = "it cannot be reached"
+)
+
+// remedies say what an operator can do about each reason.
+var remedies = map[Reason]string{
+	Young:       "nothing needs to be done: it votes when the locks that it may have forgotten have run out",
+	Replaced:    "let the address lead to one server only, or wait: it votes when the locks of the one before have run out",
+	Promoted:    "nothing needs to be done: it votes when the locks that it may not have received have run out",
+	NotMaster:   "name masters that have no other node as their master",
+	Skewed:      "synchronize both clocks",
+	Evicting:    "set maxmemory-policy noeviction",
+	Duplicate:   "name each server once; restart this process when the addresses of two nodes were exchanged",
+	NoRunID:     "name a Redis 6.2 or later, or turn the guard off",
+	Unreadable:  "let this user run INFO and TIME, or turn the guard off",
+	Unreachable: "check the address and the server",
+}
+
+// RefusedError says why a server may not vote, and when it is worth looking again. It matches [ErrRefused] and the error that caused
+// it, if one did.
+type RefusedError struct {
+	// Node is the position of the node in the Redlock, from 0 on.
+	Node int
+	// Addr is where it was looked for; empty when it is not known.
+	Addr   string
+	Reason Reason
+	// Cause is what was seen.
+	Cause string
+	// Remedy is what an operator can do.
+	Remedy string
+	// Until is when the server is looked at again.
+	Until time.Time
+	// Err is the error that caused the refusal, or nil.
+	Err error
+}
+
+// refuse returns a refusal without the node.
+func refuse(reason Reason, until time.Time, format string, args ...any) *RefusedError {
+	return &RefusedError{Reason: reason, Cause: fmt.Sprintf(format, args...), Remedy: remedies[reason], Until: until}
+}
+
+// Error names the node, what was seen, and what can be done.
+func (r *RefusedError) Error() string {
+	where := ""
+	if r.Addr != "" {
+		where = " (" + r.Addr + ")"
+	}
+	return fmt.Sprintf("locking: node %d%s may not vote: %s: %s; %s; looked at again from %s", r.Node, where, r.Reason, r.Cause,
+		r.Remedy, r.Until.UTC().Format("2006-01-02T15:04:05.000Z"))
+}
+
+// Is reports whether target is [ErrRefused].
+func (r *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns the error that caused the refusal, or nothing. It returns a list because go-redis v9.23 replaces an error of
+// OnConnect by what errors.Unwrap makes of it, and that leaves lists alone: TestServerThatTellsNothingIsUnreadable.
+func (r *RefusedError) Unwrap() []error {
+	if r.Err == nil {
+		return nil
+	}
+	return []error{r.Err}
+}

@@ -1,0 +1,544 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/quorum"
+)
+
+// commitPause is after which a commit is tried again that had no answer.
+const commitPause = 20 * time.Millisecond
+
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout.
+var errNodeTimeout = errors.New("no answer in time")
+
+// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes and answers to the rules of package quorum.
+type redlockGrant struct {
+	redlock *Redlock
+	owner   string
+	names   []string // business keys
+	keys    []string // lock, fence counter and interest mark of each
+	opts    Options
+	args    []any // of the acquire script
+
+	mu    sync.Mutex
+	rules *quorum.Acquisition
+	nodes []grantNode
+	held  *HeldError // of the refusals, the one that lasts longest
+
+	settled   chan struct{} // closed once the verdict is known
+	committed chan struct{} // closed once tokens are known
+	tokens    []int64       // committed: the last one of each key's block
+	waiting   bool          // a further step of the commit is due after commitPause
+	ended     bool          // given back: nothing is committed any more, and late grants are released
+	enough    func() bool   // whether whoever waits for releases can go on; nil when nobody does
+	round     chan struct{} // closed then
+	contended bool
+}
+
+// grantNode is what a grant knows of its calls to one node.
+type grantNode struct {
+	asked    bool  // the acquire call has been sent
+	answered bool  // and has its answer, or never will
+	failure  error // why the last call had no answer
+	sent     time.Time
+	retried  bool // after the server has shown another identity
+	release  releaseState
+}
+
+// releaseState is how far the release on one node is.
+type releaseState int
+
+const (
+	kept    releaseState = iota
+	leaving              // the call is on its way, or waits for the answer to the acquire call
+	gone                 // nothing of this owner is left there
+	taken                // so, and somebody else has had the key since
+	unclear              // the call had no answer, or was not made
+)
+
+func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGrant {
+	g := &redlockGrant{
+		redlock: r, owner: newOwner(opts.Label, opts.Block, time.Now()), names: names, keys: keys, opts: opts,
+		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
+		settled: make(chan struct{}), committed: make(chan struct{}),
+	}
+	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
+	g.args = []any{g.owner, ms(opts.TTL), ms(r.opts.FenceTTL), ms(opts.Interest), opts.Block, last}
+	return g
+}
+
+// acquire asks every node, and returns as soon as the outcome is certain. The error says why the lock is not there.
+func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
+	g.mu.Lock()
+	for i := range g.nodes {
+		g.ask(i)
+	}
+	g.settle()
+	g.mu.Unlock()
+
+	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	defer timer.Stop()
+	select {
+	case <-g.settled:
+	case <-timer.C:
+		g.giveUp(errNodeTimeout)
+	case <-ctx.Done():
+		g.giveUp(ctx.Err())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	verdict := g.rules.Verdict()
+	switch {
+	case verdict == quorum.Won:
+		g.commit()
+		return verdict, nil
+	case ctx.Err() != nil:
+		return quorum.Unreachable, &OpError{Op: "acquire", Keys: g.names, Err: ctx.Err()}
+	case verdict == quorum.Unreachable:
+		return verdict, &OpError{Op: "acquire", Keys: g.names, Err: g.failure()}
+	default:
+		return verdict, g.held
+	}
+}
+
+// ask sends the acquire call to node i. The caller holds the mutex.
+func (g *redlockGrant) ask(i int) {
+	n, args := g.redlock.nodes[i], g.args
+	if g.redlock.opts.Guard == GuardStrict {
+		args = append(args[:len(args):len(args)], n.guard.Identity())
+	}
+	g.nodes[i].sent = time.Now()
+	err := n.calls.Send(node.NewCall(g.redlock.acquire, g.keys, args, func(c *node.Call) { g.answered(i, c) }))
+	if err != nil {
+		g.fail(i, err)
+		return
+	}
+	g.nodes[i].asked = true
+}
+
+// fail notes that node i will not answer. The caller holds the mutex.
+func (g *redlockGrant) fail(i int, err error) {
+	g.nodes[i].answered = true
+	g.nodes[i].failure = err
+	g.rules.Failed(i)
+}
+
+// answered takes in the answer of node i to the acquire call, also one that comes late.
+func (g *redlockGrant) answered(i int, c *node.Call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := c.Err
+	if err == nil && g.redlock.opts.Guard == GuardStrict {
+		var again bool
+		if again, err = g.otherServer(i, c.Reply); again {
+			return
+		}
+	}
+	var tops []int64
+	var held *HeldError
+	var value string
+	if err == nil {
+		tops, held, value, err = parseAcquire(c.Reply, g.names)
+	}
+	switch {
+	case err != nil:
+		g.fail(i, err)
+	case held != nil:
+		g.redlock.clock.See(held.Holder.Fence + int64(parseOwner(value).block))
+		if g.held == nil || held.Holder.Remaining > g.held.Holder.Remaining {
+			g.held = held
+		}
+		g.nodes[i].answered = true
+		g.rules.Held(i, value)
+	default:
+		for _, top := range tops {
+			g.redlock.clock.See(top)
+		}
+		g.nodes[i].answered = true
+		g.rules.Granted(i, tops)
+	}
+	g.settle()
+	if g.ended {
+		if g.nodes[i].release == leaving {
+			g.release(i)
+		}
+		return
+	}
+	if g.rules.Verdict() == quorum.Won {
+		g.commit()
+	}
+}
+
+// otherServer looks whether the strict script has run in the server that was vetted. If another one has answered that may vote
+// too, the call is sent once more, and again is true.
+func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
+	n := g.redlock.nodes[i]
+	facts, other, err := guard.ParseReply(reply, g.nodes[i].sent, time.Now())
+	if !other {
+		return false, nil
+	}
+	if err == nil {
+		err = n.guard.Reject(facts)
+	}
+	if err != nil {
+		return false, err
+	}
+	if g.nodes[i].retried || g.ended {
+		return false, errors.New("the server changes again and again")
+	}
+	g.nodes[i].retried = true
+	g.ask(i)
+	if g.nodes[i].answered {
+		return false, g.nodes[i].failure
+	}
+	return true, nil
+}
+
+// settle lets acquire return once the verdict is known. The caller holds the mutex.
+func (g *redlockGrant) settle() {
+	if g.rules.Verdict() == quorum.Undecided {
+		return
+	}
+	select {
+	case <-g.settled:
+	default:
+		close(g.settled)
+	}
+}
+
+// giveUp counts the nodes that have not answered yet as failed.
+func (g *redlockGrant) giveUp(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.nodes {
+		if g.rules.Silent(i) {
+			g.nodes[i].failure = err
+			g.rules.Failed(i)
+		}
+	}
+	g.settle()
+}
+
+// failure returns the errors of the nodes. The caller holds the mutex.
+func (g *redlockGrant) failure() error {
+	var errs []error
+	again := false
+	for i, n := range g.nodes {
+		if n.failure == nil {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("node %d (%s): %w", i, g.redlock.nodes[i].addr, n.failure))
+		again = again || !permanent(n.failure)
+	}
+	switch {
+	case len(errs) == 0:
+		return fmt.Errorf("%w: %w", ErrUnavailable, errNodeTimeout)
+	case again:
+		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(errs...))
+	default:
+		return errors.Join(errs...)
+	}
+}
+
+// permanent reports whether err says that a server will not do this at all, so that trying again does not help.
+func permanent(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, redis.ErrClosed)
+}
+
+// commit goes on with making the tokens certain (DESIGN 3.4). The caller holds the mutex.
+func (g *redlockGrant) commit() {
+	if g.ended || g.tokens != nil {
+		return
+	}
+	step := g.rules.Commit()
+	if step.Done {
+		g.tokens = step.Tokens
+		close(g.committed)
+		return
+	}
+	for _, i := range step.Renew {
+		g.rules.Renewing(i)
+		err := g.renew(i, step.Tokens, g.opts.TTL, func(ok bool, err error) {
+			if err != nil {
+				g.commitLater()
+				return
+			}
+			g.commit()
+		})
+		if err != nil {
+			g.rules.RenewFailed(i)
+			g.commitLater()
+		}
+	}
+}
+
+// commitLater calls commit after a pause. The caller holds the mutex.
+func (g *redlockGrant) commitLater() {
+	if g.waiting || g.ended {
+		return
+	}
+	g.waiting = true
+	time.AfterFunc(commitPause, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting = false
+		g.commit()
+	})
+}
+
+// renew sends the renew call to node i; then is called with its outcome while the mutex is held. The caller holds it, too.
+func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error)) error {
+	args := make([]any, 0, 3+len(tokens))
+	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
+	for _, token := range tokens {
+		args = append(args, token)
+	}
+	return g.redlock.nodes[i].calls.Send(node.NewCall(renewScript, g.keys, args, func(c *node.Call) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		lost, err := 0, c.Err
+		if err == nil {
+			lost, err = parseRenew(c.Reply, len(g.names))
+		}
+		if err != nil {
+			g.nodes[i].failure = err
+			g.rules.RenewFailed(i)
+		} else {
+			g.rules.Renewed(i, tokens, lost == 0)
+		}
+		then(lost == 0, err)
+	}))
+}
+
+// Block returns how many tokens in a row are reserved.
+func (g *redlockGrant) Block() int { return g.opts.Block }
+
+// Fence returns the first token of a key's block, once a quorum of the nodes holds it.
+func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
+	select {
+	case <-g.committed:
+	default:
+		select {
+		case <-g.committed:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	return g.tokens[i] - int64(g.opts.Block) + 1, nil
+}
+
+// Renew extends the lock on a majority of the nodes.
+func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	g.mu.Lock()
+	tokens := g.tokens
+	if tokens == nil {
+		tokens = g.rules.Commit().Tokens
+	}
+	if tokens == nil { // every node has lost it
+		g.mu.Unlock()
+		return &LostError{Keys: g.names, Reason: LossTaken}
+	}
+	poll, done := quorum.NewPoll(len(g.nodes)), make(chan struct{})
+	count := func(ok bool, err error) {
+		if poll.Outcome() != quorum.Open {
+			return
+		}
+		switch {
+		case err != nil:
+			poll.Failed()
+		case ok:
+			poll.Yes()
+		default:
+			poll.No()
+		}
+		if poll.Outcome() != quorum.Open {
+			close(done)
+		}
+	}
+	for i := range g.nodes {
+		if g.rules.Elsewhere(i) {
+			count(false, nil)
+			continue
+		}
+		err := g.renew(i, tokens, ttl, func(ok bool, err error) {
+			count(ok, err)
+			g.commit()
+		})
+		if err != nil {
+			g.nodes[i].failure = err
+			count(false, err)
+		}
+	}
+	g.mu.Unlock()
+
+	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	defer timer.Stop()
+	var ended error
+	select {
+	case <-done:
+	case <-timer.C:
+		ended = errNodeTimeout
+	case <-ctx.Done():
+		ended = ctx.Err()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch poll.Outcome() {
+	case quorum.Done:
+		return nil
+	case quorum.Lost:
+		return &LostError{Keys: g.names, Reason: LossTaken}
+	default:
+		return &OpError{Op: "renew", Keys: g.names, Err: errors.Join(ended, g.failure())}
+	}
+}
+
+// abandon gives back what an attempt has taken that failed. It waits for the nodes that have granted, for NodeTimeout at most; a
+// node of which nothing is known is told too, but nobody waits for it.
+func (g *redlockGrant) abandon() {
+	g.mu.Lock()
+	g.ended = true
+	round := g.releaseAll(func(i int) bool { return !g.rules.Elsewhere(i) }, func() bool {
+		for i := range g.nodes {
+			if g.nodes[i].release == leaving && g.rules.Counters(i) != nil {
+				return false
+			}
+		}
+		return true
+	})
+	g.mu.Unlock()
+	g.await(context.Background(), round)
+}
+
+// Release deletes the lock on every node, and returns when a majority of them has done it. A node that does not answer is asked
+// again for as long as ctx lasts, unless a majority has answered before.
+func (g *redlockGrant) Release(ctx context.Context) (contended bool, err error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
+	err = backoff.Retry(func() error { return g.releaseOnce(ctx) }, backoff.WithContext(wait, ctx))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.contended || err != nil, err
+}
+
+// releaseOnce asks every node that has not released yet.
+func (g *redlockGrant) releaseOnce(ctx context.Context) error {
+	g.mu.Lock()
+	g.ended = true
+	round := g.releaseAll(func(int) bool { return true }, func() bool { return g.outcome() != quorum.Open })
+	g.mu.Unlock()
+	g.await(ctx, round)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch g.outcome() {
+	case quorum.Done:
+		return nil
+	case quorum.Lost:
+		return backoff.Permanent(&LostError{Keys: g.names, Reason: LossTaken})
+	default:
+		return &OpError{Op: "release", Keys: g.names, Err: g.failure()}
+	}
+}
+
+// outcome returns what the release has come to. The caller holds the mutex.
+func (g *redlockGrant) outcome() quorum.Outcome {
+	poll := quorum.NewPoll(len(g.nodes))
+	for _, n := range g.nodes {
+		switch n.release {
+		case gone:
+			poll.Yes()
+		case taken:
+			poll.No()
+		case unclear:
+			poll.Failed()
+		case kept, leaving:
+		}
+	}
+	return poll.Outcome()
+}
+
+// releaseAll sends the release to the nodes that which reports, except where it was done before. The channel that it returns is closed
+// once enough reports that no more answers are needed. The caller holds the mutex.
+func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) <-chan struct{} {
+	round := make(chan struct{})
+	g.enough, g.round = enough, round
+	for i := range g.nodes {
+		switch n := &g.nodes[i]; {
+		case n.release == gone, n.release == taken, n.release == leaving:
+		case !n.asked, !which(i):
+			n.release = unclear
+		case !n.answered: // it must not overtake the acquire call, which may yet be granted
+			n.release = leaving
+		default:
+			g.release(i)
+		}
+	}
+	g.answeredRelease()
+	return round
+}
+
+// answeredRelease looks whether whoever waits for the releases can go on. The caller holds the mutex.
+func (g *redlockGrant) answeredRelease() {
+	if g.enough != nil && g.enough() {
+		close(g.round)
+		g.enough = nil
+	}
+}
+
+// await waits for a round of releases, for NodeTimeout at most.
+func (g *redlockGrant) await(ctx context.Context, round <-chan struct{}) {
+	select {
+	case <-round:
+		return
+	default:
+	}
+	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	defer timer.Stop()
+	select {
+	case <-round:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// release sends the release call to node i. The caller holds the mutex.
+func (g *redlockGrant) release(i int) {
+	n := &g.nodes[i]
+	args := make([]any, 1, 1+len(g.names))
+	args[0] = g.owner
+	for _, counter := range g.rules.Counters(i) {
+		args = append(args, counter)
+	}
+	n.release = leaving
+	err := g.redlock.nodes[i].calls.Send(node.NewCall(releaseScript, g.keys, args, func(c *node.Call) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		reply, err := releaseReply{}, c.Err
+		if err == nil {
+			reply, err = parseRelease(c.Reply, len(g.names))
+		}
+		g.contended = g.contended || reply.contended
+		switch {
+		case err != nil:
+			n.release, n.failure = unclear, err
+		case reply.lost > 0:
+			n.release = taken
+		default:
+			n.release = gone
+		}
+		g.answeredRelease()
+	}))
+	if err != nil {
+		n.release, n.failure = unclear, err
+	}
+}
