@@ -20,6 +20,9 @@ const (
 
 // Grant is what a backend holds for one lease: the part of a [Lease] that talks to servers. All of its methods may be
 // called at the same time.
+//
+// A grant whose tokens are the first ones of blocks that it has reserved (see [Options].Block) has a method Block() int besides,
+// which returns their size.
 type Grant interface {
 	// Fence returns the fencing token of the i-th key, waiting until it is certain. When it is certain already, it returns it also
 	// if ctx has ended.
@@ -51,6 +54,11 @@ type Lease struct {
 	lastErr error         // of the last renewal, when it failed
 	renewal chan struct{} // not nil while a background renewal is under way; closed after it
 	stop    context.CancelFunc
+
+	offset int64  // of its tokens from the first of the block
+	gate   *Gate  // it belongs to, or nil
+	hold   *hold  // there
+	onLoss func() // not nil: called on a goroutine of its own when the lease is lost
 
 	release    sync.Once
 	releaseErr error
@@ -107,12 +115,51 @@ var ended = func() context.Context {
 // fence returns the token of the i-th key. It waits no longer than the lease lasts.
 func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 	token, err := l.grant.Fence(ended, i) // nearly always it is there
-	if err == nil {
-		return token, nil
+	if err != nil {
+		during, drop := l.during(ctx)
+		defer drop()
+		if token, err = l.grant.Fence(during, i); err != nil {
+			return 0, err
+		}
 	}
-	ctx, drop := l.during(ctx)
-	defer drop()
-	return l.grant.Fence(ctx, i)
+	return token + l.offset, nil
+}
+
+// block returns how many tokens are reserved, for this lease and those that it is handed on to.
+func (l *Lease) block() int {
+	if g, ok := l.grant.(interface{ Block() int }); ok {
+		return g.Block()
+	}
+	return 1
+}
+
+// enter makes the lease one of a gate.
+func (l *Lease) enter(onLoss func(), h *hold, g *Gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gate, l.hold, l.onLoss = g, h, onLoss
+	if errors.Is(l.cause, ErrLost) {
+		go onLoss()
+	}
+}
+
+// passOn ends the lease and returns one with the next token for another holder, or nil when it is over or less than a third of its TTL is left.
+func (l *Lease) passOn(opts Options) *Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.check()
+	if l.cause != nil || l.term.ttl != opts.TTL || l.term.until-now < l.term.ttl/3 {
+		return nil
+	}
+	next := &Lease{
+		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch,
+		term: l.term.passedOn(now, opts.MaxHold), done: make(chan struct{}),
+	}
+	next.mu.Lock()
+	next.timer = time.AfterFunc(next.term.next(now).sleep, next.tick)
+	next.mu.Unlock()
+	l.end(ErrReleased)
+	return next
 }
 
 // ValidUntil returns when the lease ends unless it is renewed before.
@@ -199,6 +246,12 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (l *Lease) doRelease(ctx context.Context) error {
 	l.mu.Lock()
+	gate, hold := l.gate, l.hold
+	l.mu.Unlock()
+	if gate != nil && gate.handOn(hold, l) {
+		return nil
+	}
+	l.mu.Lock()
 	l.check()
 	lost := l.cause
 	l.end(ErrReleased)
@@ -217,7 +270,11 @@ func (l *Lease) doRelease(ctx context.Context) error {
 		}
 	}
 	contended, err := l.grant.Release(ctx)
-	l.contended.Store(contended || err != nil && !errors.Is(err, ErrLost))
+	contended = contended || err != nil && !errors.Is(err, ErrLost)
+	if gate != nil {
+		contended = gate.released(hold, l, contended)
+	}
+	l.contended.Store(contended)
 	if lost != nil {
 		return lost
 	}
@@ -315,6 +372,9 @@ func (l *Lease) end(cause error) {
 	close(l.done)
 	for cancel := range l.cancels {
 		(*cancel)(cause)
+	}
+	if l.onLoss != nil && errors.Is(cause, ErrLost) {
+		go l.onLoss()
 	}
 	l.cancels = nil
 }

@@ -72,3 +72,11 @@ func (t term) failed(now time.Duration) term {
 	t.nextRenew = now + t.ttl/retries
 	return t
 }
+
+// passedOn returns the term of the next holder, who gets the lease at the time now.
+func (t term) passedOn(now, maxHold time.Duration) term {
+	t.maxHold = now + maxHold
+	t.until = min(t.until, t.maxHold)
+	t.capped = t.until == t.maxHold
+	return t
+}

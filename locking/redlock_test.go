@@ -1,7 +1,6 @@
 package locking_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,23 +48,56 @@ func virtualNodes(t *testing.T, n int) []*redis.Options {
 	return options
 }
 
-func TestRedlockConformsOnRedis(t *testing.T) {
+// backends makes each kind of locker on one kind of server.
+var backends = map[string]struct {
+	nodes int
+	make  func(t *testing.T, nodes []*redis.Options) locking.Locker
+}{
+	"redlock of 3": {3, func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) }},
+	"redlock of 5": {5, func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) }},
+	"gate over single": {1, func(t *testing.T, nodes []*redis.Options) locking.Locker {
+		client := redis.NewClient(nodes[0])
+		t.Cleanup(func() { _ = client.Close() })
+		return locking.NewGate(newSingle(t, client, locking.SingleOptions{}), locking.GateOptions{})
+	}},
+	"gate over redlock of 3": {3, func(t *testing.T, nodes []*redis.Options) locking.Locker {
+		return locking.NewGate(newRedlock(t, nodes, unguarded), locking.GateOptions{})
+	}},
+	"gate over redlock of 5": {5, func(t *testing.T, nodes []*redis.Options) locking.Locker {
+		return locking.NewGate(newRedlock(t, nodes, unguarded), locking.GateOptions{})
+	}},
+}
+
+func TestBackendsConformOnRedis(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+	_, nodes := startNodes(t, 5)
+	for name, backend := range backends {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, nodes := startNodes(t, n)
 			lockingtest.Run(t, lockingtest.Harness{New: func(t *testing.T) locking.Locker {
-				return newRedlock(t, nodes, unguarded)
+				return backend.make(t, nodes[:backend.nodes])
 			}})
 		})
 	}
 }
 
-func TestRedlockConformsInVirtualTime(t *testing.T) {
+// In one process and behind one gate everything is decided in memory, or handed on.
+func TestOneGateConformsOnRedis(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+	_, nodes := startNodes(t, 5)
+	for _, name := range []string{"gate over single", "gate over redlock of 3", "gate over redlock of 5"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate := backends[name].make(t, nodes[:backends[name].nodes])
+			lockingtest.Run(t, lockingtest.Harness{New: func(*testing.T) locking.Locker { return gate }})
+		})
+	}
+}
+
+func TestBackendsConformInVirtualTime(t *testing.T) {
+	t.Parallel()
+	for name, backend := range backends {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var tests sync.Map
 			lockingtest.Run(t, lockingtest.Harness{
@@ -73,10 +105,10 @@ func TestRedlockConformsInVirtualTime(t *testing.T) {
 				New: func(t *testing.T) locking.Locker {
 					nodes, ok := tests.Load(t)
 					if !ok {
-						nodes = virtualNodes(t, n)
+						nodes = virtualNodes(t, backend.nodes)
 						tests.Store(t, nodes)
 					}
-					return newRedlock(t, nodes.([]*redis.Options), unguarded)
+					return backend.make(t, nodes.([]*redis.Options))
 				},
 			})
 		})

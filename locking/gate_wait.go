@@ -1,0 +1,248 @@
+package locking
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+const (
+	// courtesy is how long a process holds back after a notice that it has not yet lost a race for. It is halved with each race
+	// that it loses, so the one that has waited longest comes first.
+	courtesy = 400 * time.Microsecond
+	// leastPause is the shortest pause that a timer keeps.
+	leastPause = 50 * time.Microsecond
+)
+
+// line is what waiters for the same keys share.
+type line struct {
+	name    string
+	waiters int
+	watch   *Watch // on the inner locker's releases, once somebody was refused
+	races   int    // lost in a row: notices that led to a refusal
+	yield   bool   // other processes have asked for the keys: the next in line lets them try first
+}
+
+// lineName tells lists of keys apart.
+func lineName(keys []string) string {
+	if len(keys) == 1 {
+		return keys[0]
+	}
+	var b strings.Builder
+	for _, key := range keys {
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(key, "%", "%0"), ",", "%1"))
+		b.WriteByte(',')
+	}
+	return b.String()
+}
+
+// leave counts a waiter out. The caller holds the gate's mutex.
+func (n *line) leave(g *Gate, w *waiter) {
+	n.waiters--
+	if n.waiters > 0 {
+		return
+	}
+	delete(g.lines, n.name)
+	if n.watch != nil {
+		n.watch.Close()
+	}
+}
+
+// wait acquires the keys in the order of arrival: see [Wait].
+func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, error) {
+	keys, opts, err := Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	w := g.enqueue(keys, opts)
+	opts.Interest = max(opts.Interest, waitInterest)
+	_, announced := g.inner.(Watcher)
+	pause := newPause(announced)
+	t, noticed, ok := w.await(ctx)
+	for ok {
+		length := pause.backoff.InitialInterval
+		switch {
+		case t.lease != nil:
+			return t.lease, nil
+		case t.hold != nil:
+			w.line.drain(g)
+			lease, err := g.ask(ctx, t.hold, opts, w)
+			if err == nil {
+				w.line.won(g)
+				return lease, nil
+			}
+			if length, err = pause.after(ctx, err); err != nil {
+				return nil, g.quit(w, err)
+			}
+			if noticed {
+				pause.backoff.Reset()
+				w.line.outrun(g)
+			}
+		default:
+			g.yielded(w)
+		}
+		t, noticed, ok = g.doze(ctx, w, length)
+	}
+	return nil, g.quit(w, gaveUp(ctx, pause.last))
+}
+
+// enqueue puts a caller at the end of the line for each of its keys.
+func (g *Gate) enqueue(keys []string, opts Options) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := lineName(keys)
+	n := g.lines[name]
+	if n == nil {
+		n = &line{name: name}
+		g.lines[name] = n
+	}
+	n.waiters++
+	w := &waiter{keys: keys, opts: opts, line: n, turn: make(chan turn, 1)}
+	for _, key := range keys {
+		d := g.door(key)
+		d.queue = append(d.queue, w)
+	}
+	g.next(keys[0], nil)
+	return w
+}
+
+// await waits for a turn, until ctx has ended.
+func (w *waiter) await(ctx context.Context) (t turn, noticed, ok bool) {
+	select {
+	case t = <-w.turn:
+		return t, false, true
+	case <-ctx.Done():
+		return turn{}, false, false
+	}
+}
+
+// yielded ends a turn that was for letting others ask first.
+func (g *Gate) yielded(w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w.busy = false
+}
+
+// doze waits for a turn, which comes after the pause at the latest if the waiter is first in line then and nobody in this process has the keys,
+// and early when their release is announced.
+func (g *Gate) doze(ctx context.Context, w *waiter, length time.Duration) (t turn, noticed, ok bool) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case t = <-w.turn:
+		return t, false, true
+	case <-ctx.Done():
+		return turn{}, false, false
+	case <-timer.C:
+	case <-g.notices(ctx, w):
+		noticed = true
+		if length = courtesy >> min(w.line.racesLost(g), 10); length < leastPause {
+			break
+		}
+		timer.Reset(length)
+		select {
+		case t = <-w.turn:
+			return t, true, true
+		case <-ctx.Done():
+			return turn{}, false, false
+		case <-timer.C:
+		}
+	}
+	g.resume(w)
+	t, _, ok = w.await(ctx)
+	return t, noticed, ok
+}
+
+// resume gives a waiter its turn if it may have it now.
+func (g *Gate) resume(w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !w.busy && g.isFirst(w) && g.isFree(w.keys) {
+		w.busy = true
+		w.turn <- turn{hold: g.take(w.keys, w.opts)}
+	}
+}
+
+// quit takes a waiter out of line, gives back what it was given meanwhile, and returns err.
+func (g *Gate) quit(w *waiter, err error) error {
+	g.mu.Lock()
+	var t turn
+	if w.busy {
+		t = <-w.turn
+	}
+	if t.lease == nil {
+		g.dequeue(w)
+		for _, key := range w.keys {
+			g.next(key, nil)
+		}
+	}
+	if t.hold != nil {
+		g.free(t.hold, nil)
+	}
+	g.mu.Unlock()
+	if t.lease != nil {
+		_ = t.lease.Release(context.Background()) // to the next in line
+	}
+	return err
+}
+
+// notices returns the channel of the line's watch, which it opens when there is none; nil when releases are not announced.
+func (g *Gate) notices(ctx context.Context, w *waiter) <-chan struct{} {
+	watcher, ok := g.inner.(Watcher)
+	if !ok {
+		return nil
+	}
+	g.mu.Lock()
+	watch := w.line.watch
+	g.mu.Unlock()
+	if watch == nil {
+		fresh, err := watcher.Watch(ctx, w.keys)
+		if err != nil {
+			return nil
+		}
+		g.mu.Lock()
+		if w.line.watch == nil {
+			w.line.watch, fresh = fresh, nil
+		}
+		watch = w.line.watch
+		g.mu.Unlock()
+		if fresh != nil {
+			fresh.Close()
+		}
+	}
+	return watch.C
+}
+
+// drain forgets what was announced so far: the next attempt sees it.
+func (n *line) drain(g *Gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n.watch == nil {
+		return
+	}
+	select {
+	case <-n.watch.C:
+	default:
+	}
+}
+
+// won notes that a waiter of this line has got the keys from the servers.
+func (n *line) won(g *Gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.races = 0
+}
+
+// outrun notes that another process was faster after a notice.
+func (n *line) outrun(g *Gate) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.races++
+}
+
+// racesLost returns how often in a row another process was faster.
+func (n *line) racesLost(g *Gate) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return n.races
+}
