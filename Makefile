@@ -7,6 +7,8 @@ BASE ?= main
 FUZZTIME ?= 30s
 BENCH ?= .
 BENCHTIME ?= 1s
+ACQUISITIONS ?= 1000000
+SEED ?= 1
 export FUZZTIME BENCH BENCHTIME
 
 .PHONY: help
@@ -40,6 +42,22 @@ bench: ## Run the benchmarks; BENCH, BENCHTIME, COUNT and PKG choose
 .PHONY: bench-compare
 bench-compare: ## Compare the benchmarks of BASE (main) with the tree as it is
 	@scripts/bench-compare.sh "$(BASE)" $(PKG)
+
+.PHONY: bench-locks
+bench-locks: ## Measure our locks against other libraries, about five minutes; ARGS="-quick -run A1"
+	@scripts/bench-locks.sh $(ARGS)
+
+.PHONY: model
+model: ## Check the model of the Redlock protocol; needs spin and a C compiler
+	@scripts/model.sh
+
+.PHONY: simulate
+simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of each of ten scenarios, from SEED (1)
+	@go test -C locking/internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
+
+.PHONY: interop
+interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm
+	@scripts/interop.sh
 
 .PHONY: cover
 cover: ## Measure test coverage into .cover/

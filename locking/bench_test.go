@@ -36,7 +36,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		b.Run(bench.name+"/parallel", func(b *testing.B) {
 			pair := bench.pair(b, redistest.Start(b).Client(b, deadlines))
 			var workers atomic.Int64
-			b.SetParallelism(8)
+			b.SetParallelism(64)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				key := "order:" + strconv.FormatInt(workers.Add(1), 10) // no two contend

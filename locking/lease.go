@@ -49,7 +49,7 @@ type Lease struct {
 	term    term
 	timer   *time.Timer
 	cause   error         // nil while the lease is trusted
-	done    chan struct{} // closed with the cause
+	done    chan struct{} // closed with the cause; made when somebody asks for it
 	cancels map[*context.CancelCauseFunc]struct{}
 	lastErr error         // of the last renewal, when it failed
 	renewal chan struct{} // not nil while a background renewal is under way; closed after it
@@ -70,8 +70,7 @@ type Lease struct {
 // implementation then releases it.
 func NewLease(grant Grant, keys []string, opts Options, began Instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch,
-		term: newTerm(opts.TTL, opts.MaxHold), done: make(chan struct{}),
+		grant: grant, keys: keys, watch: began.watch, term: newTerm(opts.TTL, opts.MaxHold),
 	}
 	next := l.term.next(l.watch.elapsed())
 	if next.lost != "" {
@@ -93,7 +92,8 @@ func Now() Instant { return Instant{newStopwatch()} }
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
 // Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number that is
-// larger than that of every earlier lease of the key, and below 2^53. It waits until the token is certain; on a single node it is at once.
+// larger than that of every earlier lease of the key, and below 2^53. It waits until the token is certain; on a single node it is at
+// once. The error matches [ErrLost] when the lease has been lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
 // FenceOf returns the fencing token of one of the lease's keys.
@@ -122,6 +122,10 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 			return 0, err
 		}
 	}
+	// A token that was committed after the end of the lease need not be above those that others have got meanwhile.
+	if err := l.Err(); errors.Is(err, ErrLost) {
+		return 0, err
+	}
 	return token + l.offset, nil
 }
 
@@ -131,6 +135,13 @@ func (l *Lease) block() int {
 		return g.Block()
 	}
 	return 1
+}
+
+// age returns how long ago the lease's first request was about to be sent.
+func (l *Lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watch.elapsed()
 }
 
 // enter makes the lease one of a gate.
@@ -153,7 +164,7 @@ func (l *Lease) passOn(opts Options) *Lease {
 	}
 	next := &Lease{
 		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch,
-		term: l.term.passedOn(now, opts.MaxHold), done: make(chan struct{}),
+		term: l.term.passedOn(now, opts.MaxHold),
 	}
 	next.mu.Lock()
 	next.timer = time.AfterFunc(next.term.next(now).sleep, next.tick)
@@ -179,7 +190,17 @@ func (l *Lease) Err() error {
 }
 
 // Done returns a channel that is closed when the lease is lost or released.
-func (l *Lease) Done() <-chan struct{} { return l.done }
+func (l *Lease) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.cause != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
 
 // Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
 func (l *Lease) Context(parent context.Context) context.Context {
@@ -261,15 +282,15 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	renewal := l.renewal
 	l.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
+	bounded := &patience{Context: context.WithoutCancel(ctx), deadline: time.Now().Add(releaseTimeout)}
+	defer bounded.end()
 	if renewal != nil {
 		select {
 		case <-renewal:
 		case <-time.After(renewalTimeout):
 		}
 	}
-	contended, err := l.grant.Release(ctx)
+	contended, err := l.grant.Release(bounded)
 	contended = contended || err != nil && !errors.Is(err, ErrLost)
 	if gate != nil {
 		contended = gate.released(hold, l, contended)
@@ -279,6 +300,45 @@ func (l *Lease) doRelease(ctx context.Context) error {
 		return lost
 	}
 	return err
+}
+
+// patience is a context with a deadline whose timer starts only when somebody waits for it, which is rare.
+type patience struct {
+	context.Context
+	deadline time.Time
+
+	once   sync.Once
+	timed  context.Context
+	cancel context.CancelFunc
+	over   atomic.Bool
+}
+
+// Deadline returns when patience ends.
+func (p *patience) Deadline() (time.Time, bool) { return p.deadline, true }
+
+// Done returns a channel that is closed when patience ends.
+func (p *patience) Done() <-chan struct{} {
+	p.once.Do(func() { p.timed, p.cancel = context.WithDeadline(p.Context, p.deadline) })
+	return p.timed.Done()
+}
+
+// Err returns why patience has ended, or nil.
+func (p *patience) Err() error {
+	switch {
+	case p.over.Load():
+		return context.Canceled
+	case time.Now().Before(p.deadline):
+		return nil
+	default:
+		return context.DeadlineExceeded
+	}
+}
+
+// end stops the timer, if it was started, and ends the context.
+func (p *patience) end() {
+	p.over.Store(true)
+	p.once.Do(func() { p.timed, p.cancel = ended, func() {} })
+	p.cancel()
 }
 
 // Contended reports, after Release, whether somebody has asked by [Options.Interest] to be told of it, or may have.
@@ -369,7 +429,9 @@ func (l *Lease) end(cause error) {
 	}
 	l.cause = cause
 	l.timer.Stop()
-	close(l.done)
+	if l.done != nil {
+		close(l.done)
+	}
 	for cancel := range l.cancels {
 		(*cancel)(cause)
 	}

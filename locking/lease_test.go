@@ -68,15 +68,20 @@ func (g *fakeGrant) renewals() []time.Duration {
 	return slices.Clone(g.sent)
 }
 
+// wallClock reads the monotonic clock of this machine and another wall clock.
+func wallClock(wall func() time.Time) func() (now, w time.Time) {
+	return func() (now, w time.Time) { return time.Now(), wall() }
+}
+
 // bubble runs a test of a lease in virtual time. The lease's wall clock is ahead of the bubble's by what wall holds.
 func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l *Lease, wall *atomic.Int64)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wall atomic.Int64
-		began := Instant{startStopwatch(time.Now, func() time.Time {
+		began := Instant{startStopwatch(wallClock(func() time.Time {
 			return time.Now().Round(0).Add(time.Duration(wall.Load()))
-		})}
+		}))}
 		g.began, g.hang = time.Now(), make(chan struct{})
 		keys, opts, err := Prepare([]string{"order:2", "order:1"}, opts)
 		if err != nil {

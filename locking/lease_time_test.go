@@ -94,13 +94,13 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 	t.Parallel()
 	for suspended := 2; suspended <= 6; suspended++ {
 		g, looks := &fakeGrant{}, 0
-		began := Instant{startStopwatch(time.Now, func() time.Time {
+		began := Instant{startStopwatch(wallClock(func() time.Time {
 			looks++
 			if looks < suspended {
 				return time.Now().Round(0)
 			}
 			return time.Now().Round(0).Add(time.Hour)
-		})}
+		}))}
 		l, err := NewLease(g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
 		if suspended == 2 {
 			if !errors.Is(err, ErrLost) {

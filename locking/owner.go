@@ -30,7 +30,8 @@ type owner struct {
 func newOwner(label string, block int, now time.Time) string {
 	var random [ownerBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	b := make([]byte, ownerSize, ownerSize+2+10+4+len(label))
+	var array [ownerSize + 20]byte
+	b := array[:ownerSize]
 	base64.RawURLEncoding.Encode(b, random[:])
 	b = append(b, '.')
 	b = strconv.AppendInt(b, now.UnixMilli(), 36)
@@ -39,7 +40,7 @@ func newOwner(label string, block int, now time.Time) string {
 		b = strconv.AppendInt(b, int64(block), 36)
 	}
 	b = append(b, '.')
-	return string(append(b, label...))
+	return string(b) + label
 }
 
 // parseOwner returns what the value of a lock tells of its holder: nothing when another program wrote it.

@@ -269,6 +269,11 @@ func (r *Redlock) attempt(ctx context.Context, names, keys []string, opts Option
 		return nil, verdict, err
 	}
 	lease, err := NewLease(g, names, opts, began)
+	if err == nil && lease.age() >= r.opts.MaxTTL/2 {
+		// The proposal is so old that a server which has lost its data meanwhile may since have given a larger token.
+		_ = lease.Release(ctx)
+		return nil, verdict, &LostError{Keys: names, Reason: LossExpired}
+	}
 	if err != nil {
 		g.abandon()
 		return nil, verdict, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,7 +120,7 @@ func (g *redlockGrant) ask(i int) {
 		args = append(args[:len(args):len(args)], n.guard.Identity())
 	}
 	g.nodes[i].sent = time.Now()
-	err := n.calls.Send(node.NewCall(g.redlock.acquire, g.keys, args, func(c *node.Call) { g.answered(i, c) }))
+	err := n.calls.Send(node.NewCall(func(c *node.Call) { g.answered(i, c) }, g.redlock.acquire, g.keys, args...))
 	if err != nil {
 		g.fail(i, err)
 		return
@@ -253,7 +255,7 @@ func (g *redlockGrant) failure() error {
 // permanent reports whether err says that a server will not do this at all, so that trying again does not help.
 func permanent(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, redis.ErrClosed)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
 
 // commit goes on with making the tokens certain (DESIGN 3.4). The caller holds the mutex.
@@ -264,6 +266,11 @@ func (g *redlockGrant) commit() {
 	step := g.rules.Commit()
 	if step.Done {
 		g.tokens = step.Tokens
+		close(g.committed)
+		return
+	}
+	if step.Lost {
+		g.ended = true
 		close(g.committed)
 		return
 	}
@@ -301,10 +308,16 @@ func (g *redlockGrant) commitLater() {
 func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error)) error {
 	args := make([]any, 0, 3+len(tokens))
 	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
+	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
+		tokens = slices.Clone(tokens)
+		for k := range tokens {
+			tokens[k] = max(tokens[k], own[k])
+		}
+	}
 	for _, token := range tokens {
 		args = append(args, token)
 	}
-	return g.redlock.nodes[i].calls.Send(node.NewCall(renewScript, g.keys, args, func(c *node.Call) {
+	return g.redlock.nodes[i].calls.Send(node.NewCall(func(c *node.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err
@@ -318,7 +331,7 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 			g.rules.Renewed(i, tokens, lost == 0)
 		}
 		then(lost == 0, err)
-	}))
+	}, renewScript, g.keys, args...))
 }
 
 // Block returns how many tokens in a row are reserved.
@@ -334,6 +347,9 @@ func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
+	}
+	if g.tokens == nil {
+		return 0, &LostError{Keys: g.names, Reason: LossTaken}
 	}
 	return g.tokens[i] - int64(g.opts.Block) + 1, nil
 }
@@ -446,25 +462,42 @@ func (g *redlockGrant) releaseOnce(ctx context.Context) error {
 	case quorum.Lost:
 		return backoff.Permanent(&LostError{Keys: g.names, Reason: LossTaken})
 	default:
-		return &OpError{Op: "release", Keys: g.names, Err: g.failure()}
+		err := &OpError{Op: "release", Keys: g.names, Err: g.failure()}
+		if errors.Is(err, redis.ErrClosed) {
+			return backoff.Permanent(err)
+		}
+		return err
 	}
 }
 
-// outcome returns what the release has come to. The caller holds the mutex.
+// outcome returns what the release has come to. It is done when a majority of the nodes, each of which had granted, has deleted the lock, so
+// that the next owner finds it free; or when every node has answered. The caller holds the mutex.
 func (g *redlockGrant) outcome() quorum.Outcome {
-	poll := quorum.NewPoll(len(g.nodes))
-	for _, n := range g.nodes {
-		switch n.release {
-		case gone:
-			poll.Yes()
-		case taken:
-			poll.No()
-		case unclear:
-			poll.Failed()
-		case kept, leaving:
+	var deleted, lost, pending, failed int
+	for i, n := range g.nodes {
+		switch {
+		case n.release == taken:
+			lost++
+		case n.release == gone && g.rules.Counters(i) != nil:
+			deleted++
+		case n.release == leaving:
+			pending++
+		case n.release == unclear && n.asked:
+			failed++
 		}
 	}
-	return poll.Outcome()
+	switch {
+	case deleted >= quorum.Of(len(g.nodes)):
+		return quorum.Done
+	case lost > len(g.nodes)-quorum.Of(len(g.nodes)):
+		return quorum.Lost
+	case pending > 0:
+		return quorum.Open
+	case failed > 0:
+		return quorum.Unknown
+	default:
+		return quorum.Done
+	}
 }
 
 // releaseAll sends the release to the nodes that which reports, except where it was done before. The channel that it returns is closed
@@ -520,7 +553,7 @@ func (g *redlockGrant) release(i int) {
 		args = append(args, counter)
 	}
 	n.release = leaving
-	err := g.redlock.nodes[i].calls.Send(node.NewCall(releaseScript, g.keys, args, func(c *node.Call) {
+	err := g.redlock.nodes[i].calls.Send(node.NewCall(func(c *node.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		reply, err := releaseReply{}, c.Err
@@ -537,7 +570,7 @@ func (g *redlockGrant) release(i int) {
 			n.release = gone
 		}
 		g.answeredRelease()
-	}))
+	}, releaseScript, g.keys, args...))
 	if err != nil {
 		n.release, n.failure = unclear, err
 	}

@@ -26,38 +26,39 @@ var (
 // errReply is what an answer that no script gives comes to.
 var errReply = errors.New("the server answered what the script cannot")
 
+func badReply(reply any) error { return fmt.Errorf("%w: %v", errReply, reply) }
+
 // parseAcquire reads the reply of the acquire script: the last token of each key's block, or who holds a key and the value of its lock.
 func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, value string, err error) {
-	bad := fmt.Errorf("%w: %v", errReply, reply)
 	if top, ok := reply.(int64); ok && len(names) == 1 && top > 0 {
 		return []int64{top}, nil, "", nil
 	}
 	list, _ := reply.([]any)
 	if len(list) == 0 {
-		return nil, nil, "", bad
+		return nil, nil, "", badReply(reply)
 	}
 	if list[0] != int64(0) {
 		if len(list) != len(names) {
-			return nil, nil, "", bad
+			return nil, nil, "", badReply(reply)
 		}
 		for _, r := range list {
 			top, ok := r.(int64)
 			if !ok {
-				return nil, nil, "", bad
+				return nil, nil, "", badReply(reply)
 			}
 			tops = append(tops, top)
 		}
 		return tops, nil, "", nil
 	}
 	if len(list) != 5 {
-		return nil, nil, "", bad
+		return nil, nil, "", badReply(reply)
 	}
 	position, ok1 := list[1].(int64)
 	value, ok2 := list[2].(string)
 	remaining, ok3 := list[3].(int64)
 	counter, ok4 := list[4].(string)
 	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(names) {
-		return nil, nil, "", bad
+		return nil, nil, "", badReply(reply)
 	}
 	holder := parseOwner(value)
 	held = &HeldError{Key: names[position-1], Holder: Holder{
@@ -87,14 +88,14 @@ func parseRelease(reply any, keys int) (releaseReply, error) {
 			return releaseReply{lost: int(lost), contended: contended > 0}, nil
 		}
 	}
-	return releaseReply{}, fmt.Errorf("%w: %v", errReply, reply)
+	return releaseReply{}, badReply(reply)
 }
 
 // parseRenew reads the reply of the renew script for a number of keys: the position of the first key that is lost, or 0.
 func parseRenew(reply any, keys int) (lost int, err error) {
 	position, ok := reply.(int64)
 	if !ok || position < 0 || int(position) > keys {
-		return 0, fmt.Errorf("%w: %v", errReply, reply)
+		return 0, badReply(reply)
 	}
 	return int(position), nil
 }

@@ -109,14 +109,14 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	if opts.Label != "" {
 		label = cleanLabel(opts.Label)
 	}
-	began := Now()
-	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, time.Now()), block: opts.Block, tops: make([]int64, 0, len(names))}
 	parts, err := s.parts(names)
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range parts {
-		g.parts = append(g.parts, part)
+	began := Now()
+	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block}
+	for i, part := range parts {
+		g.parts = parts[:i+1]
 		if err := g.acquire(ctx, part, opts); err != nil {
 			return nil, g.takeBack(ctx, err)
 		}
@@ -152,10 +152,10 @@ func (s *Single) parts(names []string) ([]part, error) {
 		return nil, err
 	}
 	oneSlot := true
-	for i := 0; i < len(all); i += 3 {
+	for i := 3; s.sharded && i < len(all); i += 3 {
 		oneSlot = oneSlot && keys.Slot(all[i]) == keys.Slot(all[0])
 	}
-	if !s.sharded || oneSlot {
+	if oneSlot {
 		return []part{{names: names, redis: all}}, nil
 	}
 	parts := make([]part, len(names))

@@ -1,7 +1,6 @@
 package locking
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +30,10 @@ type singleGrant struct {
 // acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
 // answer comes.
 func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
-	call := node.NewCall(acquireScript, p.redis, []any{
-		g.owner, ms(opts.TTL), ms(g.single.fence), ms(opts.Interest), opts.Block, 0,
-	}, nil)
+	call := node.NewCall(nil, acquireScript, p.redis,
+		g.owner, ms(opts.TTL), ms(g.single.fence), ms(opts.Interest), opts.Block, 0)
 	reply, err := g.single.node.Run(ctx, call, func(*node.Call) {
-		_ = g.single.node.Send(node.NewCall(releaseScript, p.redis, []any{g.owner}, func(*node.Call) {}))
+		_ = g.single.node.Send(node.NewCall(nil, releaseScript, p.redis, g.owner))
 	})
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
@@ -47,7 +45,11 @@ func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
 	if held != nil {
 		return held
 	}
-	g.tops = append(g.tops, tops...)
+	if g.tops == nil {
+		g.tops = tops
+	} else {
+		g.tops = append(g.tops, tops...)
+	}
 	return nil
 }
 
@@ -86,7 +88,7 @@ func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	g.each(func(_, _ int, p part) {
-		_, _ = g.single.node.Run(ctx, node.NewCall(releaseScript, p.redis, []any{g.owner}, nil), nil)
+		_, _ = g.single.node.Run(ctx, node.NewCall(nil, releaseScript, p.redis, g.owner), nil)
 	})
 	return cause
 }
@@ -122,7 +124,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			args = append(args, g.tops[first+i])
 		}
 		first += len(p.names)
-		reply, err := g.single.node.Run(ctx, node.NewCall(renewScript, p.redis, args, nil), nil)
+		reply, err := g.single.node.Run(ctx, node.NewCall(nil, renewScript, p.redis, args...), nil)
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.names))
@@ -139,48 +141,73 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 
 // Release deletes what is still this owner's, in every part whatever the others answer.
 func (g *singleGrant) Release(ctx context.Context) (contended bool, err error) {
+	if len(g.parts) == 1 {
+		return g.leave(ctx, g.parts[0], g.tops)
+	}
 	errs, waited := make([]error, len(g.parts)), make([]bool, len(g.parts))
 	g.each(func(i, first int, p part) {
-		lost, contended, err := g.releasePart(ctx, p, g.tops[first:first+len(p.names)])
-		waited[i] = contended || err != nil
-		switch {
-		case err != nil:
-			errs[i] = &OpError{Op: "release", Keys: p.names, Err: err}
-		case lost > 0:
-			errs[i] = &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken}
-		}
+		waited[i], errs[i] = g.leave(ctx, p, g.tops[first:first+len(p.names)])
 	})
 	return slices.Contains(waited, true), errors.Join(errs...)
 }
 
+// leave releases one part.
+func (g *singleGrant) leave(ctx context.Context, p part, tops []int64) (contended bool, err error) {
+	reply, err := g.releasePart(ctx, p, tops)
+	switch {
+	case err != nil:
+		return true, &OpError{Op: "release", Keys: p.names, Err: err}
+	case reply.lost > 0:
+		return reply.contended, &LostError{Keys: p.names[reply.lost-1 : reply.lost], Reason: LossTaken}
+	default:
+		return reply.contended, nil
+	}
+}
+
 // releasePart releases one part, and tries again for as long as ctx lasts: a key that stays locked stops its users for a TTL.
-func (g *singleGrant) releasePart(ctx context.Context, p part, tokens []int64) (lost int, contended bool, err error) {
-	args := []any{g.owner}
-	for _, token := range tokens {
-		args = append(args, token)
+func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (reply releaseReply, err error) {
+	reply, err = g.releaseOnce(ctx, p, tops, g.single.node.Finish)
+	if err == nil || errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) {
+		return reply, err
 	}
-	var reply releaseReply
-	var last error // of the server or the connection: the end of ctx must not hide it
-	operation := func() error {
-		answer, err := g.single.node.Run(ctx, node.NewCall(releaseScript, p.redis, args, nil), nil)
-		if errors.Is(err, redis.ErrClosed) {
-			return backoff.Permanent(err)
-		}
-		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				last = err
-			}
-			return err
-		}
-		if reply, err = parseRelease(answer, len(p.names)); err != nil {
-			return backoff.Permanent(err)
-		}
-		return nil
-	}
+	last := err // of the server or the connection: the end of ctx must not hide it
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
-	err = backoff.Retry(operation, backoff.WithContext(wait, ctx))
+	err = backoff.Retry(func() error {
+		var err error
+		reply, err = g.releaseOnce(ctx, p, tops, func(ctx context.Context, c *node.Call) (any, error) {
+			return g.single.node.Run(ctx, c, nil)
+		})
+		if errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) {
+			return backoff.Permanent(err)
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			last = err
+		}
+		return err
+	}, backoff.WithContext(wait, ctx))
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer in time: %w", cmp.Or(last, err))
+		err = fmt.Errorf("no answer in time: %w", last)
 	}
-	return reply.lost, reply.contended, err
+	return reply, err
+}
+
+// releaseOnce releases one part with one call.
+func (g *singleGrant) releaseOnce(ctx context.Context, p part, tops []int64,
+	run func(ctx context.Context, c *node.Call) (any, error),
+) (releaseReply, error) {
+	var call *node.Call
+	if len(tops) == 1 {
+		call = node.NewCall(nil, releaseScript, p.redis, g.owner, tops[0])
+	} else {
+		args := []any{g.owner}
+		for _, top := range tops {
+			args = append(args, top)
+		}
+		call = node.NewCall(nil, releaseScript, p.redis, args...)
+	}
+	answer, err := run(ctx, call)
+	if err != nil {
+		return releaseReply{}, err
+	}
+	return parseRelease(answer, len(p.names))
 }

@@ -6,26 +6,34 @@ import "time"
 // machine is suspended, and the wall clock, which goes on but may be set back. A lease that is measured so is never
 // thought to be younger than it is.
 type stopwatch struct {
-	now   func() time.Time // with a monotonic reading
-	wall  func() time.Time // without
-	last  time.Time
-	lastW time.Time
+	read  func() (now, wall time.Time) // nil for the clocks of this machine
+	last  time.Time                    // with a monotonic reading
+	lastW time.Time                    // without
 	total time.Duration
 }
 
 // newStopwatch returns a stopwatch that starts now.
-func newStopwatch() stopwatch {
-	return startStopwatch(time.Now, func() time.Time { return time.Now().Round(0) })
+func newStopwatch() stopwatch { return startStopwatch(nil) }
+
+func startStopwatch(read func() (now, wall time.Time)) stopwatch {
+	s := stopwatch{read: read}
+	s.last, s.lastW = s.clocks()
+	return s
 }
 
-func startStopwatch(now, wall func() time.Time) stopwatch {
-	return stopwatch{now: now, wall: wall, last: now(), lastW: wall()}
+// clocks returns the time with and without a monotonic reading.
+func (s *stopwatch) clocks() (now, wall time.Time) {
+	if s.read != nil {
+		return s.read()
+	}
+	now = time.Now()
+	return now, now.Round(0)
 }
 
 // elapsed returns the time since the start. It never goes back: from one call to the next it grows by as much as the
 // clock that moved further.
 func (s *stopwatch) elapsed() time.Duration {
-	now, wall := s.now(), s.wall()
+	now, wall := s.clocks()
 	s.total += max(now.Sub(s.last), wall.Sub(s.lastW), 0)
 	s.last, s.lastW = now, wall
 	return s.total

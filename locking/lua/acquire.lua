@@ -9,44 +9,43 @@
 -- reserved. So also when this very owner holds the keys already (the client re-sends a call whose reply was lost). Or, when a
 -- key is held, {0, its position, its value, its remaining time (ms), its counter}.
 local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
-local count = #KEYS / 3
+local count = #KEYS
 local mine = nil -- keys that this owner has had before the call
-for i = 1, count do
-  local lock = KEYS[3 * i - 2]
-  if not redis.call('SET', lock, owner, 'NX', 'PX', ttl) then
-    local value = redis.call('GET', lock)
+for i = 1, count, 3 do
+  if not redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) then
+    local value = redis.call('GET', KEYS[i])
     if value ~= owner then
-      for j = 1, i - 1 do
-        redis.call('DEL', KEYS[3 * j - 2])
-      end
-      for j = i + 1, count do -- of an earlier sending of this call
-        if redis.call('GET', KEYS[3 * j - 2]) == owner then
-          redis.call('DEL', KEYS[3 * j - 2])
+      for j = 1, count, 3 do
+        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then -- taken just now, or by an earlier sending of this call
+          redis.call('DEL', KEYS[j])
         end
       end
       local interest = tonumber(ARGV[4])
-      if interest > 0 and interest > redis.call('PTTL', KEYS[3 * i]) then -- another's may last longer
-        redis.call('SET', KEYS[3 * i], '1', 'PX', interest)
+      if interest > 0 and interest > redis.call('PTTL', KEYS[i + 2]) then -- another's may last longer
+        redis.call('SET', KEYS[i + 2], '1', 'PX', interest)
       end
-      return {0, i, value, redis.call('PTTL', lock), redis.call('GET', KEYS[3 * i - 1]) or '0'}
+      return {0, (i + 2) / 3, value, redis.call('PTTL', KEYS[i]), redis.call('GET', KEYS[i + 1]) or '0'}
     end
     mine = mine or {}
     mine[i] = true
   end
 end
 
-local block, last = tonumber(ARGV[5]), tonumber(ARGV[6])
+local block, last = ARGV[5], tonumber(ARGV[6])
 if last == 0 then
   local now = redis.call('TIME')
   last = now[1] * 1000000 + now[2] + block - 1
 end
-local reply = {}
-for i = 1, count do
-  local counter = tonumber(redis.call('GET', KEYS[3 * i - 1]) or '0')
-  if not (mine and mine[i]) then
+local counters = {}
+for i = 2, count, 3 do
+  local counter = redis.call('GET', KEYS[i]) or 0
+  if not (mine and mine[i - 1]) then
     counter = math.max(counter + block, last)
-    redis.call('SET', KEYS[3 * i - 1], string.format('%.0f', counter), 'PX', fence_ttl)
+    redis.call('SET', KEYS[i], string.format('%.0f', counter), 'PX', fence_ttl)
   end
-  reply[i] = counter
+  if count == 3 then
+    return tonumber(counter)
+  end
+  counters[#counters + 1] = tonumber(counter)
 end
-return count == 1 and reply[1] or reply
+return counters

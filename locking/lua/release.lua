@@ -11,22 +11,22 @@
 -- nothing else. The channel of a notice is the name of the lock.
 local owner = ARGV[1]
 local lost, contended = 0, 0
-for i = 1, #KEYS / 3 do
-  local lock = KEYS[3 * i - 2]
+for i = 1, #KEYS, 3 do
+  local lock = KEYS[i]
   local value = redis.call('GET', lock)
-  local interest = redis.call('EXISTS', KEYS[3 * i]) == 1
-  if interest then
-    contended = contended + 1
-  end
+  local interest = redis.call('EXISTS', KEYS[i + 2])
+  contended = contended + interest
   if value == owner then
     redis.call('DEL', lock)
-    if interest then
+    if interest == 1 then
       redis.call('PUBLISH', lock, '1')
     end
-  elseif lost == 0 and ARGV[1 + i] then
-    local counter = redis.call('GET', KEYS[3 * i - 1])
-    if value or (counter and tonumber(counter) > tonumber(ARGV[1 + i])) then
-      lost = i
+  elseif lost == 0 then
+    local position = (i + 2) / 3
+    local token = ARGV[1 + position]
+    local counter = token and redis.call('GET', KEYS[i + 1])
+    if token and (value or counter and tonumber(counter) > tonumber(token)) then
+      lost = position
     end
   end
 end

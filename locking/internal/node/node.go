@@ -37,6 +37,7 @@ type Options struct {
 type Node struct {
 	client redis.UniversalClient
 	opts   Options
+	prompt bool // the client keeps to deadlines
 
 	mu       sync.Mutex
 	inFlight int
@@ -47,7 +48,11 @@ type Node struct {
 
 // New returns a node on the server that client is connected to.
 func New(client redis.UniversalClient, opts Options) *Node {
-	return &Node{client: client, opts: opts}
+	n := &Node{client: client, opts: opts}
+	if plain, ok := client.(*redis.Client); ok {
+		n.prompt = plain.Options().ContextTimeoutEnabled && opts.Timeout > 0
+	}
+	return n
 }
 
 // state is where a call is.
@@ -68,29 +73,24 @@ type Call struct {
 	script  *Script
 	command []any
 	done    func(*Call)
-	state   state // guarded by Node.mu, except that a call which its own goroutine sends needs none
+	answer  chan struct{} // closed instead of calling done, for a caller that waits
+	state   state         // guarded by Node.mu, except that a call which its own goroutine sends needs none
 }
 
 // NewCall returns a call of script. When it is made by [Node.Send], done is called once it is answered or has failed.
-func NewCall(script *Script, keys []string, args []any, done func(*Call)) *Call {
+func NewCall(done func(*Call), script *Script, keys []string, args ...any) *Call {
 	return &Call{script: script, command: script.command(keys, args), done: done}
 }
 
 // Run makes the call and waits for the answer, which is also returned. When ctx ends before: a call that is still queued is
 // withdrawn, so the server never sees it; for one that is on its way late is called with the answer when that comes, unless late is nil.
 func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
-	n.mu.Lock()
-	if n.opts.Leaders == 0 || n.inFlight < n.opts.Leaders && len(n.queue) == 0 {
-		n.inFlight++
-		n.mu.Unlock()
+	if n.lead() {
 		n.one(n.bounded(ctx), c)
 		n.handOver()
 		return c.Reply, c.Err
 	}
-	answer := make(chan struct{})
-	c.done = func(*Call) { close(answer) }
-	n.queue = append(n.queue, c)
-	n.mu.Unlock()
+	answer := n.enqueue(c)
 	select {
 	case <-answer:
 		return c.Reply, c.Err
@@ -100,17 +100,29 @@ func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, e
 	defer n.mu.Unlock()
 	switch c.state {
 	case answered:
-		<-answer
 		return c.Reply, c.Err
 	case queued:
 		c.state = withdrawn
 	case sent:
-		if late != nil {
-			c.done = late
-		}
+		c.answer, c.done = nil, late
 	case withdrawn:
 	}
 	return nil, ctx.Err()
+}
+
+// Finish makes the call and waits for the answer. It costs less than Run: while the call is combined with others only the node's Timeout
+// bounds it, if the client keeps to deadlines.
+func (n *Node) Finish(ctx context.Context, c *Call) (reply any, err error) {
+	if !n.prompt {
+		return n.Run(ctx, c, nil)
+	}
+	if n.lead() {
+		n.one(n.bounded(ctx), c)
+		n.handOver()
+		return c.Reply, c.Err
+	}
+	<-n.enqueue(c)
+	return c.Reply, c.Err
 }
 
 // Send makes the call on another goroutine, and returns at once. When it returns an error the server never sees the call, and
@@ -134,6 +146,30 @@ func (n *Node) Send(c *Call) error {
 		go n.drain()
 	}
 	return nil
+}
+
+// lead reports whether a caller may send its own call at once. It must call handOver afterwards.
+func (n *Node) lead() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.opts.Leaders != 0 && (n.inFlight >= n.opts.Leaders || len(n.queue) > 0) {
+		return false
+	}
+	n.inFlight++
+	return true
+}
+
+// enqueue queues a call up for the next pipeline. The channel is closed once it is answered.
+func (n *Node) enqueue(c *Call) <-chan struct{} {
+	c.answer = make(chan struct{})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue = append(n.queue, c)
+	if n.opts.Leaders != 0 && n.inFlight < n.opts.Leaders {
+		n.inFlight++
+		go n.drain()
+	}
+	return c.answer
 }
 
 // handOver ends the turn of a caller that has sent its own call: another goroutine goes on with what has queued up.
@@ -188,10 +224,15 @@ func (n *Node) deliver(batch []*Call) {
 	n.health.answered(time.Now(), transportError(batch))
 	for _, c := range batch {
 		c.state = answered
+		if c.answer != nil {
+			close(c.answer)
+		}
 	}
 	n.mu.Unlock()
 	for _, c := range batch {
-		c.done(c)
+		if c.answer == nil && c.done != nil {
+			c.done(c)
+		}
 	}
 }
 

@@ -20,10 +20,22 @@ func NewScript(source string) *Script {
 // evalsha is a boxed constant.
 var evalsha any = "evalsha"
 
+// counts are boxed numbers of keys.
+var counts = func() (boxed [64]any) {
+	for i := range boxed {
+		boxed[i] = i
+	}
+	return boxed
+}()
+
 // command returns the arguments of a call of the script.
 func (s *Script) command(keys []string, args []any) []any {
 	command := make([]any, 0, 3+len(keys)+len(args))
-	command = append(command, evalsha, s.sha, len(keys))
+	if len(keys) < len(counts) {
+		command = append(command, evalsha, s.sha, counts[len(keys)])
+	} else {
+		command = append(command, evalsha, s.sha, len(keys))
+	}
 	for _, key := range keys {
 		command = append(command, key)
 	}

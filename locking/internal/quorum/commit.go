@@ -6,7 +6,7 @@ import "slices"
 type Step struct {
 	Tokens []int64 // of each key, the last one of its block: committed if Done, else what the nodes in Renew are to be set to
 	Done   bool    // a quorum holds Tokens
-	Lost   bool    // the lock has gone on so many nodes that no quorum is left
+	Lost   bool    // so many nodes have the lock for others, or have lost it, that no quorum is left
 	Renew  []int   // nodes to send the renewal to
 }
 
@@ -19,7 +19,7 @@ func (a *Acquisition) Commit() Step {
 	if a.tokens != nil {
 		return Step{Tokens: a.tokens, Done: true}
 	}
-	if a.count(lost) > len(a.nodes)-a.quorum {
+	if a.count(lost)+a.count(held) > len(a.nodes)-a.quorum {
 		return Step{Lost: true}
 	}
 	step := Step{Tokens: a.largest()}

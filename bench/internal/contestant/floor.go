@@ -1,0 +1,53 @@
+package contestant
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that deletes the key
+// when it still has that value. It has no fencing token, no renewal and no way to wait.
+var Floor = Kind{Name: NameFloor, Open: func(addrs []string) (Locker, error) {
+	return floor{redis.NewClient(options(addrs[0]))}, nil
+}}
+
+var (
+	errTaken = errors.New("the key is taken")
+	errGone  = errors.New("the key was no longer held at the release")
+)
+
+var compareAndDelete = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+	return 0
+end
+return redis.call('DEL', KEYS[1])`)
+
+type floor struct{ client *redis.Client }
+
+// Pair acquires and releases.
+func (f floor) Pair(ctx context.Context, key string) error {
+	value := rand.Text()
+	err := f.client.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: TTL}).Err()
+	if errors.Is(err, redis.Nil) {
+		return errTaken
+	}
+	if err != nil {
+		return err
+	}
+	deleted, err := compareAndDelete.Run(ctx, f.client, []string{key}, value).Int()
+	if err == nil && deleted == 0 {
+		return errGone
+	}
+	return err
+}
+
+// Do makes one attempt.
+func (f floor) Do(context.Context, string, func()) error {
+	return errors.ErrUnsupported
+}
+
+// Close ends the connections.
+func (f floor) Close() error { return f.client.Close() }

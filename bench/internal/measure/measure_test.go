@@ -1,0 +1,168 @@
+package measure_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/measure"
+)
+
+func TestSpreadIsMedianAndQuartiles(t *testing.T) {
+	t.Parallel()
+	got := measure.NewSpread([]float64{5, 1, math.NaN(), 4, 2, 3})
+	if want := (measure.Spread{Median: 3, Low: 2, High: 4}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := measure.NewSpread([]float64{1, 2}).Median; got != 1.5 {
+		t.Errorf("the median of 1 and 2 is %v", got)
+	}
+	if got := measure.NewSpread(nil).Median; !math.IsNaN(got) {
+		t.Errorf("the median of nothing is %v", got)
+	}
+}
+
+func TestRatiosAreWithinOneRound(t *testing.T) {
+	t.Parallel()
+	got := measure.Ratios([]float64{2, 30, 5, 1}, []float64{1, 10, math.NaN(), 0})
+	if want := []float64{2, 3}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestPercentileIsOneOfTheTimes(t *testing.T) {
+	t.Parallel()
+	var times []time.Duration
+	for i := range 200 {
+		times = append(times, time.Duration(i+1))
+	}
+	for p, want := range map[float64]time.Duration{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
+		if got := measure.Percentile(times, p); got != want {
+			t.Errorf("p%v is %d, want %d", 100*p, got, want)
+		}
+	}
+	if got := measure.Percentile(nil, 0.5); got != 0 {
+		t.Errorf("the median of nothing is %v", got)
+	}
+}
+
+func TestTurnsGiveEveryContestantEveryPlace(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	var places [n][n]int // of contestant i, how often at place p
+	for round := range 2 * n {
+		order := measure.Turns(n, round)
+		for place, i := range order {
+			places[i][place]++
+		}
+	}
+	for i, row := range places {
+		if row != [n]int{2, 2, 2, 2, 2} {
+			t.Errorf("contestant %d was so often at each place: %v", i, row)
+		}
+	}
+}
+
+func TestPairsCountsWhatEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		load := measure.Load{Callers: 3, Warm: 50 * time.Millisecond, For: time.Second}
+		sample, left := measure.Pairs(load, func(int) error {
+			time.Sleep(7 * time.Millisecond)
+			return nil
+		})
+		left()
+		// Pairs end at 7, 14, ... ms; from 50 to 1050 ms these are the 8th to the 150th, of which the last ends at the very end.
+		if sample.Done != 3*143 || sample.Rate() != 3*143 {
+			t.Errorf("done: %d, %v/s", sample.Done, sample.Rate())
+		}
+		if got := measure.Percentile(sample.Latencies, 0.5); got != 7*time.Millisecond {
+			t.Errorf("p50 is %v", got)
+		}
+	})
+}
+
+func TestPairsThatHangAreAmongTheLatencies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		sample, left := measure.Pairs(measure.Load{Callers: 2, For: time.Second}, func(int) error {
+			<-over
+			return nil
+		})
+		if sample.Done != 0 || sample.Unfinished != 2 || measure.Percentile(sample.Latencies, 0.5) != time.Second {
+			t.Errorf("got %+v", sample)
+		}
+		close(over)
+		left()
+	})
+}
+
+func TestPairsThatFailAreNotDone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		sample, left := measure.Pairs(measure.Load{Callers: 1, For: time.Second}, func(int) error { return broken })
+		left()
+		if sample.Done != 0 || sample.Failed == 0 || !errors.Is(sample.Err, broken) {
+			t.Errorf("got %+v", sample)
+		}
+	})
+}
+
+func TestContendAgainstAMutexReachesTheIdeal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mutex := make(chan struct{}, 1)
+		w := window(100*time.Millisecond, time.Second)
+		got := measure.Contend(t.Context(), w, 8, func(ctx context.Context, hold func()) error {
+			select {
+			case mutex <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			hold()
+			<-mutex
+			return nil
+		})
+		if got.Acquired < 999 || got.Acquired > 1001 || got.Overlaps != 0 || got.Failed != 0 {
+			t.Errorf("got %+v", got)
+		}
+		if got.MeanWait() < 6*time.Millisecond || got.MeanWait() > 8*time.Millisecond {
+			t.Errorf("the mean wait is %v, want 7 ms: that of 8 in a line", got.MeanWait())
+		}
+	})
+}
+
+func TestContendSeesHoldsThatOverlapAndWaitsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var once sync.Once
+		got := measure.Contend(t.Context(), window(0, time.Second), 3, func(ctx context.Context, hold func()) error {
+			starved := false
+			once.Do(func() { starved = true })
+			if starved {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			hold()
+			return nil
+		})
+		if got.Overlaps == 0 {
+			t.Error("no overlap was seen")
+		}
+		if got.Longest != time.Second || got.Failed != 0 {
+			t.Errorf("the longest wait is %v, with %d failures (%s)", got.Longest, got.Failed, got.Err)
+		}
+	})
+}
+
+func window(warm, length time.Duration) measure.Window {
+	from := time.Now().Add(warm)
+	return measure.Window{From: from, Until: from.Add(length)}
+}

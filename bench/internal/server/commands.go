@@ -1,0 +1,137 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sent counts the commands that clients send to a server.
+//
+// Both counters of INFO, total_commands_processed and the calls of commandstats, also count each command that a script calls, so an
+// EVALSHA would count two to four times. MONITOR marks those that come from a script. A Sent therefore learns from MONITOR, while the
+// load warms up, which commands come from clients, and then counts the calls of these in commandstats, which costs the load nothing.
+type Sent struct {
+	server *Server
+	// share of each command's calls that come from clients.
+	share map[string]float64
+}
+
+// Learn watches the server's load for the time given. A MONITOR slows the server down, so nothing is to be measured meanwhile.
+func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(watch)); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
+		return nil, err
+	}
+	type calls struct{ all, clients float64 }
+	seen := map[string]calls{}
+	for lines := bufio.NewScanner(conn); lines.Scan(); { // until the deadline
+		name, script, ok := parseMonitor(lines.Text())
+		if !ok {
+			continue
+		}
+		c := seen[name]
+		c.all++
+		if !script {
+			c.clients++
+		}
+		seen[name] = c
+	}
+	sent := &Sent{server: s, share: map[string]float64{}}
+	for name, c := range seen {
+		sent.share[name] = c.clients / c.all
+	}
+	return sent, nil
+}
+
+// Count returns how many commands clients have sent so far, without INFO itself. A command that was not seen before counts in full.
+func (s *Sent) Count(ctx context.Context) (float64, error) {
+	info, err := s.server.probe.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, err
+	}
+	calls, err := parseCommandStats(info)
+	if err != nil {
+		return 0, err
+	}
+	return s.sum(calls), nil
+}
+
+func (s *Sent) sum(calls map[string]float64) float64 {
+	total := 0.0
+	for name, n := range calls {
+		if name == "info" || name == "monitor" {
+			continue
+		}
+		if share, ok := s.share[name]; ok {
+			n *= share
+		}
+		total += n
+	}
+	return total
+}
+
+// Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
+func (s *Sent) Mixed() []string {
+	var names []string
+	for name, share := range s.share {
+		if share > 0 && share < 1 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// parseMonitor reads a line such as +1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value", or [0 lua] for a script's.
+func parseMonitor(line string) (name string, script, ok bool) {
+	_, rest, ok := strings.Cut(line, "[")
+	if !ok {
+		return "", false, false
+	}
+	from, rest, ok := strings.Cut(rest, `] "`)
+	if !ok {
+		return "", false, false
+	}
+	name, _, ok = strings.Cut(rest, `"`)
+	return strings.ToLower(name), strings.HasSuffix(from, " lua"), ok
+}
+
+// parseCommandStats reads the calls of lines such as cmdstat_set:calls=12,usec=34. Those of a subcommand, client|setinfo, count
+// for the command.
+func parseCommandStats(info string) (map[string]float64, error) {
+	calls := map[string]float64{}
+	for line := range strings.Lines(info) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "cmdstat_")
+		if !ok {
+			continue
+		}
+		name, fields, _ := strings.Cut(rest, ":calls=")
+		number, _, _ := strings.Cut(fields, ",")
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return nil, fmt.Errorf("commandstats has %q: %w", line, err)
+		}
+		name, _, _ = strings.Cut(name, "|")
+		calls[name] += n
+	}
+	return calls, nil
+}
+
+// Version returns the server's version.
+func Version(ctx context.Context, client *redis.Client) (string, error) {
+	info, err := client.InfoMap(ctx, "server").Result()
+	return info["Server"]["redis_version"], err
+}

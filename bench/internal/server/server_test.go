@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"context"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/bench/internal/server"
+)
+
+func TestSentCountsNoCommandOfAScript(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	script := redis.NewScript(`redis.call('SET', KEYS[1], 1) return redis.call('GET', KEYS[1])`)
+	run := func() {
+		if err := script.Run(t.Context(), client, []string{"k"}).Err(); err != nil {
+			t.Error(err)
+		}
+		if err := client.Del(t.Context(), "k").Err(); err != nil {
+			t.Error(err)
+		}
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			run()
+		}
+	}()
+	sent, err := server.Learn(t.Context(), s, 50*time.Millisecond)
+	stop()
+	<-ended
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before := count(t, sent)
+	for range 10 {
+		run()
+	}
+	if got := count(t, sent) - before; got != 20 {
+		t.Errorf("10 scripts and 10 commands count as %v", got)
+	}
+	if mixed := sent.Mixed(); len(mixed) > 0 {
+		t.Errorf("mixed: %v", mixed)
+	}
+}
+
+func TestAPausedServerAnswersNothingUntilItResumes(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Age(ctx); err == nil {
+		t.Error("it answers")
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if age, err := s.Age(t.Context()); err != nil || age > time.Minute {
+		t.Errorf("its age is %v, %v", age, err)
+	}
+}
+
+func start(t *testing.T) *server.Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("needs redis-server: ", err)
+	}
+	s, err := server.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+func count(t *testing.T, sent *server.Sent) float64 {
+	t.Helper()
+	n, err := sent.Count(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

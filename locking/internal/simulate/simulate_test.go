@@ -1,0 +1,108 @@
+package simulate_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/locking/internal/simulate"
+)
+
+var (
+	acquisitions = flag.Int("acquisitions", 20_000, "how many acquisitions of each scenario are simulated")
+	seed         = flag.Uint64("seed", 1, "the seed of each scenario")
+	table        = flag.Bool("table", false, "print what happened in each scenario")
+)
+
+func TestTokensAreUniqueAndInOrder(t *testing.T) {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "scenario\tacquisitions\tcommitted\tin one round\tin more\ttokens\tconflicts\tno quorum\tlost\tcrashes\t"+
+		"duplicates\tout of order\toverlaps\tseconds\t")
+	for _, sc := range simulate.Scenarios() {
+		t.Run(sc.Name, func(t *testing.T) {
+			start := time.Now()
+			r := simulate.Run(sc, *seed, *acquisitions, false)
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", sc.Name, r.Acquisitions, r.Committed,
+				r.OneRound, r.ExtraRound, r.Tokens, r.Conflicts, r.Unreachable, r.Lost, r.Crashes+r.Deaths, r.Duplicates,
+				r.OutOfOrder, r.Overlaps, time.Since(start).Seconds())
+			if r.Violations() > 0 {
+				t.Errorf("%d duplicates, %d out of order, %d overlaps; the first: %s\nagain: go test ./locking/internal/simulate -run '%s' "+
+					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.First, t.Name(), *seed, *acquisitions)
+			}
+			// A run in which little happens shows nothing.
+			if r.Acquisitions != *acquisitions || r.Committed < r.Acquisitions/5 || r.Conflicts < r.Acquisitions/50 {
+				t.Errorf("%d acquisitions, %d committed, %d conflicts: not worth the name of a run", r.Acquisitions, r.Committed, r.Conflicts)
+			}
+		})
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if *table {
+		fmt.Fprint(os.Stdout, out.String())
+	}
+}
+
+func TestScenariosDoWhatTheySay(t *testing.T) {
+	const n = 20_000
+	for _, sc := range simulate.Scenarios() {
+		r := simulate.Run(sc, 1, n, false)
+		for what, got := range map[string]struct{ expected, happened bool }{
+			"nodes crash":        {sc.NodeCrashEvery > 0, r.Crashes > 0},
+			"clients crash":      {sc.ClientCrashEvery > 0, r.Deaths > 0},
+			"the guard refuses":  {sc.NodeCrashEvery > 0 || sc.Name == "everything", r.Refused > 0},
+			"commits need more":  {sc.Skew > 0, r.ExtraRound > n/1000},
+			"leases are lost":    {sc.PauseEvery > 0, r.Lost > 0},
+			"clocks are excused": {sc.NodeJump > 0, r.Excused > 0},
+			"leases are renewed": {true, r.Extensions > 0},
+			"leases are handed":  {true, r.Tokens > r.Committed},
+		} {
+			if got.expected && !got.happened {
+				t.Errorf("%s: it does not happen that %s", sc.Name, what)
+			}
+		}
+		if r.Excused > r.Committed/100 {
+			t.Errorf("%s: %d of %d leases are excused", sc.Name, r.Excused, r.Committed)
+		}
+	}
+}
+
+func TestRunIsAFunctionOfItsSeed(t *testing.T) {
+	sc := simulate.Scenarios()[9]
+	a, b, c := simulate.Run(sc, 7, 5000, false), simulate.Run(sc, 7, 5000, false), simulate.Run(sc, 8, 5000, false)
+	if a != b {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	if a == c {
+		t.Error("another seed, but the same run")
+	}
+}
+
+func TestGuardOfProductionIsUsed(t *testing.T) {
+	asked := 0
+	sc := world("full loss", func(s *simulate.Scenario) {
+		s.Guard = func(f guard.Facts, l guard.Limits, k guard.Known, others []string, now time.Time) (guard.Known, time.Time) {
+			asked++
+			return simulate.Production(f, l, k, others, now)
+		}
+	})
+	simulate.Run(sc, 1, 5000, false)
+	if asked < sc.Clients*sc.Nodes {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	for _, sc := range simulate.Scenarios() {
+		b.Run(sc.Name, func(b *testing.B) {
+			simulate.Run(sc, 1, b.N, false)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "acquisitions/s")
+		})
+	}
+}
