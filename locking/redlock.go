@@ -167,7 +167,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 
 // strictAcquireScript looks at the server first: see [GuardStrict].
 var strictAcquireScript = node.NewScript(guard.Script(
-	"local other = other_server(ARGV[7])\nif other then\n  return other\nend\n" + acquireSource))
+	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource))
 
 // validateNodes returns what is wrong with the list of nodes.
 func validateNodes(nodes []*redis.Options) error {

@@ -75,7 +75,7 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		settled: make(chan struct{}), committed: make(chan struct{}),
 	}
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
-	g.args = []any{g.owner, ms(opts.TTL), ms(r.opts.FenceTTL), ms(opts.Interest), opts.Block, last}
+	g.args = acquireArgs(g.owner, r.opts.FenceTTL, last, opts)
 	return g
 }
 
@@ -117,7 +117,7 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 func (g *redlockGrant) ask(i int) {
 	n, args := g.redlock.nodes[i], g.args
 	if g.redlock.opts.Guard == GuardStrict {
-		args = append(args[:len(args):len(args)], n.guard.Identity())
+		args = append(args[:len(args):len(args)], n.guard.Identity()) // it is the last one
 	}
 	g.nodes[i].sent = time.Now()
 	err := n.calls.Send(node.NewCall(func(c *node.Call) { g.answered(i, c) }, g.redlock.acquire, g.keys, args...))

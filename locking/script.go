@@ -23,6 +23,21 @@ var (
 	releaseScript = node.NewScript(releaseSource)
 )
 
+// acquireArgs returns the arguments of the acquire script, without those at the end that are the default. The proposal is 0 for the server's clock.
+func acquireArgs(owner string, fenceTTL time.Duration, proposal int64, opts Options) []any {
+	args := make([]any, 3, 7)
+	args[0], args[1], args[2] = owner, ms(opts.TTL), ms(fenceTTL)
+	switch {
+	case opts.Block != 1:
+		args = append(args, proposal, ms(opts.Interest), opts.Block)
+	case opts.Interest != 0:
+		args = append(args, proposal, ms(opts.Interest))
+	case proposal != 0:
+		args = append(args, proposal)
+	}
+	return args
+}
+
 // errReply is what an answer that no script gives comes to.
 var errReply = errors.New("the server answered what the script cannot")
 

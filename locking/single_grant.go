@@ -30,8 +30,7 @@ type singleGrant struct {
 // acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
 // answer comes.
 func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
-	call := node.NewCall(nil, acquireScript, p.redis,
-		g.owner, ms(opts.TTL), ms(g.single.fence), ms(opts.Interest), opts.Block, 0)
+	call := node.NewCall(nil, acquireScript, p.redis, acquireArgs(g.owner, g.single.fence, 0, opts)...)
 	reply, err := g.single.node.Run(ctx, call, func(*node.Call) {
 		_ = g.single.node.Send(node.NewCall(nil, releaseScript, p.redis, g.owner))
 	})

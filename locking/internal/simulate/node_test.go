@@ -79,7 +79,7 @@ func arguments(m *message, fenceTTL int64) []any {
 	args := []any{m.owner}
 	switch m.request {
 	case acquire:
-		return append(args, m.ttl, fenceTTL, 0, m.block, m.tokens[0])
+		return append(args, m.ttl, fenceTTL, m.tokens[0], 0, m.block)
 	case renew:
 		args = append(args, m.ttl, fenceTTL)
 	}
