@@ -23,6 +23,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}{
 		{"floor", floorPair},
 		{"single", singlePair},
+		{"redlock", redlockPair},
 	} {
 		b.Run(bench.name+"/sequential", func(b *testing.B) {
 			pair := bench.pair(b, redistest.Start(b).Client(b, deadlines))
@@ -64,6 +65,19 @@ func floorPair(_ *testing.B, client *redis.Client) func(ctx context.Context, key
 
 func singlePair(b *testing.B, client *redis.Client) func(ctx context.Context, key string) error {
 	locker := newSingle(b, client, locking.SingleOptions{})
+	return func(ctx context.Context, key string) error {
+		lease, err := locker.Acquire(ctx, []string{key}, locking.Options{})
+		if err != nil {
+			return err
+		}
+		return lease.Release(ctx)
+	}
+}
+
+// redlockPair locks on the given server and four others.
+func redlockPair(b *testing.B, client *redis.Client) func(ctx context.Context, key string) error {
+	_, nodes := startNodes(b, 4)
+	locker := newRedlock(b, append(nodes, &redis.Options{Addr: client.Options().Addr}), locking.RedlockOptions{Guard: locking.GuardOff})
 	return func(ctx context.Context, key string) error {
 		lease, err := locker.Acquire(ctx, []string{key}, locking.Options{})
 		if err != nil {

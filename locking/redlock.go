@@ -121,6 +121,8 @@ type Redlock struct {
 	nodes   []*redlockNode
 	acquire *node.Script
 	clock   quorum.Clock
+
+	insisting limit // grants that send releases again
 }
 
 // redlockNode is one of the servers.

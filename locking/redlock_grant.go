@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -20,6 +21,26 @@ import (
 // commitPause is after which a commit is tried again that had no answer.
 const commitPause = 20 * time.Millisecond
 
+// Pauses between the releases that are sent in the background, and how many grants may do so at the same time.
+const (
+	firstInsistence = 50 * time.Millisecond
+	maxInsistence   = time.Second
+	maxInsisting    = 4096
+)
+
+// limit bounds how many do something at the same time.
+type limit struct{ n atomic.Int64 }
+
+func (l *limit) take() bool {
+	if l.n.Add(1) <= maxInsisting {
+		return true
+	}
+	l.n.Add(-1)
+	return false
+}
+
+func (l *limit) give() { l.n.Add(-1) }
+
 // errNodeTimeout is the failure of a node that has not answered within NodeTimeout.
 var errNodeTimeout = errors.New("no answer in time")
 
@@ -30,7 +51,9 @@ type redlockGrant struct {
 	names   []string // business keys
 	keys    []string // lock, fence counter and interest mark of each
 	opts    Options
-	args    []any // of the acquire script
+	request node.Command // the acquire call
+	args    []any        // its arguments, when each node gets a further one
+	goodbye node.Command // the release call, for nodes that hold the committed tokens
 
 	mu    sync.Mutex
 	rules *quorum.Acquisition
@@ -44,6 +67,9 @@ type redlockGrant struct {
 	ended     bool          // given back: nothing is committed any more, and late grants are released
 	enough    func() bool   // whether whoever waits for releases can go on; nil when nobody does
 	round     chan struct{} // closed then
+	alone     bool          // nobody waits for the releases any more: what is unclear is sent again in the background
+	pause     time.Duration // before the next time; 0 while none is due
+	expiry    time.Time     // when the locks have run out anyway
 	contended bool
 }
 
@@ -75,15 +101,21 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		settled: make(chan struct{}), committed: make(chan struct{}),
 	}
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
-	g.args = acquireArgs(g.owner, r.opts.FenceTTL, last, opts)
+	args := acquireArgs(g.owner, r.opts.FenceTTL, last, opts)
+	if r.opts.Guard != GuardStrict {
+		g.request = r.acquire.Command(keys, args...)
+	} else {
+		g.args = args
+	}
 	return g
 }
 
 // acquire asks every node, and returns as soon as the outcome is certain. The error says why the lock is not there.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
+	calls := make([]node.Call, len(g.nodes))
 	for i := range g.nodes {
-		g.ask(i)
+		g.ask(i, &calls[i])
 	}
 	g.settle()
 	g.mu.Unlock()
@@ -114,14 +146,13 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 }
 
 // ask sends the acquire call to node i. The caller holds the mutex.
-func (g *redlockGrant) ask(i int) {
-	n, args := g.redlock.nodes[i], g.args
+func (g *redlockGrant) ask(i int, call *node.Call) {
+	n, request := g.redlock.nodes[i], g.request
 	if g.redlock.opts.Guard == GuardStrict {
-		args = append(args[:len(args):len(args)], n.guard.Identity()) // it is the last one
+		g.nodes[i].sent = time.Now()
+		request = g.redlock.acquire.Command(g.keys, append(g.args[:len(g.args):len(g.args)], n.guard.Identity())...) // it is the last one
 	}
-	g.nodes[i].sent = time.Now()
-	err := n.calls.Send(node.NewCall(func(c *node.Call) { g.answered(i, c) }, g.redlock.acquire, g.keys, args...))
-	if err != nil {
+	if err := n.calls.Send(call.Of(request, i, g.answered)); err != nil {
 		g.fail(i, err)
 		return
 	}
@@ -135,8 +166,9 @@ func (g *redlockGrant) fail(i int, err error) {
 	g.rules.Failed(i)
 }
 
-// answered takes in the answer of node i to the acquire call, also one that comes late.
-func (g *redlockGrant) answered(i int, c *node.Call) {
+// answered takes in the answer of a node to the acquire call, also one that comes late.
+func (g *redlockGrant) answered(c *node.Call) {
+	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := c.Err
@@ -172,7 +204,7 @@ func (g *redlockGrant) answered(i int, c *node.Call) {
 	g.settle()
 	if g.ended {
 		if g.nodes[i].release == leaving {
-			g.release(i)
+			g.release(i, &node.Call{})
 		}
 		return
 	}
@@ -199,7 +231,7 @@ func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 		return false, errors.New("the server changes again and again")
 	}
 	g.nodes[i].retried = true
-	g.ask(i)
+	g.ask(i, &node.Call{})
 	if g.nodes[i].answered {
 		return false, g.nodes[i].failure
 	}
@@ -434,39 +466,49 @@ func (g *redlockGrant) abandon() {
 		return true
 	})
 	g.mu.Unlock()
-	g.await(context.Background(), round)
+	g.await(round)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leaveAlone()
 }
 
 // Release deletes the lock on every node, and returns when a majority of them has done it. A node that does not answer is asked
 // again for as long as ctx lasts, unless a majority has answered before.
 func (g *redlockGrant) Release(ctx context.Context) (contended bool, err error) {
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
-	err = backoff.Retry(func() error { return g.releaseOnce(ctx) }, backoff.WithContext(wait, ctx))
+	final := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, redis.ErrClosed) }
+	err = g.releaseOnce()
+	if err != nil && !final(err) {
+		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
+		err = backoff.Retry(func() error {
+			err := g.releaseOnce()
+			if final(err) {
+				return backoff.Permanent(err)
+			}
+			return err
+		}, backoff.WithContext(wait, ctx))
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.leaveAlone()
 	return g.contended || err != nil, err
 }
 
 // releaseOnce asks every node that has not released yet.
-func (g *redlockGrant) releaseOnce(ctx context.Context) error {
+func (g *redlockGrant) releaseOnce() error {
 	g.mu.Lock()
 	g.ended = true
 	round := g.releaseAll(func(int) bool { return true }, func() bool { return g.outcome() != quorum.Open })
 	g.mu.Unlock()
-	g.await(ctx, round)
+	g.await(round)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch g.outcome() {
 	case quorum.Done:
 		return nil
 	case quorum.Lost:
-		return backoff.Permanent(&LostError{Keys: g.names, Reason: LossTaken})
+		return &LostError{Keys: g.names, Reason: LossTaken}
 	default:
-		err := &OpError{Op: "release", Keys: g.names, Err: g.failure()}
-		if errors.Is(err, redis.ErrClosed) {
-			return backoff.Permanent(err)
-		}
-		return err
+		return &OpError{Op: "release", Keys: g.names, Err: g.failure()}
 	}
 }
 
@@ -505,15 +547,18 @@ func (g *redlockGrant) outcome() quorum.Outcome {
 func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) <-chan struct{} {
 	round := make(chan struct{})
 	g.enough, g.round = enough, round
+	calls := make([]node.Call, len(g.nodes))
 	for i := range g.nodes {
 		switch n := &g.nodes[i]; {
 		case n.release == gone, n.release == taken, n.release == leaving:
-		case !n.asked, !which(i):
+		case !n.asked:
 			n.release = unclear
+		case !which(i):
+			n.release = gone
 		case !n.answered: // it must not overtake the acquire call, which may yet be granted
 			n.release = leaving
 		default:
-			g.release(i)
+			g.release(i, &calls[i])
 		}
 	}
 	g.answeredRelease()
@@ -529,7 +574,7 @@ func (g *redlockGrant) answeredRelease() {
 }
 
 // await waits for a round of releases, for NodeTimeout at most.
-func (g *redlockGrant) await(ctx context.Context, round <-chan struct{}) {
+func (g *redlockGrant) await(round <-chan struct{}) {
 	select {
 	case <-round:
 		return
@@ -540,38 +585,102 @@ func (g *redlockGrant) await(ctx context.Context, round <-chan struct{}) {
 	select {
 	case <-round:
 	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
 // release sends the release call to node i. The caller holds the mutex.
-func (g *redlockGrant) release(i int) {
+func (g *redlockGrant) release(i int, call *node.Call) {
 	n := &g.nodes[i]
-	args := make([]any, 1, 1+len(g.names))
-	args[0] = g.owner
-	for _, counter := range g.rules.Counters(i) {
-		args = append(args, counter)
-	}
 	n.release = leaving
-	err := g.redlock.nodes[i].calls.Send(node.NewCall(func(c *node.Call) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		reply, err := releaseReply{}, c.Err
-		if err == nil {
-			reply, err = parseRelease(c.Reply, len(g.names))
-		}
-		g.contended = g.contended || reply.contended
-		switch {
-		case err != nil:
-			n.release, n.failure = unclear, err
-		case reply.lost > 0:
-			n.release = taken
-		default:
-			n.release = gone
-		}
-		g.answeredRelease()
-	}, releaseScript, g.keys, args...))
-	if err != nil {
+	if err := g.redlock.nodes[i].calls.Send(call.Of(g.leave(g.rules.Counters(i)), i, g.left)); err != nil {
 		n.release, n.failure = unclear, err
 	}
+}
+
+// leave returns the release call for a node with these counters, nil when they are not known. The caller holds the mutex.
+func (g *redlockGrant) leave(counters []int64) node.Command {
+	common := g.tokens != nil && slices.Equal(counters, g.tokens)
+	if common && !g.goodbye.Empty() {
+		return g.goodbye
+	}
+	args := make([]any, 1, 1+len(g.names))
+	args[0] = g.owner
+	for _, counter := range counters {
+		args = append(args, counter)
+	}
+	command := releaseScript.Command(g.keys, args...)
+	if common {
+		g.goodbye = command
+	}
+	return command
+}
+
+// left takes in the answer of a node to the release call.
+func (g *redlockGrant) left(c *node.Call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := &g.nodes[c.Node]
+	reply, err := releaseReply{}, c.Err
+	if err == nil {
+		reply, err = parseRelease(c.Reply, len(g.names))
+	}
+	g.contended = g.contended || reply.contended
+	switch {
+	case err != nil:
+		n.release, n.failure = unclear, err
+	case reply.lost > 0:
+		n.release = taken
+	default:
+		n.release = gone
+	}
+	g.answeredRelease()
+	g.insist()
+}
+
+// insist sends the releases that had no answer again after a pause, when nobody waits for them any more, until the locks have run out: one that
+// a server grants late, when it answers again, would keep the key from everybody for a whole TTL. The caller holds the mutex.
+func (g *redlockGrant) insist() {
+	if !g.alone || g.pause != 0 || !g.isUnclear() || time.Now().After(g.expiry) || !g.redlock.insisting.take() {
+		return
+	}
+	g.pause = firstInsistence
+	g.insistAfter()
+}
+
+// insistAfter sends them after the pause, which then grows. The caller holds the mutex.
+func (g *redlockGrant) insistAfter() {
+	time.AfterFunc(g.pause, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.isUnclear() && !g.isLeaving() || time.Now().After(g.expiry) {
+			g.pause = 0
+			g.redlock.insisting.give()
+			return
+		}
+		for i := range g.nodes {
+			if g.nodes[i].asked && g.nodes[i].release == unclear {
+				g.release(i, &node.Call{})
+			}
+		}
+		g.pause = min(2*g.pause, maxInsistence)
+		g.insistAfter()
+	})
+}
+
+// isUnclear reports whether a release had no answer. The caller holds the mutex.
+func (g *redlockGrant) isUnclear() bool {
+	return slices.ContainsFunc(g.nodes, func(n grantNode) bool {
+		return n.asked && n.release == unclear && !errors.Is(n.failure, redis.ErrClosed) && !errors.Is(n.failure, net.ErrClosed)
+	})
+}
+
+// isLeaving reports whether a release is on its way. The caller holds the mutex.
+func (g *redlockGrant) isLeaving() bool {
+	return slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == leaving })
+}
+
+// leaveAlone ends the waiting for releases. The caller holds the mutex.
+func (g *redlockGrant) leaveAlone() {
+	g.alone, g.expiry = true, time.Now().Add(g.opts.TTL)
+	g.insist()
 }

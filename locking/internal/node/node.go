@@ -70,8 +70,10 @@ type Call struct {
 	Reply any
 	Err   error
 
-	script  *Script
-	command []any
+	// Node is whatever the caller wants to know the call by.
+	Node int
+
+	command Command
 	done    func(*Call)
 	answer  chan struct{} // closed instead of calling done, for a caller that waits
 	state   state         // guarded by Node.mu, except that a call which its own goroutine sends needs none
@@ -79,7 +81,13 @@ type Call struct {
 
 // NewCall returns a call of script. When it is made by [Node.Send], done is called once it is answered or has failed.
 func NewCall(done func(*Call), script *Script, keys []string, args ...any) *Call {
-	return &Call{script: script, command: script.command(keys, args), done: done}
+	return &Call{command: script.Command(keys, args...), done: done}
+}
+
+// Of makes c a call of command that is known by a number, as NewCall would.
+func (c *Call) Of(command Command, node int, done func(*Call)) *Call {
+	*c = Call{command: command, Node: node, done: done}
+	return c
 }
 
 // Run makes the call and waits for the answer, which is also returned. When ctx ends before: a call that is still queued is
@@ -248,7 +256,7 @@ func transportError(batch []*Call) error {
 
 // one makes a single call.
 func (n *Node) one(ctx context.Context, c *Call) {
-	cmd := redis.NewCmd(ctx, c.command...)
+	cmd := redis.NewCmd(ctx, c.command.args...)
 	_ = n.client.Process(ctx, cmd)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = redis.NewCmd(ctx, c.eval()...)
@@ -259,8 +267,7 @@ func (n *Node) one(ctx context.Context, c *Call) {
 
 // eval returns the command that sends the source of the script along.
 func (c *Call) eval() []any {
-	command := append([]any{"eval", c.script.source}, c.command[2:]...)
-	return command
+	return append([]any{"eval", c.command.script.source}, c.command.args[2:]...)
 }
 
 // pipeline makes several calls in one round trip, and in a second one those whose script the server did not know.
@@ -271,8 +278,8 @@ func (n *Node) pipeline(ctx context.Context, batch []*Call) {
 	for _, c := range batch {
 		if redis.HasErrorPrefix(c.Err, "NOSCRIPT") {
 			unknown = append(unknown, c)
-			if first[c.script] == nil {
-				first[c.script] = c // brings the script along for the others
+			if first[c.command.script] == nil {
+				first[c.command.script] = c // brings the script along for the others
 			}
 		}
 	}
@@ -286,11 +293,11 @@ func (n *Node) roundTrip(ctx context.Context, batch []*Call, withSource map[*Scr
 	pipe := n.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(batch))
 	for i, c := range batch {
-		command := c.command
-		if withSource[c.script] == c {
-			command = c.eval()
+		args := c.command.args
+		if withSource[c.command.script] == c {
+			args = c.eval()
 		}
-		cmds[i] = redis.NewCmd(ctx, command...)
+		cmds[i] = redis.NewCmd(ctx, args...)
 		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, err := pipe.Exec(ctx)

@@ -28,6 +28,20 @@ var counts = func() (boxed [64]any) {
 	return boxed
 }()
 
+// Command is a call of a script as it is sent. Several calls may share it.
+type Command struct {
+	script *Script
+	args   []any
+}
+
+// Empty reports whether the command is the zero value.
+func (c Command) Empty() bool { return c.script == nil }
+
+// Command returns the command that calls the script.
+func (s *Script) Command(keys []string, args ...any) Command {
+	return Command{script: s, args: s.command(keys, args)}
+}
+
 // command returns the arguments of a call of the script.
 func (s *Script) command(keys []string, args []any) []any {
 	command := make([]any, 0, 3+len(keys)+len(args))

@@ -1,0 +1,307 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
+)
+
+func TestCallsMadeWhileOneIsUnderWayGoOutTogether(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	answers := []<-chan *node.Call{send(t, n, echo, nil, 0)}
+	next(t, w.began)
+	for i := 1; i <= 10; i++ {
+		answers = append(answers, send(t, n, echo, nil, i))
+	}
+	w.holds(false)
+	w.goOn <- struct{}{}
+	for i, answer := range answers {
+		if c := next(t, answer); c.Err != nil || c.Reply != i {
+			t.Errorf("call %d has reply %v, error %v", i, c.Reply, c.Err)
+		}
+	}
+	if got, want := w.sizes(), []int{1, 10}; !slices.Equal(got, want) {
+		t.Errorf("round trips of %v calls, want %v", got, want)
+	}
+}
+
+func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	for i := range 3 {
+		if reply, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, i), nil); err != nil || reply != i {
+			t.Errorf("call %d has reply %v, error %v", i, reply, err)
+		}
+	}
+	if got, want := w.sizes(), []int{1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("round trips of %v calls, want %v", got, want)
+	}
+}
+
+func TestWhatQueuesUpBehindALoneCallerIsSentAfterIt(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	first := run(t.Context(), n, node.NewCall(nil, echo, nil, "first"), nil)
+	next(t, w.began)
+	ctx := watch(t.Context())
+	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), nil)
+	next(t, ctx.waiting)
+	third := send(t, n, echo, nil, "third")
+	w.holds(false)
+	w.goOn <- struct{}{}
+	if got := next(t, first); got.err != nil || got.reply != "first" {
+		t.Errorf("the first has %v", got)
+	}
+	if got := next(t, second); got.err != nil || got.reply != "second" {
+		t.Errorf("the second has %v", got)
+	}
+	if got := next(t, third); got.Err != nil || got.Reply != "third" {
+		t.Errorf("the third has %v, %v", got.Reply, got.Err)
+	}
+	if got, want := w.sizes(), []int{1, 2}; !slices.Equal(got, want) {
+		t.Errorf("round trips of %v calls, want %v", got, want)
+	}
+}
+
+func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	answers := []<-chan *node.Call{send(t, n, echo, nil, 0)}
+	next(t, w.began)
+	for i := 1; i <= 300; i++ {
+		answers = append(answers, send(t, n, echo, nil, i))
+	}
+	w.holds(false)
+	w.goOn <- struct{}{}
+	for i, answer := range answers {
+		if c := next(t, answer); c.Err != nil || c.Reply != i {
+			t.Errorf("call %d has reply %v, error %v", i, c.Reply, c.Err)
+		}
+	}
+	if got, want := w.sizes(), []int{1, 128, 128, 44}; !slices.Equal(got, want) {
+		t.Errorf("round trips of %v calls, want %v", got, want)
+	}
+}
+
+func TestWithOneLeaderCallsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	var want []any
+	var answers []<-chan *node.Call
+	for i := range 1000 {
+		want = append(want, i)
+		answers = append(answers, send(t, n, echo, nil, i))
+	}
+	for _, answer := range answers {
+		next(t, answer)
+	}
+	if got := w.sent(); !slices.Equal(got, want) {
+		t.Errorf("sent in the order %v", got)
+	}
+	if trips := len(w.sizes()); trips == 1000 {
+		t.Log("no two calls went out together")
+	}
+}
+
+func TestAsManyPipelinesAsLeadersAreOnTheirWay(t *testing.T) {
+	t.Parallel()
+	for leaders := 1; leaders <= 3; leaders++ {
+		t.Run(fmt.Sprint(leaders), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var inFlight, most atomic.Int64
+				w := newWire(func() error {
+					most.Store(max(most.Load(), inFlight.Add(1)))
+					time.Sleep(time.Millisecond) // virtual
+					inFlight.Add(-1)
+					return nil
+				})
+				n := node.New(w.client(t), node.Options{Leaders: leaders})
+				for i := range 20 {
+					send(t, n, echo, nil, i)
+					synctest.Wait()
+				}
+				if got := most.Load(); got != int64(leaders) {
+					t.Errorf("%d pipelines at the same time, want %d", got, leaders)
+				}
+				time.Sleep(time.Second) // virtual
+				synctest.Wait()
+				if got := len(w.sent()); got != 20 || most.Load() != int64(leaders) {
+					t.Errorf("%d calls by %d pipelines at the same time, want 20 by %d", got, most.Load(), leaders)
+				}
+			})
+		})
+	}
+}
+
+func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	first := send(t, n, echo, nil, "first")
+	next(t, w.began)
+	giveUp, cancel := context.WithCancel(t.Context())
+	ctx := watch(giveUp)
+	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), func(*node.Call) { t.Error("a late answer to a call that was not made") })
+	next(t, ctx.waiting)
+	third := send(t, n, echo, nil, "third")
+	cancel()
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) || got.reply != nil {
+		t.Errorf("the one that gave up has %v", got)
+	}
+	w.holds(false)
+	w.goOn <- struct{}{}
+	next(t, first)
+	next(t, third)
+	if got := w.sent(); !slices.Equal(got, []any{"first", "third"}) {
+		t.Errorf("sent %v, want the first and the third", got)
+	}
+}
+
+func TestALateAnswerIsHandedOver(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	first := send(t, n, echo, nil, "first")
+	next(t, w.began)
+	giveUp, cancel := context.WithCancel(t.Context())
+	ctx, late := watch(giveUp), make(chan *node.Call, 1)
+	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), func(c *node.Call) { late <- c })
+	next(t, ctx.waiting)
+	w.goOn <- struct{}{}
+	next(t, first)
+	next(t, w.began) // the second is on its way
+	cancel()
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) {
+		t.Errorf("the one that gave up has %v", got)
+	}
+	select {
+	case c := <-late:
+		t.Errorf("an answer %v before the server has given one", c.Reply)
+	default:
+	}
+	w.goOn <- struct{}{}
+	if c := next(t, late); c.Err != nil || c.Reply != "second" {
+		t.Errorf("the late answer is %v, %v", c.Reply, c.Err)
+	}
+}
+
+func TestAnAnswerMayLeadToTheNextCall(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1, Patience: time.Second})
+	end := make(chan *node.Call, 1)
+	err := n.Send(node.NewCall(func(*node.Call) {
+		if err := n.Send(node.NewCall(func(c *node.Call) { end <- c }, echo, nil, 2)); err != nil {
+			t.Error(err)
+		}
+	}, echo, nil, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := next(t, end); c.Err != nil || c.Reply != 2 {
+		t.Errorf("the second call has reply %v, error %v", c.Reply, c.Err)
+	}
+}
+
+func TestABlockedNodeIsNotAsked(t *testing.T) {
+	t.Parallel()
+	errBlocked := errors.New("blocked")
+	w, blocked := newWire(atOnce), error(nil)
+	n := node.New(w.client(t), node.Options{Leaders: 1, Blocked: func() error { return blocked }})
+	next(t, send(t, n, echo, nil, 1))
+	blocked = errBlocked
+	if err := n.Send(node.NewCall(func(*node.Call) { t.Error("an answer to a call that was refused") }, echo, nil, 2)); !errors.Is(err, errBlocked) {
+		t.Errorf("error %v, want %v", err, errBlocked)
+	}
+	blocked = nil
+	next(t, send(t, n, echo, nil, 3))
+	if got := w.sent(); !slices.Equal(got, []any{1, 3}) {
+		t.Errorf("sent %v, want 1 and 3", got)
+	}
+}
+
+func TestAServerThatFailsIsAskedLessAndLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		w := newWire(func() error {
+			if down.Load() {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		n := node.New(w.client(t), node.Options{Leaders: 1, Patience: 50 * time.Millisecond})
+		taken := func(d time.Duration) (taken int) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) { // virtual
+				if n.Send(node.NewCall(func(*node.Call) {}, echo, nil, 1)) == nil {
+					taken++
+				}
+				synctest.Wait()
+			}
+			return taken
+		}
+		// Pauses of 25, 50, 100, 200, 400 and 800 ms, and 1 s from then on.
+		if got := taken(10 * time.Second); got < 13 || got > 16 {
+			t.Errorf("%d calls in 10s, want about 15", got)
+		}
+		down.Store(false)
+		time.Sleep(time.Second) // virtual
+		if got := taken(time.Second); got != 1000 {
+			t.Errorf("%d calls in 1s after it has answered again, want all 1000", got)
+		}
+		down.Store(true)
+		if got := taken(200 * time.Millisecond); got < 3 || got > 5 {
+			t.Errorf("%d calls in 200ms after it has failed anew, want about 4", got)
+		}
+	})
+}
+
+func TestAServerThatHangsIsNotAskedForLongerThanPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hang atomic.Bool
+		hang.Store(true)
+		w := newWire(func() error {
+			if hang.CompareAndSwap(true, false) {
+				time.Sleep(time.Second) // virtual
+				return errors.New("i/o timeout")
+			}
+			return nil
+		})
+		n := node.New(w.client(t), node.Options{Leaders: 1, Patience: 50 * time.Millisecond})
+		send(t, n, echo, nil, 1)
+		time.Sleep(45 * time.Millisecond) // virtual
+		second := send(t, n, echo, nil, 2)
+		time.Sleep(10 * time.Millisecond) // virtual
+		if err := n.Send(node.NewCall(nil, echo, nil, 3)); err == nil {
+			t.Error("a call was taken 55ms after the first that has no answer")
+		}
+		if c := <-second; c.Err != nil || c.Reply != 2 {
+			t.Errorf("the second has reply %v, error %v", c.Reply, c.Err)
+		}
+		<-send(t, n, echo, nil, 4)
+		if got := w.sent(); !slices.Equal(got, []any{1, 2, 4}) {
+			t.Errorf("sent %v, want all but the one that was refused", got)
+		}
+	})
+}

@@ -1,0 +1,648 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// promptly is far below what a call takes that waits for a server which does not answer, and far above what any other takes.
+const promptly = 900 * time.Millisecond
+
+// lockOf returns the name of the lock of a key.
+func lockOf(key string) string { return "railtoken:lock:{" + key + "}" }
+
+// counterOf returns the name of the fence counter of a key.
+func counterOf(key string) string { return lockOf(key) + ":fence" }
+
+// admins returns a client of each server that has nothing to do with locks.
+func admins(t testing.TB, servers []*redistest.Server) []*redis.Client {
+	t.Helper()
+	clients := make([]*redis.Client, len(servers))
+	for i, s := range servers {
+		clients[i] = s.Client(t)
+	}
+	return clients
+}
+
+// await waits until something is so, which it asks again and again.
+func await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for began := time.Now(); !so(); <-time.After(2 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("not so within %v: %s", patience, what)
+		}
+	}
+}
+
+// exists reports whether a server has the lock of a key.
+func exists(t testing.TB, admin *redis.Client, key string) bool {
+	t.Helper()
+	n, err := admin.Exists(t.Context(), lockOf(key)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}
+
+// everywhere waits until all of the servers have the lock of a key.
+func everywhere(t testing.TB, admins []*redis.Client, key string) {
+	t.Helper()
+	for _, admin := range admins {
+		await(t, key+" is locked on "+admin.Options().Addr, func() bool { return exists(t, admin, key) })
+	}
+}
+
+// nowhere waits until none of the servers has the lock of a key.
+func nowhere(t testing.TB, admins []*redis.Client, key string) {
+	t.Helper()
+	for _, admin := range admins {
+		await(t, key+" is free on "+admin.Options().Addr, func() bool { return !exists(t, admin, key) })
+	}
+}
+
+// do runs a command that must succeed.
+func do(t testing.TB, c *redis.Client, args ...any) {
+	t.Helper()
+	if err := c.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// prompt checks that a call does not wait for servers that do not answer.
+func prompt(t testing.TB, what string, call func() error) {
+	t.Helper()
+	began := time.Now()
+	if err := call(); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	if took := time.Since(began); took > promptly {
+		t.Errorf("%s took %v", what, took)
+	}
+}
+
+// away are the ways in which a server can fail.
+var away = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "paused": (*redistest.Server).Pause}
+
+// link is the network between a client and a server. It loses what lose says without telling anybody.
+type link struct {
+	lose atomic.Pointer[func(sent []byte) bool]
+	addr atomic.Pointer[string] // where dials go instead; nil for where they are meant to
+}
+
+func (l *link) losing(lose func(sent []byte) bool) { l.lose.Store(&lose) }
+
+func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if to := l.addr.Load(); to != nil {
+		addr = *to
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &linkConn{conn, l}, nil
+}
+
+type linkConn struct {
+	net.Conn
+	link *link
+}
+
+func (c *linkConn) Write(b []byte) (int, error) {
+	if lose := c.link.lose.Load(); lose != nil && (*lose)(b) {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func TestAMinorityThatIsAwayKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(s []*redistest.Server){
+		"one paused":                func(s []*redistest.Server) { s[4].Pause() },
+		"one killed":                func(s []*redistest.Server) { s[0].Kill() },
+		"two paused":                func(s []*redistest.Server) { s[0].Pause(); s[3].Pause() },
+		"two killed":                func(s []*redistest.Server) { s[1].Kill(); s[2].Kill() },
+		"one paused and one killed": func(s []*redistest.Server) { s[2].Pause(); s[4].Kill() },
+	} {
+		for when, warm := range map[string]bool{"": true, ", before the first connection": false} {
+			t.Run(name+when, func(t *testing.T) {
+				t.Parallel()
+				servers, nodes := startNodes(t, 5)
+				l := newRedlock(t, nodes, unguarded)
+				if warm {
+					lease := acquire(t, l, locking.Options{}, "warm up")
+					everywhere(t, admins(t, servers), "warm%20up")
+					release(t, lease)
+				}
+				fail(servers)
+				for range 20 {
+					var lease *locking.Lease
+					prompt(t, "acquire", func() (err error) {
+						lease, err = l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+						return err
+					})
+					if lease == nil {
+						return
+					}
+					prompt(t, "fence", func() error { _, err := lease.Fence(t.Context()); return err })
+					prompt(t, "renew", func() error { return lease.Renew(t.Context()) })
+					refused(t, l, "order:1")
+					prompt(t, "release", func() error { return lease.Release(t.Context()) })
+				}
+			})
+		}
+	}
+}
+
+func TestWithAMajorityAwayAnAttemptFailsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, fail := range away {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := startNodes(t, 5)
+			clients := admins(t, servers[3:])
+			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+			release(t, acquire(t, l, locking.Options{}, "order:1"))
+			for _, s := range servers[:3] {
+				fail(s)
+			}
+			fastest := time.Hour
+			for range 4 {
+				began := time.Now()
+				lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+				took := time.Since(began)
+				if lease != nil {
+					t.Fatal("a lease of a minority")
+				}
+				isClear(t, err, `acquire ["order:1"]`, nodes[0].Addr, nodes[1].Addr, nodes[2].Addr, "node 0", "node 1", "node 2")
+				if !errors.Is(err, locking.ErrUnavailable) {
+					t.Errorf("error %v, want ErrUnavailable", err)
+				}
+				if name == "killed" && took > 400*time.Millisecond || took > 2*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				fastest = min(fastest, took)
+				nowhere(t, clients, "order:1")
+			}
+			if fastest > 250*time.Millisecond {
+				t.Errorf("every attempt waits for nodes that do not answer, the fastest %v", fastest)
+			}
+		})
+	}
+}
+
+func TestANodeThatComesBackTakesPartAgain(t *testing.T) {
+	t.Parallel()
+	for name, fail := range away {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := startNodes(t, 5)
+			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 200 * time.Millisecond})
+			release(t, eventually(t, l, "order:1"))
+			fail(servers[0])
+			fail(servers[1])
+			release(t, eventually(t, l, "order:1"))
+			for _, s := range servers[:2] {
+				if name == "killed" {
+					s.Restart(t)
+				} else {
+					s.Resume()
+				}
+			}
+			servers[2].Kill()
+			servers[3].Kill()
+			release(t, eventually(t, l, "order:2"))
+		})
+	}
+}
+
+func TestAReleaseDoesNotWaitForANodeThatHangs(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+	release(t, acquire(t, l, locking.Options{}, "the scripts are known")) // later the nodes can only be told a script's name
+	first := acquire(t, l, locking.Options{}, "order:1")
+	second := acquire(t, l, locking.Options{TTL: 4 * time.Second}, "order:2")
+	everywhere(t, clients, "order:1")
+	everywhere(t, clients, "order:2")
+	servers[2].Pause()
+	prompt(t, "release", func() error { return first.Release(t.Context()) })
+	others := []*redis.Client{clients[0], clients[1], clients[3], clients[4]}
+	nowhere(t, others, "order:1")
+	// The node is not asked any more now, so nobody tells it of this release.
+	<-time.After(600 * time.Millisecond)
+	prompt(t, "release", func() error { return second.Release(t.Context()) })
+	nowhere(t, others, "order:2")
+	servers[2].Resume()
+	nowhere(t, clients, "order:1")
+	nowhere(t, clients, "order:2") // at the end of its TTL at the latest
+}
+
+func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
+	t.Parallel()
+	t.Run("to a lease that was released", func(t *testing.T) {
+		t.Parallel()
+		servers, nodes := startNodes(t, 5)
+		clients := admins(t, servers)
+		l := newRedlock(t, nodes, unguarded)
+		warm := acquire(t, l, locking.Options{}, "order:0")
+		everywhere(t, clients, "order:0")
+		release(t, warm)
+		servers[0].Pause()
+		servers[3].Pause()
+		lease := acquire(t, l, locking.Options{}, "order:1")
+		prompt(t, "release", func() error { return lease.Release(t.Context()) })
+		servers[0].Resume()
+		servers[3].Resume()
+		await(t, "the grant has come", func() bool {
+			return clients[0].Exists(t.Context(), counterOf("order:1")).Val() == 1
+		})
+		nowhere(t, clients, "order:1")
+	})
+	t.Run("to an attempt that was cancelled", func(t *testing.T) {
+		t.Parallel()
+		servers, nodes := startNodes(t, 5)
+		clients := admins(t, servers)
+		l := newRedlock(t, nodes, unguarded)
+		warm := acquire(t, l, locking.Options{}, "order:0")
+		everywhere(t, clients, "order:0")
+		release(t, warm)
+		for _, s := range servers[:3] {
+			s.Pause()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(ctx, []string{"order:1"}, locking.Options{})
+			failed <- err
+		}()
+		everywhere(t, clients[3:], "order:1")
+		began := time.Now()
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) || time.Since(began) > promptly {
+			t.Errorf("error %v after %v, want that of the context at once", err, time.Since(began))
+		} else {
+			isClear(t, err, `acquire ["order:1"]`)
+		}
+		nowhere(t, clients[3:], "order:1")
+		for _, s := range servers[:3] {
+			s.Resume()
+		}
+		await(t, "the grant has come", func() bool {
+			return clients[0].Exists(t.Context(), counterOf("order:1")).Val() == 1
+		})
+		nowhere(t, clients, "order:1")
+	})
+	t.Run("to an attempt that had no answer in time", func(t *testing.T) {
+		t.Parallel()
+		servers, nodes := startNodes(t, 5)
+		clients := admins(t, servers)
+		l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 300 * time.Millisecond})
+		warm := eventually(t, l, "order:0")
+		everywhere(t, clients, "order:0")
+		release(t, warm)
+		for _, s := range servers[:3] {
+			s.Pause()
+		}
+		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{}); !errors.Is(err, locking.ErrUnavailable) {
+			t.Errorf("error %v, want ErrUnavailable", err)
+		}
+		for _, s := range servers[:3] {
+			s.Resume()
+		}
+		await(t, "the grant has come", func() bool {
+			return clients[0].Exists(t.Context(), counterOf("order:1")).Val() == 1
+		})
+		nowhere(t, clients, "order:1") // well before the TTL of 30 s
+		release(t, eventually(t, l, "order:1"))
+	})
+}
+
+func TestALeaseLivesAsLongAsAMajorityDoes(t *testing.T) {
+	t.Parallel()
+	for name, fail := range away {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := startNodes(t, 5)
+			l := newRedlock(t, nodes, unguarded)
+			lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{TTL: locking.MinTTL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			until := lease.ValidUntil().Add(2 * time.Second)
+			fail(servers[0])
+			fail(servers[1])
+			await(t, "renewed for 2s", func() bool {
+				if err := lease.Err(); err != nil {
+					t.Fatalf("lost with a majority alive: %v", err)
+				}
+				return lease.ValidUntil().After(until)
+			})
+			fail(servers[2])
+			failed := time.Now()
+			if loss := lost(t, lease); loss.Reason != locking.LossExpired || loss.Err == nil {
+				t.Errorf("lost: %v, want because it could not be renewed, and why", loss)
+			}
+			if took := time.Since(failed); took > 2*time.Second {
+				t.Errorf("the lease of 1s was lost %v after its majority", took)
+			}
+		})
+	}
+}
+
+func TestALeaseIsLostWithItsMajorityAndNotBefore(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	lease := acquire(t, l, locking.Options{}, "order:1")
+	everywhere(t, clients, "order:1")
+	take := func(c *redis.Client) {
+		do(t, c, "DEL", lockOf("order:1"))
+		do(t, c, "SET", lockOf("order:1"), "somebody else")
+	}
+	take(clients[1])
+	take(clients[4])
+	if err := lease.Renew(t.Context()); err != nil {
+		t.Fatalf("renew with the lock on 3 of 5 nodes: %v", err)
+	}
+	take(clients[2])
+	if err := lease.Renew(t.Context()); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("renew with the lock on 2 of 5 nodes: %v, want ErrLost", err)
+	}
+	if loss := lost(t, lease); loss.Reason != locking.LossTaken {
+		t.Errorf("lost: %v, want because it is another's", loss)
+	}
+	if err := lease.Release(t.Context()); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("release: %v, want ErrLost", err)
+	}
+	nowhere(t, []*redis.Client{clients[0], clients[3]}, "order:1")
+	for _, i := range []int{1, 2, 4} {
+		if got := clients[i].Get(t.Context(), lockOf("order:1")).Val(); got != "somebody else" {
+			t.Errorf("the lock on node %d is %q after the release, want that of the other holder", i, got)
+		}
+	}
+}
+
+func TestSeveralKeysAreTakenOnAMajorityOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	for _, c := range clients[1:4] {
+		do(t, c, "SET", lockOf("order:2"), "somebody else", "PX", 60_000)
+	}
+	lease, err := l.Acquire(t.Context(), []string{"order:3", "order:1", "order:2"}, locking.Options{})
+	held, ok := errors.AsType[*locking.HeldError](err)
+	if lease != nil || !ok || held.Key != "order:2" {
+		t.Fatalf("lease %v, error %v; want that order:2 is held", lease, err)
+	}
+	nowhere(t, clients, "order:1")
+	nowhere(t, clients, "order:3")
+	nowhere(t, []*redis.Client{clients[0], clients[4]}, "order:2")
+	for _, c := range clients[1:4] {
+		if got := c.Get(t.Context(), lockOf("order:2")).Val(); got != "somebody else" {
+			t.Errorf("the other holder's lock is %q", got)
+		}
+	}
+	do(t, clients[2], "DEL", lockOf("order:2"))
+	release(t, acquire(t, l, locking.Options{}, "order:1", "order:2", "order:3"))
+}
+
+// Contenders who start at the same moment can get two nodes each, so that nobody has the key. Then nobody may be told for long that it
+// is held.
+func TestSplitVotesAreResolved(t *testing.T) {
+	t.Parallel()
+	const contenders, rounds = 8, 40
+	_, nodes := startNodes(t, 5)
+	lockers := make([]*locking.Redlock, contenders)
+	for i := range lockers {
+		lockers[i] = newRedlock(t, nodes, unguarded)
+		release(t, eventually(t, lockers[i], "warm up"))
+	}
+	most, missed := 0, 0
+	for round := range rounds {
+		key := fmt.Sprint("order:", round)
+		var won atomic.Int64
+		var crowd sync.WaitGroup
+		start, tries, leases := make(chan struct{}), make([]int, contenders), make([]*locking.Lease, contenders)
+		for i, l := range lockers {
+			crowd.Go(func() {
+				<-start
+				for won.Load() == 0 {
+					tries[i]++
+					lease, err := l.Acquire(t.Context(), []string{key}, locking.Options{})
+					if err == nil {
+						if won.Add(1) > 1 {
+							t.Errorf("%s has two holders", key)
+						}
+						leases[i] = lease
+						return
+					}
+					if !errors.Is(err, locking.ErrHeld) {
+						t.Errorf("error %v, want ErrHeld", err)
+						return
+					}
+					if tries[i] > 20 {
+						t.Errorf("told %d times that %s is held, which nobody holds", tries[i], key)
+						return
+					}
+				}
+			})
+		}
+		close(start)
+		crowd.Wait()
+		for _, lease := range leases {
+			if lease != nil {
+				release(t, lease)
+			}
+		}
+		needed := tries[0]
+		for _, n := range tries {
+			needed = min(needed, n)
+		}
+		most = max(most, needed)
+		if needed > 1 {
+			missed++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("in %d of %d rounds nobody won at the first attempt; %d attempts at most", missed, rounds, most)
+	if missed > rounds/2 {
+		t.Errorf("in %d of %d rounds nobody won at the first attempt", missed, rounds)
+	}
+}
+
+func TestManyLockersOfOneKeyMakeProgressOneAtATime(t *testing.T) {
+	t.Parallel()
+	const lockers, goroutines, each = 4, 4, 5
+	_, nodes := startNodes(t, 5)
+	var holders, holds atomic.Int64
+	var crowd sync.WaitGroup
+	for range lockers {
+		l := newRedlock(t, nodes, unguarded)
+		for range goroutines {
+			crowd.Go(func() {
+				for began, done := time.Now(), 0; done < each; {
+					lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+					if err != nil {
+						if !errors.Is(err, locking.ErrHeld) || time.Since(began) > patience {
+							t.Errorf("after %v, with %d of %d: %v", time.Since(began), done, each, err)
+							return
+						}
+						<-time.After(time.Millisecond)
+						continue
+					}
+					if holders.Add(1) != 1 {
+						t.Error("two holders at the same time")
+					}
+					done++
+					holds.Add(1)
+					holders.Add(-1)
+					if err := lease.Release(t.Context()); err != nil {
+						t.Errorf("release: %v", err)
+					}
+				}
+			})
+		}
+	}
+	crowd.Wait()
+	if got := holds.Load(); got != lockers*goroutines*each {
+		t.Errorf("%d acquisitions, want %d", got, lockers*goroutines*each)
+	}
+}
+
+// A server that is named twice must not have two votes: it would be a majority of three by itself.
+func TestAServerThatIsNamedTwiceHasOneVote(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 2)
+	_, port, err := net.SplitHostPort(servers[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &redis.Options{Addr: "localhost:" + port}
+	l := newRedlock(t, []*redis.Options{nodes[0], again, nodes[1]}, unguarded)
+	release(t, eventually(t, l, "order:1")) // on two servers
+	servers[1].Kill()
+	for range 5 {
+		lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+		if lease != nil {
+			t.Fatal("one server is a majority of three nodes")
+		}
+		isClear(t, err, "it is the server of another node", "name each server once")
+	}
+	if _, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[1], {Addr: nodes[0].Addr}}, unguarded); err == nil || !strings.Contains(err.Error(), "name each once") {
+		t.Errorf("error %v of a list that names a server twice", err)
+	}
+}
+
+func TestErrorsTellNoPassword(t *testing.T) {
+	t.Parallel()
+	const password, wrong = "correct-horse", "battery-staple"
+	servers, nodes := make([]*redistest.Server, 3), make([]*redis.Options, 3)
+	for i := range servers {
+		servers[i] = redistest.Start(t, "--requirepass", password)
+		nodes[i] = &redis.Options{Addr: servers[i].Addr(), Username: "default", Password: wrong}
+	}
+	nodes[2].Password = password
+	tells := func(err error) {
+		t.Helper()
+		if err == nil {
+			t.Fatal("no error")
+		}
+		for _, secret := range []string{password, wrong} {
+			if text := fmt.Sprintf("%v %+v %#v", err, err, err.Error()); strings.Contains(text, secret) {
+				t.Errorf("the password is told: %s", text)
+			}
+		}
+	}
+	for _, guard := range []locking.GuardMode{locking.GuardOff, locking.GuardConnect, locking.GuardStrict} {
+		l := newRedlock(t, nodes, locking.RedlockOptions{Guard: guard, NodeTimeout: 2 * time.Second})
+		_, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+		tells(err)
+		isClear(t, err, "WRONGPASS")
+	}
+	_, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[0], nil}, locking.RedlockOptions{})
+	tells(err)
+	for _, s := range servers {
+		s.Kill()
+	}
+	_, err = newRedlock(t, nodes, unguarded).Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+	tells(err)
+}
+
+func TestAKeyOfTheWrongTypeIsAnErrorThatTryingAgainDoesNotMend(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	for _, c := range clients {
+		do(t, c, "LPUSH", lockOf("order:2"), "what another program keeps here")
+	}
+	l := newRedlock(t, nodes, unguarded)
+	lease, err := l.Acquire(t.Context(), []string{"order:1", "order:2"}, locking.Options{})
+	if lease != nil {
+		t.Error("a lease")
+	}
+	isClear(t, err, `acquire ["order:1" "order:2"]`, "WRONGTYPE")
+	if errors.Is(err, locking.ErrUnavailable) {
+		t.Errorf("error %v says that it is worth trying again", err)
+	}
+	nowhere(t, clients, "order:1")
+	for _, c := range clients {
+		if n := c.LLen(t.Context(), lockOf("order:2")).Val(); n != 1 {
+			t.Errorf("the list of the other program has %d elements now", n)
+		}
+	}
+}
+
+func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	l := newRedlock(t, nodes, unguarded)
+	servers[0].Pause()
+	var crowd sync.WaitGroup
+	var held atomic.Int64
+	for g := range 20 {
+		crowd.Go(func() {
+			for {
+				lease, err := l.Acquire(t.Context(), []string{fmt.Sprint("order:", g)}, locking.Options{})
+				if errors.Is(err, redis.ErrClosed) {
+					return
+				}
+				if err != nil {
+					continue
+				}
+				held.Add(1)
+				_ = lease.Release(t.Context())
+			}
+		})
+	}
+	await(t, "many leases", func() bool { return held.Load() > 200 })
+	began := time.Now()
+	if err := l.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	crowd.Wait()
+	if took := time.Since(began); took > 3*time.Second { // a release that is tried again and again takes 5s
+		t.Errorf("it took %v until everybody knew", took)
+	}
+	_, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+	isClear(t, err, "closed")
+	if errors.Is(err, locking.ErrUnavailable) {
+		t.Errorf("error %v says that it is worth trying again", err)
+	}
+}
