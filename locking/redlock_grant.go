@@ -594,6 +594,7 @@ func (g *redlockGrant) release(i int, call *node.Call) {
 	n.release = leaving
 	if err := g.redlock.nodes[i].calls.Send(call.Of(g.leave(g.rules.Counters(i)), i, g.left)); err != nil {
 		n.release, n.failure = unclear, err
+		g.insist()
 	}
 }
 
