@@ -63,6 +63,8 @@ type waiter struct {
 	line *line
 	turn chan turn
 	busy bool // it has been given a turn that it has not ended
+
+	stood bool // it was not the first in line, or the keys were not free, when it came
 }
 
 // turn is what a waiter waits for: a lease, or the hold with which to ask the servers, or neither: let other processes ask first.
@@ -167,7 +169,14 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	} else {
 		opts.Block = g.block
 	}
+	answered := false
+	defer func() {
+		if !answered {
+			g.abandon(h, w)
+		}
+	}()
 	lease, err := g.inner.Acquire(ctx, h.keys, opts)
+	answered = true
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w != nil {
@@ -184,6 +193,16 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	close(h.ready)
 	lease.enter(func() { g.lost(h, lease) }, h, g)
 	return lease, nil
+}
+
+// abandon ends a hold, and the wait that it is for, after the inner locker has panicked or ended the goroutine.
+func (g *Gate) abandon(h *hold, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w != nil {
+		g.dequeue(w)
+	}
+	g.free(h, nil)
 }
 
 // refusal returns the error for a caller that is refused by a hold on one of its keys, or nil while the servers are asked.
@@ -330,6 +349,7 @@ func (g *Gate) lost(h *hold, l *Lease) {
 
 // Watch returns a watch on the release of any of the keys, in this process or elsewhere: see [Watcher].
 func (g *Gate) Watch(ctx context.Context, keys []string) (*Watch, error) {
+	keys = slices.Clone(keys)
 	w, notify := newWatch()
 	stop := func() {}
 	if watcher, ok := g.inner.(Watcher); ok {

@@ -2,6 +2,8 @@ package locking
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,13 +21,14 @@ type line struct {
 	name    string
 	waiters int
 	watch   *Watch // on the inner locker's releases, once somebody was refused
+	refused error  // what the servers last said to one of them
 	races   int    // lost in a row: notices that led to a refusal
 	yield   bool   // other processes have asked for the keys: the next in line lets them try first
 }
 
 // lineName tells lists of keys apart.
 func lineName(keys []string) string {
-	if len(keys) == 1 {
+	if len(keys) == 1 && !strings.ContainsAny(keys[0], "%,") {
 		return keys[0]
 	}
 	var b strings.Builder
@@ -71,9 +74,13 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 				w.line.won(g)
 				return lease, nil
 			}
+			if ctx.Err() != nil && pause.last == nil {
+				pause.last = g.obstacle(w)
+			}
 			if length, err = pause.after(ctx, err); err != nil {
 				return nil, g.quit(w, err)
 			}
+			w.line.refuse(g, pause.last)
 			if noticed {
 				pause.backoff.Reset()
 				w.line.outrun(g)
@@ -82,6 +89,9 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 			g.yielded(w)
 		}
 		t, noticed, ok = g.doze(ctx, w, length)
+	}
+	if pause.last == nil {
+		pause.last = g.obstacle(w)
 	}
 	return nil, g.quit(w, gaveUp(ctx, pause.last))
 }
@@ -103,7 +113,41 @@ func (g *Gate) enqueue(keys []string, opts Options) *waiter {
 		d.queue = append(d.queue, w)
 	}
 	g.next(keys[0], nil)
+	w.stood = !w.busy
 	return w
+}
+
+// obstacle returns the refusal of a waiter that gives up before the servers have refused it: who has one of its keys, as far as this
+// process knows. It is nil when there was nothing to wait for.
+func (g *Gate) obstacle(w *waiter) error {
+	if !w.stood {
+		return nil
+	}
+	var known error
+	var here *hold
+	g.mu.Lock()
+	for _, key := range w.keys {
+		d := g.doors[key]
+		if d == nil {
+			continue
+		}
+		if here == nil {
+			here = d.hold
+		}
+		if known == nil && len(d.queue) > 0 {
+			known = d.queue[0].line.refused
+		}
+	}
+	g.mu.Unlock()
+	if here != nil {
+		if held := g.refusal(here, w.keys); held != nil {
+			return held
+		}
+	}
+	if held, ok := errors.AsType[*HeldError](known); ok && slices.Contains(w.keys, held.Key) {
+		return held
+	}
+	return &HeldError{Key: w.keys[0], Holder: Holder{Label: g.name, Remaining: time.Millisecond}} // who is asking the servers
 }
 
 // await waits for a turn, until ctx has ended.
@@ -201,13 +245,16 @@ func (g *Gate) notices(ctx context.Context, w *waiter) <-chan struct{} {
 			return nil
 		}
 		g.mu.Lock()
-		if w.line.watch == nil {
+		if w.line.watch == nil && w.line.waiters > 0 { // else the turn has come meanwhile, and nobody would close it
 			w.line.watch, fresh = fresh, nil
 		}
 		watch = w.line.watch
 		g.mu.Unlock()
 		if fresh != nil {
 			fresh.Close()
+		}
+		if watch == nil {
+			return nil
 		}
 	}
 	return watch.C
@@ -238,6 +285,13 @@ func (n *line) outrun(g *Gate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n.races++
+}
+
+// refuse notes what the servers have said to a waiter of this line.
+func (n *line) refuse(g *Gate, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.refused = err
 }
 
 // racesLost returns how often in a row another process was faster.

@@ -52,7 +52,6 @@ type redlockGrant struct {
 	keys    []string // lock, fence counter and interest mark of each
 	opts    Options
 	request node.Command // the acquire call
-	args    []any        // its arguments, when each node gets a further one
 	goodbye node.Command // the release call, for nodes that hold the committed tokens
 
 	mu    sync.Mutex
@@ -101,12 +100,7 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		settled: make(chan struct{}), committed: make(chan struct{}),
 	}
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
-	args := acquireArgs(g.owner, r.opts.FenceTTL, last, opts)
-	if r.opts.Guard != GuardStrict {
-		g.request = r.acquire.Command(keys, args...)
-	} else {
-		g.args = args
-	}
+	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
 	return g
 }
 
@@ -150,7 +144,7 @@ func (g *redlockGrant) ask(i int, call *node.Call) {
 	n, request := g.redlock.nodes[i], g.request
 	if g.redlock.opts.Guard == GuardStrict {
 		g.nodes[i].sent = time.Now()
-		request = g.redlock.acquire.Command(g.keys, append(g.args[:len(g.args):len(g.args)], n.guard.Identity())...) // it is the last one
+		request = request.With(n.guard.Identity()) // it is the last one
 	}
 	if err := n.calls.Send(call.Of(request, i, g.answered)); err != nil {
 		g.fail(i, err)
@@ -604,12 +598,11 @@ func (g *redlockGrant) leave(counters []int64) node.Command {
 	if common && !g.goodbye.Empty() {
 		return g.goodbye
 	}
-	args := make([]any, 1, 1+len(g.names))
-	args[0] = g.owner
+	command := releaseScript.Command(g.keys, 1+len(counters))
+	command.Add(g.owner)
 	for _, counter := range counters {
-		args = append(args, counter)
+		command.Add(counter)
 	}
-	command := releaseScript.Command(g.keys, args...)
 	if common {
 		g.goodbye = command
 	}

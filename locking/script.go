@@ -23,19 +23,20 @@ var (
 	releaseScript = node.NewScript(releaseSource)
 )
 
-// acquireArgs returns the arguments of the acquire script, without those at the end that are the default. The proposal is 0 for the server's clock.
-func acquireArgs(owner string, fenceTTL time.Duration, proposal int64, opts Options) []any {
-	args := make([]any, 3, 7)
-	args[0], args[1], args[2] = owner, ms(opts.TTL), ms(fenceTTL)
+// acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for
+// the server's clock. More arguments are added at the end when all says that none may be left out.
+func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool) node.Command {
+	c := script.Command(keys, 7)
+	c.Add(owner, ms(opts.TTL), ms(fenceTTL))
 	switch {
-	case opts.Block != 1:
-		args = append(args, proposal, ms(opts.Interest), opts.Block)
+	case opts.Block != 1 || all:
+		c.Add(proposal, ms(opts.Interest), opts.Block)
 	case opts.Interest != 0:
-		args = append(args, proposal, ms(opts.Interest))
+		c.Add(proposal, ms(opts.Interest))
 	case proposal != 0:
-		args = append(args, proposal)
+		c.Add(proposal)
 	}
-	return args
+	return c
 }
 
 // errReply is what an answer that no script gives comes to.

@@ -15,7 +15,7 @@ import (
 const DefaultFenceTTL = time.Hour
 
 const (
-	singleLeaders = 2
+	singleLeaders = 3
 	singleTimeout = 2 * time.Second
 )
 

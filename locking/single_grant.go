@@ -30,7 +30,7 @@ type singleGrant struct {
 // acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
 // answer comes.
 func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
-	call := node.NewCall(nil, acquireScript, p.redis, acquireArgs(g.owner, g.single.fence, 0, opts)...)
+	call := new(node.Call).Of(acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, 0, opts, false), 0, nil)
 	reply, err := g.single.node.Run(ctx, call, func(*node.Call) {
 		_ = g.single.node.Send(node.NewCall(nil, releaseScript, p.redis, g.owner))
 	})
@@ -194,16 +194,12 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (re
 func (g *singleGrant) releaseOnce(ctx context.Context, p part, tops []int64,
 	run func(ctx context.Context, c *node.Call) (any, error),
 ) (releaseReply, error) {
-	var call *node.Call
-	if len(tops) == 1 {
-		call = node.NewCall(nil, releaseScript, p.redis, g.owner, tops[0])
-	} else {
-		args := []any{g.owner}
-		for _, top := range tops {
-			args = append(args, top)
-		}
-		call = node.NewCall(nil, releaseScript, p.redis, args...)
+	command := releaseScript.Command(p.redis, 1+len(tops))
+	command.Add(g.owner)
+	for _, top := range tops {
+		command.Add(top)
 	}
+	call := new(node.Call).Of(command, 0, nil)
 	answer, err := run(ctx, call)
 	if err != nil {
 		return releaseReply{}, err

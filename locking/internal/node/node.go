@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -81,7 +82,9 @@ type Call struct {
 
 // NewCall returns a call of script. When it is made by [Node.Send], done is called once it is answered or has failed.
 func NewCall(done func(*Call), script *Script, keys []string, args ...any) *Call {
-	return &Call{command: script.Command(keys, args...), done: done}
+	command := script.Command(keys, len(args))
+	command.Add(args...)
+	return &Call{command: command, done: done}
 }
 
 // Of makes c a call of command that is known by a number, as NewCall would.
@@ -200,6 +203,7 @@ func (n *Node) drain() {
 			n.pipeline(n.bounded(context.Background()), batch)
 		}
 		n.deliver(batch)
+		runtime.Gosched()
 	}
 }
 

@@ -37,21 +37,25 @@ type Command struct {
 // Empty reports whether the command is the zero value.
 func (c Command) Empty() bool { return c.script == nil }
 
-// Command returns the command that calls the script.
-func (s *Script) Command(keys []string, args ...any) Command {
-	return Command{script: s, args: s.command(keys, args)}
-}
-
-// command returns the arguments of a call of the script.
-func (s *Script) command(keys []string, args []any) []any {
-	command := make([]any, 0, 3+len(keys)+len(args))
+// Command returns the command that calls the script with keys, and has room for as many arguments to be added as room says.
+func (s *Script) Command(keys []string, room int) Command {
+	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room)}
+	c.args = append(c.args, evalsha, s.sha)
 	if len(keys) < len(counts) {
-		command = append(command, evalsha, s.sha, counts[len(keys)])
+		c.args = append(c.args, counts[len(keys)])
 	} else {
-		command = append(command, evalsha, s.sha, len(keys))
+		c.args = append(c.args, len(keys))
 	}
 	for _, key := range keys {
-		command = append(command, key)
+		c.args = append(c.args, key)
 	}
-	return append(command, args...)
+	return c
+}
+
+// Add adds arguments.
+func (c *Command) Add(args ...any) { c.args = append(c.args, args...) }
+
+// With returns the command with further arguments; c stays as it is.
+func (c Command) With(args ...any) Command {
+	return Command{script: c.script, args: append(c.args[:len(c.args):len(c.args)], args...)}
 }
