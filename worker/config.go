@@ -31,8 +31,12 @@ const maxWeight = 1000
 type Config struct {
 	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
 	Redis Redis
-	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*.
+	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*, and RAILTOKEN_LOCK_NODES for locks
+	// on several servers.
 	LockRedis Redis
+	// LockGuard says what keeps one of LockRedis.Nodes from voting while it may have forgotten locks. RAILTOKEN_LOCK_GUARD: connect
+	// (the default), strict or off.
+	LockGuard locking.GuardMode
 
 	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
 	// "audit=3,allocate=1". The delay queue of each is worked on as well.
@@ -85,7 +89,7 @@ type Config struct {
 func (c Config) Validate() error {
 	errs := []error{c.Redis.validate("REDIS")}
 	if !c.LockRedis.isZero() {
-		errs = append(errs, c.LockRedis.validate("LOCK_REDIS"))
+		errs = append(errs, c.LockRedis.validate(lockVariable))
 	}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
 	for name, weight := range c.Queues {

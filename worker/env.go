@@ -12,6 +12,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -49,6 +50,8 @@ type env struct {
 	MaxKeys                  string   `split_words:"true"`
 	Strategy                 string   `split_words:"true"`
 	AllowEviction            string   `split_words:"true"`
+	LockNodes                string   `split_words:"true"`
+	LockGuard                string   `split_words:"true"`
 }
 
 // FromEnv returns the configuration that the RAILTOKEN_* variables describe: see the fields of [Config] and [Redis]. A variable
@@ -61,6 +64,7 @@ func FromEnv() (Config, error) {
 	}
 	p := parser{}
 	cfg := p.config(e)
+	cfg.LockRedis.Nodes = list(e.LockNodes)
 	errs := append(unknownVariables(os.Environ()), p.errs...)
 	errs = append(errs, cfg.Validate())
 	return cfg, errors.Join(errs...)
@@ -122,7 +126,7 @@ type parser struct{ errs []error }
 
 func (p *parser) config(e env) Config {
 	return Config{
-		Redis: p.redis("REDIS", e.Redis), LockRedis: p.redis("LOCK_REDIS", e.LockRedis),
+		Redis: p.redis("REDIS", e.Redis), LockRedis: p.redis(lockVariable, e.LockRedis),
 		Queues:                   p.queues("QUEUES", e.Queues),
 		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
 		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
@@ -137,6 +141,7 @@ func (p *parser) config(e env) Config {
 		MaxKeys:                  p.int("MAX_KEYS", e.MaxKeys),
 		Strategy:                 p.strategy("STRATEGY", e.Strategy),
 		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
+		LockGuard:                p.guard("LOCK_GUARD", e.LockGuard),
 	}
 }
 
@@ -217,6 +222,20 @@ func (p *parser) queues(name, text string) map[string]int {
 		queues[queue] = n
 	}
 	return queues
+}
+
+func (p *parser) guard(name, text string) locking.GuardMode {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "", "connect":
+		return locking.GuardConnect
+	case "strict":
+		return locking.GuardStrict
+	case "off":
+		return locking.GuardOff
+	default:
+		p.fault(name, text, "use connect, strict or off")
+		return locking.GuardConnect
+	}
 }
 
 func (p *parser) strategy(name, text string) middleware.Strategy {

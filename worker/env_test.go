@@ -38,6 +38,9 @@ var variables = map[string]struct {
 	"RAILTOKEN_LOCK_REDIS_DB":                {"4", func(c Config) any { return c.LockRedis.DB }, 4},
 	"RAILTOKEN_LOCK_REDIS_TLS":               {"1", func(c Config) any { return c.LockRedis.TLS }, true},
 
+	"RAILTOKEN_LOCK_NODES": {"i:1, j:2,k:3", func(c Config) any { return c.LockRedis.Nodes }, []string{"i:1", "j:2", "k:3"}},
+	"RAILTOKEN_LOCK_GUARD": {" Strict", func(c Config) any { return c.LockGuard }, locking.GuardStrict},
+
 	"RAILTOKEN_QUEUES":                      {" audit = 3, allocate=1 ,mail,", func(c Config) any { return c.Queues }, map[string]int{"audit": 3, "allocate": 1, "mail": 1}},
 	"RAILTOKEN_STRICT_PRIORITY":             {"TRUE", func(c Config) any { return c.StrictPriority }, true},
 	"RAILTOKEN_CONCURRENCY":                 {"12", func(c Config) any { return c.Concurrency }, 12},
@@ -88,10 +91,11 @@ func TestFromEnvAcceptsTheLeastAndTheMost(t *testing.T) {
 	for name, v := range variables {
 		most[name] = v.value
 	}
-	for _, kind := range []string{"MASTER", "SENTINELS", "CLUSTER"} { // an address is one of three kinds
+	for _, kind := range []string{"MASTER", "SENTINELS", "CLUSTER"} { // an address is of one kind
 		delete(most, "RAILTOKEN_REDIS_"+kind)
 		delete(most, "RAILTOKEN_LOCK_REDIS_"+kind)
 	}
+	delete(most, "RAILTOKEN_LOCK_NODES")
 	for name, vars := range map[string]map[string]string{"least": least, "most": most} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, vars)

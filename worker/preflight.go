@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,11 +17,11 @@ import (
 const preflightTimeout = 5 * time.Second
 
 // preflight checks that a Redis can be reached and is fit to keep tasks and locks.
-func preflight(ctx context.Context, client redis.UniversalClient, at Redis, variable string, allowEviction bool, log *slog.Logger) error {
+func preflight(ctx context.Context, client redis.UniversalClient, at Redis, setting string, allowEviction bool, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are %s and its password right?", at, err, at.addrVariable(variable))
+		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are %s and its password right?", at, err, setting)
 	}
 	info, err := client.Info(ctx).Result()
 	if err != nil {
@@ -31,6 +32,32 @@ func preflight(ctx context.Context, client redis.UniversalClient, at Redis, vari
 		return fmt.Errorf("worker: Redis at %s %w", at, err)
 	}
 	return nil
+}
+
+// preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not without a majority.
+func (w *Worker) preflightNodes(ctx context.Context) error {
+	errs := make([]error, len(w.lockTest))
+	var wg sync.WaitGroup
+	for i, client := range w.lockTest {
+		at := w.cfg.LockRedis
+		at.Addr, at.Nodes = at.Nodes[i], nil
+		wg.Go(func() {
+			errs[i] = preflight(ctx, client, at, nodesVariable, w.cfg.AllowEviction, w.cfg.Logger)
+		})
+	}
+	wg.Wait()
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+		} else {
+			w.cfg.Logger.WarnContext(ctx, "a server for locks cannot be used", "error", err)
+		}
+	}
+	if good > len(errs)/2 {
+		return nil
+	}
+	return fmt.Errorf("worker: only %d of %d servers for locks can be used, which is no majority: %w", good, len(errs), errors.Join(errs...))
 }
 
 // checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.

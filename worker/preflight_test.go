@@ -136,7 +136,7 @@ func TestRedisThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		defer c.Close()
 		log, _ := newLines()
 		began := time.Now()
-		err := preflight(t.Context(), c, Redis{Addr: "127.0.0.1:1"}, "REDIS", false, log)
+		err := preflight(t.Context(), c, Redis{Addr: "127.0.0.1:1"}, "RAILTOKEN_REDIS_ADDR", false, log)
 		wantParts(t, err, "127.0.0.1:1", "RAILTOKEN_REDIS_ADDR")
 		if took := time.Since(began); took > preflightTimeout {
 			t.Errorf("given up after %v; want at most %v", took, preflightTimeout)

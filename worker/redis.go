@@ -11,7 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, and Cluster must be set.
+// lockVariable is the part of the names of variables that says where the locks are.
+const lockVariable = "LOCK_REDIS"
+
+// nodesVariable has the servers for locks on several.
+const nodesVariable = "RAILTOKEN_LOCK_NODES"
+
+// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, and Nodes must be set.
 type Redis struct {
 	// Addr is a standalone server, "host:port". RAILTOKEN_REDIS_ADDR.
 	Addr string
@@ -22,6 +28,9 @@ type Redis struct {
 	// Cluster is some nodes of a Redis Cluster, each "host:port". Tasks cannot be parked on a cluster; locks can be there.
 	// RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
+	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual. Tasks cannot be
+	// there. RAILTOKEN_LOCK_NODES, separated by commas.
+	Nodes []string
 
 	// Username and Password are those of Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
 	Username string
@@ -37,18 +46,20 @@ type Redis struct {
 }
 
 func (r Redis) isZero() bool {
-	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 &&
+	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 && len(r.Nodes) == 0 &&
 		r.Username == "" && r.Password == "" && r.SentinelPassword == "" && r.DB == 0 && !r.TLS && r.TLSConfig == nil
 }
 
 func (r Redis) isCluster() bool { return len(r.Cluster) > 0 }
+
+func (r Redis) isRedlock() bool { return len(r.Nodes) > 0 }
 
 // validate returns every fault at once. variable is the part of the environment's names, such as "REDIS".
 func (r Redis) validate(variable string) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
 	kinds := 0
-	for _, set := range []bool{r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, r.isCluster()} {
+	for _, set := range []bool{r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, r.isCluster(), r.isRedlock()} {
 		if set {
 			kinds++
 		}
@@ -57,15 +68,28 @@ func (r Redis) validate(variable string) error {
 	case kinds == 0:
 		fault("no address of Redis: set RAILTOKEN_%s_ADDR to host:port (or _MASTER and _SENTINELS, or _CLUSTER)", variable)
 	case kinds > 1:
-		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER and RAILTOKEN_%[1]s_CLUSTER", variable)
+		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, RAILTOKEN_%[1]s_CLUSTER and, for locks, "+nodesVariable, variable)
+	}
+	if r.isRedlock() && variable != lockVariable {
+		fault("Redis.Nodes is set, but tasks are on one Redis: set LockRedis.Nodes for locks on several")
+	}
+	if r.isRedlock() && len(r.Nodes) < 3 {
+		fault("%s names %d servers: locks on several servers need at least 3 independent ones", nodesVariable, len(r.Nodes))
 	}
 	if (r.Master == "") != (len(r.Sentinels) == 0) {
 		fault("RAILTOKEN_%[1]s_MASTER and RAILTOKEN_%[1]s_SENTINELS belong together: set both", variable)
 	}
+	seen := map[string]bool{}
+	for _, addr := range r.Nodes {
+		if addr = strings.ToLower(addr); seen[addr] && !isURL(addr) {
+			fault("%s has %q twice: name each server once", nodesVariable, addr)
+		}
+		seen[addr] = true
+	}
 	if r.Addr != "" {
 		errs = append(errs, checkAddrs(variable+"_ADDR", r.Addr))
 	}
-	errs = append(errs, checkAddrs(variable+"_SENTINELS", r.Sentinels...), checkAddrs(variable+"_CLUSTER", r.Cluster...))
+	errs = append(errs, checkAddrs(variable+"_SENTINELS", r.Sentinels...), checkAddrs(variable+"_CLUSTER", r.Cluster...), checkAddrs("LOCK_NODES", r.Nodes...))
 	if r.DB < 0 || r.DB > 0 && r.isCluster() {
 		fault("RAILTOKEN_%s_DB is %d: a database has a number from 0, and on a cluster it is 0", variable, r.DB)
 	}
@@ -99,6 +123,8 @@ func (r Redis) String() string {
 		return "master " + r.Master + " of sentinels " + shown(r.Sentinels...)
 	case r.isCluster():
 		return "cluster " + shown(r.Cluster...)
+	case r.isRedlock():
+		return "nodes " + shown(r.Nodes...)
 	default:
 		return ""
 	}
@@ -122,6 +148,8 @@ func (r Redis) addrVariable(variable string) string {
 		return "RAILTOKEN_" + variable + "_SENTINELS"
 	case r.isCluster():
 		return "RAILTOKEN_" + variable + "_CLUSTER"
+	case r.isRedlock():
+		return nodesVariable
 	default:
 		return "RAILTOKEN_" + variable + "_ADDR"
 	}
@@ -133,15 +161,28 @@ func (r Redis) withoutSecrets() Redis {
 	return r
 }
 
+// encryption returns how connections are encrypted; nil when they are not.
+func (r Redis) encryption() *tls.Config {
+	if r.TLSConfig == nil && r.TLS {
+		return &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return r.TLSConfig
+}
+
+// nodes returns how to connect to each of the Nodes.
+func (r Redis) nodes() []*redis.Options {
+	all := make([]*redis.Options, len(r.Nodes))
+	for i, addr := range r.Nodes {
+		all[i] = &redis.Options{Addr: addr, Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption()}
+	}
+	return all
+}
+
 // client returns a client that connects when it is used. Each mod may change its options.
 func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
-	tlsConfig := r.TLSConfig
-	if tlsConfig == nil && r.TLS {
-		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
 	// go-redis logs what fails in a connection by itself; the worker reports it where it matters.
 	o := &redis.UniversalOptions{
-		Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: tlsConfig,
+		Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption(),
 		MasterName: r.Master, SentinelPassword: string(r.SentinelPassword), ContextTimeoutEnabled: true,
 	}
 	switch {

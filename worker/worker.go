@@ -20,9 +20,10 @@ import (
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
-	lockConn redis.UniversalClient // the same as tasks unless LockRedis is set
-	locker   *locking.Single
-	queue    *delayqueue.Queue // nil on a Redis Cluster
+	lockConn redis.UniversalClient // nil when the locks are on several servers
+	locker   closingLocker
+	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
+	queue    *delayqueue.Queue       // nil on a Redis Cluster
 	sleepers *middleware.Sleepers
 	stopping chan struct{}
 
@@ -51,22 +52,47 @@ func New(cfg Config) (*Worker, error) {
 	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
 	w.tasks = cfg.Redis.client()
 	w.tasks.AddHook(&asynqGuard{})
-	// The locks have connections of their own: what asynq does to its Redis must not hold up a renewal. A server that cannot be
-	// reached is found out soon, as the one who asks has a plan for it.
-	w.lockConn = w.lockAt().client(func(o *redis.UniversalOptions) {
-		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
-	})
+	var err error
+	if err = w.openLocks(); err != nil {
+		return nil, errors.Join(err, w.closeClients())
+	}
 	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
 	// what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
-	var err error
-	if w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fenceTTL(cfg.MaxHold)}); err == nil && !cfg.Redis.isCluster() {
-		w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger})
-	}
-	if err != nil {
-		return nil, errors.Join(err, w.closeClients())
+	if !cfg.Redis.isCluster() {
+		if w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger}); err != nil {
+			return nil, errors.Join(err, w.locker.Close(), w.closeClients())
+		}
 	}
 	return w, nil
+}
+
+// closingLocker is a Locker with connections.
+type closingLocker interface {
+	locking.Locker
+	Close() error
+}
+
+// openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A server that cannot
+// be reached is found out soon, as the one who asks has a plan for it.
+func (w *Worker) openLocks() (err error) {
+	at, fence := w.lockAt(), fenceTTL(w.cfg.MaxHold)
+	if at.isRedlock() {
+		for _, addr := range at.Nodes {
+			node := at
+			node.Addr, node.Nodes = addr, nil
+			w.lockTest = append(w.lockTest, node.client(func(o *redis.UniversalOptions) {
+				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
+			}))
+		}
+		w.locker, err = locking.NewRedlock(at.nodes(), locking.RedlockOptions{FenceTTL: fence, Guard: w.cfg.LockGuard})
+		return err
+	}
+	w.lockConn = at.client(func(o *redis.UniversalOptions) {
+		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
+	})
+	w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fence})
+	return err
 }
 
 // lockDialTimeout bounds the making of one connection for the locks.
@@ -185,11 +211,16 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) error {
-	if err := preflight(ctx, w.tasks, w.cfg.Redis, "REDIS", w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+	if err := preflight(ctx, w.tasks, w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), w.cfg.AllowEviction, w.cfg.Logger); err != nil {
 		return err
 	}
-	if !w.cfg.LockRedis.isZero() {
-		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, "LOCK_REDIS", w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+	switch {
+	case w.lockConn == nil:
+		if err := w.preflightNodes(ctx); err != nil {
+			return err
+		}
+	case !w.cfg.LockRedis.isZero():
+		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, w.cfg.LockRedis.addrVariable(lockVariable), w.cfg.AllowEviction, w.cfg.Logger); err != nil {
 			return err
 		}
 	}
@@ -302,5 +333,12 @@ func (w *Worker) close() error {
 }
 
 func (w *Worker) closeClients() error {
-	return errors.Join(w.tasks.Close(), w.lockConn.Close())
+	errs := []error{w.tasks.Close()}
+	if w.lockConn != nil {
+		errs = append(errs, w.lockConn.Close())
+	}
+	for _, client := range w.lockTest {
+		errs = append(errs, client.Close())
+	}
+	return errors.Join(errs...)
 }
