@@ -17,6 +17,19 @@
 // A single Redis node that loses its data loses its locks: after a restart without persistence, or a failover to a
 // replica that had not seen them yet. Where that matters, let the database check the token.
 //
+// # Several servers
+//
+// [NewRedlock] takes each lock on a majority of independent servers. Its tokens need no consensus: each server counts the grants of a key,
+// and a lease's token is a number that a majority of the servers holds for it (DESIGN 3.4). Two leases that were both committed share a
+// server, on which the second grant came after the first and raised the counter, so tokens are unique and grow, with no assumption on clocks.
+// When a server loses its data, what keeps that true is: it does not vote before the longest TTL has passed ([GuardConnect]), and proposals
+// begin at the clock in microseconds, so the clocks of the clients must agree within half of the longest TTL.
+//
+// # Waiting
+//
+// [Do] and [Wait] wait for keys. With a [Gate] in front of a Locker the callers of one process stand in line in memory, and a lease is
+// handed on from one to the next without asking the servers.
+//
 // # Keys
 //
 // A business key may hold any bytes. On Redis, the lock of key K is the plain string railtoken:lock:{K}, so that other

@@ -288,7 +288,7 @@ func (g *Gate) dequeue(w *waiter) {
 		d := g.doors[key]
 		d.queue = slices.DeleteFunc(d.queue, func(other *waiter) bool { return other == w })
 	}
-	w.line.leave(g, w)
+	w.line.leave(g)
 }
 
 // handOn gives a lease that is being released to the first in line, if that is fair and safe. It reports whether it has.
@@ -306,6 +306,7 @@ func (g *Gate) handOn(h *hold, l *Lease) bool {
 	if next == nil {
 		return false
 	}
+	w.line.refused, w.line.down = nil, time.Time{} // the servers have answered since
 	g.dequeue(w)
 	h.lease, h.label, h.since = next, w.opts.Label, time.Now()
 	h.left--

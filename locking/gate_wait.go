@@ -20,10 +20,11 @@ const (
 type line struct {
 	name    string
 	waiters int
-	watch   *Watch // on the inner locker's releases, once somebody was refused
-	refused error  // what the servers last said to one of them
-	races   int    // lost in a row: notices that led to a refusal
-	yield   bool   // other processes have asked for the keys: the next in line lets them try first
+	watch   *Watch    // on the inner locker's releases, once somebody was refused
+	refused error     // what the servers last said to one of them
+	down    time.Time // since when they cannot be reached
+	races   int       // lost in a row: notices that led to a refusal
+	yield   bool      // other processes have asked for the keys: the next in line lets them try first
 }
 
 // lineName tells lists of keys apart.
@@ -40,7 +41,7 @@ func lineName(keys []string) string {
 }
 
 // leave counts a waiter out. The caller holds the gate's mutex.
-func (n *line) leave(g *Gate, w *waiter) {
+func (n *line) leave(g *Gate) {
 	n.waiters--
 	if n.waiters > 0 {
 		return
@@ -59,9 +60,11 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 	}
 	w := g.enqueue(keys, opts)
 	opts.Interest = max(opts.Interest, waitInterest)
+	began := time.Now()
 	_, announced := g.inner.(Watcher)
 	pause := newPause(announced)
-	t, noticed, ok := w.await(ctx)
+	noticed := false
+	t, ok := w.await(ctx)
 	for ok {
 		length := pause.backoff.InitialInterval
 		switch {
@@ -77,10 +80,11 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 			if ctx.Err() != nil && pause.last == nil {
 				pause.last = g.obstacle(w)
 			}
+			pause.down = w.line.downSince(g, began)
 			if length, err = pause.after(ctx, err); err != nil {
 				return nil, g.quit(w, err)
 			}
-			w.line.refuse(g, pause.last)
+			w.line.failed(g, pause)
 			if noticed {
 				pause.backoff.Reset()
 				w.line.outrun(g)
@@ -151,12 +155,12 @@ func (g *Gate) obstacle(w *waiter) error {
 }
 
 // await waits for a turn, until ctx has ended.
-func (w *waiter) await(ctx context.Context) (t turn, noticed, ok bool) {
+func (w *waiter) await(ctx context.Context) (t turn, ok bool) {
 	select {
 	case t = <-w.turn:
-		return t, false, true
+		return t, true
 	case <-ctx.Done():
-		return turn{}, false, false
+		return turn{}, false
 	}
 }
 
@@ -193,7 +197,7 @@ func (g *Gate) doze(ctx context.Context, w *waiter, length time.Duration) (t tur
 		}
 	}
 	g.resume(w)
-	t, _, ok = w.await(ctx)
+	t, ok = w.await(ctx)
 	return t, noticed, ok
 }
 
@@ -277,7 +281,7 @@ func (n *line) drain(g *Gate) {
 func (n *line) won(g *Gate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.races = 0
+	n.races, n.refused, n.down = 0, nil, time.Time{}
 }
 
 // outrun notes that another process was faster after a notice.
@@ -287,11 +291,22 @@ func (n *line) outrun(g *Gate) {
 	n.races++
 }
 
-// refuse notes what the servers have said to a waiter of this line.
-func (n *line) refuse(g *Gate, err error) {
+// failed notes what a waiter of this line has learned from an attempt that failed.
+func (n *line) failed(g *Gate, p *pause) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.refused = err
+	n.refused, n.down = p.last, p.down
+}
+
+// downSince returns since when a waiter that has come at a time stands in front of servers that cannot be reached; zero when they could be,
+// when they were last asked.
+func (n *line) downSince(g *Gate, came time.Time) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n.down.IsZero() || n.down.After(came) {
+		return n.down
+	}
+	return came
 }
 
 // racesLost returns how often in a row another process was faster.

@@ -330,7 +330,8 @@ func (g *gathering) add() {
 	if g.window == nil {
 		g.window = time.AfterFunc(noticeWindow, g.shut)
 	}
-	if g.count++; g.count == g.quorum {
+	g.count++
+	if g.count == g.quorum {
 		g.notify()
 	}
 }

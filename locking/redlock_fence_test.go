@@ -291,7 +291,7 @@ func TestTokensGrowWhateverTheCountersAndWhicheverNodeIsAway(t *testing.T) {
 		do(t, c, "SET", counterOf("ahead"), time.Now().Add(24*time.Hour).UnixMicro())
 	}
 	refused(t, lockers[0], "ahead")
-	last, away := int64(0), 0
+	last := int64(0)
 	for i := range 120 {
 		for j, c := range clients {
 			if rand.IntN(3) == 0 {
@@ -300,7 +300,7 @@ func TestTokensGrowWhateverTheCountersAndWhicheverNodeIsAway(t *testing.T) {
 				do(t, c, "SET", counterOf("order:1"), max(now, time.Now().UnixMicro())+ahead)
 			}
 		}
-		away = rand.IntN(5)
+		away := rand.IntN(5)
 		servers[away].Pause()
 		block := 1 + rand.IntN(3)*rand.IntN(20)
 		var lease *locking.Lease

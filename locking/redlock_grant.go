@@ -182,7 +182,7 @@ func (g *redlockGrant) answered(c *node.Call) {
 	case err != nil:
 		g.fail(i, err)
 	case held != nil:
-		g.redlock.clock.See(held.Holder.Fence + int64(parseOwner(value).block))
+		g.redlock.clock.See(held.Holder.Fence + parseOwner(value).block)
 		if g.held == nil || held.Holder.Remaining > g.held.Holder.Remaining {
 			g.held = held
 		}

@@ -49,9 +49,15 @@ func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, e
 		return q.wait(ctx, keys, opts)
 	}
 	opts.Interest = max(opts.Interest, waitInterest)
-	_, announced := l.(Watcher)
+	watcher, announced := l.(Watcher)
 	pause := newPause(announced)
+	var watch *Watch
 	var notice <-chan struct{}
+	defer func() {
+		if watch != nil {
+			watch.Close()
+		}
+	}()
 	for {
 		lease, err := l.Acquire(ctx, keys, opts)
 		if err == nil {
@@ -61,9 +67,10 @@ func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, e
 		if err != nil {
 			return nil, err
 		}
-		if announced && notice == nil {
-			if watch, err := l.(Watcher).Watch(ctx, keys); err == nil {
-				defer watch.Close()
+		if announced && watch == nil {
+			if watch, err = watcher.Watch(ctx, keys); err != nil {
+				watch = nil // then the pauses alone must do
+			} else {
 				notice = watch.C
 			}
 		}

@@ -25,7 +25,9 @@ func BenchmarkCalls(b *testing.B) {
 		make func(b *testing.B, client *redis.Client) func(ctx context.Context, key string) error
 	}{
 		{"alone", func(_ *testing.B, client *redis.Client) func(context.Context, string) error {
-			return func(ctx context.Context, key string) error { return plain.EvalSha(ctx, client, []string{key}, "1").Err() }
+			return func(ctx context.Context, key string) error {
+				return plain.EvalSha(ctx, client, []string{key}, "1").Err()
+			}
 		}},
 		{"combined", func(_ *testing.B, client *redis.Client) func(context.Context, string) error {
 			n := node.New(client, node.Options{Leaders: 3, Timeout: time.Second})

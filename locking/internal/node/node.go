@@ -43,7 +43,6 @@ type Node struct {
 	mu       sync.Mutex
 	inFlight int
 	queue    []*Call
-	spare    []*Call // an empty slice to be the next queue
 	health   health
 }
 

@@ -35,7 +35,7 @@ type Command struct {
 }
 
 // Empty reports whether the command is the zero value.
-func (c Command) Empty() bool { return c.script == nil }
+func (c *Command) Empty() bool { return c.script == nil }
 
 // Command returns the command that calls the script with keys, and has room for as many arguments to be added as room says.
 func (s *Script) Command(keys []string, room int) Command {
@@ -56,6 +56,6 @@ func (s *Script) Command(keys []string, room int) Command {
 func (c *Command) Add(args ...any) { c.args = append(c.args, args...) }
 
 // With returns the command with further arguments; c stays as it is.
-func (c Command) With(args ...any) Command {
+func (c *Command) With(args ...any) Command {
 	return Command{script: c.script, args: append(c.args[:len(c.args):len(c.args)], args...)}
 }

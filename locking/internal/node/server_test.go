@@ -267,12 +267,13 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 								count(c.Reply, c.Err)
 								close(settled)
 							})
-							if err == nil {
+							switch {
+							case err == nil:
 								count(reply, nil)
 								close(settled)
-							} else if !errors.Is(err, context.Canceled) {
+							case !errors.Is(err, context.Canceled):
 								t.Errorf("error %v", err)
-							} else {
+							default:
 								count(nil, err)
 							}
 						default:

@@ -1,0 +1,292 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// toldServer is a Locker and Watcher in memory whose answers a test can change. Its grants do nothing.
+type toldServer struct {
+	mu      sync.Mutex
+	answer  func() error
+	onWatch func()
+	made    int // watches
+	closed  int
+}
+
+func (s *toldServer) Acquire(_ context.Context, keys []string, opts Options) (*Lease, error) {
+	keys, opts, err := Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	began := Now()
+	s.mu.Lock()
+	answer := s.answer
+	s.mu.Unlock()
+	if answer != nil {
+		if err := answer(); err != nil {
+			return nil, err
+		}
+	}
+	return NewLease(blockGrant{&fakeGrant{began: time.Now()}, opts.Block}, keys, opts, began)
+}
+
+func (s *toldServer) Watch(context.Context, []string) (*Watch, error) {
+	if s.onWatch != nil {
+		s.onWatch()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made++
+	w, _ := newWatch()
+	w.close = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed++
+	}
+	return w, nil
+}
+
+func (s *toldServer) tell(answer func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+type blockGrant struct {
+	*fakeGrant
+	block int
+}
+
+func (g blockGrant) Block() int { return g.block }
+
+// isIdle checks that a gate keeps nothing.
+func isIdle(t *testing.T, g *Gate) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.doors) != 0 || len(g.lines) != 0 || len(g.ears) != 0 {
+		t.Errorf("a gate that is not used keeps %d doors, %d lines and %d watches", len(g.doors), len(g.lines), len(g.ears))
+	}
+}
+
+func TestAGateKeepsNothingOfKeysThatNobodyUses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &toldServer{}
+		refuse := func() error {
+			switch rand.IntN(8) {
+			case 0:
+				return &HeldError{Key: "a"}
+			case 1:
+				return ErrUnavailable
+			case 2:
+				return errNoAnswer
+			case 3:
+				panic("no idea")
+			}
+			return nil
+		}
+		server.tell(refuse)
+		gate := NewGate(server, GateOptions{HandOns: 3})
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				for range 100 {
+					use(t, gate)
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		isIdle(t, gate)
+		if server.made == 0 || server.made != server.closed {
+			t.Errorf("%d watches were made and %d closed", server.made, server.closed)
+		}
+	})
+}
+
+// use takes some keys in one of the ways there are.
+func use(t *testing.T, gate *Gate) {
+	defer func() { _ = recover() }()
+	keys := [][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "c"}}[rand.IntN(4)]
+	opts := Options{TTL: time.Second, MaxHold: 2 * time.Second}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(int(time.Second))))
+	defer cancel()
+	var lease *Lease
+	var err error
+	switch rand.IntN(3) {
+	case 0:
+		lease, err = gate.Acquire(ctx, keys, opts)
+	case 1:
+		watch, failed := gate.Watch(ctx, keys)
+		if failed != nil {
+			t.Error(failed)
+			return
+		}
+		defer watch.Close()
+		fallthrough
+	default:
+		lease, err = Wait(ctx, gate, keys, opts)
+	}
+	if err != nil {
+		return
+	}
+	time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+	if rand.IntN(20) == 0 {
+		time.Sleep(3 * time.Second) // lost
+	}
+	_ = lease.Release(ctx)
+}
+
+// The turn may come while the watch of a line is being opened; nobody is left then to close it.
+func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &toldServer{}
+		server.tell(func() error { return &HeldError{Key: "order"} })
+		gate := NewGate(server, GateOptions{})
+		server.onWatch = func() {
+			server.tell(nil)
+			lease, err := gate.Acquire(t.Context(), []string{"order"}, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := lease.Release(t.Context()); err != nil { // hands it on to the waiter
+				t.Error(err)
+			}
+		}
+		lease, err := Wait(t.Context(), gate, []string{"order"}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease.offset != 1 {
+			t.Fatal("the lease was not handed on: this is no test")
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if server.made != 1 || server.closed != 1 {
+			t.Errorf("%d watches were made and %d closed, want one", server.made, server.closed)
+		}
+		isIdle(t, gate)
+	})
+}
+
+// A waiter that gives up when it has been given its turn passes it on.
+func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
+	t.Parallel()
+	for _, handOns := range []int{0, -1} { // a lease, or the right to ask the servers
+		gate := NewGate(&toldServer{}, GateOptions{HandOns: handOns})
+		keys, opts, err := Prepare([]string{"order"}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, behind := range []bool{false, true} {
+			lease, err := gate.Acquire(t.Context(), keys, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := gate.enqueue(keys, opts)
+			var next *waiter
+			if behind {
+				next = gate.enqueue(keys, opts)
+			}
+			if err := lease.Release(t.Context()); err != nil || !w.busy {
+				t.Fatalf("release: %v, its turn: %v", err, w.busy)
+			}
+			if err := gate.quit(w, errNoAnswer); !errors.Is(err, errNoAnswer) {
+				t.Errorf("error %v, want that of the wait", err)
+			}
+			if behind {
+				select {
+				case got := <-next.turn:
+					if (got.lease != nil) != (handOns == 0) || (got.hold != nil) == (handOns == 0) {
+						t.Errorf("hand-ons %d: turn %+v", handOns, got)
+					}
+					next.turn <- got
+				default:
+					t.Errorf("hand-ons %d: nobody has the turn", handOns)
+				}
+				_ = gate.quit(next, nil)
+			}
+			isIdle(t, gate)
+		}
+	}
+}
+
+func TestAWaitClosesItsWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &toldServer{}
+		n := 0
+		server.tell(func() error {
+			n++
+			if n < 5 {
+				return &HeldError{Key: "order"}
+			}
+			return nil
+		})
+		lease, err := Wait(t.Context(), server, []string{"order"}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lease.Release(t.Context())
+		if server.made != 1 || server.closed != 1 {
+			t.Errorf("%d watches were made and %d closed, want one", server.made, server.closed)
+		}
+	})
+}
+
+func TestEachListOfKeysHasALineOfItsOwn(t *testing.T) {
+	t.Parallel()
+	seen := map[string][]string{}
+	parts := []string{"", "a", "b", ",", "%", "0", "a,", "a,b", "a,b,", "%0", "%1", "a%1", "%1,", "%10"}
+	var lists [][]string
+	for _, a := range parts {
+		lists = append(lists, []string{a})
+		for _, b := range parts {
+			lists = append(lists, []string{a, b})
+			for _, c := range parts {
+				lists = append(lists, []string{a, b, c})
+			}
+		}
+	}
+	for _, list := range lists {
+		name := lineName(list)
+		if other, ok := seen[name]; ok {
+			t.Errorf("%q and %q both have the line %q", list, other, name)
+		}
+		seen[name] = list
+	}
+}
+
+// What a pause is worth: not less than half and not more than one and a half times what the schedule says.
+func TestThePausesOfAWaiterGrow(t *testing.T) {
+	t.Parallel()
+	for announced, first := range map[bool]time.Duration{false: 5 * time.Millisecond, true: 50 * time.Millisecond} {
+		p := newPause(announced)
+		held := &HeldError{Key: "order"}
+		for want := first; want < longPause; want = want * 3 / 2 {
+			length, err := p.after(t.Context(), held)
+			if err != nil || length < want/2 || length > want*3/2+1 {
+				t.Errorf("a pause of %v, %v, want about %v", length, err, want)
+			}
+		}
+		for range 100 {
+			length, err := p.after(t.Context(), held)
+			if err != nil || length < longPause/2 || length > longPause*3/2 {
+				t.Errorf("a pause of %v, %v, want about %v", length, err, longPause)
+			}
+		}
+		if !errors.Is(p.last, ErrHeld) {
+			t.Errorf("the last error is %v", p.last)
+		}
+	}
+}
