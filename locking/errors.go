@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/guard"
 )
 
 var (
-	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on any node, so it is safe to try
+	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is safe to try
 	// again at once. The error that matches it is a [HeldError].
 	ErrHeld = errors.New("locking: key is held")
 
@@ -20,6 +22,10 @@ var (
 	// data, fail over or are out of memory). As much of the attempt as could be reached was taken back. It is worth trying again.
 	ErrUnavailable = errors.New("locking: servers cannot be reached")
 
+	// ErrQuarantined reports, besides ErrUnavailable, that a server of a [Redlock] may not vote now, because it may have forgotten locks,
+	// is no master, or is not fit for locks. The text says why, what to do, and when it is looked at again.
+	ErrQuarantined = guard.ErrRefused
+
 	// ErrReleased is the cause of a lease's context after Release.
 	ErrReleased = errors.New("locking: lease is released")
 )
@@ -30,7 +36,8 @@ type Holder struct {
 	Label string
 	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
 	Since time.Time
-	// Fence is the key's fence counter, the holder's token or a later one; 0 when unknown.
+	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has handed the lease on, it may be
+	// a smaller one. Do not fence with it. 0 when unknown.
 	Fence int64
 	// Remaining is how long the holder's lease runs if it is not renewed; negative when it has no end.
 	Remaining time.Duration

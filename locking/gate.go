@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,11 @@ type GateOptions struct {
 // same TTL, the lock stays on the servers and the lease is handed on in memory, with a fencing token of its own from the block that
 // was reserved. This ends after HandOns in a row, and when less than a third of the TTL is left, so that other processes get their turn.
 //
-// To other processes the lock then shows the label of the first holder of such a row.
+// To other processes the lock then shows the label of the first holder of such a row. The Release of a lease that is handed on asks no server:
+// should the lock have been lost meanwhile, the next holder finds it out. A waiter for several keys is first in line only when it is first
+// for each of them, and those behind it wait for it.
+//
+// Put one gate in front of a Locker, not two in a row.
 //
 // It is safe for use by many goroutines at the same time.
 type Gate struct {
@@ -40,9 +45,8 @@ type Gate struct {
 
 // door is what the gate knows of one key. There is none for a key that nobody holds or waits for.
 type door struct {
-	hold     *hold     // who holds the key in this process, or asks the servers for it
-	queue    []*waiter // in the order of arrival
-	interest time.Time // until when a release must be announced
+	hold  *hold     // who holds the key in this process, or asks the servers for it
+	queue []*waiter // in the order of arrival
 }
 
 // hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed on with the lease.
@@ -54,6 +58,10 @@ type hold struct {
 	left  int           // how often it may still be handed on
 	ready chan struct{} // closed once the servers have answered
 	freed bool
+
+	opts     Options   // that the servers were asked with
+	err      error     // that they have answered with
+	interest time.Time // until when the release must be announced
 }
 
 // waiter is a caller that waits in line.
@@ -105,12 +113,29 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 		if held := g.refusal(other, keys); held != nil {
 			return nil, held
 		}
-		select { // another asks the servers; what they say to it decides
+		select { // another asks the servers; what they say to it is an answer to this attempt too
 		case <-other.ready:
+			if err := g.sharedAnswer(other, keys, opts); err != nil {
+				return nil, err
+			}
 		case <-ctx.Done():
 			return nil, &OpError{Op: "acquire", Keys: keys, Err: ctx.Err()}
 		}
 	}
+}
+
+// sharedAnswer returns the error that the servers have answered another attempt with, if they would say the same to one for keys. Otherwise those
+// who have come meanwhile would ask one after the other.
+func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if errors.Is(h.err, ErrUnavailable) {
+		return h.err
+	}
+	if held, ok := errors.AsType[*HeldError](h.err); ok && opts.Interest <= h.opts.Interest && slices.Contains(keys, held.Key) {
+		return held
+	}
+	return nil
 }
 
 // enter takes the keys in this process, or returns who has one of them.
@@ -123,8 +148,8 @@ func (g *Gate) enter(keys []string, opts Options) (mine, other *hold) {
 			continue
 		}
 		if d.hold.lease != nil && opts.Interest > 0 {
-			if until := time.Now().Add(opts.Interest); until.After(d.interest) {
-				d.interest = until
+			if until := time.Now().Add(opts.Interest); until.After(d.hold.interest) {
+				d.hold.interest = until
 			}
 		}
 		return nil, d.hold
@@ -169,6 +194,7 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	} else {
 		opts.Block = g.block
 	}
+	h.opts = opts
 	answered := false
 	defer func() {
 		if !answered {
@@ -182,7 +208,12 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	if w != nil {
 		w.busy = false
 	}
+	if err == nil && !lease.enter(func() { g.lost(h, lease) }, h, g) {
+		err = errors.New("locking: a gate stands in front of another gate: use one of them")
+		go func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
+	}
 	if err != nil {
+		h.err = err
 		g.free(h, w)
 		return nil, err
 	}
@@ -191,7 +222,6 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	}
 	h.lease, h.left = lease, min(lease.block(), block)-1
 	close(h.ready)
-	lease.enter(func() { g.lost(h, lease) }, h, g)
 	return lease, nil
 }
 
@@ -299,7 +329,7 @@ func (g *Gate) handOn(h *hold, l *Lease) bool {
 		return false
 	}
 	w := g.doors[h.keys[0]].queue[0]
-	if w.busy || w.opts.Block > 1 || !slices.Equal(w.keys, h.keys) || !g.isFirst(w) {
+	if w.busy || w.opts.Block > 1 || w.opts.MaxHold > h.opts.MaxHold || !slices.Equal(w.keys, h.keys) || !g.isFirst(w) {
 		return false
 	}
 	next := l.passOn(w.opts)
@@ -310,7 +340,7 @@ func (g *Gate) handOn(h *hold, l *Lease) bool {
 	g.dequeue(w)
 	h.lease, h.label, h.since = next, w.opts.Label, time.Now()
 	h.left--
-	next.enter(func() { g.lost(h, next) }, h, g)
+	_ = next.enter(func() { g.lost(h, next) }, h, g) // it is in no other gate
 	w.busy = true
 	w.turn <- turn{lease: next}
 	return true
@@ -320,30 +350,36 @@ func (g *Gate) handOn(h *hold, l *Lease) bool {
 func (g *Gate) released(h *hold, l *Lease, contended bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.lease != l || h.freed {
+	if h.lease != l {
 		return contended
 	}
-	now := time.Now()
-	elsewhere := contended
-	for _, key := range h.keys {
-		d := g.doors[key]
-		contended = contended || d.interest.After(now)
-		if elsewhere && len(d.queue) > 0 {
-			d.queue[0].line.yield = true
+	if !h.freed {
+		for _, key := range h.keys {
+			if d := g.doors[key]; contended && len(d.queue) > 0 {
+				d.queue[0].line.yield = true
+			}
 		}
+		g.announce(h)
+		g.free(h, nil)
+	}
+	return contended || h.interest.After(time.Now())
+}
+
+// announce tells the watches in this process that a hold ends. The caller holds the mutex.
+func (g *Gate) announce(h *hold) {
+	for _, key := range h.keys {
 		for _, e := range g.ears[key] {
 			e.notify()
 		}
 	}
-	g.free(h, nil)
-	return contended
 }
 
 // lost ends the hold of a lease that can no longer be trusted, so that others in this process may try.
 func (g *Gate) lost(h *hold, l *Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.lease == l {
+	if h.lease == l && !h.freed {
+		g.announce(h)
 		g.free(h, nil)
 	}
 }

@@ -144,22 +144,27 @@ func (l *Lease) age() time.Duration {
 	return l.watch.elapsed()
 }
 
-// enter makes the lease one of a gate.
-func (l *Lease) enter(onLoss func(), h *hold, g *Gate) {
+// enter makes the lease one of a gate. It reports whether it is in no other one.
+func (l *Lease) enter(onLoss func(), h *hold, g *Gate) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gate != nil {
+		return false
+	}
 	l.gate, l.hold, l.onLoss = g, h, onLoss
 	if errors.Is(l.cause, ErrLost) {
 		go onLoss()
 	}
+	return true
 }
 
-// passOn ends the lease and returns one with the next token for another holder, or nil when it is over or less than a third of its TTL is left.
+// passOn ends the lease and returns one with the next token for another holder, or nil when it is over or less than a third of its TTL is
+// left. So also near MaxHold: a renewal for less than the TTL may be on its way, and it would cut short what the next holder renews.
 func (l *Lease) passOn(opts Options) *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.check()
-	if l.cause != nil || l.term.ttl != opts.TTL || l.term.until-now < l.term.ttl/3 {
+	if l.cause != nil || l.term.ttl != opts.TTL || l.term.until-now < l.term.ttl/3 || l.term.maxHold-now < l.term.ttl {
 		return nil
 	}
 	next := &Lease{

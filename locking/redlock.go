@@ -26,14 +26,21 @@ const (
 // splitAttempts is how often an attempt is made, with a short pause between, when several contenders have a part of the nodes each.
 const splitAttempts = 4
 
+// splitRemaining is how long the key is said to be held when nobody may hold it.
+const splitRemaining = 100 * time.Millisecond
+
 // GuardMode says how a [Redlock] keeps a server from voting that may have forgotten locks which are still held, because it has
 // restarted, or was promoted after a failover, within the last MaxTTL. Such a server would let a second holder in.
+//
+// So servers that have just been started do not vote for MaxTTL, 55 s by default: until a majority does, attempts fail with
+// [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
 type GuardMode int
 
 // The modes of the guard.
 const (
 	// GuardConnect looks at each server when a connection to it is made, since a restart always breaks connections. It
-	// costs nothing per lock. It is for servers that are connected to directly.
+	// costs nothing per lock. It is for masters that are connected to directly and have no failover: one that is made a replica and a
+	// master again (REPLICAOF) keeps its connections, which only GuardStrict sees.
 	GuardConnect GuardMode = iota
 	// GuardStrict looks at the server in every acquisition besides, inside the script. It is for servers behind a proxy
 	// that keeps connections while it changes the server. It costs about 15 us of the server's time per acquisition.
@@ -57,7 +64,8 @@ type RedlockOptions struct {
 	KeyName func(key string) string
 
 	// NodeTimeout is how long one node has for its answer. A node that needs longer, or is dead, does not keep an attempt
-	// waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL.
+	// waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. A first connection takes several round
+	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept
@@ -159,7 +167,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		n.client = redis.NewClient(&own)
 		n.calls = node.New(n.client, node.Options{
 			Leaders: 1, // so that a release never overtakes its acquisition
-			Timeout: dialTimeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
+			Timeout: max(dialTimeout, opts.NodeTimeout), Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
 		n.notices = newNotices(n.client)
 		r.nodes = append(r.nodes, n)
@@ -244,8 +252,16 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 			return nil, &OpError{Op: "acquire", Keys: names, Err: err}
 		}
 		lease, verdict, err := r.attempt(ctx, names, keys, opts)
-		if verdict != quorum.Split || attempt == splitAttempts {
+		if verdict != quorum.Split {
 			return lease, err
+		}
+		if held, ok := errors.AsType[*HeldError](err); ok && (held.Holder.Remaining > splitRemaining || held.Holder.Remaining < 0) {
+			brief := *held
+			brief.Holder.Remaining = splitRemaining // whoever has a part of the nodes gives it back within moments, or had no majority
+			err = &brief
+		}
+		if attempt == splitAttempts {
+			return nil, err
 		}
 		if pause == nil {
 			pause = backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMultiplier(2),

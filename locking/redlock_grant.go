@@ -64,6 +64,7 @@ type redlockGrant struct {
 	tokens    []int64       // committed: the last one of each key's block
 	waiting   bool          // a further step of the commit is due after commitPause
 	ended     bool          // given back: nothing is committed any more, and late grants are released
+	began     time.Time
 	enough    func() bool   // whether whoever waits for releases can go on; nil when nobody does
 	round     chan struct{} // closed then
 	alone     bool          // nobody waits for the releases any more: what is unclear is sent again in the background
@@ -97,7 +98,7 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 	g := &redlockGrant{
 		redlock: r, owner: newOwner(opts.Label, opts.Block, time.Now()), names: names, keys: keys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
-		settled: make(chan struct{}), committed: make(chan struct{}),
+		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
 	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
@@ -183,7 +184,7 @@ func (g *redlockGrant) answered(c *node.Call) {
 		g.fail(i, err)
 	case held != nil:
 		g.redlock.clock.See(held.Holder.Fence + parseOwner(value).block)
-		if g.held == nil || held.Holder.Remaining > g.held.Holder.Remaining {
+		if g.held == nil || outlasts(held.Holder.Remaining, g.held.Holder.Remaining) {
 			g.held = held
 		}
 		g.nodes[i].answered = true
@@ -206,6 +207,9 @@ func (g *redlockGrant) answered(c *node.Call) {
 		g.commit()
 	}
 }
+
+// outlasts reports whether one remaining time is longer than another. A negative one has no end.
+func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
 // otherServer looks whether the strict script has run in the server that was vetted. If another one has answered that may vote
 // too, the call is sent once more, and again is true.
@@ -318,7 +322,7 @@ func (g *redlockGrant) commit() {
 
 // commitLater calls commit after a pause. The caller holds the mutex.
 func (g *redlockGrant) commitLater() {
-	if g.waiting || g.ended {
+	if g.waiting || g.ended || time.Since(g.began) > g.opts.TTL { // from then on the lease's own renewals go on with it
 		return
 	}
 	g.waiting = true

@@ -62,7 +62,8 @@ type Single struct {
 // Locker. It panics when client is nil.
 //
 // Give it a client with ContextTimeoutEnabled. Any other waits for a server that hangs for as long as its ReadTimeout says, whatever
-// the context of the call says; a lease ends on time all the same.
+// the context of the call says; a lease ends on time all the same. Such a client keeps to the deadline of a context; one that is cancelled may
+// keep a call to a server that hangs waiting for some seconds.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
 	if client == nil {
 		panic("locking: NewSingle needs a Redis client")

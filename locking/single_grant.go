@@ -62,6 +62,9 @@ var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TR
 // when the server has answered that it will not do this at all. A time-out of the connection looks like one of the caller's, so the
 // caller's context decides which it is.
 func classify(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
 	if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
 		return err
 	}

@@ -18,7 +18,15 @@ type Watch struct {
 	once  sync.Once
 }
 
-// newWatch returns a watch and the function that gives it a notice. The caller sets close.
+// NewWatch returns a watch and the function that gives it a notice, which never waits: for implementations of [Watcher]. Close calls end,
+// if it is not nil, once.
+func NewWatch(end func()) (w *Watch, notify func()) {
+	w, notify = newWatch()
+	w.close = end
+	return w, notify
+}
+
+// newWatch returns a watch whose close the caller sets.
 func newWatch() (w *Watch, notify func()) {
 	wake := make(chan struct{}, 1)
 	return &Watch{C: wake}, func() {
@@ -30,7 +38,13 @@ func newWatch() (w *Watch, notify func()) {
 }
 
 // Close ends the watch. It may be called more than once.
-func (w *Watch) Close() { w.once.Do(w.close) }
+func (w *Watch) Close() {
+	w.once.Do(func() {
+		if w.close != nil {
+			w.close()
+		}
+	})
+}
 
 const (
 	// subscribeTimeout bounds one change of the subscription, and subscribePause is the pause after one that failed.

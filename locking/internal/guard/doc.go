@@ -13,6 +13,9 @@
 // A proxy that ends the client's connections itself hides a restart behind it. For that there is [Strict], where the lock scripts
 // compare the server's identity on every call.
 //
+// A master that is made a replica of another one takes over that one's data, keeps its connections, and may be made a master again
+// (REPLICAOF). A connection that was vetted before goes on, unless it happens to write meanwhile. [Strict] sees it.
+//
 // The age of a process that is seen for the first time is what the server says of itself. A wall clock that is set forward after
 // the server started, and before this process saw it, makes the server look older than it is. A start before 2021, which a clock
 // without a battery produces, is not believed.

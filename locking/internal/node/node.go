@@ -196,8 +196,10 @@ func (n *Node) handOver() {
 // drain sends what is queued, until nothing is.
 func (n *Node) drain() {
 	for batch := n.take(); len(batch) > 0; batch = n.take() {
-		if len(batch) == 1 {
-			n.one(n.bounded(context.Background()), batch[0])
+		if len(batch) == 1 || n.opts.Leaders == 0 { // on several servers each would need the source of a script
+			for _, c := range batch {
+				n.one(n.bounded(context.Background()), c)
+			}
 		} else {
 			n.pipeline(n.bounded(context.Background()), batch)
 		}
