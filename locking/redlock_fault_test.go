@@ -646,3 +646,32 @@ func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
 		t.Errorf("error %v says that it is worth trying again", err)
 	}
 }
+
+// Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody has.
+func TestAKeyThatNobodyMayHoldIsNotSaidToBeHeldForLong(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	release(t, acquire(t, l, locking.Options{}, "k"))
+	do(t, clients[0], "SET", lockOf("k"), "x", "PX", 30_000)
+	do(t, clients[1], "SET", lockOf("k"), "y", "PX", 30_000)
+	if h := refused(t, l, "k"); h.Remaining > time.Second {
+		t.Errorf("nobody has a majority, and the refusal says %v left", h.Remaining)
+	}
+}
+
+func TestALockWithoutAnEndOutlastsEveryOther(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	do(t, clients[0], "SET", lockOf("k"), "forever")
+	do(t, clients[1], "SET", lockOf("k"), "forever")
+	do(t, clients[2], "SET", lockOf("k"), "x", "PX", 20_000)
+	l := newRedlock(t, nodes, unguarded)
+	for range 20 {
+		if h := refused(t, l, "k"); h.Remaining >= 0 && h.Remaining > time.Second {
+			t.Fatalf("%v left, want no end", h.Remaining)
+		}
+	}
+}
