@@ -59,6 +59,10 @@ simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of eac
 interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm
 	@scripts/interop.sh
 
+.PHONY: interop-valkeyrie
+interop-valkeyrie: ## The same with the lock suite of valkeyrie; needs redis-server
+	@scripts/interop-valkeyrie.sh
+
 .PHONY: cover
 cover: ## Measure test coverage into .cover/
 	@scripts/cover.sh $(PKG)

@@ -1,0 +1,22 @@
+module github.com/railtoken/railtoken/interop/valkeyrie
+
+go 1.26.0
+
+replace github.com/railtoken/railtoken => ../../
+
+require (
+	github.com/kvtools/valkeyrie v1.0.0
+	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/redis/go-redis/v9 v9.23.0
+)
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
+	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
