@@ -208,7 +208,7 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	if w != nil {
 		w.busy = false
 	}
-	if err == nil && !lease.enter(func() { g.lost(h, lease) }, h, g) {
+	if err == nil && !lease.enter(func() { g.lost(h, lease) }, h, g, block > 1) {
 		err = errors.New("locking: a gate stands in front of another gate: use one of them")
 		go func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
 	}
@@ -340,7 +340,7 @@ func (g *Gate) handOn(h *hold, l *Lease) bool {
 	g.dequeue(w)
 	h.lease, h.label, h.since = next, w.opts.Label, time.Now()
 	h.left--
-	_ = next.enter(func() { g.lost(h, next) }, h, g) // it is in no other gate
+	_ = next.enter(func() { g.lost(h, next) }, h, g, true) // it is in no other gate
 	w.busy = true
 	w.turn <- turn{lease: next}
 	return true

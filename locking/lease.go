@@ -57,6 +57,7 @@ type Lease struct {
 
 	offset int64  // of its tokens from the first of the block
 	gate   *Gate  // it belongs to, or nil
+	shared bool   // the rest of the block is for those that the gate hands the lease on to
 	hold   *hold  // there
 	onLoss func() // not nil: called on a goroutine of its own when the lease is lost
 
@@ -129,7 +130,18 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 	return token + l.offset, nil
 }
 
-// block returns how many tokens are reserved, for this lease and those that it is handed on to.
+// Block returns how many tokens in a row are reserved for the holder, of which [Lease.Fence] is the first: what [Options].Block asked for, or 1 from
+// a backend that reserves none.
+func (l *Lease) Block() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shared {
+		return 1
+	}
+	return l.block()
+}
+
+// block returns how many tokens the backend has reserved.
 func (l *Lease) block() int {
 	if g, ok := l.grant.(interface{ Block() int }); ok {
 		return g.Block()
@@ -145,13 +157,13 @@ func (l *Lease) age() time.Duration {
 }
 
 // enter makes the lease one of a gate. It reports whether it is in no other one.
-func (l *Lease) enter(onLoss func(), h *hold, g *Gate) bool {
+func (l *Lease) enter(onLoss func(), h *hold, g *Gate, shared bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gate != nil {
 		return false
 	}
-	l.gate, l.hold, l.onLoss = g, h, onLoss
+	l.gate, l.hold, l.onLoss, l.shared = g, h, onLoss, shared
 	if errors.Is(l.cause, ErrLost) {
 		go onLoss()
 	}

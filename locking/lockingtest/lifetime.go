@@ -94,3 +94,28 @@ func renewExtends(s *suite) {
 		s.Errorf("Renew after the release says %v, want ErrReleased", err)
 	}
 }
+
+func blocksAreDisjoint(s *suite) {
+	lockers := []locking.Locker{s.locker(), s.locker()}
+	one, two := s.key("1"), s.key("2")
+	next := map[string]int64{} // the least token that may come
+	for i, size := range []int{1, 16, 3, 256, 1, 2} {
+		lease := s.acquire(lockers[i%2], locking.Options{Block: size}, one, two)
+		if block := lease.Block(); block != size && block != 1 {
+			s.Fatalf("%d tokens are reserved, want %d, or 1 from a backend that reserves none", block, size)
+		}
+		for _, key := range []string{one, two} {
+			token := s.fence(lease, key)
+			if token < next[key] {
+				s.Fatalf("token %d of %q is in the block before, which goes up to %d", token, key, next[key]-1)
+			}
+			next[key] = token + int64(lease.Block())
+		}
+		s.release(lease)
+	}
+	for _, size := range []int{-1, 257} {
+		if _, err := lockers[0].Acquire(s.Context(), []string{one}, locking.Options{Block: size}); err == nil || errors.Is(err, locking.ErrHeld) {
+			s.Errorf("a block of %d tokens: error %v, want that it is out of its range", size, err)
+		}
+	}
+}

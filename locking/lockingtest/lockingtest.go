@@ -38,6 +38,7 @@ func Run(t *testing.T, h Harness) {
 		{"HostileKeysAreKeptApart", hostileKeysAreKeptApart},
 		{"TokensGrow", tokensGrow},
 		{"TokensGrowPastAnExpiry", tokensGrowPastAnExpiry},
+		{"BlocksAreDisjoint", blocksAreDisjoint},
 		{"ALeaseRenewsItself", aLeaseRenewsItself},
 		{"ALeaseEndsBeforeTheNextBegins", aLeaseEndsBeforeTheNextBegins},
 		{"RenewExtends", renewExtends},
