@@ -20,7 +20,7 @@
 // # Several servers
 //
 // [NewRedlock] takes each lock on a majority of independent servers. Its tokens need no consensus: each server counts the grants of a key,
-// and a lease's token is a number that a majority of the servers holds for it (DESIGN 3.4). Two leases that were both committed share a
+// and a lease's token is a number that a majority of the servers holds for it (model/ has a proof by exhaustion for small cases). Two leases that were both committed share a
 // server, on which the second grant came after the first and raised the counter, so tokens are unique and grow, with no assumption on clocks.
 // When a server loses its data, what keeps that true is: it does not vote before the longest TTL has passed ([GuardConnect]), and proposals
 // begin at the clock in microseconds, so the clocks of the clients must agree within half of the longest TTL.

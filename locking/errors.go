@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/railtoken/railtoken/locking/internal/guard"
 )
 
 var (
@@ -20,11 +18,11 @@ var (
 
 	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
 	// data, fail over or are out of memory). As much of the attempt as could be reached was taken back. It is worth trying again.
-	ErrUnavailable = errors.New("locking: servers cannot be reached")
+	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
-	// ErrQuarantined reports, besides ErrUnavailable, that a server of a [Redlock] may not vote now, because it may have forgotten locks,
-	// is no master, or is not fit for locks. The text says why, what to do, and when it is looked at again.
-	ErrQuarantined = guard.ErrRefused
+	// ErrQuarantined reports, besides ErrUnavailable, that servers of a [Redlock] that can be reached may not vote now, because they may
+	// have forgotten locks, are no masters, or are not fit for locks. The text says why, what to do, and when they are looked at again.
+	ErrQuarantined = errors.New("locking: servers may not vote")
 
 	// ErrReleased is the cause of a lease's context after Release.
 	ErrReleased = errors.New("locking: lease is released")

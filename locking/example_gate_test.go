@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// The threads of one process stand in line at a gate: the servers are asked once for all of them, and each has a fencing token of
+// The callers of one process stand in line at a gate: the servers are asked once for all of them, and each has a fencing token of
 // its own.
 func ExampleNewGate() {
 	server, err := miniredis.Run()

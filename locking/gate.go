@@ -14,22 +14,22 @@ const DefaultHandOns = 15
 // GateOptions configures a [Gate]. The zero value has every default.
 type GateOptions struct {
 	// HandOns is how often in a row a lease is handed on within the process before other processes get their turn. 15 when
-	// zero, so that up to 16 holders follow each other; none when negative; at most 255.
+	// zero, so that up to 16 holders follow each other; none when negative; more than 255 count as 255.
 	HandOns int
 }
 
-// Gate is a [Locker] in front of another one, which keeps the threads of one process from fighting over the servers (DESIGN 3.7).
+// Gate is a [Locker] in front of another one, which keeps the callers of one process from fighting over the servers.
 //
 // A key that this process holds is refused to others in it without asking the servers. Callers that wait, by [Wait] or [Do], stand in line
 // in the order of their arrival, and only the first asks the servers. When a holder releases while another waits for the same keys with the
-// same TTL, the lock stays on the servers and the lease is handed on in memory, with a fencing token of its own from the block that
-// was reserved. This ends after HandOns in a row, and when less than a third of the TTL is left, so that other processes get their turn.
+// same TTL (and no longer MaxHold, and no Block), the lock stays on the servers and the lease is handed on in memory, with a fencing token of
+// its own from the block that was reserved. This ends after HandOns in a row, and when less than a third of the TTL is left, so that other processes get their turn.
 //
 // To other processes the lock then shows the label of the first holder of such a row. The Release of a lease that is handed on asks no server:
 // should the lock have been lost meanwhile, the next holder finds it out. A waiter for several keys is first in line only when it is first
 // for each of them, and those behind it wait for it.
 //
-// Put one gate in front of a Locker, not two in a row.
+// Put one gate in front of a Locker: NewGate of a gate makes another one in front of the same Locker, and the two know nothing of each other.
 //
 // It is safe for use by many goroutines at the same time.
 type Gate struct {

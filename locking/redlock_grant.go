@@ -269,7 +269,7 @@ func (g *redlockGrant) failure() error {
 		if n.failure == nil {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("node %d (%s): %w", i, g.redlock.nodes[i].addr, n.failure))
+		errs = append(errs, nodeError(i, g.redlock.nodes[i].addr, n.failure))
 		again = again || !permanent(n.failure)
 	}
 	switch {
@@ -282,8 +282,31 @@ func (g *redlockGrant) failure() error {
 	}
 }
 
+// nodeError says which node has failed. A refusal of the guard says so itself.
+func nodeError(i int, addr string, err error) error {
+	refusal, ok := errors.AsType[*guard.RefusedError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("node %d (%s): %w", i, addr, err)
+	case refusal.Reason == guard.Unreachable:
+		return refusal
+	default:
+		return quarantine{refusal}
+	}
+}
+
+// quarantine is a refusal of a server that can be reached. It matches [ErrQuarantined].
+type quarantine struct{ *guard.RefusedError }
+
+func (q quarantine) Is(target error) bool {
+	return target == ErrQuarantined || q.RefusedError.Is(target)
+}
+
 // permanent reports whether err says that a server will not do this at all, so that trying again does not help.
 func permanent(err error) bool {
+	if errors.Is(err, guard.ErrRefused) { // it is looked at again
+		return false
+	}
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
 }

@@ -26,6 +26,9 @@ const (
 // It returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has called
 // [Lease.MarkCommitted]. A release that could not be told to the servers is no error: the keys become free when their TTL ends.
 func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error) (err error) {
+	if fn == nil {
+		panic("locking: Do needs a function")
+	}
 	lease, err := Wait(ctx, l, keys, opts)
 	if err != nil {
 		return err

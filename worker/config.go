@@ -35,7 +35,8 @@ type Config struct {
 	// on several servers.
 	LockRedis Redis
 	// LockGuard says what keeps one of LockRedis.Nodes from voting while it may have forgotten locks. RAILTOKEN_LOCK_GUARD: connect
-	// (the default), strict or off.
+	// (the default), strict or off. Servers that have just been started do not vote for 55 s unless it is off. It has no effect on a
+	// single Redis.
 	LockGuard locking.GuardMode
 
 	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
@@ -71,7 +72,7 @@ type Config struct {
 	Strategy middleware.Strategy
 
 	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it without
-	// a trace, so it is refused otherwise. RAILTOKEN_ALLOW_EVICTION.
+	// a trace, so it is refused otherwise. LockRedis.Nodes must not evict, except with LockGuard off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
 	// Logger receives the log of the worker and of asynq. Silent when nil.
@@ -123,6 +124,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxKeySize < 0 {
 		fault("MaxKeySize is %d: it cannot be negative", c.MaxKeySize)
+	}
+	if c.LockGuard < locking.GuardConnect || c.LockGuard > locking.GuardOff {
+		fault("LockGuard is %d: it must be GuardConnect, GuardStrict or GuardOff", c.LockGuard)
 	}
 	if c.MaxKeys < 0 {
 		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)

@@ -5,16 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
 )
 
 // preflightTimeout bounds the checks of one Redis.
 const preflightTimeout = 5 * time.Second
+
+// errEvicts is why a Redis that evicts keys is refused.
+var errEvicts = errors.New("may evict tasks and locks when its memory is full")
 
 // preflight checks that a Redis can be reached and is fit to keep tasks and locks.
 func preflight(ctx context.Context, client redis.UniversalClient, at Redis, setting string, allowEviction bool, log *slog.Logger) error {
@@ -29,23 +35,36 @@ func preflight(ctx context.Context, client redis.UniversalClient, at Redis, sett
 		return nil
 	}
 	if err := checkInfo(info, allowEviction); err != nil {
-		return fmt.Errorf("worker: Redis at %s %w", at, err)
+		remedy := ""
+		if errors.Is(err, errEvicts) && !strings.HasPrefix(setting, nodesVariable) {
+			remedy = ", or RAILTOKEN_ALLOW_EVICTION=true here"
+		}
+		return fmt.Errorf("worker: Redis at %s %w%s", at, err, remedy)
 	}
 	return nil
 }
 
 // preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not without a majority.
 func (w *Worker) preflightNodes(ctx context.Context) error {
-	errs := make([]error, len(w.lockTest))
+	// The guard would keep a server that evicts from voting for ever.
+	allowEviction := w.cfg.AllowEviction && w.cfg.LockGuard == locking.GuardOff
+	errs, ids := make([]error, len(w.lockTest)), make([]string, len(w.lockTest))
 	var wg sync.WaitGroup
 	for i, client := range w.lockTest {
 		at := w.cfg.LockRedis
 		at.Addr, at.Nodes = at.Nodes[i], nil
 		wg.Go(func() {
-			errs[i] = preflight(ctx, client, at, nodesVariable, w.cfg.AllowEviction, w.cfg.Logger)
+			errs[i] = preflight(ctx, client, at, nodesVariable+", RAILTOKEN_LOCK_REDIS_PASSWORD", allowEviction, w.cfg.Logger)
+			ids[i] = runID(ctx, client)
 		})
 	}
 	wg.Wait()
+	for i, id := range ids {
+		if j := slices.Index(ids, id); id != "" && j < i && errs[i] == nil {
+			errs[i] = fmt.Errorf("worker: Redis at %s is the same server as %s: name each server once in %s",
+				w.cfg.LockRedis.Nodes[i], w.cfg.LockRedis.Nodes[j], nodesVariable)
+		}
+	}
 	good := 0
 	for _, err := range errs {
 		if err == nil {
@@ -58,6 +77,20 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("worker: only %d of %d servers for locks can be used, which is no majority: %w", good, len(errs), errors.Join(errs...))
+}
+
+// runID returns the name that a server has given itself, empty when it tells none.
+func runID(ctx context.Context, client redis.UniversalClient) string {
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(info) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "run_id:"); ok {
+			return id
+		}
+	}
+	return ""
 }
 
 // checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
@@ -77,8 +110,7 @@ func checkInfo(info string, allowEviction bool) error {
 	}
 	policy := fields["maxmemory_policy"]
 	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
-		errs = append(errs, fmt.Errorf("may evict tasks and locks when its memory is full (maxmemory-policy %s): "+
-			"set maxmemory-policy noeviction there, or RAILTOKEN_ALLOW_EVICTION=true here", policy))
+		errs = append(errs, fmt.Errorf("%w (maxmemory-policy %s): set maxmemory-policy noeviction there", errEvicts, policy))
 	}
 	return errors.Join(errs...)
 }

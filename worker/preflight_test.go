@@ -38,7 +38,7 @@ func TestCheckInfo(t *testing.T) {
 		"a replica":              {info: info("role:slave"), parts: []string{"is a replica", "address of its master"}},
 		"a limit, noeviction":    {info: info("maxmemory:1000", "maxmemory_policy:noeviction")},
 		"a limit, no policy":     {info: info("maxmemory:1000")},
-		"a limit, eviction":      {info: info("maxmemory:1000", "maxmemory_policy:volatile-ttl"), parts: []string{"volatile-ttl", "noeviction", "RAILTOKEN_ALLOW_EVICTION=true"}},
+		"a limit, eviction":      {info: info("maxmemory:1000", "maxmemory_policy:volatile-ttl"), parts: []string{"volatile-ttl", "noeviction"}},
 		"eviction allowed":       {info: info("maxmemory:1000", "maxmemory_policy:allkeys-lru"), allow: true},
 		"allowed, but a replica": {info: info("role:slave", "maxmemory:1000", "maxmemory_policy:allkeys-lru"), allow: true, parts: []string{"replica"}},
 		"all at once": {

@@ -66,7 +66,11 @@ func (r Redis) validate(variable string) error {
 	}
 	switch {
 	case kinds == 0:
-		fault("no address of Redis: set RAILTOKEN_%s_ADDR to host:port (or _MASTER and _SENTINELS, or _CLUSTER)", variable)
+		remedy := fmt.Sprintf("set RAILTOKEN_%s_ADDR to host:port (or _MASTER and _SENTINELS, or _CLUSTER)", variable)
+		if variable == lockVariable {
+			remedy += ", or " + nodesVariable + " for locks on several servers"
+		}
+		fault("no address of Redis: %s", remedy)
 	case kinds > 1:
 		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, RAILTOKEN_%[1]s_CLUSTER and, for locks, "+nodesVariable, variable)
 	}

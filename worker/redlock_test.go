@@ -89,3 +89,48 @@ func TestAMajorityOfTheLockServersIsNeededAtTheStart(t *testing.T) {
 		}
 	}
 }
+
+func TestLockServersThatEvictAreRefusedWhateverIsAllowed(t *testing.T) {
+	t.Parallel()
+	servers, cfg := lockServers(t, 3)
+	cfg.LockGuard, cfg.AllowEviction = locking.GuardConnect, true
+	for _, s := range servers {
+		if err := s.Client(t).ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := startWith(t, cfg)
+	if err == nil || !strings.Contains(err.Error(), "noeviction") || strings.Contains(err.Error(), "ALLOW_EVICTION") {
+		t.Errorf("error %v, want that they evict, and no remedy that does not help", err)
+	}
+}
+
+func TestLockServersThatAreOneAndTheSameAreNoMajority(t *testing.T) {
+	t.Parallel()
+	_, cfg := lockServers(t, 3)
+	_, port, _ := strings.Cut(cfg.LockRedis.Nodes[0], ":")
+	cfg.LockRedis.Nodes = []string{"127.0.0.1:" + port, "localhost:" + port, "127.0.0.2:" + port}
+	err := startWith(t, cfg)
+	if err == nil || !strings.Contains(err.Error(), "only 1 of 3") || !strings.Contains(err.Error(), "the same server as 127.0.0.1:"+port) {
+		t.Errorf("error %v, want that two of three are the same server", err)
+	}
+}
+
+// startWith starts a worker that is to be refused.
+func startWith(t *testing.T, cfg Config) error {
+	t.Helper()
+	w, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Handle(w, "audit", Handler[order]{Run: nothing, Keys: order.keys}); err != nil {
+		t.Fatal(err)
+	}
+	if err = w.Start(t.Context()); err == nil {
+		_ = w.Shutdown()
+	}
+	return err
+}

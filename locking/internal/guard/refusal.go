@@ -28,7 +28,7 @@ const (
 
 // remedies say what an operator can do about each reason.
 var remedies = map[Reason]string{
-	Young:       "nothing needs to be done: it votes when the locks that it may have forgotten have run out",
+	Young:       "nothing needs to be done: it votes when the locks that it may have forgotten have run out (in tests turn the guard off)",
 	Replaced:    "let the address lead to one server only, or wait: it votes when the locks of the one before have run out",
 	Promoted:    "nothing needs to be done: it votes when the locks that it may not have received have run out",
 	NotMaster:   "name masters that have no other node as their master",
@@ -36,7 +36,7 @@ var remedies = map[Reason]string{
 	Evicting:    "set maxmemory-policy noeviction",
 	Duplicate:   "name each server once; restart this process when the addresses of two nodes were exchanged",
 	NoRunID:     "name a Redis 6.2 or later, or turn the guard off",
-	Unreadable:  "let this user run INFO and TIME, or turn the guard off",
+	Unreadable:  "check the user and the password, and let this user run INFO and TIME",
 	Unreachable: "check the address and the server",
 }
 

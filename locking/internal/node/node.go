@@ -43,6 +43,7 @@ type Node struct {
 	mu       sync.Mutex
 	inFlight int
 	queue    []*Call
+	idle     chan struct{} // not nil while Settle waits; closed when nothing is on its way
 	health   health
 }
 
@@ -190,7 +191,36 @@ func (n *Node) handOver() {
 		go n.drain()
 		return
 	}
+	n.landed()
+}
+
+// landed ends a turn. The caller holds the mutex.
+func (n *Node) landed() {
 	n.inFlight--
+	if n.inFlight == 0 && n.idle != nil {
+		close(n.idle)
+		n.idle = nil
+	}
+}
+
+// Settle waits until nothing is queued or on its way, for so long at most.
+func (n *Node) Settle(patience time.Duration) {
+	n.mu.Lock()
+	if n.inFlight == 0 {
+		n.mu.Unlock()
+		return
+	}
+	if n.idle == nil {
+		n.idle = make(chan struct{})
+	}
+	idle := n.idle
+	n.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
 }
 
 // drain sends what is queued, until nothing is.
@@ -224,7 +254,7 @@ func (n *Node) take() []*Call {
 	clear(n.queue[rest:])
 	n.queue = n.queue[:rest]
 	if len(batch) == 0 {
-		n.inFlight--
+		n.landed()
 	} else {
 		n.health.sent(time.Now())
 	}

@@ -12,7 +12,7 @@ const (
 	Won                        // a quorum has granted
 	Held                       // a quorum is impossible, since another has the lock
 	Split                      // a quorum is impossible, and several contenders have a part of the lock each: nobody may have it
-	Unreachable                // a quorum is impossible, since too many nodes do not serve
+	Unreachable                // a quorum is impossible for anybody, since too many nodes do not serve
 )
 
 // String returns the verdict's name.
@@ -104,8 +104,8 @@ func (a *Acquisition) decide() {
 	case yes >= a.quorum:
 		a.verdict = Won
 	case yes+silent >= a.quorum:
-	case a.count(held) == 0:
-		a.verdict = Unreachable
+	case a.count(held) == 0, a.count(failed) > len(a.nodes)-a.quorum:
+		a.verdict = Unreachable // also for whoever else holds some: nobody can have a quorum of what is left
 	case a.oneOwner() && yes == 0, a.mostOfOneOwner() >= a.quorum:
 		a.verdict = Held
 	default:
