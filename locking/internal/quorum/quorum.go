@@ -96,17 +96,22 @@ func (a *Acquisition) count(which answer) (n int) {
 }
 
 // decide sets the verdict as soon as it is certain, without waiting for the nodes that have not answered: a quorum that has
-// granted wins, and one that cannot come about any more loses.
+// granted wins, and one that cannot come about any more loses. When some nodes have failed, it waits for those that are left if they decide
+// whether anybody at all can have a quorum: who is refused must not take an outage for a holder.
 func (a *Acquisition) decide() {
-	yes, silent := a.count(granted), a.count(none)
+	yes, silent, down := a.count(granted), a.count(none), a.count(failed)
+	spare := len(a.nodes) - a.quorum // so many nodes may fail
 	switch {
 	case a.verdict != Undecided:
 	case yes >= a.quorum:
 		a.verdict = Won
 	case yes+silent >= a.quorum:
-	case a.count(held) == 0, a.count(failed) > len(a.nodes)-a.quorum:
-		a.verdict = Unreachable // also for whoever else holds some: nobody can have a quorum of what is left
-	case a.oneOwner() && yes == 0, a.mostOfOneOwner() >= a.quorum:
+	case down > spare:
+		a.verdict = Unreachable
+	case a.mostOfOneOwner() >= a.quorum:
+		a.verdict = Held
+	case down > 0 && down+silent > spare:
+	case a.oneOwner() && yes == 0:
 		a.verdict = Held
 	default:
 		a.verdict = Split

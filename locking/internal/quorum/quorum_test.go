@@ -55,7 +55,11 @@ func TestVerdictComesAsSoonAsItIsCertain(t *testing.T) {
 		"gfa":     quorum.Split,
 		"gff":     quorum.Unreachable,
 		"ff.":     quorum.Unreachable,
-		"fa.":     quorum.Held,
+		"fa.":     quorum.Undecided, // a may have the third, or nobody can have two
+		"ffa..":   quorum.Undecided,
+		"fffa.":   quorum.Unreachable,
+		"faf":     quorum.Unreachable,
+		"faa":     quorum.Held,
 		"ggg..":   quorum.Won,
 		"gg.aa":   quorum.Undecided,
 		"aaa..":   quorum.Held,
@@ -63,7 +67,10 @@ func TestVerdictComesAsSoonAsItIsCertain(t *testing.T) {
 		"gaaa.":   quorum.Held,
 		"ggaab":   quorum.Split,
 		"gfff.":   quorum.Unreachable,
-		"aaf..":   quorum.Held,
+		"aaf..":   quorum.Undecided,
+		"aaf.f":   quorum.Undecided,
+		"aafa.":   quorum.Held,
+		"aafff":   quorum.Unreachable,
 		"g.g.":    quorum.Undecided, // half is not enough
 		"gg.a":    quorum.Undecided,
 		"ggaa":    quorum.Split,
@@ -138,23 +145,23 @@ func TestVerdictIsRightAndFinal(t *testing.T) {
 			if last[i] == '.' || last[i] == 'f' {
 				last[i] = what
 			}
-			yes, silent := 0, 0
+			n := map[rune]int{}
 			for _, l := range last {
-				switch l {
-				case 'g':
-					yes++
-				case '.':
-					silent++
-				}
+				n[l]++
 			}
+			yes, silent, spare := n['g'], n['.'], nodes-quorum.Of(nodes)
 			can, must := yes+silent >= quorum.Of(nodes), yes >= quorum.Of(nodes)
+			// Those that are silent decide whether anybody can have a quorum.
+			open := n['f'] > 0 && n['f'] <= spare && n['f']+silent > spare && max(n['a'], n['b']) < quorum.Of(nodes)
 			got := a.Verdict()
 			switch {
 			case final != quorum.Undecided:
 				if got != final {
 					t.Fatalf("%s: %v has become %v", string(last), final, got)
 				}
-			case must != (got == quorum.Won), can == (got > quorum.Won):
+			case must != (got == quorum.Won), (can || open) == (got > quorum.Won):
+				t.Fatalf("%s: %v", string(last), got)
+			case got > quorum.Won && (n['f'] > spare) != (got == quorum.Unreachable):
 				t.Fatalf("%s: %v", string(last), got)
 			}
 			final = got

@@ -52,7 +52,7 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.SumOfGranted, world("calm"), 1, 2_000},
 		{simulate.ClientClockOnly, world("skew"), 1, 2_000},
 		{simulate.BlindWriteBack, world("duplicates", repeated), 1, 20_000},
-		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 4, 120_000},
+		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 17, 70_000},
 		{simulate.FirstAnswer, world("skew"), 1, 2_000},
 		{simulate.NoGuard, world("full loss", forgetful), 1, 20_000},
 		{simulate.NoGuard, world("partial loss", forgetful), 1, 40_000},
@@ -61,7 +61,7 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.AnsweringQuorum, world("lossy"), 1, 10_000},
 		{simulate.MonotonicOnly, world("pauses"), 1, 10_000},
 		{simulate.WallOnly, world("clock jumps"), 1, 60_000},
-		{simulate.StaleProposals, world("full loss", stalled), 1, 150_000},
+		{simulate.StaleProposals, world("full loss", stalled), 30, 40_000},
 	} {
 		t.Run(tt.variant.String()+", "+tt.world.Name, func(t *testing.T) {
 			t.Parallel()
