@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -131,6 +132,7 @@ type Redlock struct {
 	clock   quorum.Clock
 
 	insisting limit // grants that send releases again
+	closing   atomic.Bool
 }
 
 // redlockNode is one of the servers.
@@ -222,6 +224,7 @@ func nodeOptions(o redis.Options, timeout time.Duration) redis.Options {
 // Close ends the watches and the connections. It waits for releases that are on their way, for NodeTimeout at most. Leases that are held can no longer be
 // released and end with their TTL.
 func (r *Redlock) Close() error {
+	r.closing.Store(true)
 	var settling sync.WaitGroup
 	for _, n := range r.nodes {
 		settling.Go(func() { n.calls.Settle(r.opts.NodeTimeout) })
@@ -259,6 +262,9 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 	}
 	var pause *backoff.ExponentialBackOff
 	for attempt := 1; ; attempt++ {
+		if r.closing.Load() {
+			return nil, &OpError{Op: "acquire", Keys: names, Err: redis.ErrClosed}
+		}
 		if err := ctx.Err(); err != nil {
 			return nil, &OpError{Op: "acquire", Keys: names, Err: err}
 		}
