@@ -91,6 +91,15 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// outlives returns an error when fence counters that are kept for fenceTTL may expire under a lease.
+func (o Options) outlives(fenceTTL time.Duration) error {
+	if o.MaxHold < fenceTTL {
+		return nil
+	}
+	return fmt.Errorf("locking: MaxHold is %v, FenceTTL %v: a fence counter must outlive its lease: lower MaxHold or raise FenceTTL",
+		o.MaxHold, fenceTTL)
+}
+
 // Prepare returns what an implementation of [Locker] works with: the keys sorted and each once, and the options with
 // their defaults. It returns an error when there is no key or an option is out of its range.
 func Prepare(keys []string, opts Options) ([]string, Options, error) {

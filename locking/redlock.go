@@ -246,9 +246,8 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 	if err != nil {
 		return nil, err
 	}
-	if opts.MaxHold >= r.opts.FenceTTL {
-		return nil, fmt.Errorf("locking: MaxHold is %v, FenceTTL %v: a fence counter must outlive its lease: lower MaxHold or raise FenceTTL",
-			opts.MaxHold, r.opts.FenceTTL)
+	if err := opts.outlives(r.opts.FenceTTL); err != nil {
+		return nil, err
 	}
 	if opts.TTL > r.opts.MaxTTL {
 		return nil, fmt.Errorf("locking: TTL is %v, above the MaxTTL of %v that these nodes are guarded for: lower it or raise MaxTTL", opts.TTL, r.opts.MaxTTL)

@@ -308,7 +308,12 @@ func permanent(err error) bool {
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || isClosed(err)
+}
+
+// isClosed reports whether err says that the client was closed.
+func isClosed(err error) bool {
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
 
 // commit goes on with making the tokens certain (DESIGN 3.4). The caller holds the mutex.
@@ -691,7 +696,7 @@ func (g *redlockGrant) insistAfter() {
 // isUnclear reports whether a release had no answer. The caller holds the mutex.
 func (g *redlockGrant) isUnclear() bool {
 	return slices.ContainsFunc(g.nodes, func(n grantNode) bool {
-		return n.asked && n.release == unclear && !errors.Is(n.failure, redis.ErrClosed) && !errors.Is(n.failure, net.ErrClosed)
+		return n.asked && n.release == unclear && !isClosed(n.failure)
 	})
 }
 

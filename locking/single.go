@@ -102,9 +102,8 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	if err != nil {
 		return nil, err
 	}
-	if opts.MaxHold >= s.fence {
-		return nil, fmt.Errorf("locking: MaxHold is %v, FenceTTL %v: a fence counter must outlive its lease: lower MaxHold or raise FenceTTL",
-			opts.MaxHold, s.fence)
+	if err := opts.outlives(s.fence); err != nil {
+		return nil, err
 	}
 	label := s.label
 	if opts.Label != "" {

@@ -75,7 +75,7 @@ func TestAPausedServerAnswersNothingUntilItResumes(t *testing.T) {
 func start(t *testing.T) *server.Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("needs redis-server: ", err)
+		t.Fatal("needs redis-server, which make test installs: ", err)
 	}
 	s, err := server.Start(t.Context(), t.TempDir())
 	if err != nil {

@@ -96,9 +96,7 @@ func (c *Call) Of(command Command, node int, done func(*Call)) *Call {
 // Run makes the call and waits for the answer, which is also returned. When ctx ends before: a call that is still queued is
 // withdrawn, so the server never sees it; for one that is on its way late is called with the answer when that comes, unless late is nil.
 func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
-	if n.lead() {
-		n.one(n.bounded(ctx), c)
-		n.handOver()
+	if n.alone(ctx, c) {
 		return c.Reply, c.Err
 	}
 	answer := n.enqueue(c)
@@ -127,12 +125,9 @@ func (n *Node) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !n.prompt {
 		return n.Run(ctx, c, nil)
 	}
-	if n.lead() {
-		n.one(n.bounded(ctx), c)
-		n.handOver()
-		return c.Reply, c.Err
+	if !n.alone(ctx, c) {
+		<-n.enqueue(c)
 	}
-	<-n.enqueue(c)
 	return c.Reply, c.Err
 }
 
@@ -157,6 +152,16 @@ func (n *Node) Send(c *Call) error {
 		go n.drain()
 	}
 	return nil
+}
+
+// alone makes the call on its caller's goroutine if no other one is to be waited for, and reports whether it has.
+func (n *Node) alone(ctx context.Context, c *Call) bool {
+	if !n.lead() {
+		return false
+	}
+	n.one(n.bounded(ctx), c)
+	n.handOver()
+	return true
 }
 
 // lead reports whether a caller may send its own call at once. It must call handOver afterwards.
