@@ -130,66 +130,6 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 	return token + l.offset, nil
 }
 
-// Block returns how many tokens in a row are reserved for the holder, of which [Lease.Fence] is the first: what [Options].Block asked for, or 1 from
-// a backend that reserves none.
-func (l *Lease) Block() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shared {
-		return 1
-	}
-	return l.block()
-}
-
-// block returns how many tokens the backend has reserved.
-func (l *Lease) block() int {
-	if g, ok := l.grant.(interface{ Block() int }); ok {
-		return g.Block()
-	}
-	return 1
-}
-
-// age returns how long ago the lease's first request was about to be sent.
-func (l *Lease) age() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.watch.elapsed()
-}
-
-// enter makes the lease one of a gate. It reports whether it is in no other one.
-func (l *Lease) enter(onLoss func(), h *hold, g *Gate, shared bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gate != nil {
-		return false
-	}
-	l.gate, l.hold, l.onLoss, l.shared = g, h, onLoss, shared
-	if errors.Is(l.cause, ErrLost) {
-		go onLoss()
-	}
-	return true
-}
-
-// passOn ends the lease and returns one with the next token for another holder, or nil when it is over or less than a third of its TTL is
-// left. So also near MaxHold: a renewal for less than the TTL may be on its way, and it would cut short what the next holder renews.
-func (l *Lease) passOn(opts Options) *Lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.check()
-	if l.cause != nil || l.term.ttl != opts.TTL || l.term.until-now < l.term.ttl/3 || l.term.maxHold-now < l.term.ttl {
-		return nil
-	}
-	next := &Lease{
-		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch,
-		term: l.term.passedOn(now, opts.MaxHold),
-	}
-	next.mu.Lock()
-	next.timer = time.AfterFunc(next.term.next(now).sleep, next.tick)
-	next.mu.Unlock()
-	l.end(ErrReleased)
-	return next
-}
-
 // ValidUntil returns when the lease ends unless it is renewed before.
 func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
@@ -317,45 +257,6 @@ func (l *Lease) doRelease(ctx context.Context) error {
 		return lost
 	}
 	return err
-}
-
-// patience is a context with a deadline whose timer starts only when somebody waits for it, which is rare.
-type patience struct {
-	context.Context
-	deadline time.Time
-
-	once   sync.Once
-	timed  context.Context
-	cancel context.CancelFunc
-	over   atomic.Bool
-}
-
-// Deadline returns when patience ends.
-func (p *patience) Deadline() (time.Time, bool) { return p.deadline, true }
-
-// Done returns a channel that is closed when patience ends.
-func (p *patience) Done() <-chan struct{} {
-	p.once.Do(func() { p.timed, p.cancel = context.WithDeadline(p.Context, p.deadline) })
-	return p.timed.Done()
-}
-
-// Err returns why patience has ended, or nil.
-func (p *patience) Err() error {
-	switch {
-	case p.over.Load():
-		return context.Canceled
-	case time.Now().Before(p.deadline):
-		return nil
-	default:
-		return context.DeadlineExceeded
-	}
-}
-
-// end stops the timer, if it was started, and ends the context.
-func (p *patience) end() {
-	p.over.Store(true)
-	p.once.Do(func() { p.timed, p.cancel = ended, func() {} })
-	p.cancel()
 }
 
 // Contended reports, after Release, whether somebody has asked by [Options.Interest] to be told of it, or may have.

@@ -1,0 +1,222 @@
+package locking_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// ram is a Locker in memory that counts what it is asked and can be told to fail. It announces nothing.
+type ram struct {
+	mu       sync.Mutex
+	owners   map[string]*ramGrant
+	tokens   map[string]int64 // the last one given
+	acquires []time.Time
+	renewals int
+	releases int
+
+	fail        func() error // what an attempt meets first
+	failRenew   error
+	failRelease error
+}
+
+func newRAM() *ram { return &ram{owners: map[string]*ramGrant{}, tokens: map[string]int64{}} }
+
+func (r *ram) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	keys, opts, err := locking.Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	began := locking.Now()
+	r.mu.Lock()
+	r.acquires = append(r.acquires, time.Now())
+	fail := r.fail
+	r.mu.Unlock()
+	if fail != nil {
+		if err := fail(); err != nil {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for _, key := range keys {
+		if held := r.owners[key]; held != nil && now.Before(held.end) {
+			held.contended = held.contended || opts.Interest > 0
+			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
+				Label: held.label, Since: held.since, Fence: r.tokens[key], Remaining: held.end.Sub(now),
+			}}
+		}
+	}
+	g := &ramGrant{in: r, keys: keys, block: opts.Block, label: opts.Label, since: now, end: now.Add(opts.TTL)}
+	for _, key := range keys {
+		g.tokens = append(g.tokens, r.tokens[key]+1)
+		r.tokens[key] += int64(opts.Block)
+		r.owners[key] = g
+	}
+	return locking.NewLease(g, keys, opts, began)
+}
+
+// asked returns how often it was asked for keys.
+func (r *ram) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acquires)
+}
+
+// calls returns how often it was asked for anything but a renewal.
+func (r *ram) calls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.acquires) + r.releases
+}
+
+// renewed returns how often it was asked to renew.
+func (r *ram) renewed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.renewals
+}
+
+// set changes what it does.
+func (r *ram) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// holds reports whether somebody has the key.
+func (r *ram) holds(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.owners[key]
+	return held != nil && time.Now().Before(held.end)
+}
+
+// ramGrant is one acquisition.
+type ramGrant struct {
+	in         *ram
+	keys       []string
+	tokens     []int64
+	block      int
+	label      string
+	since, end time.Time
+	contended  bool
+}
+
+func (g *ramGrant) Block() int { return g.block }
+
+func (g *ramGrant) Fence(_ context.Context, i int) (int64, error) { return g.tokens[i], nil }
+
+func (g *ramGrant) lost() error {
+	for _, key := range g.keys {
+		if g.in.owners[key] != g {
+			return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+		}
+	}
+	return nil
+}
+
+func (g *ramGrant) Renew(_ context.Context, ttl time.Duration) error {
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	g.in.renewals++
+	if g.in.failRenew != nil {
+		return g.in.failRenew
+	}
+	if err := g.lost(); err != nil {
+		return err
+	}
+	g.end = time.Now().Add(ttl)
+	return nil
+}
+
+func (g *ramGrant) Release(context.Context) (bool, error) {
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	g.in.releases++
+	err := errors.Join(g.lost(), g.in.failRelease)
+	for _, key := range g.keys {
+		if g.in.owners[key] == g {
+			delete(g.in.owners, key)
+		}
+	}
+	return g.contended, err
+}
+
+// virtually runs a test in virtual time.
+func virtually(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// outcome is what a call of Wait returned, and when.
+type outcome struct {
+	lease *locking.Lease
+	err   error
+	at    time.Time
+}
+
+// waiting starts a call of Wait.
+func waiting(ctx context.Context, l locking.Locker, opts locking.Options, keys ...string) <-chan outcome {
+	c := make(chan outcome, 1)
+	go func() {
+		lease, err := locking.Wait(ctx, l, keys, opts)
+		c <- outcome{lease, err, time.Now()}
+	}()
+	return c
+}
+
+// inLine starts a call of Wait in a bubble and returns once it stands in line.
+func inLine(ctx context.Context, l locking.Locker, opts locking.Options, keys ...string) <-chan outcome {
+	c := waiting(ctx, l, opts, keys...)
+	synctest.Wait()
+	return c
+}
+
+// got returns the lease that a call of Wait must have got by now in the bubble.
+func got(t *testing.T, c <-chan outcome) *locking.Lease {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case o := <-c:
+		if o.err != nil {
+			t.Fatalf("wait: %v", o.err)
+		}
+		t.Cleanup(func() { _ = o.lease.Release(context.Background()) })
+		return o.lease
+	default:
+		t.Fatal("the waiter has no lease yet")
+		return nil
+	}
+}
+
+// waits checks that a call of Wait in the bubble has not returned.
+func waits(t *testing.T, c <-chan outcome) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case o := <-c:
+		t.Fatalf("the wait is over: lease %v, error %v", o.lease, o.err)
+	default:
+	}
+}
+
+// tokenOf returns the token of a lease's first key.
+func tokenOf(t testing.TB, l *locking.Lease) int64 {
+	t.Helper()
+	token, err := l.Fence(t.Context())
+	if err != nil {
+		t.Errorf("fence: %v", err)
+	}
+	return token
+}

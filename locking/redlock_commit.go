@@ -1,0 +1,176 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/quorum"
+)
+
+// commitPause is after which a commit is tried again that had no answer.
+const commitPause = 20 * time.Millisecond
+
+// commit goes on with making the tokens certain (DESIGN 3.4). The caller holds the mutex.
+func (g *redlockGrant) commit() {
+	if g.ended || g.tokens != nil {
+		return
+	}
+	step := g.rules.Commit()
+	if step.Done {
+		g.tokens = step.Tokens
+		close(g.committed)
+		return
+	}
+	if step.Lost {
+		g.ended = true
+		close(g.committed)
+		return
+	}
+	for _, i := range step.Renew {
+		g.rules.Renewing(i)
+		err := g.renew(i, step.Tokens, g.opts.TTL, func(ok bool, err error) {
+			if err != nil {
+				g.commitLater()
+				return
+			}
+			g.commit()
+		})
+		if err != nil {
+			g.rules.RenewFailed(i)
+			g.commitLater()
+		}
+	}
+}
+
+// commitLater calls commit after a pause. The caller holds the mutex.
+func (g *redlockGrant) commitLater() {
+	if g.waiting || g.ended || time.Since(g.began) > g.opts.TTL { // from then on the lease's own renewals go on with it
+		return
+	}
+	g.waiting = true
+	time.AfterFunc(commitPause, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting = false
+		g.commit()
+	})
+}
+
+// renew sends the renew call to node i; then is called with its outcome while the mutex is held. The caller holds it, too.
+func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error)) error {
+	args := make([]any, 0, 3+len(tokens))
+	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
+	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
+		tokens = slices.Clone(tokens)
+		for k := range tokens {
+			tokens[k] = max(tokens[k], own[k])
+		}
+	}
+	for _, token := range tokens {
+		args = append(args, token)
+	}
+	return g.redlock.nodes[i].calls.Send(node.NewCall(func(c *node.Call) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		lost, err := 0, c.Err
+		if err == nil {
+			lost, err = parseRenew(c.Reply, len(g.names))
+		}
+		if err != nil {
+			g.nodes[i].failure = err
+			g.rules.RenewFailed(i)
+		} else {
+			g.rules.Renewed(i, tokens, lost == 0)
+		}
+		then(lost == 0, err)
+	}, renewScript, g.keys, args...))
+}
+
+// Block returns how many tokens in a row are reserved.
+func (g *redlockGrant) Block() int { return g.opts.Block }
+
+// Fence returns the first token of a key's block, once a quorum of the nodes holds it.
+func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
+	select {
+	case <-g.committed:
+	default:
+		select {
+		case <-g.committed:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	if g.tokens == nil {
+		return 0, &LostError{Keys: g.names, Reason: LossTaken}
+	}
+	return g.tokens[i] - int64(g.opts.Block) + 1, nil
+}
+
+// Renew extends the lock on a majority of the nodes.
+func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	g.mu.Lock()
+	tokens := g.tokens
+	if tokens == nil {
+		tokens = g.rules.Commit().Tokens
+	}
+	if tokens == nil { // every node has lost it
+		g.mu.Unlock()
+		return &LostError{Keys: g.names, Reason: LossTaken}
+	}
+	poll, done := quorum.NewPoll(len(g.nodes)), make(chan struct{})
+	count := func(ok bool, err error) {
+		if poll.Outcome() != quorum.Open {
+			return
+		}
+		switch {
+		case err != nil:
+			poll.Failed()
+		case ok:
+			poll.Yes()
+		default:
+			poll.No()
+		}
+		if poll.Outcome() != quorum.Open {
+			close(done)
+		}
+	}
+	for i := range g.nodes {
+		if g.rules.Elsewhere(i) {
+			count(false, nil)
+			continue
+		}
+		err := g.renew(i, tokens, ttl, func(ok bool, err error) {
+			count(ok, err)
+			g.commit()
+		})
+		if err != nil {
+			g.nodes[i].failure = err
+			count(false, err)
+		}
+	}
+	g.mu.Unlock()
+
+	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	defer timer.Stop()
+	var ended error
+	select {
+	case <-done:
+	case <-timer.C:
+		ended = errNodeTimeout
+	case <-ctx.Done():
+		ended = ctx.Err()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch poll.Outcome() {
+	case quorum.Done:
+		return nil
+	case quorum.Lost:
+		return &LostError{Keys: g.names, Reason: LossTaken}
+	default:
+		return &OpError{Op: "renew", Keys: g.names, Err: errors.Join(ended, g.failure())}
+	}
+}

@@ -1,0 +1,173 @@
+package locking_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+func TestSeveralKeysAreTakenOnAMajorityOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	for _, c := range clients[1:4] {
+		do(t, c, "SET", lockOf("order:2"), "somebody else", "PX", 60_000)
+	}
+	lease, err := l.Acquire(t.Context(), []string{"order:3", "order:1", "order:2"}, locking.Options{})
+	held, ok := errors.AsType[*locking.HeldError](err)
+	if lease != nil || !ok || held.Key != "order:2" {
+		t.Fatalf("lease %v, error %v; want that order:2 is held", lease, err)
+	}
+	nowhere(t, clients, "order:1")
+	nowhere(t, clients, "order:3")
+	nowhere(t, []*redis.Client{clients[0], clients[4]}, "order:2")
+	for _, c := range clients[1:4] {
+		if got := c.Get(t.Context(), lockOf("order:2")).Val(); got != "somebody else" {
+			t.Errorf("the other holder's lock is %q", got)
+		}
+	}
+	do(t, clients[2], "DEL", lockOf("order:2"))
+	release(t, acquire(t, l, locking.Options{}, "order:1", "order:2", "order:3"))
+}
+
+// Contenders who start at the same moment can get two nodes each, so that nobody has the key. Then nobody may be told for long that it
+// is held.
+func TestSplitVotesAreResolved(t *testing.T) {
+	t.Parallel()
+	const contenders, rounds = 8, 40
+	_, nodes := startNodes(t, 5)
+	lockers := make([]*locking.Redlock, contenders)
+	for i := range lockers {
+		lockers[i] = newRedlock(t, nodes, unguarded)
+		release(t, eventually(t, lockers[i], "warm up"))
+	}
+	most, missed := 0, 0
+	for round := range rounds {
+		key := fmt.Sprint("order:", round)
+		var won atomic.Int64
+		var crowd sync.WaitGroup
+		start, tries, leases := make(chan struct{}), make([]int, contenders), make([]*locking.Lease, contenders)
+		for i, l := range lockers {
+			crowd.Go(func() {
+				<-start
+				for won.Load() == 0 {
+					tries[i]++
+					lease, err := l.Acquire(t.Context(), []string{key}, locking.Options{})
+					if err == nil {
+						if won.Add(1) > 1 {
+							t.Errorf("%s has two holders", key)
+						}
+						leases[i] = lease
+						return
+					}
+					if !errors.Is(err, locking.ErrHeld) {
+						t.Errorf("error %v, want ErrHeld", err)
+						return
+					}
+					if tries[i] > 20 {
+						t.Errorf("told %d times that %s is held, which nobody holds", tries[i], key)
+						return
+					}
+				}
+			})
+		}
+		close(start)
+		crowd.Wait()
+		for _, lease := range leases {
+			if lease != nil {
+				release(t, lease)
+			}
+		}
+		needed := tries[0]
+		for _, n := range tries {
+			needed = min(needed, n)
+		}
+		most = max(most, needed)
+		if needed > 1 {
+			missed++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("in %d of %d rounds nobody won at the first attempt; %d attempts at most", missed, rounds, most)
+	if missed > rounds/2 {
+		t.Errorf("in %d of %d rounds nobody won at the first attempt", missed, rounds)
+	}
+}
+
+func TestManyLockersOfOneKeyMakeProgressOneAtATime(t *testing.T) {
+	t.Parallel()
+	const lockers, goroutines, each = 4, 4, 5
+	_, nodes := startNodes(t, 5)
+	var holders, holds atomic.Int64
+	var crowd sync.WaitGroup
+	for range lockers {
+		l := newRedlock(t, nodes, unguarded)
+		for range goroutines {
+			crowd.Go(func() {
+				for began, done := time.Now(), 0; done < each; {
+					lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+					if err != nil {
+						if !errors.Is(err, locking.ErrHeld) || time.Since(began) > patience {
+							t.Errorf("after %v, with %d of %d: %v", time.Since(began), done, each, err)
+							return
+						}
+						<-time.After(time.Millisecond)
+						continue
+					}
+					if holders.Add(1) != 1 {
+						t.Error("two holders at the same time")
+					}
+					done++
+					holds.Add(1)
+					holders.Add(-1)
+					if err := lease.Release(t.Context()); err != nil {
+						t.Errorf("release: %v", err)
+					}
+				}
+			})
+		}
+	}
+	crowd.Wait()
+	if got := holds.Load(); got != lockers*goroutines*each {
+		t.Errorf("%d acquisitions, want %d", got, lockers*goroutines*each)
+	}
+}
+
+// Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody has.
+func TestAKeyThatNobodyMayHoldIsNotSaidToBeHeldForLong(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	release(t, acquire(t, l, locking.Options{}, "k"))
+	do(t, clients[0], "SET", lockOf("k"), "x", "PX", 30_000)
+	do(t, clients[1], "SET", lockOf("k"), "y", "PX", 30_000)
+	if h := refused(t, l, "k"); h.Remaining > time.Second {
+		t.Errorf("nobody has a majority, and the refusal says %v left", h.Remaining)
+	}
+}
+
+func TestALockWithoutAnEndOutlastsEveryOther(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	do(t, clients[0], "SET", lockOf("k"), "forever")
+	do(t, clients[1], "SET", lockOf("k"), "forever")
+	do(t, clients[2], "SET", lockOf("k"), "x", "PX", 20_000)
+	l := newRedlock(t, nodes, unguarded)
+	for range 20 {
+		if h := refused(t, l, "k"); h.Remaining >= 0 && h.Remaining > time.Second {
+			t.Fatalf("%v left, want no end", h.Remaining)
+		}
+	}
+}

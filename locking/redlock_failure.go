@@ -1,0 +1,69 @@
+package locking
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking/internal/guard"
+)
+
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout.
+var errNodeTimeout = errors.New("no answer in time")
+
+// failure returns the errors of the nodes. The caller holds the mutex.
+func (g *redlockGrant) failure() error {
+	var errs []error
+	again := false
+	for i, n := range g.nodes {
+		if n.failure == nil {
+			continue
+		}
+		errs = append(errs, nodeError(i, g.redlock.nodes[i].addr, n.failure))
+		again = again || !permanent(n.failure)
+	}
+	switch {
+	case len(errs) == 0:
+		return fmt.Errorf("%w: %w", ErrUnavailable, errNodeTimeout)
+	case again:
+		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(errs...))
+	default:
+		return errors.Join(errs...)
+	}
+}
+
+// nodeError says which node has failed. A refusal of the guard says so itself.
+func nodeError(i int, addr string, err error) error {
+	refusal, ok := errors.AsType[*guard.RefusedError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("node %d (%s): %w", i, addr, err)
+	case refusal.Reason == guard.Unreachable:
+		return refusal
+	default:
+		return quarantine{refusal}
+	}
+}
+
+// quarantine is a refusal of a server that can be reached. It matches [ErrQuarantined].
+type quarantine struct{ *guard.RefusedError }
+
+func (q quarantine) Is(target error) bool {
+	return target == ErrQuarantined || q.RefusedError.Is(target)
+}
+
+// permanent reports whether err says that a server will not do this at all, so that trying again does not help.
+func permanent(err error) bool {
+	if errors.Is(err, guard.ErrRefused) { // it is looked at again
+		return false
+	}
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || isClosed(err)
+}
+
+// isClosed reports whether err says that the client was closed.
+func isClosed(err error) bool {
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, net.ErrClosed)
+}
