@@ -35,17 +35,17 @@ func ExampleQueue_Wake() {
 			panic(err)
 		}
 		task := delayqueue.Task{Queue: "default", ID: id}
-		if _, err := queue.Park(ctx, task, "order:1042", 0, delayqueue.Bounds{}, delayqueue.Conflict{}); err != nil {
+		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{}); err != nil {
 			panic(err)
 		}
 	}
 
 	for range 3 {
-		woken, err := queue.Wake(ctx, "order:1042", delayqueue.Task{})
+		woken, err := queue.Wake(ctx, "order:1042", delayqueue.WakeOptions{})
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("woke %q, %d left\n", woken.Task.ID, woken.Left)
+		fmt.Printf("woke %q, %d left\n", woken.First().ID, woken.Left)
 	}
 	// Output:
 	// woke "audit-1042", 1 left
@@ -74,7 +74,7 @@ func ExampleQueue_Park() {
 
 	task := delayqueue.Task{Queue: "default", ID: "audit-1042"}
 	for range 3 {
-		place, err := queue.Park(ctx, task, "order:1042", 0, delayqueue.Bounds{Conflicts: 2}, delayqueue.Conflict{})
+		place, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Conflicts: 2}})
 		if err != nil {
 			panic(err)
 		}

@@ -54,7 +54,7 @@ func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 // park puts a task in line.
 func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
 	r.Helper()
-	place, err := r.queue.Park(r.Context(), t, key, 0, delayqueue.Bounds{}, delayqueue.Conflict{})
+	place, err := r.queue.Park(r.Context(), t, key, delayqueue.ParkOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
 // wake wakes the next waiter.
 func (r *rig) wake(key string) delayqueue.Woken {
 	r.Helper()
-	woken, err := r.queue.Wake(r.Context(), key, delayqueue.Task{})
+	woken, err := r.queue.Wake(r.Context(), key, delayqueue.WakeOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}

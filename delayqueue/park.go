@@ -89,20 +89,29 @@ type Place struct {
 	Bound Bound
 }
 
+// ParkOptions is what [Queue.Park] must know of a task. The zero value is a first attempt with the default bounds.
+type ParkOptions struct {
+	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
+	Attempt int
+	// Bounds ends the waiting.
+	Bounds Bounds
+	// Before is the conflicts that the task met before it was moved from another queue.
+	Before Conflict
+}
+
 // Park notes that a task waits for key: from now on [Queue.Wake] finds it. A task waits for one key at a time; if it was
 // woken for another key, which it can no longer give back, the next waiter of that key is woken.
 //
 // Park does not move the task. Its handler must try the key once more after Park, because it may have been given back just
-// before, and then return the error that makes asynq move the task to its retry set. attempt is the task's retry count, and
-// before the conflicts that it met before it was moved from another queue, zero for none. The error matches [ErrGone]
-// when the task has been deleted.
-func (q *Queue) Park(ctx context.Context, t Task, key string, attempt int, bounds Bounds, before Conflict) (Place, error) {
-	bounds = bounds.withDefaults()
+// before, and then return the error that makes asynq move the task to its retry set. The error matches [ErrGone] when the
+// task has been deleted.
+func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
+	bounds, before := opts.Bounds.withDefaults(), opts.Before
 	first := int64(0)
 	if !before.First.IsZero() {
 		first = before.First.UnixMicro()
 	}
-	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash()}, t.member(), attempt,
+	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash()}, t.member(), opts.Attempt,
 		bounds.Conflicts, bounds.Age.Microseconds(), bounds.Waiters, before.Count, first, max(idleRegistry, 2*bounds.Age).Milliseconds()).Slice()
 	if err != nil {
 		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
@@ -112,7 +121,7 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, attempt int, bound
 		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
 	}
 	if other, ok := keyOf(swallowed); ok {
-		if _, err := q.Wake(ctx, other, Task{}); err != nil {
+		if _, err := q.Wake(ctx, other, WakeOptions{}); err != nil {
 			q.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestATaskAtABoundDoesNotWait(t *testing.T) {
 		"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
 	} {
 		task := r.delayed(name)
-		place, err := r.queue.Park(t.Context(), task, name, 0, tt.bounds, tt.before)
+		place, err := r.queue.Park(t.Context(), task, name, delayqueue.ParkOptions{Bounds: tt.bounds, Before: tt.before})
 		if err != nil || place.Bound != tt.want {
 			t.Errorf("%s: %+v, %v; want bound %q", name, place, err, tt.want)
 		}
@@ -48,13 +48,13 @@ func TestAFullLineTakesNobodyElse(t *testing.T) {
 	bounds := delayqueue.Bounds{Waiters: 2}
 	want := []delayqueue.Bound{delayqueue.NoBound, delayqueue.NoBound, delayqueue.WaitersBound}
 	for i, id := range []string{"a", "b", "c"} {
-		place, err := r.queue.Park(t.Context(), r.delayed(id), "k", 0, bounds, delayqueue.Conflict{})
+		place, err := r.queue.Park(t.Context(), r.delayed(id), "k", delayqueue.ParkOptions{Bounds: bounds})
 		if err != nil || place.Bound != want[i] {
 			t.Errorf("%s: %+v, %v; want bound %q", id, place, err, want[i])
 		}
 	}
 	// Who is in line stays in it.
-	if place, err := r.queue.Park(t.Context(), delayqueue.Task{Queue: "default", ID: "a"}, "k", 0, bounds, delayqueue.Conflict{}); err != nil || place.Bound != delayqueue.NoBound {
+	if place, err := r.queue.Park(t.Context(), delayqueue.Task{Queue: "default", ID: "a"}, "k", delayqueue.ParkOptions{Bounds: bounds}); err != nil || place.Bound != delayqueue.NoBound {
 		t.Errorf("again: %+v, %v", place, err)
 	}
 }
@@ -66,7 +66,7 @@ func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
 		r.park(r.delayed(id), "k")
 		r.remove(delayqueue.Task{Queue: "default", ID: id})
 	}
-	place, err := r.queue.Park(t.Context(), r.delayed("c"), "k", 0, delayqueue.Bounds{Waiters: 1}, delayqueue.Conflict{})
+	place, err := r.queue.Park(t.Context(), r.delayed("c"), "k", delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
 	if err != nil || place.Bound != delayqueue.NoBound || place.Waiters != 1 {
 		t.Errorf("%+v, %v", place, err)
 	}
@@ -77,7 +77,7 @@ func TestATaskThatReachedABoundBeginsAnew(t *testing.T) {
 	r := newRig(t)
 	task, bounds := r.delayed("a"), delayqueue.Bounds{Conflicts: 1}
 	for i, want := range []delayqueue.Bound{delayqueue.NoBound, delayqueue.ConflictsBound, delayqueue.NoBound} {
-		place, err := r.queue.Park(t.Context(), task, "k", 0, bounds, delayqueue.Conflict{})
+		place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Bounds: bounds})
 		if err != nil || place.Bound != want {
 			t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, want)
 		}
@@ -88,7 +88,7 @@ func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	future := delayqueue.Conflict{Count: -7, First: time.Now().Add(time.Hour)}
-	place, err := r.queue.Park(t.Context(), r.delayed("a"), "k", 0, delayqueue.Bounds{}, future)
+	place, err := r.queue.Park(t.Context(), r.delayed("a"), "k", delayqueue.ParkOptions{Before: future})
 	if err != nil || place.First.After(time.Now().Add(time.Second)) || place.Count != 1 {
 		t.Errorf("%+v, %v", place, err)
 	}
@@ -108,17 +108,17 @@ func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 			t.Errorf("conflict %d: %+v after %+v", i+1, place, first)
 		}
 	}
-	place, err := r.queue.Park(t.Context(), task, "k", 1, delayqueue.Bounds{}, delayqueue.Conflict{})
+	place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1})
 	if err != nil || place.Count != 1 || !place.First.After(first.First) {
 		t.Errorf("after a run that failed: %+v, %v; want a first conflict", place, err)
 	}
 	// A run that was no failure moves no retry count. It ends with a wake.
 	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "active")
-	if _, err := r.queue.Wake(t.Context(), "k", task); err != nil {
+	if _, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: task}); err != nil {
 		t.Fatal(err)
 	}
 	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "scheduled")
-	if place, err = r.queue.Park(t.Context(), task, "k", 1, delayqueue.Bounds{}, delayqueue.Conflict{}); err != nil || place.Count != 1 {
+	if place, err = r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1}); err != nil || place.Count != 1 {
 		t.Errorf("after a run that did not fail: %+v, %v; want a first conflict", place, err)
 	}
 }
@@ -158,7 +158,7 @@ func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 	if err := r.inspect.DeleteTask(task.Queue, task.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.queue.Park(t.Context(), task, "k", 0, delayqueue.Bounds{}, delayqueue.Conflict{}); !errors.Is(err, delayqueue.ErrGone) {
+	if _, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{}); !errors.Is(err, delayqueue.ErrGone) {
 		t.Errorf("%v, want ErrGone", err)
 	}
 	if got := r.waiting("k"); len(got) != 0 {

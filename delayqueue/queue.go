@@ -32,6 +32,9 @@ var (
 
 // Options configures a [Queue]. The zero value has every default.
 type Options struct {
+	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be quick, and
+	// safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its interval.
+	Woken func(Task)
 	// Logger receives what went wrong in the background. Silent when nil.
 	Logger *slog.Logger
 }
@@ -42,6 +45,7 @@ type Queue struct {
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	log     *slog.Logger
+	woken   func(Task)
 
 	mu      sync.Mutex
 	closed  bool
@@ -63,7 +67,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 			"use a standalone or Sentinel-managed Redis for asynq (the locks may stay on a cluster)")
 	}
 	q := &Queue{
-		client: client, log: opts.Logger, busy: map[string]int{},
+		client: client, log: opts.Logger, woken: opts.Woken, busy: map[string]int{},
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	if q.log == nil {

@@ -20,23 +20,38 @@ const (
 
 // Woken says what a wake has done.
 type Woken struct {
-	// Task is the waiter that is at the head of its queue now; zero when there is none.
-	Task Task
+	// Tasks are the waiters that were moved to the heads of their queues, the first in line first; none when nobody could be woken.
+	Tasks []Task
 	// Pending reports that the next waiter is about to park and will be woken in the background, within milliseconds.
 	Pending bool
 	// Left is how many tasks still wait for the key.
 	Left int
 }
 
-// Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. leaver is the task
-// that gives it back, whose own entry is removed, or zero. A waiter that is gone is skipped; one whose handler has not
-// returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
+// First returns the first of the Tasks; zero when there is none.
+func (w Woken) First() Task {
+	if len(w.Tasks) == 0 {
+		return Task{}
+	}
+	return w.Tasks[0]
+}
+
+// WakeOptions says whom [Queue.Wake] wakes. The zero value wakes one.
+type WakeOptions struct {
+	// Leaver is the task that gives the key back, or has taken it, and whose own entry is removed; none when zero.
+	Leaver Task
+	// Most is how many waiters are woken at most; 1 when zero, at most 100.
+	Most int
+}
+
+// Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. A waiter that is gone is skipped;
+// one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
 // Wake makes one call to Redis, and another for each hundred waiters that are gone. When it fails the waiters' own timers bring them
 // back, as they do when a task that was woken never comes to take its key: its worker crashed, nobody works on its queue, or its
 // deadline has passed.
-func (q *Queue) Wake(ctx context.Context, key string, leaver Task) (Woken, error) {
-	outcome, woken, err := q.wake(ctx, key, leaver, false)
+func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
+	outcome, woken, err := q.wake(ctx, key, opts, false)
 	if err != nil || outcome != "busy" {
 		return woken, err
 	}
@@ -61,7 +76,7 @@ func (q *Queue) Leave(ctx context.Context, t Task) error {
 		return fmt.Errorf("delayqueue: task %s leaves: %w", t, err)
 	}
 	if key, ok := keyOf(name); ok {
-		_, err := q.Wake(ctx, key, t)
+		_, err := q.Wake(ctx, key, WakeOptions{Leaver: t})
 		return err
 	}
 	return nil
@@ -74,7 +89,7 @@ func (q *Queue) wakeBusy(key string) {
 	began := time.Now()
 	operation := func() error {
 		for {
-			outcome, _, err := q.wake(ctx, key, Task{}, time.Since(began) > busyPatience)
+			outcome, _, err := q.wake(ctx, key, WakeOptions{}, time.Since(began) > busyPatience)
 			switch {
 			case err != nil:
 				return err
@@ -108,21 +123,27 @@ func (q *Queue) settle(key string, one bool) bool {
 var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)
 
 // wake runs the script until it has an answer. It looks at each waiter once.
-func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass bool) (outcome string, w Woken, err error) {
+func (q *Queue) wake(ctx context.Context, key string, opts WakeOptions, pass bool) (outcome string, w Woken, err error) {
 	member, passing := "", 0
-	if leaver != (Task{}) {
-		member = leaver.member()
+	if opts.Leaver != (Task{}) {
+		member = opts.Leaver.member()
 	}
 	if pass {
 		passing = 1
 	}
+	most := min(max(opts.Most, 1), wakeLooks)
 	for offset := 0; ; {
-		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, passing, time.Now().UnixNano(), offset, wakeLooks).Slice()
+		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, passing, time.Now().UnixNano(), offset, wakeLooks, most).Slice()
 		if err != nil {
 			return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
 		}
 		outcome, w, err = parseWoken(reply)
 		if err != nil || outcome != "more" {
+			if q.woken != nil {
+				for _, t := range w.Tasks {
+					q.woken(t)
+				}
+			}
 			return outcome, w, err
 		}
 		offset, w.Left = w.Left, 0
@@ -132,18 +153,25 @@ func (q *Queue) wake(ctx context.Context, key string, leaver Task, pass bool) (o
 // parseWoken reads the reply of the wake script.
 func parseWoken(reply []any) (outcome string, w Woken, err error) {
 	bad := fmt.Errorf("delayqueue: wake the next task: the server answered what the script cannot: %v", reply)
-	if len(reply) != 3 {
+	if len(reply) < 2 {
 		return "", w, bad
 	}
 	outcome, ok1 := reply[0].(string)
-	member, ok2 := reply[1].(string)
-	left, ok3 := reply[2].(int64)
-	if !ok1 || !ok2 || !ok3 {
+	left, ok2 := reply[1].(int64)
+	if !ok1 || !ok2 {
 		return "", w, bad
 	}
 	w.Left = int(left)
-	if outcome == "woken" {
-		w.Task, err = parseMember(member)
+	for _, entry := range reply[2:] {
+		member, ok := entry.(string)
+		if !ok {
+			return "", w, bad
+		}
+		t, err := parseMember(member)
+		if err != nil {
+			return "", w, err
+		}
+		w.Tasks = append(w.Tasks, t)
 	}
-	return outcome, w, err
+	return outcome, w, nil
 }

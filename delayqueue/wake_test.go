@@ -29,14 +29,14 @@ func TestWakesGoInTheOrderOfTheFirstConflicts(t *testing.T) {
 	}
 	for i, id := range want {
 		woken := r.wake("k")
-		if woken.Task.ID != id || woken.Left != len(want)-1-i {
+		if woken.First().ID != id || woken.Left != len(want)-1-i {
 			t.Fatalf("woke %+v, want %s with %d left", woken, id, len(want)-1-i)
 		}
-		if state := r.state(woken.Task); state != asynq.TaskStatePending {
+		if state := r.state(woken.First()); state != asynq.TaskStatePending {
 			t.Errorf("%s is %v, want pending", id, state)
 		}
 	}
-	if woken := r.wake("k"); woken != (delayqueue.Woken{}) {
+	if woken := r.wake("k"); woken.First() != (delayqueue.Task{}) || woken.Pending || woken.Left != 0 {
 		t.Errorf("an empty line woke %+v", woken)
 	}
 	if n := r.client.Exists(t.Context(), "railtoken:waiters:{k}").Val(); n != 0 {
@@ -81,7 +81,7 @@ func TestWaitersThatAreGoneAreSkipped(t *testing.T) {
 		}
 	}
 	r.park(r.delayed("here"), "k")
-	if woken := r.wake("k"); woken.Task.ID != "here" || woken.Left != 0 {
+	if woken := r.wake("k"); woken.First().ID != "here" || woken.Left != 0 {
 		t.Errorf("woke %+v, want the one that is there", woken)
 	}
 }
@@ -97,7 +97,7 @@ func TestAWaiterThatAnOperatorRanIsMovedToTheHead(t *testing.T) {
 	if err := r.inspect.RunTask(task.Queue, task.ID); err != nil {
 		t.Fatal(err)
 	}
-	if woken := r.wake("k"); woken.Task != task {
+	if woken := r.wake("k"); woken.First() != task {
 		t.Errorf("woke %+v, want %s", woken, task)
 	}
 	if head := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); len(head) != 2 || head[1] != task.ID {
@@ -112,8 +112,8 @@ func TestTheLeaverIsNotWoken(t *testing.T) {
 	r.park(leaver, "k")
 	r.park(next, "k")
 	r.client.HSet(t.Context(), "asynq:{default}:t:leaver", "state", "active")
-	woken, err := r.queue.Wake(t.Context(), "k", leaver)
-	if err != nil || woken.Task != next {
+	woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: leaver})
+	if err != nil || woken.First() != next {
 		t.Errorf("woke %+v, %v; want %s", woken, err, next)
 	}
 	if got := r.waiting("k"); len(got) != 0 {
@@ -126,8 +126,8 @@ func TestARunThatAsynqGaveUpDoesNotTakeTheNextRunOutOfTheLine(t *testing.T) {
 	r := newRig(t)
 	task := r.delayed("a") // its next run is parked; the old one gives its key back
 	r.park(task, "k")
-	woken, err := r.queue.Wake(t.Context(), "k", task)
-	if err != nil || woken.Task != task {
+	woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: task})
+	if err != nil || woken.First() != task {
 		t.Errorf("woke %+v, %v; want the task's next run", woken, err)
 	}
 }
@@ -177,7 +177,7 @@ func TestADeadWaiterDelaysAWakeOnce(t *testing.T) {
 	r.client.HSet(t.Context(), "asynq:{default}:t:dead", "state", "active", "railtoken:passed", "1")
 	next := r.delayed("next")
 	r.park(next, "k")
-	if woken := r.wake("k"); woken.Task != next {
+	if woken := r.wake("k"); woken.First() != next {
 		t.Errorf("woke %+v, want the one behind at once", woken)
 	}
 }
@@ -211,7 +211,7 @@ func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
 		}
 		task, err := delayqueue.TaskOf(ctx)
 		if err == nil {
-			_, err = r.queue.Park(ctx, task, "k", 0, delayqueue.Bounds{}, delayqueue.Conflict{})
+			_, err = r.queue.Park(ctx, task, "k", delayqueue.ParkOptions{})
 		}
 		if err != nil {
 			t.Error(err)
@@ -224,7 +224,7 @@ func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, parked)
-	if woken := r.wake("k"); !woken.Pending || woken.Task != (delayqueue.Task{}) {
+	if woken := r.wake("k"); !woken.Pending || woken.First() != (delayqueue.Task{}) {
 		t.Errorf("woke %+v while the task is active, want it pending", woken)
 	}
 	close(goOn)
@@ -274,12 +274,12 @@ func TestConcurrentWakesWakeEachWaiterOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range waiters / 8 {
-				woken, err := r.queue.Wake(t.Context(), "k", delayqueue.Task{})
+				woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{})
 				if err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
-				seen[woken.Task.ID]++
+				seen[woken.First().ID]++
 				mu.Unlock()
 			}
 		})

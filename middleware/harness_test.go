@@ -119,7 +119,7 @@ func (r *rig) giveBack(lease *locking.Lease) {
 		r.Fatal("the releaser was not told that a task waits")
 	}
 	for _, key := range lease.Keys() {
-		if _, err := r.queue.Wake(context.Background(), key, delayqueue.Task{}); err != nil {
+		if _, err := r.queue.Wake(context.Background(), key, delayqueue.WakeOptions{}); err != nil {
 			r.Fatal(err)
 		}
 	}

@@ -43,7 +43,7 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 ) (*ConflictError, *locking.Lease, error) {
 	for round := 1; ; round++ {
 		conflict := r.conflict(held, Parked, d.Delay)
-		place, err := r.queue.Park(ctx, task, held.Key, attempt, d.Bounds, r.before())
+		place, err := r.queue.Park(ctx, task, held.Key, delayqueue.ParkOptions{Attempt: attempt, Bounds: d.Bounds, Before: r.before()})
 		if err != nil {
 			// Without a place in line the task's timer alone brings it back. If it was deleted, asynq finds that out.
 			r.log.WarnContext(ctx, "a task could not join the line for its key; its timer will bring it back",

@@ -86,13 +86,13 @@ func (r *run) wake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	for _, key := range r.keys {
-		woken, err := r.queue.Wake(ctx, key, r.id)
+		woken, err := r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id})
 		if err != nil {
 			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
 			continue
 		}
-		if woken.Task != (delayqueue.Task{}) {
-			r.observe(ctx, Event{Kind: Woke, Key: key, Next: woken.Task})
+		for _, next := range woken.Tasks {
+			r.observe(ctx, Event{Kind: Woke, Key: key, Next: next})
 		}
 	}
 }

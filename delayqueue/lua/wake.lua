@@ -1,18 +1,18 @@
--- Moves the next waiter of a key to the head of its queue (DESIGN 5.2). It must be atomic: a waiter that leaves the registry
+-- Moves the next waiters of a key to the heads of their queues (DESIGN 5.2). It must be atomic: a waiter that leaves the registry
 -- is on its way to run, or a wake would be swallowed.
 --
 -- KEYS  1 registry of the key
 -- ARGV  1 member of the task that gives the key back, or ''   2 1 to pass over waiters that are still active, else 0
---       3 now (ns)   4 how many waiters to pass over unseen   5 how many to look at
+--       3 now (ns)   4 how many waiters to pass over unseen   5 how many to look at   6 how many to wake at most
 --
--- Returns {outcome, member, waiters left}. The outcome is 'woken'; 'busy' when the next waiter is still active, that is, about
--- to park, or when all are that were passed over: call again in a moment; 'none' when nobody else waits; or 'more' when nobody could be woken of those that it looked at:
--- call again, and pass over as many as the third value says.
+-- Returns {outcome, waiters left, members that were woken...}. The outcome is 'woken'; 'busy' when nobody was, since the next waiter is
+-- still active, that is, about to park, or all are that were passed over: call again in a moment; 'none' when nobody else waits; or 'more' when nobody could be woken of those that
+-- it looked at: call again, and pass over as many as the second value says.
 --
 -- The names and fields of the task's keys are asynq's own (v0.26): hash asynq:{queue}:t:id with field state, sorted sets
 -- asynq:{queue}:retry and :scheduled, list asynq:{queue}:pending whose right end is its head.
 local registry, leaver, pass, now = KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3]
-local offset, most = tonumber(ARGV[4]), tonumber(ARGV[5])
+local offset, most, wanted = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function parse(member)
   local size, rest = string.match(member, '^(%d+):(.*)$')
@@ -32,7 +32,7 @@ if leaver ~= '' then
 end
 
 local looked = redis.call('ZRANGE', registry, offset, offset + most - 1)
-local active = 0
+local active, woken = 0, {}
 for _, member in ipairs(looked) do
   local id, prefix, task = parse(member)
   local state = redis.call('HGET', task, 'state')
@@ -42,7 +42,10 @@ for _, member in ipairs(looked) do
     if pass then
       redis.call('HSET', task, 'railtoken:passed', '1')
     elseif not dead then
-      return {'busy', member, redis.call('ZCARD', registry)}
+      if #woken == 0 then
+        return {'busy', redis.call('ZCARD', registry)}
+      end
+      break
     end
     active = active + 1
   else
@@ -55,13 +58,22 @@ for _, member in ipairs(looked) do
     end
     redis.call('ZREM', registry, member)
     if moved then
-      redis.call('RPUSH', prefix .. 'pending', id)
       redis.call('HSET', task, 'state', 'pending', 'pending_since', now)
-      return {'woken', member, redis.call('ZCARD', registry)}
+      woken[#woken + 1] = member
+      if #woken == wanted then
+        break
+      end
     end
   end
 end
-if #looked == most then
-  return {'more', '', offset + active}
+if #woken > 0 then
+  for i = #woken, 1, -1 do -- the first of them comes last, to the very head
+    local id, prefix = parse(woken[i])
+    redis.call('RPUSH', prefix .. 'pending', id)
+  end
+  return {'woken', redis.call('ZCARD', registry), unpack(woken)}
 end
-return {pass and active > 0 and 'busy' or 'none', '', redis.call('ZCARD', registry)}
+if #looked == most then
+  return {'more', offset + active}
+end
+return {pass and active > 0 and 'busy' or 'none', redis.call('ZCARD', registry)}

@@ -70,7 +70,7 @@ func BenchmarkReleaseToStart(b *testing.B) {
 		if err := lease.Release(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := queue.Wake(b.Context(), "k", delayqueue.Task{}); err != nil {
+		if _, err := queue.Wake(b.Context(), "k", delayqueue.WakeOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, (<-started).Sub(released))
