@@ -179,8 +179,8 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 	})
 }
 
-// A waiter that gives up when it has been given its turn passes it on.
-func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
+// A waiter that gives up when it has been given its turn keeps a lease, and passes on the right to ask the servers.
+func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 	t.Parallel()
 	for _, handOns := range []int{0, -1} { // a lease, or the right to ask the servers
 		gate := NewGate(&toldServer{}, GateOptions{HandOns: handOns})
@@ -201,7 +201,15 @@ func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
 			if err := lease.Release(t.Context()); err != nil || !w.busy {
 				t.Fatalf("release: %v, its turn: %v", err, w.busy)
 			}
-			if err := gate.quit(w, errNoAnswer); !errors.Is(err, errNoAnswer) {
+			handed, err := gate.quit(w, errNoAnswer)
+			if handOns == 0 {
+				if err != nil || handed == nil {
+					t.Fatalf("lease %v, error %v, want the lease that it was handed", handed, err)
+				}
+				if err := handed.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else if !errors.Is(err, errNoAnswer) || handed != nil {
 				t.Errorf("error %v, want that of the wait", err)
 			}
 			if behind {
@@ -214,7 +222,9 @@ func TestATurnThatComesTooLateIsPassedOn(t *testing.T) {
 				default:
 					t.Errorf("hand-ons %d: nobody has the turn", handOns)
 				}
-				_ = gate.quit(next, nil)
+				if last, _ := gate.quit(next, nil); last != nil {
+					_ = last.Release(t.Context())
+				}
 			}
 			isIdle(t, gate)
 		}

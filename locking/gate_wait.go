@@ -82,7 +82,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 			}
 			pause.down = w.line.downSince(g, began)
 			if length, err = pause.after(ctx, err); err != nil {
-				return nil, g.quit(w, err)
+				return g.quit(w, err)
 			}
 			w.line.failed(g, pause)
 			if noticed {
@@ -97,7 +97,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 	if pause.last == nil {
 		pause.last = g.obstacle(w)
 	}
-	return nil, g.quit(w, gaveUp(ctx, pause.last))
+	return g.quit(w, gaveUp(ctx, pause.last))
 }
 
 // enqueue puts a caller at the end of the line for each of its keys.
@@ -211,27 +211,26 @@ func (g *Gate) resume(w *waiter) {
 	}
 }
 
-// quit takes a waiter out of line, gives back what it was given meanwhile, and returns err.
-func (g *Gate) quit(w *waiter, err error) error {
+// quit takes a waiter out of line and returns err, or the lease that it was handed at this very moment: who gives it up must not let go of
+// keys without telling those who asked to be told, and only the holder of a lease can.
+func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	var t turn
 	if w.busy {
 		t = <-w.turn
 	}
-	if t.lease == nil {
-		g.dequeue(w)
-		for _, key := range w.keys {
-			g.next(key, nil)
-		}
+	if t.lease != nil {
+		return t.lease, nil
+	}
+	g.dequeue(w)
+	for _, key := range w.keys {
+		g.next(key, nil)
 	}
 	if t.hold != nil {
 		g.free(t.hold, nil)
 	}
-	g.mu.Unlock()
-	if t.lease != nil {
-		_ = t.lease.Release(context.Background()) // to the next in line
-	}
-	return err
+	return nil, err
 }
 
 // notices returns the channel of the line's watch, which it opens when there is none; nil when releases are not announced.

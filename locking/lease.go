@@ -43,6 +43,7 @@ type Lease struct {
 	keys      []string
 	committed atomic.Bool
 	contended atomic.Bool
+	handedOn  atomic.Bool
 
 	mu      sync.Mutex
 	watch   stopwatch
@@ -227,6 +228,7 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	gate, hold := l.gate, l.hold
 	l.mu.Unlock()
 	if gate != nil && gate.handOn(hold, l) {
+		l.handedOn.Store(true)
 		return nil
 	}
 	l.mu.Lock()

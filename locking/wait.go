@@ -45,7 +45,7 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 // 0.5 s (from 50 ms, and early when their release is announced, if l is a [Watcher]). An announcement is a hint only, so a lost one costs a pause. With a
 // [Gate] the callers of one process wait in line, and only the first of them asks the servers.
 //
-// When ctx ends, the error matches both its cause and [ErrHeld]. While the servers cannot be reached it goes on for 10 s; then the
+// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that comes at that very moment is returned all the same. While the servers cannot be reached it goes on for 10 s; then the
 // error matches [ErrUnavailable]. Any other error is returned at once.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	if q, ok := l.(queue); ok {
