@@ -2,9 +2,12 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/railtoken/railtoken/locking"
 )
 
 // waitInSlot waits until it is time for another attempt: a delay has passed, a key was given back, or the server is shutting
@@ -42,8 +45,43 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	return nil
 }
 
-// stopWaiting gives back what waiting took: the place in the budget and the watch.
-func (r *run) stopWaiting() {
+// waitOnDeck stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.
+func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
+	waiting, cancel := context.WithDeadline(ctx, d.WaitUntil)
+	defer cancel()
+	if r.stopping != nil {
+		go func() {
+			select {
+			case <-r.stopping:
+				cancel()
+			case <-waiting.Done():
+			}
+		}()
+	}
+	lease, err := locking.Wait(waiting, r.locker, r.keys, r.options())
+	if lease != nil {
+		return lease, nil, nil
+	}
+	if held, ok := errors.AsType[*locking.HeldError](err); ok {
+		return nil, held, nil
+	}
+	return r.try(ctx) // sits out an outage
+}
+
+// leaveDeck gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line.
+func (r *run) leaveDeck(ctx context.Context, got bool) {
+	key := r.onDeck
+	r.onDeck = ""
+	if r.sleepers.decks.leave(key, got) {
+		r.wake(context.WithoutCancel(ctx), key, 1)
+	}
+}
+
+// stopWaiting gives back what waiting took: the places in the budget and on deck, and the watch.
+func (r *run) stopWaiting(ctx context.Context, got bool) {
+	if r.onDeck != "" {
+		r.leaveDeck(ctx, got)
+	}
 	if r.asleep {
 		r.sleepers.give()
 		r.asleep = false

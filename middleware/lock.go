@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -140,6 +141,7 @@ type lock struct {
 	stopping <-chan struct{}
 	observer Observer
 	log      *slog.Logger
+	held     atomic.Int64 // how long handlers take, a moving average in ns
 }
 
 // process runs one task.

@@ -54,6 +54,8 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 		if place.Bound != delayqueue.NoBound {
 			return conflict, nil, nil
 		}
+		r.inLine = held.Key
+		r.sleepers.decks.park(held.Key, place.Waiters, d.Places)
 		lease, again, err := look()
 		if err != nil || lease != nil {
 			return nil, lease, err

@@ -22,7 +22,14 @@ const (
 
 // Requeue parks a task in conflict and frees its worker slot. The task that gives the key back wakes it. A conflict is
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
+//
+// For a key that is held briefly the next in line waits in its slot, on deck, so that no time is lost between two tasks. Such a wait is
+// bounded by half a second and by the server's budget of [Sleepers]. Nobody is on deck for a key that is held for a quarter of a second or longer on average.
 type Requeue struct {
+	// OnDeck is how many tasks of a server may wait in their slots for one key; 4 when zero, none when negative. As many do as it takes
+	// to bridge the time in which a woken task arrives: usually one.
+	OnDeck int
+
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
 	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up.
 	Delay time.Duration
@@ -39,7 +46,7 @@ type Requeue struct {
 	Queue string
 }
 
-// Decide returns Park.
+// Decide returns WaitInSlot for a task that has a place on deck, and Park for any other.
 func (r Requeue) Decide(c Conflict) Decision {
 	delay := r.Delay
 	if delay == 0 {
@@ -48,7 +55,27 @@ func (r Requeue) Decide(c Conflict) Decision {
 			delay = maxFallback
 		}
 	}
-	return Decision{Action: Park, Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
+	d := Decision{Action: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
+	until := c.FirstAt.Add(deckPatience)
+	if !c.Deadline.IsZero() && c.Deadline.Add(-DefaultWaitMargin).Before(until) {
+		until = c.Deadline.Add(-DefaultWaitMargin)
+	}
+	if c.MayWait && !c.hasWaited && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
+		d.Action, d.OnDeck, d.WaitUntil = WaitInSlot, true, until
+	}
+	return d
+}
+
+// places returns how many tasks may be on deck: none while the key is held for longer than it usually is.
+func (r Requeue) places(c Conflict) int {
+	most := r.OnDeck
+	if most == 0 {
+		most = DefaultOnDeck
+	}
+	if !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
+		return 0
+	}
+	return places(c.Hold, c.Pickup, most)
 }
 
 // DelayQueue returns the Queue field.

@@ -27,7 +27,11 @@ type run struct {
 	claims   outage        // of what tells which copy of a moved task runs
 	refusals int
 	firstAt  time.Time
-	asleep   bool // holds a place of the sleeper budget
+	asleep   bool      // holds a place of the sleeper budget
+	onDeck   string    // the key that it has a place on deck for
+	promised string    // the key that it was woken for
+	inLine   string    // the key that it stands in line for in the delay queue
+	began    time.Time // of its handler
 	delays   *backoff.ExponentialBackOff
 	watch    *locking.Watch
 	blind    bool // releases cannot be watched
@@ -42,6 +46,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	r.promised, _ = l.sleepers.decks.arrive(id)
 	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
 		r.moved = &moved
 		if _, over := moved.Exhausted(attempt); over {
@@ -80,25 +85,25 @@ func (r *run) retries() int {
 }
 
 // acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
-func (r *run) acquire(ctx context.Context) (*locking.Lease, error) {
-	defer r.stopWaiting()
-	for {
-		lease, held, err := r.try(ctx)
-		if err != nil || lease != nil {
-			return lease, err
-		}
-		switch d := r.decide(ctx, held); d.Action {
-		case WaitInSlot:
-			if err := r.waitInSlot(ctx, d); err != nil {
-				return nil, err
+func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
+	defer func() { r.stopWaiting(ctx, lease != nil) }()
+	lease, held, err := r.try(ctx)
+	for err == nil && lease == nil {
+		switch d := r.decide(ctx, held); {
+		case d.Action == WaitInSlot && d.OnDeck:
+			lease, held, err = r.waitOnDeck(ctx, d)
+		case d.Action == WaitInSlot:
+			if err = r.waitInSlot(ctx, d); err == nil {
+				lease, held, err = r.try(ctx)
 			}
-		case Park:
-			r.stopWaiting()
+		case d.Action == Park:
+			r.stopWaiting(ctx, false)
 			return r.park(ctx, d, held)
 		default:
 			return nil, r.conflict(held, d.Outcome, 0)
 		}
 	}
+	return lease, err
 }
 
 // decide asks the strategy about a conflict.
@@ -109,25 +114,46 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	r.refusals++
 	r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: held.Holder})
+	known := r.sleepers.decks.look(held.Key)
+	if known.hold == 0 {
+		known.hold = r.meanHold()
+	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
+		OnDeck: known.onDeck, Promised: r.promised == held.Key, Hold: known.hold, Pickup: known.pickup,
 	}
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.asleep || r.sleepers.hasRoom()) && !r.isStopping()
 	d := r.strategy.Decide(c)
-	if d.Action == WaitInSlot && !r.asleep {
-		if r.asleep = r.sleepers.take(); !r.asleep { // another one was quicker
-			c.MayWait = false
-			d = r.strategy.Decide(c)
-		}
+	if d.Action == WaitInSlot && !r.takePlace(ctx, held.Key, d, c.Promised) { // another one was quicker
+		c.MayWait = false
+		d = r.strategy.Decide(c)
 	}
 	if d.Action == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
+		c.MayWait = false
 		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
 		if r.queue == nil {
 			d = Decision{Action: Fail, Outcome: Retry}
 		}
 	}
 	return d
+}
+
+// takePlace takes what waiting in the slot needs: a place of the sleeper budget and, on deck, one for the key.
+func (r *run) takePlace(ctx context.Context, key string, d Decision, promised bool) bool {
+	if r.onDeck != "" && (!d.OnDeck || r.onDeck != key) {
+		r.leaveDeck(ctx, false)
+	}
+	if d.OnDeck && r.onDeck == "" {
+		if !r.sleepers.decks.enter(key, d.Places, promised) {
+			return false
+		}
+		r.onDeck = key
+	}
+	if !r.asleep {
+		r.asleep = r.sleepers.take()
+	}
+	return r.asleep
 }
 
 func (r *run) isStopping() bool {

@@ -2,11 +2,13 @@ package middleware
 
 import "sync/atomic"
 
-// Sleepers is the budget of one server for tasks that wait in their worker slots: it keeps a hot key from filling all of
-// them. Share one among the middlewares of a server. It is safe for use by many goroutines at the same time.
+// Sleepers is the budget of one server for tasks that wait in their worker slots: it keeps hot keys from filling all of
+// them. It also keeps what the server knows of the keys that they wait for. Share one among the middlewares of a server. It is safe for
+// use by many goroutines at the same time.
 type Sleepers struct {
-	most int64
-	now  atomic.Int64
+	most  int64
+	now   atomic.Int64
+	decks decks
 }
 
 // NewSleepers returns a budget of most tasks at a time; none may wait when most is 0 or less.

@@ -26,8 +26,18 @@ type Conflict struct {
 	// Deadline is when asynq abandons the task; zero for never.
 	Deadline time.Time
 
+	// OnDeck is how many tasks of this server wait in their slots for the key, or were woken for it and are on their way; this one is
+	// not among them. Promised says that this one was woken for the key, and a place kept for it.
+	OnDeck   int
+	Promised bool
+	// Hold is how long the key is held on average, and Pickup how long a task that was woken takes to arrive; zero when that is
+	// not known yet.
+	Hold, Pickup time.Duration
+
 	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
 	MayWait bool
+
+	hasWaited bool // a strategy before this one has used up the time in the slot
 }
 
 // Action is what happens to a task in conflict.
@@ -53,6 +63,12 @@ type Decision struct {
 	// Backoff and WaitUntil are for WaitInSlot: the delays between attempts, and when the waiting must end.
 	Backoff   Backoff
 	WaitUntil time.Time
+
+	// OnDeck, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
+	// instead of trying after delays. Places is how many tasks of this server may be on deck for the key; when all places are
+	// taken, the strategy is asked again. Releases wake as many parked tasks as there are Places, also by a decision to Park.
+	OnDeck bool
+	Places int
 
 	// Delay, Bounds and OnBound are for Park: see [Requeue].
 	Delay   time.Duration

@@ -27,7 +27,17 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		}
 		return c
 	}
-	park := middleware.Decision{Action: middleware.Park, Delay: 21 * time.Second}
+	park := middleware.Decision{Action: middleware.Park, Delay: 21 * time.Second, Places: 1}
+	parked := func(delay time.Duration) middleware.Decision {
+		return middleware.Decision{Action: middleware.Park, Delay: delay, Places: 1}
+	}
+	deck := park
+	deck.Action, deck.OnDeck, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
+	full := func(c *middleware.Conflict) { c.OnDeck = 1 }
+	withPlaces := func(d middleware.Decision, n int) middleware.Decision {
+		d.Places = n
+		return d
+	}
 	wait := middleware.Decision{
 		Action: middleware.WaitInSlot, WaitUntil: now.Add(time.Second),
 		Backoff: middleware.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Jitter: 0.5},
@@ -40,10 +50,22 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 	}{
 		"fail fast archives":        {middleware.FailFast{}, conflict(nil), middleware.Decision{Action: middleware.Fail, Outcome: middleware.Archive}},
 		"fail fast discards":        {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Action: middleware.Fail, Outcome: middleware.Discard}},
-		"requeue until the TTL":     {middleware.Requeue{}, conflict(nil), park},
-		"requeue with a delay":      {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(nil), middleware.Decision{Action: middleware.Park, Delay: time.Minute, Bounds: bounds}},
-		"requeue, endless holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining = -1 }), middleware.Decision{Action: middleware.Park, Delay: 55 * time.Second}},
-		"requeue, day-long holder":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining = 24 * time.Hour }), middleware.Decision{Action: middleware.Park, Delay: 55 * time.Second}},
+		"requeue until the TTL":     {middleware.Requeue{}, conflict(full), park},
+		"requeue with a delay":      {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(full), middleware.Decision{Action: middleware.Park, Delay: time.Minute, Bounds: bounds, Places: 1}},
+		"requeue, endless holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.OnDeck = -1, 1 }), parked(55 * time.Second)},
+		"requeue, day-long holder":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.OnDeck = 24*time.Hour, 1 }), parked(55 * time.Second)},
+		"on deck":                   {middleware.Requeue{}, conflict(nil), deck},
+		"on deck, as promised":      {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.OnDeck, c.Promised = 1, true }), deck},
+		"on deck, not allowed":      {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
+		"on deck, no longer":        {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(500 * time.Millisecond) }), park},
+		"on deck by the deadline":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1300 * time.Millisecond) }), with(deck, now.Add(300*time.Millisecond))},
+		"on deck, deadline near":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), park},
+		"on deck, many":             {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = 5*time.Millisecond, 12*time.Millisecond; c.OnDeck = 2 }), withPlaces(deck, 3)},
+		"on deck, at most four":     {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second; c.OnDeck = 4 }), withPlaces(park, 4)},
+		"on deck, at most so many":  {middleware.Requeue{OnDeck: 2}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second }), withPlaces(deck, 2)},
+		"on deck, never":            {middleware.Requeue{OnDeck: -1}, conflict(nil), withPlaces(park, 0)},
+		"on deck, held for long":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold = time.Second }), withPlaces(park, 0)},
+		"on deck, for long now":     {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Since = now.Add(-time.Second) }), withPlaces(park, 0)},
 		"wait":                      {middleware.Wait{}, conflict(nil), wait},
 		"wait is over":              {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), park},
 		"wait, not allowed":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
@@ -69,6 +91,30 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 func with(d middleware.Decision, until time.Time) middleware.Decision {
 	d.WaitUntil = until
 	return d
+}
+
+func TestAsManyAreOnDeckAsItTakesToBridgeThePickup(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		hold := time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "hold"))
+		pickup := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "pickup"))
+		most := rapid.IntRange(1, 10).Draw(t, "most")
+		c := middleware.Conflict{FirstAt: time.Unix(1, 0), Now: time.Unix(1, 0), MayWait: true, Hold: hold, Pickup: pickup}
+		d := middleware.Requeue{OnDeck: most}.Decide(c)
+		bridged := time.Duration(d.Places) * hold
+		switch {
+		case d.Places < 0 || d.Places > most:
+			t.Fatalf("%d places, at most %d are allowed", d.Places, most)
+		case d.Places == 0 && hold <= 250*time.Millisecond:
+			t.Fatal("nobody is on deck for a key that is held briefly")
+		case d.Places > 0 && hold > 250*time.Millisecond:
+			t.Fatal("a slot is blocked for a key that is held for long")
+		case d.Places > 0 && d.Places < most && hold > 0 && bridged < pickup:
+			t.Fatalf("%d tasks bridge %v of a pickup of %v", d.Places, bridged, pickup)
+		case d.Places > 1 && bridged-hold >= pickup:
+			t.Fatalf("%d tasks are on deck where one less would do", d.Places)
+		}
+	})
 }
 
 func TestAStrategyNeverWaitsPastItsBounds(t *testing.T) {

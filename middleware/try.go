@@ -50,10 +50,15 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
+	return r.locker.Acquire(ctx, r.keys, r.options())
+}
+
+// options returns how an attempt is made.
+func (r *run) options() locking.Options {
 	opts := r.opts
 	opts.Label = r.label + "/" + r.task.Type() + "/" + r.id.ID
 	if r.interest > 0 {
 		opts.Interest = r.interest + r.parkFor
 	}
-	return r.locker.Acquire(ctx, r.keys, opts)
+	return opts
 }

@@ -53,6 +53,7 @@ func (w Wait) Decide(c Conflict) Decision {
 		}
 	}
 	if !c.MayWait || !c.Now.Before(until) || w.Attempts > 0 && c.Attempt >= w.Attempts {
+		c.hasWaited = true
 		return w.next.Decide(c)
 	}
 	return Decision{

@@ -21,6 +21,7 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 		acquired.Waited = time.Since(r.firstAt)
 	}
 	r.observe(ctx, acquired)
+	r.began = time.Now()
 	err := r.handle(ctx, lease, next)
 	if err == nil || r.moved == nil {
 		return err
@@ -75,26 +76,50 @@ func (r *run) release(ctx context.Context, lease *locking.Lease) error {
 				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
 	}
-	if r.queue != nil && lease.Contended() {
-		r.wake(context.WithoutCancel(ctx))
+	if r.queue != nil {
+		r.wakeNext(context.WithoutCancel(ctx), lease)
 	}
 	return lost
 }
 
-// wake promotes the next task of each of the run's keys.
-func (r *run) wake(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
+// wakeNext promotes the next tasks of each key that was given back, as many as there are places for.
+func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
+	held := time.Duration(0) // unknown
+	if !r.began.IsZero() {
+		held = time.Since(r.began)
+		r.noteHold(held)
+	}
 	for _, key := range r.keys {
-		woken, err := r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id})
-		if err != nil {
-			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
-			continue
-		}
-		for _, next := range woken.Tasks {
-			r.observe(ctx, Event{Kind: Woke, Key: key, Next: next})
+		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
+		if n > 0 || key == r.inLine {
+			r.wake(ctx, key, n)
 		}
 	}
+}
+
+// wake promotes the next tasks of a key, n of them and at least one.
+func (r *run) wake(ctx context.Context, key string, n int) {
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	woken, err := r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n})
+	r.sleepers.decks.woke(key, n, woken, err == nil)
+	if err != nil {
+		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
+		return
+	}
+	for _, next := range woken.Tasks {
+		r.observe(ctx, Event{Kind: Woke, Key: key, Next: next})
+	}
+}
+
+// meanHold returns how long handlers of this middleware take on average; zero while nobody knows.
+func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
+
+// noteHold adds to that average. When two do so at the same moment one of them is lost, which does not matter.
+func (l *lock) noteHold(d time.Duration) {
+	m := mean(l.held.Load())
+	m.add(d)
+	l.held.Store(int64(m))
 }
 
 // ended tells of a run that ends without the lock, and returns the error for asynq.

@@ -1,0 +1,238 @@
+package middleware
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+const (
+	// comingLeast and comingMost bound how long a task that was woken is expected: several times as long as others took. Another server may
+	// have fetched it, or an operator deleted it.
+	comingLeast, comingMost = 20 * time.Millisecond, 2 * time.Second
+	// idleDeck is how long a key is remembered for which nothing happens.
+	idleDeck = time.Minute
+	// fewDecks is how many keys are remembered before those are looked for that can be forgotten.
+	fewDecks = 256
+)
+
+// mean is a moving average. Zero says that there was nothing to average yet.
+type mean time.Duration
+
+func (m *mean) add(d time.Duration) {
+	switch {
+	case d <= 0:
+	case *m == 0:
+		*m = mean(d)
+	default:
+		*m += (mean(d) - *m) / 8
+	}
+}
+
+// deck is what a server knows of a key that tasks wait for.
+type deck struct {
+	waiting  int       // tasks in their slots
+	asking   int       // tasks that are being woken
+	coming   []promise // to tasks that were woken and are on their way
+	places   int       // how many may be on deck, by the last decision
+	parked   int       // tasks in the delay queue, as far as this server knows
+	absorbed bool      // the key was given back and nobody woken, because somebody waits here
+	hold     mean      // how long the key is held
+	used     time.Time
+}
+
+// promise is a place on deck for a task that was woken.
+type promise struct {
+	task delayqueue.Task
+	at   time.Time
+}
+
+// decks is what a server knows of the keys that tasks wait for. It decides nothing about who may have a key, and when it is
+// wrong, a task waits longer or runs once more than it had to.
+type decks struct {
+	mu     sync.Mutex
+	keys   map[string]*deck
+	coming map[delayqueue.Task]string   // the keys of the tasks that were promised a place
+	early  map[delayqueue.Task]struct{} // tasks that have arrived since the first of the wakes under way was begun
+	asking int                          // tasks that are being woken, of all keys
+	pickup mean                         // from the wake of a task to its run
+	sweep  int                          // how many keys there may be before the next look for idle ones
+}
+
+// state is what is known of a key at a conflict.
+type state struct {
+	onDeck       int // tasks that have a place, or the promise of one
+	hold, pickup time.Duration
+}
+
+// arrive notes that the run of a task begins, and reports whether this server has promised it a place on deck for a key.
+func (k *decks) arrive(t delayqueue.Task) (key string, promised bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, ok := k.coming[t]
+	if !ok {
+		if k.asking > 0 {
+			k.early[t] = struct{}{}
+		}
+		return "", false
+	}
+	delete(k.coming, t)
+	d := k.keys[key]
+	for i, p := range d.coming {
+		if p.task == t {
+			k.pickup.add(time.Since(p.at))
+			d.coming = slices.Delete(d.coming, i, i+1)
+			break
+		}
+	}
+	return key, true
+}
+
+// look returns what is known of a key.
+func (k *decks) look(key string) state {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := state{pickup: time.Duration(k.pickup)}
+	if d := k.keys[key]; d != nil {
+		k.expire(d, time.Now())
+		s.onDeck, s.hold = d.waiting+len(d.coming), time.Duration(d.hold)
+	}
+	return s
+}
+
+// expire forgets promises that nobody came for. The caller holds the mutex.
+func (k *decks) expire(d *deck, now time.Time) {
+	patience := comingMost
+	if k.pickup > 0 {
+		patience = min(max(8*time.Duration(k.pickup), comingLeast), comingMost)
+	}
+	d.coming = slices.DeleteFunc(d.coming, func(p promise) bool {
+		if now.Sub(p.at) < patience {
+			return false
+		}
+		delete(k.coming, p.task)
+		return true
+	})
+}
+
+// enter takes a place on deck, one of so many, and reports whether there was one. A task that was promised one always gets it.
+func (k *decks) enter(key string, places int, promised bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.deck(key)
+	d.places = places
+	if !promised && d.waiting+len(d.coming) >= places {
+		return false
+	}
+	d.waiting++
+	return true
+}
+
+// leave gives a place on deck back. It reports whether a wake must be passed on that this task has absorbed and makes nothing of: got says
+// that it has the key.
+func (k *decks) leave(key string, got bool) (passOn bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.deck(key)
+	d.waiting--
+	if got {
+		d.absorbed = false
+		return false
+	}
+	if d.waiting > 0 || !d.absorbed {
+		return false
+	}
+	d.absorbed = false
+	d.asking++
+	k.asking++
+	return true
+}
+
+// park notes how many tasks are parked on a key, and how many may be on deck for it.
+func (k *decks) park(key string, parked, places int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.deck(key)
+	d.parked, d.places = parked, places
+}
+
+// release notes that a key was given back after it had been held for a time, and returns how many tasks to wake, for whom it keeps places
+// free. contended says that somebody has asked to be told.
+func (k *decks) release(key string, held time.Duration, handedOn, contended bool) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.keys[key]
+	if d == nil {
+		if !contended {
+			return 0
+		}
+		d = k.deck(key)
+	}
+	d.hold.add(held)
+	if d.parked == 0 && !contended {
+		return 0
+	}
+	d.used = time.Now()
+	k.expire(d, d.used)
+	n := toWake(d.places, d.waiting, d.asking+len(d.coming), handedOn)
+	if !handedOn && d.waiting > 0 {
+		d.absorbed = true
+	}
+	d.asking += n
+	k.asking += n
+	return n
+}
+
+// woke notes what has come of waking so many tasks; ok is false when nobody knows.
+func (k *decks) woke(key string, asked int, w delayqueue.Woken, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d := k.keys[key]; d != nil {
+		d.asking -= asked
+		if ok {
+			d.parked = w.Left
+		}
+		for _, t := range w.Tasks {
+			if _, here := k.early[t]; !here {
+				d.coming = append(d.coming, promise{t, d.used})
+				k.coming[t] = key
+			}
+		}
+	}
+	if k.asking -= asked; k.asking == 0 {
+		clear(k.early)
+	}
+}
+
+// deck returns what is known of a key, and makes room for it. The caller holds the mutex.
+func (k *decks) deck(key string) *deck {
+	now := time.Now()
+	d := k.keys[key]
+	if d == nil {
+		k.forget(now)
+		d = &deck{}
+		k.keys[key] = d
+	}
+	d.used = now
+	return d
+}
+
+// forget drops the keys for which nothing has happened for a while, each time that their number has doubled. The caller holds the mutex.
+func (k *decks) forget(now time.Time) {
+	if k.keys == nil {
+		k.keys, k.sweep = map[string]*deck{}, fewDecks
+		k.coming, k.early = map[delayqueue.Task]string{}, map[delayqueue.Task]struct{}{}
+	}
+	if len(k.keys) < k.sweep {
+		return
+	}
+	for key, d := range k.keys {
+		k.expire(d, now)
+		if d.waiting == 0 && d.asking == 0 && len(d.coming) == 0 && now.Sub(d.used) > idleDeck {
+			delete(k.keys, key)
+		}
+	}
+	k.sweep = max(2*len(k.keys), fewDecks)
+}
