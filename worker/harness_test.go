@@ -16,7 +16,6 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -64,14 +63,16 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	t.Cleanup(func() { time.Sleep(time.Second) }) // go-redis sleeps before it sees that a subscription is closed
 	m, _ := redistest.Virtual(t)
 	w.tasks, w.lockConn = patient(t, m), patient(t, m)
-	w.tasks.AddHook(&asynqGuard{})
+	w.hook()
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
-	if w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{}); err != nil {
+	locker, err := locking.NewSingle(w.lockConn, locking.SingleOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{}); err != nil {
+	w.locker = gate(locker)
+	if err := w.openQueue(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

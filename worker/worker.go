@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"sync"
 	"time"
@@ -21,10 +22,11 @@ type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient // nil when the locks are on several servers
-	locker   closingLocker
+	locker   gated
 	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
 	queue    *delayqueue.Queue       // nil on a Redis Cluster
 	sleepers *middleware.Sleepers
+	pace     *pacer
 	stopping chan struct{}
 
 	mu       sync.Mutex
@@ -51,31 +53,37 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
 	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
 	w.tasks = cfg.Redis.client()
-	w.tasks.AddHook(&asynqGuard{})
-	var err error
-	if err = w.openLocks(); err != nil {
+	w.pace = newPacer(w.cfg.TaskCheckInterval, w.stopping)
+	w.hook()
+	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}
 	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
 	// what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
 	if !cfg.Redis.isCluster() {
-		if w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger}); err != nil {
+		if err := w.openQueue(); err != nil {
 			return nil, errors.Join(err, w.locker.Close(), w.closeClients())
 		}
 	}
 	return w, nil
 }
 
-// closingLocker is a Locker with connections.
-type closingLocker interface {
-	locking.Locker
-	Close() error
+// hook puts our hooks on asynq's client.
+func (w *Worker) hook() {
+	w.tasks.AddHook(w.pace)
+	w.tasks.AddHook(&asynqGuard{})
+}
+
+// openQueue makes the delay queue.
+func (w *Worker) openQueue() (err error) {
+	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.pace.wake() }})
+	return err
 }
 
 // openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A server that cannot
 // be reached is found out soon, as the one who asks has a plan for it.
-func (w *Worker) openLocks() (err error) {
+func (w *Worker) openLocks() error {
 	at, fence := w.lockAt(), fenceTTL(w.cfg.MaxHold)
 	if at.isRedlock() {
 		for _, addr := range at.Nodes {
@@ -85,14 +93,35 @@ func (w *Worker) openLocks() (err error) {
 				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
 			}))
 		}
-		w.locker, err = locking.NewRedlock(at.nodes(), locking.RedlockOptions{FenceTTL: fence, Guard: w.cfg.LockGuard})
-		return err
+		locker, err := locking.NewRedlock(at.nodes(), locking.RedlockOptions{FenceTTL: fence, Guard: w.cfg.LockGuard})
+		if err != nil {
+			return err
+		}
+		w.locker = gate(locker)
+		return nil
 	}
 	w.lockConn = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
-	w.locker, err = locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fence})
-	return err
+	locker, err := locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fence})
+	if err != nil {
+		return err
+	}
+	w.locker = gate(locker)
+	return nil
+}
+
+// gated is a gate that closes the Locker behind it: tasks of one worker do not fight over Redis.
+type gated struct {
+	*locking.Gate
+	io.Closer
+}
+
+func gate(l interface {
+	locking.Locker
+	io.Closer
+}) gated {
+	return gated{locking.NewGate(l, locking.GateOptions{}), l}
 }
 
 // lockDialTimeout bounds the making of one connection for the locks.
@@ -224,6 +253,7 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	}
+	w.pace.queues = int64(len(w.queues()))
 	for i := range w.cfg.Fetchers {
 		s := asynq.NewServerFromRedisClient(w.tasks, w.serverConfig(i))
 		if err := s.Start(w); err != nil {
@@ -243,7 +273,7 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 	}
 	return asynq.Config{
 		Concurrency: share, Queues: w.queues(), StrictPriority: c.StrictPriority,
-		TaskCheckInterval: c.TaskCheckInterval * 2 / 3, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
+		TaskCheckInterval: lookAgain, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
 		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
 		IsFailure:      middleware.IsFailure(c.IsFailure),
 		RetryDelayFunc: middleware.RetryDelay(c.RetryDelayFunc),

@@ -125,7 +125,7 @@ func TestSettingsReachAsynq(t *testing.T) {
 		StrictPriority: true, BaseContext: func() context.Context { return base },
 	})
 	c := w.serverConfig(0)
-	if c.TaskCheckInterval != 2*time.Millisecond || // asynq waits for up to 1.5 times as long
+	if w.pace.interval != 3*time.Millisecond || c.TaskCheckInterval != lookAgain ||
 		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
 		!c.StrictPriority || c.BaseContext() != base || c.Logger == nil {
 		t.Errorf("asynq's configuration is %+v", c)
