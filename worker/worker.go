@@ -120,7 +120,8 @@ type gated struct {
 func gate(l interface {
 	locking.Locker
 	io.Closer
-}) gated {
+},
+) gated {
 	return gated{locking.NewGate(l, locking.GateOptions{}), l}
 }
 
