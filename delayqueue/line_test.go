@@ -1,0 +1,329 @@
+package delayqueue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// turn asks for a task's turn.
+func (r *rig) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) delayqueue.Turn {
+	r.Helper()
+	turn, err := r.queue.Turn(r.Context(), t, key, opts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return turn
+}
+
+// leaveLine takes a task out of line.
+func (r *rig) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
+	r.Helper()
+	left, err := r.queue.LeaveLine(r.Context(), t, key)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return left
+}
+
+// arrive lets tasks join the line one after another.
+func (r *rig) arrive(key string, n int) []delayqueue.Task {
+	r.Helper()
+	var tasks []delayqueue.Task
+	for i := range n {
+		task := r.delayed(fmt.Sprintf("%s-%d", key, 97*i%n), asynq.Queue(fmt.Sprintf("q%d", i%3)))
+		r.turn(task, key, delayqueue.TurnOptions{})
+		tasks = append(tasks, task)
+	}
+	return tasks
+}
+
+func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	tasks := r.arrive("k", 20)
+	for len(tasks) > 0 {
+		for i, task := range tasks {
+			turn := r.turn(task, "k", delayqueue.TurnOptions{})
+			if turn.Ahead != i {
+				t.Fatalf("%d stand before task %d", turn.Ahead, i)
+			}
+			if i > 0 && (turn.First != tasks[0] || turn.FirstState != "scheduled" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour) {
+				t.Fatalf("the first in line is %+v, want %s", turn, tasks[0])
+			}
+			if i == 0 && (turn.First != (delayqueue.Task{}) || turn.FirstState != "" || !turn.FirstAgain.IsZero() || turn.At.IsZero()) {
+				t.Fatalf("the turn of the first is %+v", turn)
+			}
+		}
+		left := r.leaveLine(tasks[0], "k")
+		tasks = tasks[1:]
+		if want := tasks[:min(2, len(tasks))]; !slices.Equal(left.Next, want) {
+			t.Fatalf("next are %v, want %v", left.Next, want)
+		}
+	}
+	if n := r.client.Exists(t.Context(), "railtoken:line:{k}").Val(); n != 0 {
+		t.Error("an empty line leaves a key behind")
+	}
+}
+
+func TestTheFirstIsDescribedInEveryState(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	running := make(chan struct{})
+	r.serve(1, func(_ context.Context, _ string) error {
+		running <- struct{}{}
+		<-running
+		return fmt.Errorf("refused")
+	})
+	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, other := delayqueue.Task{Queue: "default", ID: info.ID}, r.delayed("other")
+	r.turn(first, "k", delayqueue.TurnOptions{})
+	receive(t, running)
+	if turn := r.turn(other, "k", delayqueue.TurnOptions{}); turn.FirstState != "active" || !turn.FirstAgain.IsZero() {
+		t.Errorf("while it runs: %+v", turn)
+	}
+	close(running)
+	r.become(first, asynq.TaskStateRetry)
+	if turn := r.turn(other, "k", delayqueue.TurnOptions{}); turn.FirstState != "retry" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour {
+		t.Errorf("while it waits: %+v", turn)
+	}
+}
+
+func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const n = 400
+	places := make([]time.Time, n)
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for i := worker; i < n; i += 8 {
+				turn, err := r.queue.Turn(t.Context(), r.delayed(fmt.Sprint(i)), "k", delayqueue.TurnOptions{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				places[i] = turn.At
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(places, time.Time.Compare)
+	if distinct := len(slices.CompactFunc(places, time.Time.Equal)); distinct != n {
+		t.Errorf("%d arrivals have %d places", n, distinct)
+	}
+}
+
+// After a failover the clock of the new master may be behind.
+func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ahead := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
+	r.turn(a, "k", delayqueue.TurnOptions{At: ahead})
+	if turn := r.turn(b, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || !turn.At.Equal(ahead.Add(time.Microsecond)) {
+		t.Errorf("the second stands at %+v", turn)
+	}
+	if turn := r.turn(c, "k", delayqueue.TurnOptions{}); turn.Ahead != 2 || !turn.At.Equal(ahead.Add(2*time.Microsecond)) {
+		t.Errorf("the third stands at %+v", turn)
+	}
+}
+
+func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	tasks := r.arrive("k", 3)
+	at := r.turn(tasks[1], "k", delayqueue.TurnOptions{}).At
+	r.leaveLine(tasks[1], "k")
+	if turn := r.turn(tasks[1], "k", delayqueue.TurnOptions{At: at}); turn.Ahead != 1 || !turn.At.Equal(at) {
+		t.Errorf("it stands at %+v, want one before it", turn)
+	}
+	if turn := r.turn(tasks[2], "k", delayqueue.TurnOptions{At: at.Add(-time.Hour)}); turn.Ahead != 2 {
+		t.Errorf("one that is in line went to another place: %+v", turn)
+	}
+}
+
+// gone lets a task end in one of the ways that leave its entry behind.
+func (r *rig) gone(i int, t delayqueue.Task) {
+	r.Helper()
+	var err error
+	switch i % 3 {
+	case 0:
+		err = r.inspect.DeleteTask(t.Queue, t.ID)
+	case 1:
+		err = r.inspect.ArchiveTask(t.Queue, t.ID)
+	default: // as asynq's own script does it when a task with Retention has run
+		err = r.client.HSet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "state", "completed").Err()
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 100, 101, 230} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			tasks := r.arrive("k", n+2)
+			for i, task := range tasks[:n] {
+				r.gone(i, task)
+			}
+			if turn := r.turn(tasks[n+1], "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != tasks[n] {
+				t.Errorf("the last stands at %+v, want %s before it", turn, tasks[n])
+			}
+			if turn := r.turn(tasks[n], "k", delayqueue.TurnOptions{}); turn.Ahead != 0 {
+				t.Errorf("the first live one stands at %+v", turn)
+			}
+			if got := r.client.ZCard(t.Context(), "railtoken:line:{k}").Val(); got != 2 {
+				t.Errorf("%d are in line, want the 2 live ones", got)
+			}
+		})
+	}
+}
+
+func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 230} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			tasks := r.arrive("k", n+4) // first, n that are gone, live, one that is gone, live
+			for i, task := range tasks[1 : n+1] {
+				r.gone(i, task)
+			}
+			r.gone(0, tasks[n+2])
+			r.park(tasks[n+1], "k")
+			r.park(tasks[n+3], "k")
+			left := r.leaveLine(tasks[0], "k")
+			if want := []delayqueue.Task{tasks[n+1], tasks[n+3]}; !slices.Equal(left.Next, want) || left.Parked != 2 {
+				t.Errorf("left %+v, want %v and 2 parked", left, want)
+			}
+			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, tasks[n+3:]) {
+				t.Errorf("left %+v, want %v", left, tasks[n+3:])
+			}
+			r.gone(n, tasks[n+3])
+			if left := r.leaveLine(delayqueue.Task{Queue: "q", ID: "never in line"}, "k"); len(left.Next) != 0 {
+				t.Errorf("left %+v, want nobody", left)
+			}
+			if got := r.client.Exists(t.Context(), "railtoken:line:{k}").Val(); got != 0 {
+				t.Error("the line is still there")
+			}
+		})
+	}
+}
+
+// A producer joins the line and enqueues a moment later. Whoever looks in between takes the task for gone.
+func TestATaskThatWasTakenForGoneComesBackToItsPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ghost, second, third := delayqueue.Task{Queue: "default", ID: "ghost"}, r.delayed("second"), r.delayed("third")
+	at := r.turn(ghost, "k", delayqueue.TurnOptions{}).At
+	r.turn(third, "k", delayqueue.TurnOptions{At: at.Add(time.Hour)})
+	if turn := r.turn(second, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 {
+		t.Errorf("the second stands at %+v, want the third before it", turn)
+	}
+	r.delayed("ghost")
+	if turn := r.turn(ghost, "k", delayqueue.TurnOptions{At: at}); turn.Ahead != 0 {
+		t.Errorf("it stands at %+v", turn)
+	}
+	if turn := r.turn(third, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != ghost {
+		t.Errorf("the third stands at %+v", turn)
+	}
+}
+
+func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, b := r.delayed("a"), r.delayed("b")
+	for _, step := range []struct {
+		task       delayqueue.Task
+		keep, want time.Duration
+	}{
+		{a, time.Hour, time.Hour},
+		{a, time.Minute, time.Hour},
+		{b, 0, 48 * time.Hour},
+		{b, time.Hour, 48 * time.Hour},
+		{b, 100 * time.Hour, 100 * time.Hour},
+		{a, time.Nanosecond, 100 * time.Hour},
+	} {
+		r.turn(step.task, "k", delayqueue.TurnOptions{Keep: step.keep})
+		if ttl := r.client.TTL(t.Context(), "railtoken:line:{k}").Val(); ttl.Round(time.Minute) != step.want {
+			t.Errorf("after a turn with Keep %v it is kept for %v, want %v", step.keep, ttl, step.want)
+		}
+	}
+}
+
+func TestLinesOfDifferentKeysAreApart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a")
+	for i, key := range []string{"", "%", "{", "}", "k", "k ", "\xff", "{k}"} {
+		if turn := r.turn(task, key, delayqueue.TurnOptions{}); turn.Ahead != 0 {
+			t.Errorf("the line of %q is that of another key", key)
+		}
+		r.turn(r.delayed(fmt.Sprintf("behind%d", i)), key, delayqueue.TurnOptions{})
+	}
+}
+
+func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, b := r.delayed("a"), r.delayed("b")
+	r.turn(a, "warm", delayqueue.TurnOptions{})
+	r.leaveLine(a, "warm")
+	var calls atomic.Int32
+	r.client.AddHook(counting{&calls})
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int32
+	}{
+		{"the turn of the first", func() { r.turn(a, "k", delayqueue.TurnOptions{}) }, 1},
+		{"the turn of the second", func() { r.turn(b, "k", delayqueue.TurnOptions{}) }, 2},
+		{"leaving", func() { r.leaveLine(a, "k") }, 2},
+		{"leaving as the last", func() { r.leaveLine(b, "k") }, 1},
+	} {
+		calls.Store(0)
+		step.do()
+		if calls.Load() != step.want {
+			t.Errorf("%s costs %d calls, want %d", step.what, calls.Load(), step.want)
+		}
+	}
+}
+
+// counting counts round trips, but not those of a new connection.
+type counting struct{ n *atomic.Int32 }
+
+func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "hello" {
+			c.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "client" {
+			c.n.Add(1)
+		}
+		return next(ctx, cmds)
+	}
+}

@@ -1,0 +1,34 @@
+-- Gives a task its place in the line of a key and tells who stands before it (DESIGN 5.4). It must be atomic: two tasks must not
+-- get the same place, and the one that asks must not be passed between its arrival and the answer.
+--
+-- KEYS  1 line of the key
+-- ARGV  1 member   2 place that the member was given before (us), or ''   3 how long an idle line is kept (ms)
+--       4 how many of those in front to name   5... members that are gone: they are removed first
+--
+-- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, the first of those in front...}.
+-- A new place is later than all others, also when two arrive in the same microsecond or the clock of the server was set back.
+local line, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
+if #ARGV > 4 then
+  redis.call('ZREM', line, unpack(ARGV, 5))
+end
+local place, joined = tonumber(redis.call('ZSCORE', line, member) or nil), 0
+if not place then
+  place, joined = tonumber(ARGV[2]), 1
+  if not place then
+    local time = redis.call('TIME')
+    place = time[1] * 1000000 + time[2]
+    local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+    if last then
+      place = math.max(place, tonumber(last) + 1)
+    end
+  end
+  redis.call('ZADD', line, string.format('%.0f', place), member)
+end
+if redis.call('PTTL', line) < tonumber(ARGV[3]) then -- whoever wants to keep it longer, does
+  redis.call('PEXPIRE', line, ARGV[3])
+end
+local ahead, front = redis.call('ZRANK', line, member), {}
+if ahead > 0 and most > 0 then
+  front = redis.call('ZRANGE', line, 0, math.min(ahead, most) - 1)
+end
+return {ahead, string.format('%.0f', place), joined, unpack(front)}
