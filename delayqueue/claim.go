@@ -31,9 +31,12 @@ func (q *Queue) Claim(ctx context.Context, t Task, headers map[string]string) (b
 		}
 		m = Moved{move: name, copy: original}
 	}
-	n, err := claimScript.Run(ctx, q.client, []string{"railtoken:moved:{" + m.move + "}"}, m.copy, tombstoneTTL.Milliseconds()).Int()
+	n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.move)}, m.copy, tombstoneTTL.Milliseconds()).Int()
 	if err != nil {
 		return false, fmt.Errorf("delayqueue: claim task %s: %w", t, err)
 	}
 	return n == 1, nil
 }
+
+// tombstone returns the name of what is remembered of a move.
+func tombstone(move string) string { return "railtoken:moved:{" + move + "}" }

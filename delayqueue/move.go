@@ -89,17 +89,10 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 	if !ok {
 		earlier.copy = original
 	}
-	reply, err := nameScript.Run(ctx, q.client, []string{from.hash()}, rand.Text(), earlier.move, earlier.copy).StringSlice()
-	if errors.Is(err, redis.Nil) {
-		return Task{}, ErrGone
-	}
+	name, conflicts, first, err := q.name(ctx, from, earlier)
 	if err != nil {
 		return Task{}, err
 	}
-	if len(reply) != 3 {
-		return Task{}, fmt.Errorf("the server answered what the script cannot: %q", reply)
-	}
-	name := reply[0]
 	info, err := q.info(ctx, from)
 	if err != nil {
 		return Task{}, err
@@ -111,7 +104,7 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 	headers[headerOrigin] = from.member()
 	headers[headerMove] = name
 	headers[headerRetries] = strconv.Itoa(retries)
-	headers[headerConflicts], headers[headerFirst] = reply[1], reply[2]
+	headers[headerConflicts], headers[headerFirst] = conflicts, first
 	opts := []asynq.Option{
 		asynq.Queue(to), asynq.ProcessIn(WholeSeconds(time.Now(), delay)), asynq.MaxRetry(retries + 1),
 	}
@@ -145,6 +138,24 @@ func (q *Queue) move(ctx context.Context, from Task, task *asynq.Task, to string
 		}
 	}
 	return Task{}, errors.New("the IDs for its copy are taken by other tasks")
+}
+
+// name names the move of a task. It also returns the task's conflicts and when the first was (us).
+func (q *Queue) name(ctx context.Context, from Task, earlier Moved) (name, conflicts, first string, err error) {
+	if q.steps {
+		return q.nameInSteps(ctx, from, earlier)
+	}
+	reply, err := nameScript.Run(ctx, q.client, []string{from.hash()}, rand.Text(), earlier.move, earlier.copy).StringSlice()
+	if errors.Is(err, redis.Nil) {
+		err = ErrGone
+	}
+	if err != nil {
+		return "", "", "", err
+	}
+	if len(reply) != 3 {
+		return "", "", "", unexpected(reply)
+	}
+	return reply[0], reply[1], reply[2], nil
 }
 
 // info returns what asynq knows of a task. asynq lists its queues in a set that a producer writes to once; when that was lost

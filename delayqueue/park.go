@@ -13,6 +13,7 @@ const (
 	DefaultMaxConflicts = 10_000
 	DefaultMaxAge       = 24 * time.Hour
 	DefaultMaxWaiters   = 10_000
+	DefaultMaxTotal     = 1_000_000
 )
 
 // idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
@@ -28,6 +29,9 @@ type Bounds struct {
 	Age time.Duration
 	// Waiters is how many tasks may wait for one key; 10 000 when zero.
 	Waiters int
+	// Total is how many tasks may wait for all keys together; 1 000 000 when zero. Tasks that were deleted or archived by hand may
+	// count for some time, but they keep nobody out: when the bound seems reached, the 1000 that were parked longest ago are looked at.
+	Total int
 }
 
 // Validate returns every fault of the bounds at once, or nil.
@@ -42,6 +46,9 @@ func (b Bounds) Validate() error {
 	if b.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("delayqueue: Waiters is %d: it cannot be negative", b.Waiters))
 	}
+	if b.Total < 0 {
+		errs = append(errs, fmt.Errorf("delayqueue: Total is %d: it cannot be negative", b.Total))
+	}
 	return errors.Join(errs...)
 }
 
@@ -55,6 +62,9 @@ func (b Bounds) withDefaults() Bounds {
 	if b.Waiters == 0 {
 		b.Waiters = DefaultMaxWaiters
 	}
+	if b.Total == 0 {
+		b.Total = DefaultMaxTotal
+	}
 	return b
 }
 
@@ -67,6 +77,7 @@ const (
 	ConflictsBound Bound = "conflicts"
 	AgeBound       Bound = "age"
 	WaitersBound   Bound = "waiters"
+	TotalBound     Bound = "total"
 )
 
 // ErrGone reports that asynq knows no such task: it was deleted while it ran. Nothing waits for it.
@@ -106,31 +117,50 @@ type ParkOptions struct {
 // before, and then return the error that makes asynq move the task to its retry set. The error matches [ErrGone] when the
 // task has been deleted.
 func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
+	place, err := q.park(ctx, t, key, opts)
+	if err != nil {
+		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+	}
+	return place, nil
+}
+
+func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	bounds, before := opts.Bounds.withDefaults(), opts.Before
 	first := int64(0)
 	if !before.First.IsZero() {
 		first = before.First.UnixMicro()
 	}
-	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash()}, t.member(), opts.Attempt,
-		bounds.Conflicts, bounds.Age.Microseconds(), bounds.Waiters, before.Count, first, max(idleRegistry, 2*bounds.Age).Milliseconds()).Slice()
+	conflict := []any{opts.Attempt, bounds.Conflicts, bounds.Age.Microseconds(), before.Count, first}
+	ttl := max(idleRegistry, 2*bounds.Age).Milliseconds()
+	if q.steps {
+		return q.parkInSteps(ctx, t, registry(key), conflict, bounds, ttl)
+	}
+	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl)
+	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash(), q.index}, args...).Slice()
 	if err != nil {
-		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+		return Place{}, err
 	}
 	place, swallowed, err := parsePlace(reply)
-	if err != nil {
-		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+	if err == nil {
+		q.passOn(ctx, swallowed)
 	}
-	if other, ok := keyOf(swallowed); ok {
-		if _, err := q.Wake(ctx, other, WakeOptions{}); err != nil {
-			q.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
-		}
+	return place, err
+}
+
+// passOn wakes the next waiter of a line in place of a task that was woken from it and now waits for another key.
+func (q *Queue) passOn(ctx context.Context, registry string) {
+	key, ok := keyOf(registry)
+	if !ok {
+		return
 	}
-	return place, nil
+	if _, err := q.Wake(ctx, key, WakeOptions{}); err != nil {
+		q.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+	}
 }
 
 // parsePlace reads the reply of the park script.
 func parsePlace(reply []any) (p Place, swallowed string, err error) {
-	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
+	bad := unexpected(reply)
 	if len(reply) != 5 {
 		return p, "", bad
 	}

@@ -24,10 +24,11 @@ var (
 	//go:embed lua/name.lua
 	nameSource string
 
-	parkScript  = redis.NewScript(parkSource)
-	wakeScript  = redis.NewScript(wakeSource)
+	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is a script.
+	parkScript  = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
+	wakeScript  = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
 	claimScript = redis.NewScript(claimSource)
-	nameScript  = redis.NewScript(nameSource)
+	nameScript  = redis.NewScript(movedSource + nameSource)
 )
 
 // Options configures a [Queue]. The zero value has every default.
@@ -46,28 +47,35 @@ type Queue struct {
 	inspect *asynq.Inspector
 	log     *slog.Logger
 	woken   func(Task)
+	steps   bool   // the keys are on several nodes: a call is made in steps
+	index   string // the sorted set of all parked tasks
 
 	mu      sync.Mutex
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	busy    map[string]int // wakes of a key that are tried again in the background
+	busy    map[waiter]int // wakes that are tried again in the background
 	pending sync.WaitGroup // their goroutines
 }
 
-// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. It
-// panics when client is nil.
+// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
+// of a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a client of a
+// Cluster that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	if client == nil {
 		panic("delayqueue: New needs a Redis client")
 	}
-	switch client.(type) {
-	case *redis.ClusterClient, *redis.Ring:
-		return nil, errors.New("delayqueue: tasks cannot be parked on several Redis nodes: " +
-			"use a standalone or Sentinel-managed Redis for asynq (the locks may stay on a cluster)")
+	cluster, ok := client.(*redis.ClusterClient)
+	if ok && cluster.Options().ReadOnly {
+		return nil, errors.New("delayqueue: the client reads from the replicas of the cluster, which are behind: " +
+			"use one without ReadOnly, RouteByLatency and RouteRandomly")
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
+			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
 	}
 	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, busy: map[string]int{},
+		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, steps: ok, index: parkedIndex,
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	if q.log == nil {
@@ -89,6 +97,9 @@ func (q *Queue) Close() error {
 	q.cancel()
 	return nil
 }
+
+// parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
+const parkedIndex = "railtoken:parked"
 
 // registryPrefix begins the names of all registries.
 const registryPrefix = "railtoken:waiters:{"

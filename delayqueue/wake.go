@@ -47,11 +47,31 @@ type WakeOptions struct {
 // Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. A waiter that is gone is skipped;
 // one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
-// Wake makes one call to Redis, and another for each hundred waiters that are gone. When it fails the waiters' own timers bring them
+// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster five or six. When it fails the waiters' own timers bring them
 // back, as they do when a task that was woken never comes to take its key: its worker crashed, nobody works on its queue, or its
 // deadline has passed.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	outcome, woken, err := q.wake(ctx, key, opts, false)
+	return q.wakeOrTryAgain(ctx, waiter{key: key}, opts)
+}
+
+// WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
+// when t does not wait for key, and when t is gone it leaves the line. When t is about to park it is woken in the background, within
+// milliseconds, for two seconds at most. Nobody is woken in its place.
+//
+// When it fails t stays in line, or its own timer brings it back.
+func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
+	return q.wakeOrTryAgain(ctx, waiter{key: key, task: t}, WakeOptions{})
+}
+
+// waiter is whom a wake is for.
+type waiter struct {
+	key  string
+	task Task // the next in line when zero
+}
+
+// wakeOrTryAgain wakes, and when that must wait until the waiter has parked, goes on in the background.
+func (q *Queue) wakeOrTryAgain(ctx context.Context, who waiter, opts WakeOptions) (Woken, error) {
+	outcome, woken, err := q.wake(ctx, who, opts, false)
 	if err != nil || outcome != "busy" {
 		return woken, err
 	}
@@ -61,9 +81,9 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 		return woken, nil
 	}
 	woken.Pending = true
-	q.busy[key]++
-	if q.busy[key] == 1 {
-		q.pending.Go(func() { q.wakeBusy(key) })
+	q.busy[who]++
+	if q.busy[who] == 1 {
+		q.pending.Go(func() { q.wakeBusy(who) })
 	}
 	return woken, nil
 }
@@ -82,20 +102,20 @@ func (q *Queue) Leave(ctx context.Context, t Task) error {
 	return nil
 }
 
-// wakeBusy tries the wakes of a key again until its waiters have parked: one goroutine for a key, however many wakes there are.
-func (q *Queue) wakeBusy(key string) {
+// wakeBusy tries the wakes of a waiter again until it has parked: one goroutine for it, however many wakes there are.
+func (q *Queue) wakeBusy(who waiter) {
 	ctx, cancel := context.WithTimeout(q.closing, busyLimit)
 	defer cancel()
 	began := time.Now()
 	operation := func() error {
 		for {
-			outcome, _, err := q.wake(ctx, key, WakeOptions{}, time.Since(began) > busyPatience)
+			outcome, _, err := q.wake(ctx, who, WakeOptions{}, time.Since(began) > busyPatience)
 			switch {
 			case err != nil:
 				return err
 			case outcome == "busy":
 				return errBusy
-			case !q.settle(key, outcome == "woken"):
+			case !q.settle(who, outcome == "woken"):
 				return nil
 			}
 		}
@@ -103,18 +123,21 @@ func (q *Queue) wakeBusy(key string) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
 		backoff.WithMaxElapsedTime(busyLimit))
 	if err := backoff.Retry(operation, backoff.WithContext(wait, ctx)); err != nil {
-		q.settle(key, false)
+		q.settle(who, false)
+		if who.task != (Task{}) && errors.Is(err, errBusy) {
+			return // it did not park: most likely it runs
+		}
 		q.log.Warn("waking the next task failed; its timer will bring it back", "error", err)
 	}
 }
 
-// settle notes that one wake of a key is done, or that nobody is left to be woken, and reports whether there are more to do.
-func (q *Queue) settle(key string, one bool) bool {
+// settle notes that one wake is done, or that nobody is left to be woken, and reports whether there are more to do.
+func (q *Queue) settle(who waiter, one bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.busy[key]--
-	if !one || q.busy[key] <= 0 {
-		delete(q.busy, key)
+	q.busy[who]--
+	if !one || q.busy[who] <= 0 {
+		delete(q.busy, who)
 		return false
 	}
 	return true
@@ -122,28 +145,52 @@ func (q *Queue) settle(key string, one bool) bool {
 
 var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)
 
-// wake runs the script until it has an answer. It looks at each waiter once.
-func (q *Queue) wake(ctx context.Context, key string, opts WakeOptions, pass bool) (outcome string, w Woken, err error) {
-	member, passing := "", 0
+// call is one wake. An entry is empty when there is none.
+type call struct {
+	registry, leaver, only string
+	pass                   bool // over waiters that are still active
+	most                   int
+}
+
+// wake makes one attempt, and tells who listens whom it woke, even when it failed after that.
+func (q *Queue) wake(ctx context.Context, who waiter, opts WakeOptions, pass bool) (outcome string, w Woken, err error) {
+	c := call{registry: registry(who.key), pass: pass, most: min(max(opts.Most, 1), wakeLooks)}
 	if opts.Leaver != (Task{}) {
-		member = opts.Leaver.member()
+		c.leaver = opts.Leaver.member()
 	}
-	if pass {
+	if who.task != (Task{}) {
+		c.only = who.task.member()
+	}
+	if q.steps {
+		outcome, w, err = q.wakeInSteps(ctx, c)
+	} else {
+		outcome, w, err = q.wakeAtOnce(ctx, c)
+	}
+	if q.woken != nil {
+		for _, t := range w.Tasks {
+			q.woken(t)
+		}
+	}
+	if err != nil {
+		return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
+	}
+	return outcome, w, nil
+}
+
+// wakeAtOnce runs the script until it has an answer. It looks at each waiter once.
+func (q *Queue) wakeAtOnce(ctx context.Context, c call) (outcome string, w Woken, err error) {
+	passing := 0
+	if c.pass {
 		passing = 1
 	}
-	most := min(max(opts.Most, 1), wakeLooks)
 	for offset := 0; ; {
-		reply, err := wakeScript.Run(ctx, q.client, []string{registry(key)}, member, passing, time.Now().UnixNano(), offset, wakeLooks, most).Slice()
+		reply, err := wakeScript.Run(ctx, q.client, []string{c.registry, q.index},
+			c.leaver, c.only, passing, time.Now().UnixNano(), offset, wakeLooks, c.most).Slice()
 		if err != nil {
-			return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
+			return "", w, err
 		}
 		outcome, w, err = parseWoken(reply)
 		if err != nil || outcome != "more" {
-			if q.woken != nil {
-				for _, t := range w.Tasks {
-					q.woken(t)
-				}
-			}
 			return outcome, w, err
 		}
 		offset, w.Left = w.Left, 0
@@ -152,7 +199,7 @@ func (q *Queue) wake(ctx context.Context, key string, opts WakeOptions, pass boo
 
 // parseWoken reads the reply of the wake script.
 func parseWoken(reply []any) (outcome string, w Woken, err error) {
-	bad := fmt.Errorf("delayqueue: wake the next task: the server answered what the script cannot: %v", reply)
+	bad := unexpected(reply)
 	if len(reply) < 2 {
 		return "", w, bad
 	}

@@ -1,0 +1,66 @@
+-- Part of the scripts: the record of a task, in the slot of its queue. Each function is a step of its own on a Cluster, where its first
+-- argument is KEYS[1] and the others are ARGV; each is atomic, since two runs of one task may be under way.
+--
+-- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried, :conflicts, :first,
+-- :place (its score in a registry) and :registry, the line that it stands in or was woken from.
+
+-- forget(task) clears the record. Returns how much of it there was.
+local function forget(task)
+  return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry')
+end
+
+-- note(task, registry, retry count, most conflicts, most age (us), conflicts before, first conflict before (us) or 0) counts a conflict.
+-- Returns {bound, conflicts, first conflict (us), place, registry before or '', now (us)}. At a bound, or 'gone' when there is no such task,
+-- it writes nothing. It never takes the task to another line: the caller must first leave the one before (stand).
+local function note(task, registry, retried, most_conflicts, most_age, conflicts_before, first_before)
+  if redis.call('EXISTS', task) == 0 then
+    return {'gone', 0, '0', '0', '', '0'}
+  end
+  local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
+    'railtoken:registry')
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local conflicts, first, place, before = math.max(tonumber(conflicts_before), 0), tonumber(first_before), nil, record[5] or ''
+  if record[1] == retried then
+    conflicts, first, place = tonumber(record[2]), tonumber(record[3]), tonumber(record[4])
+  end
+  if first <= 0 or first > now then
+    first = now
+  end
+  conflicts = conflicts + 1
+  local bound = ''
+  if conflicts > tonumber(most_conflicts) then
+    bound = 'conflicts'
+  elseif now - first > tonumber(most_age) then
+    bound = 'age'
+  end
+  local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
+  if bound == '' then
+    redis.call('HDEL', task, 'railtoken:passed')
+    redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
+      'railtoken:place', stands)
+    if before == '' then
+      redis.call('HSET', task, 'railtoken:registry', registry)
+    end
+  end
+  return {bound, conflicts, since, stands, before, string.format('%.0f', now)}
+end
+
+-- stand(task, registry, place) notes the line and the place of a task that is still there. Returns 1, or 0 when it is gone.
+local function stand(task, registry, place)
+  if redis.call('EXISTS', task) == 0 then
+    return 0
+  end
+  redis.call('HSET', task, 'railtoken:registry', registry, 'railtoken:place', place)
+  return 1
+end
+
+-- leave(task) clears the record of a task whose run ends. Returns {1 when its entry must go, else 0; how much of a record there was}:
+-- when asynq has given a run up and begun another, the entry and the record are that one's.
+local function leave(task)
+  local state = redis.call('HGET', task, 'state')
+  if state == 'retry' or state == 'scheduled' or state == 'pending' then
+    return {0, 0}
+  end
+  return {1, forget(task)}
+end

@@ -1,0 +1,64 @@
+-- Part of the scripts: asynq's state of a task, in the slot of its queue. Each function is a step of its own on a Cluster, where its first
+-- argument is KEYS[1] and the others are ARGV. It must be atomic: asynq may change the state at any moment.
+
+-- ended(task) returns 1 when the task has gone for good, unless an operator fetches it back: it cannot wait.
+local function ended(task)
+  local state = redis.call('HGET', task, 'state')
+  return (not state or state == 'archived' or state == 'completed') and 1 or 0
+end
+
+-- check(task, registry) returns what a wake finds, and asynq's state:
+--   'active'     its handler has not returned yet: it is about to park
+--   'passed'     the same, but it was passed over before, so its worker has most likely been killed
+--   'here'       it can be woken
+--   'elsewhere'  it waits in another line, and its entry in this one is left over
+--   'gone'       it cannot be woken
+local function check(task, registry)
+  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed')
+  local state = found[1] or ''
+  if found[2] and found[2] ~= registry then
+    return {'elsewhere', state}
+  elseif state == 'active' then
+    return {found[3] and 'passed' or 'active', state}
+  elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
+    return {'here', state}
+  end
+  return {'gone', state}
+end
+
+-- mark(task) notes that a task that is active was passed over.
+local function mark(task)
+  if redis.call('HGET', task, 'state') == 'active' then
+    redis.call('HSET', task, 'railtoken:passed', '1')
+  end
+  return 1
+end
+
+-- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed.
+local function pull(entry, state)
+  local id, prefix = parse(entry)
+  if state == 'pending' then
+    -- Its timer brought it back, or an operator did: to the tail. It was pushed lately, so it is found near that end.
+    return redis.call('LREM', prefix .. 'pending', 1, id) == 1
+  end
+  return redis.call('ZREM', prefix .. state, id) == 1
+end
+
+-- push(entry, now (ns)) puts a task that was pulled at the head of its queue.
+local function push(entry, now)
+  local id, prefix, task = parse(entry)
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', now)
+  redis.call('RPUSH', prefix .. 'pending', id)
+end
+
+-- promote(task, registry, entry, now (ns)) moves a task to the head of its queue, if it can be woken. Returns 'woken', or what check found.
+local function promote(task, registry, entry, now)
+  local found = check(task, registry)
+  if found[1] ~= 'here' then
+    return found[1]
+  elseif not pull(entry, found[2]) then
+    return 'gone'
+  end
+  push(entry, now)
+  return 'woken'
+end

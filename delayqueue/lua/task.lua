@@ -1,0 +1,13 @@
+-- Part of the scripts: the entries of registries. Shared by every step that is told a task by its entry.
+--
+-- An entry is the length of the queue's name, a colon, the queue and the task's ID. The names of the task's keys are asynq's own
+-- (v0.26): hash asynq:{queue}:t:id with field state, sorted sets asynq:{queue}:retry and :scheduled, list asynq:{queue}:pending
+-- whose right end is its head.
+
+-- parse(entry) returns the task's ID, the prefix of its queue's keys, and the name of its hash.
+local function parse(entry)
+  local size, rest = string.match(entry, '^(%d+):(.*)$')
+  local queue, id = string.sub(rest, 1, tonumber(size)), string.sub(rest, tonumber(size) + 1)
+  local prefix = 'asynq:{' .. queue .. '}:'
+  return id, prefix, prefix .. 't:' .. id
+end
