@@ -46,7 +46,7 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict [
 	}
 	if n.Bound == NoBound {
 		joined := false
-		if n.Waiters, joined, err = q.join(ctx, t, line, n, bounds.Waiters, ttl); err != nil {
+		if n.Waiters, joined, err = q.register(ctx, t, line, n, bounds.Waiters, ttl); err != nil {
 			return Place{}, err
 		}
 		if !joined {
@@ -117,8 +117,8 @@ func (q *Queue) enter(ctx context.Context, t Task, now string, most int, ttl int
 	}
 }
 
-// join puts a task in line, and reports how many wait and whether there was room.
-func (q *Queue) join(ctx context.Context, t Task, line string, n noted, most int, ttl int64) (waiters int, joined bool, err error) {
+// register puts a task in line, and reports how many wait and whether there was room.
+func (q *Queue) register(ctx context.Context, t Task, line string, n noted, most int, ttl int64) (waiters int, joined bool, err error) {
 	behind := 0
 	if n.Count == 1 {
 		behind = 1

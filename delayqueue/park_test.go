@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
@@ -174,14 +172,5 @@ func TestBoundsReportEveryFault(t *testing.T) {
 	err := delayqueue.Bounds{Conflicts: -1, Age: -1, Waiters: -1}.Validate()
 	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 3 {
 		t.Errorf("%v, want three faults", err)
-	}
-}
-
-func TestAClusterIsRefused(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
-	t.Cleanup(func() { _ = client.Close() })
-	if _, err := delayqueue.New(client, delayqueue.Options{}); err == nil {
-		t.Error("a cluster client was accepted")
 	}
 }

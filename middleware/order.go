@@ -1,0 +1,187 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Order says in which order the tasks of a key run.
+type Order int
+
+// The orders.
+const (
+	// NextFirst runs the task next that was refused first. A task that arrives while the key is free does not queue up.
+	NextFirst Order = iota
+	// Ordered runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
+	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
+	Ordered
+	// KeepOrder is Ordered, and a task whose handler fails keeps its place: those behind it wait until it has succeeded, is archived,
+	// or has been in line for longer than the bound on age.
+	KeepOrder
+)
+
+// String returns the order in a word.
+func (o Order) String() string {
+	if o < NextFirst || o > KeepOrder {
+		return fmt.Sprintf("Order(%d)", int(o))
+	}
+	return [...]string{"next first", "ordered", "keep order"}[o]
+}
+
+// orderer is a strategy that asks for an order.
+type orderer interface {
+	order() (Order, delayqueue.Bounds)
+}
+
+func orderOf(s Strategy) (Order, delayqueue.Bounds) {
+	if o, ok := s.(orderer); ok {
+		return o.order()
+	}
+	return NextFirst, delayqueue.Bounds{}
+}
+
+// errOneKey is what is wrong with a task of several keys that is to run in order.
+var errOneKey = errors.New("tasks that run in order have one key: let the key function return one, or lock what the keys have in common")
+
+// tryInTurn makes one attempt, when it is the task's turn.
+func (r *run) tryInTurn(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
+	if r.order != NextFirst {
+		if held, err := r.turn(ctx); held != nil || err != nil {
+			return nil, held, err
+		}
+	}
+	return r.try(ctx)
+}
+
+// turn joins the line of the key and returns who stands before the task, or nil when it is its turn.
+func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
+	for {
+		turn, err := r.askTurn(ctx, r.id)
+		if err == nil {
+			r.turns, r.place, r.ahead, r.first = outage{}, turn.At, turn.Ahead, turn.First
+			if !turn.FirstAgain.IsZero() {
+				r.noDeck = true // who is first is parked, or has failed: it will not run in a moment
+			}
+			return notYet(r.keys[0], turn, time.Now()), nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := r.sitOut(ctx, &r.turns, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// askTurn joins the line with a task, at the place that it was given before if there is one.
+func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	at := r.place
+	if at.IsZero() {
+		at, _ = delayqueue.PlaceOf(r.id, r.keys[0], r.task.Headers())
+	}
+	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge})
+}
+
+// notYet returns the refusal of a task that is not the first in line; nil for the first.
+func notYet(key string, t delayqueue.Turn, now time.Time) *locking.HeldError {
+	if t.Ahead == 0 {
+		return nil
+	}
+	h := locking.Holder{Label: "the task first in line, " + t.First.String() + " (" + t.FirstState + ")", Remaining: locking.DefaultTTL}
+	if !t.FirstAgain.IsZero() {
+		h.Remaining = max(t.FirstAgain.Sub(now), 0)
+	}
+	return &locking.HeldError{Key: key, Holder: h}
+}
+
+// verify looks whether it is the turn of a task that has waited for the lock alone. If not, it gives the key back and returns who stands
+// before it; it does not wait on deck again.
+func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
+	held, err := r.turn(ctx)
+	if held == nil && err == nil {
+		return lease, nil, nil
+	}
+	r.noDeck = true
+	_ = r.release(ctx, lease, false)
+	if held != nil && lease.Contended() { // it may have come for the lock just now
+		r.wakeTasks(ctx, []delayqueue.Task{r.first})
+	}
+	return nil, held, err
+}
+
+// staysInLine reports whether a task whose run ends keeps its place: it will run again, and nobody may pass it. The run was aborted when
+// its context was cancelled; asynq then puts it back to where it was.
+func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
+	if !failed || r.order == NextFirst || errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
+		return false
+	}
+	if r.moved != nil {
+		if last, _ := r.moved.Exhausted(r.attempt); last {
+			return false
+		}
+	}
+	return errors.Is(ctx.Err(), context.Canceled) || r.order == KeepOrder && time.Since(r.place) < r.maxAge
+}
+
+// leaveLine takes the task out of its line, and returns who is next.
+func (r *run) leaveLine(ctx context.Context, t delayqueue.Task) delayqueue.Left {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	left, err := r.queue.LeaveLine(ctx, t, r.keys[0])
+	if err != nil {
+		r.log.WarnContext(ctx, "a task could not leave the line of its key; those behind it wait until it is gone", "task", t.String(), "error", err)
+	}
+	return left
+}
+
+// quitLine takes a task out of its line that ends without having had the key, and promotes the next one.
+func (r *run) quitLine(ctx context.Context) {
+	if r.order == NextFirst || len(r.keys) != 1 {
+		return
+	}
+	left := r.leaveLine(ctx, r.id)
+	if left.Parked > 0 {
+		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
+	}
+}
+
+// wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
+func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locking.Lease) {
+	r.sleepers.decks.held(r.keys[0], r.noteHold())
+	next := left.Next
+	if r.sleepers.decks.placesFor(r.keys[0]) == 0 {
+		next = next[:min(len(next), 1)]
+	}
+	if lease.HandedOn() && len(next) > 0 {
+		next = next[1:]
+	}
+	if left.Parked > 0 || lease.Contended() {
+		r.wakeTasks(ctx, next)
+	}
+}
+
+// wakeTasks promotes some tasks of the run's key, if they are parked.
+func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	for _, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
+		woken, err := r.queue.WakeTask(ctx, r.keys[0], t)
+		if err != nil {
+			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed(r.keys)[0], "error", err)
+			continue
+		}
+		for _, next := range woken.Tasks {
+			r.observe(ctx, Event{Kind: Woke, Key: r.keys[0], Next: next})
+		}
+	}
+}
