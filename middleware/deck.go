@@ -185,6 +185,25 @@ func (k *decks) release(key string, held time.Duration, handedOn, contended bool
 	return n
 }
 
+// held notes how long a key was held, if anything is known of it.
+func (k *decks) held(key string, d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.keys[key]; known != nil {
+		known.hold.add(d)
+	}
+}
+
+// placesFor returns how many tasks may be on deck for a key, by the last decision.
+func (k *decks) placesFor(key string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d := k.keys[key]; d != nil {
+		return d.places
+	}
+	return 0
+}
+
 // woke notes what has come of waking so many tasks; ok is false when nobody knows.
 func (k *decks) woke(key string, asked int, w delayqueue.Woken, ok bool) {
 	k.mu.Lock()

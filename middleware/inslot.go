@@ -60,12 +60,15 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 	}
 	lease, err := locking.Wait(waiting, r.locker, r.keys, r.options())
 	if lease != nil {
+		if r.order != NextFirst {
+			return r.verify(ctx, lease)
+		}
 		return lease, nil, nil
 	}
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, held, nil
 	}
-	return r.try(ctx) // sits out an outage
+	return r.tryInTurn(ctx) // sits out an outage
 }
 
 // leaveDeck gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line.

@@ -119,6 +119,11 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
+	var bounds delayqueue.Bounds
+	l.order, bounds = orderOf(l.strategy)
+	if l.maxAge = bounds.Age; l.maxAge == 0 {
+		l.maxAge = delayqueue.DefaultMaxAge
+	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })
@@ -141,7 +146,9 @@ type lock struct {
 	stopping <-chan struct{}
 	observer Observer
 	log      *slog.Logger
-	held     atomic.Int64 // how long handlers take, a moving average in ns
+	order    Order
+	maxAge   time.Duration // how long a task that fails keeps its place in line
+	held     atomic.Int64  // how long handlers take, a moving average in ns
 }
 
 // process runs one task.
@@ -159,7 +166,7 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 		if err == nil && mine {
 			return r.work(ctx, lease, next)
 		}
-		_ = r.release(ctx, lease)
+		_ = r.release(ctx, lease, err == nil)
 		if err == nil {
 			return &duplicateError{r.id}
 		}

@@ -25,7 +25,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 	if r.toQueue != "" && r.toQueue != r.id.Queue || r.lastAttempt() {
 		return nil, r.move(ctx, d, held)
 	}
-	parked, lease, err := r.standInLine(ctx, d, held, r.id, r.attempt, func() (*locking.Lease, *locking.HeldError, error) { return r.try(ctx) })
+	parked, lease, err := r.standInLine(ctx, d, held, r.id, r.attempt, func() (*locking.Lease, *locking.HeldError, error) { return r.tryInTurn(ctx) })
 	if err != nil || lease != nil {
 		return lease, err
 	}
@@ -101,19 +101,33 @@ func (r *run) move(ctx context.Context, d Decision, held *locking.HeldError) err
 		r.log.WarnContext(ctx, "a task could not be moved to its delay queue; it waits in its own", "task", r.id.String(), "error", err)
 		return r.conflict(held, Parked, d.Delay)
 	}
-	// The key may have been given back before the copy stood in line. This run cannot go on with it, as the copy is there: it
-	// gives the key back at once, which wakes the next in line.
-	look := func() (*locking.Lease, *locking.HeldError, error) {
-		lease, err := r.attemptOnce(ctx)
-		if err == nil {
-			_ = r.release(ctx, lease)
-		}
-		again, _ := errors.AsType[*locking.HeldError](err)
-		return nil, again, nil
-	}
+	look := func() (*locking.Lease, *locking.HeldError, error) { return nil, r.lookFor(ctx, copied), nil }
 	moved, _, _ := r.standInLine(ctx, d, held, copied, 0, look)
 	moved.Outcome, moved.Bound = MovedAway, delayqueue.NoBound // at a bound the copy ends when its timer brings it back
 	return moved
+}
+
+// lookFor looks, for a copy that now stands in line, whether the key was given back before it did. This run cannot go on with the key, as the
+// copy is there: it gives it back at once, which wakes the next in line. In order, the copy takes the place of its original.
+func (r *run) lookFor(ctx context.Context, copied delayqueue.Task) *locking.HeldError {
+	if r.order == NextFirst {
+		lease, err := r.attemptOnce(ctx)
+		if err == nil {
+			_ = r.release(ctx, lease, false)
+		}
+		held, _ := errors.AsType[*locking.HeldError](err)
+		return held
+	}
+	turn, err := r.askTurn(ctx, copied)
+	if err != nil {
+		r.log.WarnContext(ctx, "a copy could not join the line of its key; its timer will bring it back", "task", copied.String(), "error", err)
+		return nil
+	}
+	r.leaveLine(ctx, r.id)
+	if turn.Ahead == 0 || turn.First == r.id {
+		r.wakeTasks(ctx, []delayqueue.Task{copied})
+	}
+	return nil
 }
 
 // delayQueue returns the queue that the task is moved to.

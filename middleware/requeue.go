@@ -41,6 +41,10 @@ type Requeue struct {
 	// OnBound, when not nil, is called instead for a task at a bound. Its error is the outcome of the run: nil completes the task.
 	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 
+	// Order is the order in which the tasks of a key run; [NextFirst] when zero. All handlers that work on a key must use the same one,
+	// and a task in order has one key.
+	Order Order
+
 	// Queue, when not empty, is a queue that tasks in conflict are moved to and wait in. By default a task stays in its
 	// own, except on its last attempt, when asynq would archive it: then it is moved to "<queue>:delayed".
 	Queue string
@@ -60,7 +64,7 @@ func (r Requeue) Decide(c Conflict) Decision {
 	if !c.Deadline.IsZero() && c.Deadline.Add(-DefaultWaitMargin).Before(until) {
 		until = c.Deadline.Add(-DefaultWaitMargin)
 	}
-	if c.MayWait && !c.hasWaited && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
+	if c.MayWait && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
 		d.Action, d.OnDeck, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
@@ -87,6 +91,9 @@ func (r Requeue) Validate() error {
 	if r.Delay < 0 {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Delay is %v: it cannot be negative", r.Delay))
 	}
+	if r.Order < NextFirst || r.Order > KeepOrder {
+		errs = append(errs, fmt.Errorf("middleware: Requeue.Order is %d: use NextFirst, Ordered or KeepOrder", r.Order))
+	}
 	if r.Queue != "" && strings.TrimSpace(r.Queue) == "" {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Queue is %q: a queue's name cannot be blank", r.Queue))
 	}
@@ -94,3 +101,5 @@ func (r Requeue) Validate() error {
 }
 
 func (Requeue) parks() bool { return true }
+
+func (r Requeue) order() (Order, delayqueue.Bounds) { return r.Order, r.Bounds }

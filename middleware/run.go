@@ -27,11 +27,16 @@ type run struct {
 	claims   outage        // of what tells which copy of a moved task runs
 	refusals int
 	firstAt  time.Time
-	asleep   bool      // holds a place of the sleeper budget
-	onDeck   string    // the key that it has a place on deck for
-	promised string    // the key that it was woken for
-	inLine   string    // the key that it stands in line for in the delay queue
-	began    time.Time // of its handler
+	asleep   bool            // holds a place of the sleeper budget
+	onDeck   string          // the key that it has a place on deck for
+	promised string          // the key that it was woken for
+	place    time.Time       // of an ordered task in the line of its key
+	ahead    int             // tasks before it
+	first    delayqueue.Task // of them
+	turns    outage          // of what tells whose turn it is
+	noDeck   bool            // it has tried the deck in vain
+	inLine   string          // the key that it stands in line for in the delay queue
+	began    time.Time       // of its handler
 	delays   *backoff.ExponentialBackOff
 	watch    *locking.Watch
 	blind    bool // releases cannot be watched
@@ -47,22 +52,26 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
 	r.promised, _ = l.sleepers.decks.arrive(id)
+	r.keys, err = keysOf(ctx, l.key, task, l.limits)
+	if err == nil && len(r.keys) != 1 && l.order != NextFirst {
+		err = &KeyError{Type: task.Type(), Err: errOneKey}
+	}
 	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
 		r.moved = &moved
-		if _, over := moved.Exhausted(attempt); over {
-			r.leave(ctx)
-			return nil, &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
+		if _, over := moved.Exhausted(attempt); over && err == nil {
+			err = &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
 		}
 	}
-	if r.keys, err = keysOf(ctx, l.key, task, l.limits); err != nil {
+	if err != nil {
 		r.leave(ctx)
 		return nil, err
 	}
 	return r, nil
 }
 
-// leave passes on the wake that the task may have had, when it ends without trying its keys.
+// leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
 func (r *run) leave(ctx context.Context) {
+	r.quitLine(ctx)
 	if r.queue == nil || !parks(r.strategy) {
 		return
 	}
@@ -87,14 +96,14 @@ func (r *run) retries() int {
 // acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
-	lease, held, err := r.try(ctx)
+	lease, held, err := r.tryInTurn(ctx)
 	for err == nil && lease == nil {
 		switch d := r.decide(ctx, held); {
 		case d.Action == WaitInSlot && d.OnDeck:
 			lease, held, err = r.waitOnDeck(ctx, d)
 		case d.Action == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
-				lease, held, err = r.try(ctx)
+				lease, held, err = r.tryInTurn(ctx)
 			}
 		case d.Action == Park:
 			r.stopWaiting(ctx, false)
@@ -120,7 +129,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		OnDeck: known.onDeck, Promised: r.promised == held.Key, Hold: known.hold, Pickup: known.pickup,
+		OnDeck: known.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: known.hold, Pickup: known.pickup,
+		Ahead: r.ahead, hasWaited: r.noDeck,
 	}
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.asleep || r.sleepers.hasRoom()) && !r.isStopping()

@@ -34,6 +34,9 @@ type Conflict struct {
 	// not known yet.
 	Hold, Pickup time.Duration
 
+	// Ahead is how many tasks stand before this one in the line of the key, when its tasks run in order. At 0 it is its turn.
+	Ahead int
+
 	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
 	MayWait bool
 

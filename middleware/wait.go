@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // Defaults of [Wait].
@@ -83,6 +85,8 @@ func (w Wait) Validate() error {
 }
 
 func (w Wait) parks() bool { return parks(w.withDefaults().next) }
+
+func (w Wait) order() (Order, delayqueue.Bounds) { return orderOf(w.withDefaults().next) }
 
 func (w Wait) withDefaults() Wait {
 	for _, d := range []struct {

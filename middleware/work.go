@@ -44,12 +44,16 @@ func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err e
 
 // handle runs the handler, and gives the keys back also when it panics.
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) (err error) {
+	returned := false
 	defer func() {
-		if lost := r.giveBack(ctx, lease); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+		failed := !returned || err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
+		if lost := r.giveBack(ctx, lease, r.staysInLine(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
 			err = errors.Join(err, lost)
 		}
 	}()
-	return next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+	err = next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+	returned = true
+	return err
 }
 
 // mayHaveMoved reports whether another copy of the task may exist: of one on its last attempt, and of one whose strategy
@@ -58,16 +62,21 @@ func (r *run) mayHaveMoved() bool {
 	return r.queue != nil && (r.moved != nil || r.lastAttempt() || r.toQueue != "")
 }
 
-// giveBack releases the keys after the handler. It returns why the lease was lost, or nil.
-func (r *run) giveBack(ctx context.Context, lease *locking.Lease) error {
-	lost := r.release(ctx, lease)
+// giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was lost, or nil.
+func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
+	lost := r.release(ctx, lease, !stays)
 	r.observe(ctx, Event{Kind: Released, Err: lost})
 	return lost
 }
 
-// release releases the keys and wakes the next task of each that somebody waits for. It returns why the lease was lost, or nil.
-func (r *run) release(ctx context.Context, lease *locking.Lease) error {
+// release releases the keys and wakes the next task of each that somebody waits for. A task that is leaving has ended, and its place
+// in line is the next one's. It returns why the lease was lost, or nil.
+func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
+	var left delayqueue.Left
+	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
+		left = r.leaveLine(ctx, r.id)
+	}
 	if err := lease.Release(ctx); err != nil {
 		if errors.Is(err, locking.ErrLost) {
 			lost = err
@@ -76,19 +85,19 @@ func (r *run) release(ctx context.Context, lease *locking.Lease) error {
 				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
 	}
-	if r.queue != nil {
+	switch {
+	case r.queue == nil:
+	case r.order == NextFirst:
 		r.wakeNext(context.WithoutCancel(ctx), lease)
+	case leaving:
+		r.wakeInLine(ctx, left, lease)
 	}
 	return lost
 }
 
 // wakeNext promotes the next tasks of each key that was given back, as many as there are places for.
 func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
-	held := time.Duration(0) // unknown
-	if !r.began.IsZero() {
-		held = time.Since(r.began)
-		r.noteHold(held)
-	}
+	held := r.noteHold()
 	for _, key := range r.keys {
 		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
 		if n > 0 || key == r.inLine {
@@ -115,22 +124,33 @@ func (r *run) wake(ctx context.Context, key string, n int) {
 // meanHold returns how long handlers of this middleware take on average; zero while nobody knows.
 func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
 
-// noteHold adds to that average. When two do so at the same moment one of them is lost, which does not matter.
-func (l *lock) noteHold(d time.Duration) {
-	m := mean(l.held.Load())
+// noteHold adds the time since the run's handler began to that average, and returns it; zero when none did. When two do so at the same
+// moment one of them is lost, which does not matter.
+func (r *run) noteHold() time.Duration {
+	if r.began.IsZero() {
+		return 0
+	}
+	d := time.Since(r.began)
+	m := mean(r.held.Load())
 	m.add(d)
-	l.held.Store(int64(m))
+	r.held.Store(int64(m))
+	return d
 }
 
 // ended tells of a run that ends without the lock, and returns the error for asynq.
 func (r *run) ended(ctx context.Context, err error) error {
 	bound, atBound := errors.AsType[*boundError](err)
 	if atBound {
+		r.quitLine(ctx)
 		r.observe(ctx, Event{Kind: Ended, Key: bound.conflict.Key, Holder: bound.conflict.Holder, Err: bound.conflict})
 		return bound.outcome
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
-	if !ok || conflict.Outcome != Parked && conflict.Outcome != MovedAway {
+	switch {
+	case ok && (conflict.Outcome == Parked || conflict.Outcome == MovedAway):
+	case r.order != NextFirst && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask):
+		// It comes back, and its place waits for it.
+	default:
 		r.leave(ctx) // it will not give back a key that it was woken for
 	}
 	if !ok {
