@@ -66,27 +66,6 @@ func TestATaskWaitsForTheKeyThatIsStillHeld(t *testing.T) {
 	}
 }
 
-// The key is given back between the last look and asynq's own move of the task to its retry set: the waker finds it active, and
-// wakes it once it has parked.
-func TestAReleaseDuringParkingStrandsNobody(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t).Client(t))
-	lease := r.hold("order:1")
-	opts := r.options(middleware.Requeue{Delay: time.Hour})
-	opts.Locker = &hooked{Locker: r.locker, after: func(attempt int, _ error) {
-		if attempt == 2 {
-			r.giveBack(lease)
-		}
-	}}
-	ran := make(chan struct{})
-	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
-		close(ran)
-		return nil
-	})
-	r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-	receive(t, ran)
-}
-
 // With one queue for all conflicts, tasks that are enqueued in it run like others, and wait in it.
 func TestATaskInTheQueueOfConflictsRuns(t *testing.T) {
 	t.Parallel()

@@ -75,53 +75,6 @@ func TestACrashedHolderDelaysItsWaitersByItsTTL(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsHeldForLongIsAskedForSeldom(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(r *rig) {
-		lease := r.hold("order:1")
-		r.serve(r.options(nil), asynq.Config{Concurrency: 4, TaskCheckInterval: time.Second}, func(context.Context, *asynq.Task) error { return nil })
-		for range 20 {
-			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(1))
-		}
-		<-time.After(10 * time.Minute)
-		r.events.mu.Lock()
-		refused := 0
-		for _, e := range r.events.all {
-			if e.Kind == middleware.Refused {
-				refused++
-			}
-		}
-		r.events.mu.Unlock()
-		if most := 20 * (10*60/20 + 1); refused > most {
-			r.Errorf("20 tasks asked %d times in 10 minutes, want at most %d", refused, most)
-		}
-		r.giveBack(lease)
-		r.events.await(r, 20, func(e middleware.Event) bool { return e.Kind == middleware.Released })
-	})
-}
-
-func TestATaskAtItsBoundIsArchivedWithTheReason(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(r *rig) {
-		r.hold("order:1")
-		opts := r.options(middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Bounds{Conflicts: 5}})
-		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-		r.events.await(r, 1, ended(middleware.Archive))
-		info := r.settled(task, asynq.TaskStateArchived)
-		conflict, err := middleware.ParseConflict(info.Result)
-		if err != nil {
-			r.Fatal(err)
-		}
-		if conflict.Bound != "conflicts" || conflict.Conflicts != 6 || conflict.Waited < 4*time.Second || conflict.Key != "order:1" {
-			r.Errorf("the reason is %+v", conflict)
-		}
-		if info.Retried != 0 {
-			r.Errorf("retried %d times", info.Retried)
-		}
-	})
-}
-
 func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

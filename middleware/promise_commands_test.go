@@ -1,0 +1,250 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// commands counts what a process sends to Redis, by what it is for. What asynq sends again and again, whether there are tasks or
+// not, does not count: looks into empty queues, heartbeats, timers.
+type commands struct {
+	each func(name string) // not nil: called after each that counts
+
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// countCommands begins to count what the rig's client sends. each, when not nil, is called after each command that counts.
+func (r *rig) countCommands(each func(name string)) *commands {
+	c := &commands{n: map[string]int{}, each: each}
+	r.client.(*redis.Client).AddHook(c)
+	return c
+}
+
+// counts returns the counts so far.
+func (c *commands) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.n)
+}
+
+func (c *commands) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.n)
+}
+
+func (c *commands) count(cmd redis.Cmder, err error) {
+	name := nameOf(cmd, err)
+	if name == "" {
+		return
+	}
+	c.mu.Lock()
+	c.n[name]++
+	c.mu.Unlock()
+	if c.each != nil {
+		c.each(name)
+	}
+}
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		c.count(cmd, err)
+		return err
+	}
+}
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			c.count(cmd, cmd.Err())
+		}
+		return err
+	}
+}
+
+// nameOf returns what a command was for, or "" for one that does not count. A script is told by its keys and arguments.
+func nameOf(cmd redis.Cmder, err error) string {
+	args := cmd.Args()
+	var text []string
+	for _, a := range args {
+		text = append(text, fmt.Sprint(a))
+	}
+	if name := strings.ToLower(text[0]); name != "evalsha" && name != "eval" {
+		switch {
+		case name == "ping" || name == "info" || name == "hello" || name == "client":
+			return ""
+		case len(text) > 1 && strings.HasPrefix(text[1], "asynq:"):
+			if slices.Contains([]string{"zadd", "zrangebyscore", "sadd", "smembers", "srem", "zrem", "exists"}, name) {
+				return "" // heartbeats, and the lists of queues and servers
+			}
+		}
+		return "other: " + strings.Join(text[:min(len(text), 3)], " ")
+	}
+	n := args[2].(int)
+	keys, rest := text[3:3+n], len(text)-3-n
+	is := func(i int, part string) bool { return i < n && strings.Contains(keys[i], part) }
+	switch {
+	case is(0, "railtoken:waiters:") && n == 2:
+		return "park"
+	case is(0, "railtoken:waiters:"):
+		return "wake"
+	case is(0, "railtoken:lock:") && rest == 2:
+		return "release"
+	case is(0, "railtoken:lock:") && rest == 4:
+		return "renew"
+	case is(0, "railtoken:lock:"):
+		if c, ok := cmd.(*redis.Cmd); ok {
+			if refused, ok := c.Val().([]any); ok && len(refused) == 5 {
+				return "acquire, refused"
+			}
+		}
+		return "acquire"
+	case is(0, ":pending") && is(1, ":paused"):
+		if errors.Is(err, redis.Nil) {
+			return "" // an empty queue
+		}
+		return "fetch"
+	case is(0, ":t:") && is(1, ":pending"):
+		return "enqueue"
+	case is(0, ":t:") && is(3, ":retry"):
+		return "retry"
+	case is(0, ":active") && is(1, ":lease"):
+		return "done"
+	case is(0, ":retry"), is(0, ":scheduled"), is(0, ":completed"), is(0, ":lease"), is(0, ":aggregation_sets"), is(0, "asynq:servers"):
+		return ""
+	}
+	return "other: script with " + strings.Join(keys, " ")
+}
+
+func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		const tasks = 20
+		r.serve(r.options(parkAlways()), asynq.Config{Concurrency: 4}, func(context.Context, *asynq.Task) error { return nil })
+		sent := r.countCommands(nil)
+		// The first round also sends the scripts themselves.
+		for round := range 2 {
+			lease := r.hold("order:1")
+			sent.reset()
+			for range tasks {
+				r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+			}
+			r.events.await(r, (round+1)*tasks, ended(middleware.Parked))
+			if lease.Err() != nil {
+				r.Fatal(lease.Err())
+			}
+			r.giveBack(lease)
+			r.events.await(r, (round+1)*tasks, func(e middleware.Event) bool { return e.Kind == middleware.Released })
+			<-time.After(2 * time.Second) // what asynq writes after a handler has returned
+		}
+		got := sent.counts()
+		total := 0
+		want := map[string]int{
+			"enqueue":          tasks,
+			"fetch":            2 * tasks, // to find the key held, and to run
+			"acquire, refused": 2 * tasks, // before it stands in line, and once it does
+			"park":             tasks,
+			"retry":            tasks,
+			"wake":             tasks + 1, // by the holder, and by each task; the last one finds nobody
+			"acquire":          tasks,
+			"release":          tasks + 1, // the holder's
+			"done":             tasks,
+		}
+		for _, name := range slices.Sorted(maps.Keys(got)) {
+			r.Logf("%-16s %3d", name, got[name])
+			total += got[name]
+			if got[name] > want[name] {
+				r.Errorf("%s: %d commands for %d tasks, want at most %d", name, got[name], tasks, want[name])
+			}
+		}
+		for name := range want {
+			if got[name] == 0 {
+				r.Errorf("%s: no command was counted: does the test still know it?", name)
+			}
+		}
+		r.Logf("%.1f commands for a task that is parked once, with enqueuing it", float64(total-2)/tasks)
+	})
+}
+
+func TestAnUncontendedTaskCostsFourCommands(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		const tasks = 20
+		r.serve(r.options(parkAlways()), asynq.Config{Concurrency: 4}, func(context.Context, *asynq.Task) error { return nil })
+		sent := r.countCommands(nil)
+		for round := range 2 {
+			sent.reset()
+			for i := range tasks {
+				r.enqueue(payload{Key: fmt.Sprint("order:", round, "/", i)}, asynq.MaxRetry(3))
+			}
+			r.events.await(r, (round+1)*tasks, func(e middleware.Event) bool { return e.Kind == middleware.Released })
+			<-time.After(2 * time.Second)
+		}
+		want := map[string]int{"enqueue": tasks, "fetch": tasks, "acquire": tasks, "release": tasks, "done": tasks}
+		if got := sent.counts(); !maps.Equal(got, want) {
+			r.Errorf("%v for %d tasks, want %v", got, tasks, want)
+		}
+	})
+}
+
+func TestAKeyThatIsHeldForLongMakesNoHotLoop(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		const tasks, minutes = 50, 10
+		lease := r.hold("order:1")
+		r.serve(r.options(parkAlways()), asynq.Config{Concurrency: 4, TaskCheckInterval: time.Second}, func(context.Context, *asynq.Task) error { return nil })
+		for range tasks {
+			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(1))
+		}
+		sent := r.countCommands(nil)
+		<-time.After(minutes * time.Minute)
+		got := sent.counts()
+		refused := map[string]int{}
+		r.events.mu.Lock()
+		for _, e := range r.events.all {
+			if e.Kind == middleware.Refused {
+				refused[e.Task.ID]++
+			}
+		}
+		r.events.mu.Unlock()
+		// The holder's lease ends 20 to 30 s from any look, and a task looks again a second after that end.
+		const most = minutes*60/21 + 1
+		for id, n := range refused {
+			if n > most || n < 2 {
+				r.Errorf("task %s tried to run %d times in %d minutes, want 2 to %d", id, n, minutes, most)
+			}
+		}
+		total := 0
+		for name, n := range got {
+			total += n
+			r.Logf("%-16s %.2f/s", name, float64(n)/(minutes*60))
+		}
+		// A look costs fetch, acquire, park, acquire, retry; the holder renews every 10 s.
+		if limit := tasks*most*5 + minutes*6 + 1; total > limit {
+			r.Errorf("%d commands in %d minutes for %d waiters, want at most %d", total, minutes, tasks, limit)
+		}
+		r.Logf("%.1f commands/s for %d waiters of a key that is held for long", float64(total)/(minutes*60), tasks)
+		if len(refused) != tasks {
+			r.Errorf("%d tasks were refused, want %d", len(refused), tasks)
+		}
+		r.giveBack(lease)
+		r.events.await(r, tasks, func(e middleware.Event) bool { return e.Kind == middleware.Released })
+	})
+}
