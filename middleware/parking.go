@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,6 +22,8 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 	if r.queue == nil {
 		return nil, errNoQueue
 	}
+	// A task that looked for itself only after its age is at the bound could have lost its place in line meanwhile.
+	d.Delay = min(d.Delay, cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
 	r.parkFor = d.Delay
 	if r.toQueue != "" && r.toQueue != r.id.Queue || r.lastAttempt() {
 		return nil, r.move(ctx, d, held)

@@ -31,7 +31,8 @@ type Requeue struct {
 	OnDeck int
 
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
-	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up.
+	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. It is
+	// never longer than Bounds.Age, after which the task does not wait on.
 	Delay time.Duration
 
 	// Bounds ends the waiting: by default after 10 000 conflicts or 24 h, or at once when 10 000 tasks wait for the key. A
