@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type line struct {
 	holder  delayqueue.Task
 	waiters []delayqueue.Task
 	server  *asynq.Server
+	retryIn atomic.Int64  // when asynq retries a task that has failed; at once when zero
 	goOn    chan struct{} // the first run of the holder's handler returns when it is closed
 
 	mu      sync.Mutex
@@ -73,7 +75,7 @@ func newLine(t *testing.T, client redis.UniversalClient, name string, queues ...
 	})
 	l.server = l.serve(opts, asynq.Config{
 		Concurrency: 4, Queues: weights, DelayedTaskCheckInterval: 100 * time.Millisecond,
-		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 }, // of tasks that fail
+		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Duration(l.retryIn.Load()) }, // of tasks that fail
 	}, l.handle)
 	l.add(l.holder)
 	receive(t, l.began)
