@@ -191,6 +191,20 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	}
 }
 
+func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("id")
+	r.turn(task, "k", delayqueue.TurnOptions{})
+	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
+		t.Errorf("a second one gives %v", err)
+	}
+	later, _ := r.enqueue("k")
+	if turn := r.turn(later, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != task {
+		t.Errorf("a later one stands at %+v", turn)
+	}
+}
+
 func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -182,8 +182,13 @@ func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
 			for i, task := range tasks[:n] {
 				r.gone(i, task)
 			}
+			var calls atomic.Int32
+			r.client.AddHook(counting{&calls})
 			if turn := r.turn(tasks[n+1], "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != tasks[n] {
 				t.Errorf("the last stands at %+v, want %s before it", turn, tasks[n])
+			}
+			if most := int32(4 + 2*((n+99)/100)); calls.Load() > most {
+				t.Errorf("%d calls to find that %d are gone, want %d at most", calls.Load(), n, most)
 			}
 			if turn := r.turn(tasks[n], "k", delayqueue.TurnOptions{}); turn.Ahead != 0 {
 				t.Errorf("the first live one stands at %+v", turn)

@@ -147,7 +147,7 @@ func TestAParkAgainstAReleaseStrandsNobody(t *testing.T) {
 					if !lease.Contended() {
 						return
 					}
-					if _, err := outside.queue.Wake(context.Background(), queue, delayqueue.Task{}); err != nil {
+					if _, err := outside.queue.Wake(context.Background(), queue, delayqueue.WakeOptions{}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -20,6 +20,7 @@ type Client struct {
 	conn    redis.UniversalClient
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
+	queue   *delayqueue.Queue
 }
 
 // NewClient returns a client for producers, on the Redis where asynq keeps its tasks. It connects when it is used.
@@ -28,13 +29,17 @@ func NewClient(at Redis) (*Client, error) {
 		return nil, err
 	}
 	conn := at.client()
+	queue, err := delayqueue.New(conn, delayqueue.Options{})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	return &Client{
-		conn: conn, tasks: asynq.NewClientFromRedisClient(conn), inspect: asynq.NewInspectorFromRedisClient(conn),
+		conn: conn, tasks: asynq.NewClientFromRedisClient(conn), inspect: asynq.NewInspectorFromRedisClient(conn), queue: queue,
 	}, nil
 }
 
 // Close closes the connections.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return errors.Join(c.queue.Close(), c.conn.Close()) }
 
 // Enqueue adds a task with the payload in JSON, with asynq's options, and returns what asynq says of it. Durations and times that
 // asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
@@ -47,6 +52,28 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload has no JSON: %w", taskType, err)
 	}
 	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
+}
+
+// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.Ordered] or [middleware.KeepOrder] the tasks of a
+// key run in the order of these calls, whichever queues they are in. Tasks that were enqueued otherwise, or are due later, join the line when
+// they first run. The key must be the one that the handler finds in the task. Else it does what [Client.Enqueue] does.
+func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload has no JSON: %w", taskType, err)
+	}
+	if taskType == "" || key == "" {
+		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
+	}
+	whole := make([]asynq.Option, len(opts))
+	for i, opt := range opts {
+		whole[i] = wholeSeconds(opt, time.Now())
+	}
+	info, err := c.queue.Enqueue(ctx, key, asynq.NewTask(taskType, data), whole...)
+	if err != nil {
+		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
+	}
+	return info, nil
 }
 
 // EnqueueRaw adds a task with a payload of any form and with headers, both of which may be nil: see [Client.Enqueue].

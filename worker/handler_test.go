@@ -96,15 +96,6 @@ func TestHandlersAreRegisteredBeforeTheStart(t *testing.T) {
 	})
 }
 
-func TestStrategyThatParksIsRefusedOnACluster(t *testing.T) {
-	t.Parallel()
-	w := idle(t, Config{Redis: Redis{Cluster: []string{"127.0.0.1:1"}}})
-	wantParts(t, Handle(w, "audit", Handler[order]{Run: nothing, Keys: order.keys}), `"audit"`, "Redis Cluster", "FailFast")
-	if err := Handle(w, "audit", Handler[order]{Run: nothing, Keys: order.keys, Strategy: middleware.FailFast{}}); err != nil {
-		t.Errorf("fail-fast on a cluster: %v", err)
-	}
-}
-
 func TestPoisonIsArchivedWithItsReason(t *testing.T) {
 	t.Parallel()
 	type outcome struct {

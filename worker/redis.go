@@ -25,7 +25,7 @@ type Redis struct {
 	// by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
-	// Cluster is some nodes of a Redis Cluster, each "host:port". Tasks cannot be parked on a cluster; locks can be there.
+	// Cluster is some nodes of a Redis Cluster, each "host:port".
 	// RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
 	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual. Tasks cannot be

@@ -24,7 +24,7 @@ type Worker struct {
 	lockConn redis.UniversalClient // nil when the locks are on several servers
 	locker   gated
 	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
-	queue    *delayqueue.Queue       // nil on a Redis Cluster
+	queue    *delayqueue.Queue
 	sleepers *middleware.Sleepers
 	pace     *pacer
 	stopping chan struct{}
@@ -61,10 +61,8 @@ func New(cfg Config) (*Worker, error) {
 	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
 	// what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
-	if !cfg.Redis.isCluster() {
-		if err := w.openQueue(); err != nil {
-			return nil, errors.Join(err, w.locker.Close(), w.closeClients())
-		}
+	if err := w.openQueue(); err != nil {
+		return nil, errors.Join(err, w.locker.Close(), w.closeClients())
 	}
 	return w, nil
 }
@@ -156,20 +154,16 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 	if fence := fenceTTL(w.cfg.MaxHold); maxHold >= fence {
 		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
 	}
-	lock, err := middleware.Lock(middleware.Options{
+	return middleware.Lock(middleware.Options{
 		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize, MaxKeys: w.cfg.MaxKeys,
 		Sleepers: w.sleepers, Stopping: w.stopping, Observer: w.cfg.Observer, Logger: w.cfg.Logger,
 	})
-	if err != nil && w.queue == nil {
-		return nil, fmt.Errorf("%w (tasks cannot be parked on a Redis Cluster)", err)
-	}
-	return lock, err
 }
 
 // leave passes on the wake that a task may have had, when it ends before it has come to its locks.
 func (w *Worker) leave(ctx context.Context) {
 	task, err := delayqueue.TaskOf(ctx)
-	if err == nil && w.queue != nil {
+	if err == nil {
 		err = w.queue.Leave(ctx, task)
 	}
 	if err != nil {
@@ -290,9 +284,6 @@ const delayShare = 8
 // queues returns the queues that asynq works on: ours, and the delay queue of each.
 func (w *Worker) queues() map[string]int {
 	queues := maps.Clone(w.cfg.Queues)
-	if w.queue == nil {
-		return queues
-	}
 	for name, weight := range w.cfg.Queues {
 		if w.cfg.StrictPriority {
 			queues[name] = 2*weight - 1
@@ -357,9 +348,7 @@ func (w *Worker) awaitHandlers() {
 // close closes what New has made, in the order that its parts need each other. asynq panics on a client that is closed
 // before its servers are shut down.
 func (w *Worker) close() error {
-	if w.queue != nil {
-		_ = w.queue.Close() // never fails
-	}
+	_ = w.queue.Close() // never fails
 	return errors.Join(w.locker.Close(), w.closeClients())
 }
 

@@ -52,14 +52,6 @@ func TestDelayQueueIsBeforeItsQueueAndBehindHigherOnes(t *testing.T) {
 	}
 }
 
-func TestClusterHasNoDelayQueues(t *testing.T) {
-	t.Parallel()
-	w := idle(t, Config{Redis: Redis{Cluster: []string{"127.0.0.1:1"}}, Queues: map[string]int{"audit": 3}})
-	if got, want := w.queues(), map[string]int{"audit": 3}; !maps.Equal(got, want) {
-		t.Errorf("the queues are %v; want %v", got, want)
-	}
-}
-
 func TestQueueThatAStrategyNamesIsWorkedOn(t *testing.T) {
 	t.Parallel()
 	w := idle(t, Config{Queues: map[string]int{"audit": 3}})
