@@ -2,33 +2,178 @@ package delayqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// mostLooked bounds what one call reads, whatever it is asked for: Redis does nothing else meanwhile.
+	mostLooked = 10_000
+	// lookBatch is how many tasks are asked about in one pipeline.
+	lookBatch = 500
+)
+
+// State is where a task is, in the words of asynq: "retry" for one that is parked, "active" for one that runs or is about to park,
+// "pending" for one that was woken or that its timer brought back, "scheduled", "archived", "completed"; or [StateGone].
+type State string
+
+// The states that this package tells apart.
+const (
+	StateActive   State = "active"
+	StatePending  State = "pending"
+	StateRetry    State = "retry"
+	StateArchived State = "archived"
+	StateGone     State = "gone" // asynq knows no such task
 )
 
 // Waiter is a task that waits for a key.
 type Waiter struct {
-	Task  Task
-	Since time.Time // its first conflict, by the clock of Redis
+	Task Task
+	Key  string
+
+	// Position is the task's place in the line for the key: 1 is the next to be woken. Those before it that are gone, and that a wake
+	// will skip, are counted too.
+	Position int
+	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last ran.
+	Since     time.Time
+	Conflicts int
+	// State is where the task is. One that waits is parked, or on its way to or from that.
+	State State
+	// Next is when its own timer brings it back at the latest, in whole seconds; zero for a task that is not parked at this moment.
+	Next time.Time
+
+	registry string
 }
 
-// Waiters returns the first n tasks that wait for key, the next in line first. Some may be gone: a wake skips those.
+// Waiters returns the first n tasks that wait for key, at most 10 000, the next in line first. Some may be gone: a wake skips those.
+// It makes two calls to Redis, and two more for each 500 tasks. What it returns is not one moment: tasks come and go meanwhile.
 func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
 	if n <= 0 {
 		return nil, nil
 	}
-	entries, err := q.client.ZRangeWithScores(ctx, registry(key), 0, int64(n)-1).Result()
+	entries, err := q.client.ZRangeWithScores(ctx, registry(key), 0, int64(min(n, mostLooked))-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("delayqueue: list waiters: %w", err)
 	}
 	waiters := make([]Waiter, 0, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
 		member, _ := e.Member.(string)
-		t, err := parseMember(member)
-		if err != nil {
-			return nil, err
+		if t, err := parseMember(member); err == nil { // anything else is none of ours
+			waiters = append(waiters, Waiter{Task: t, Position: i + 1, Since: time.UnixMicro(int64(e.Score))})
 		}
-		waiters = append(waiters, Waiter{Task: t, Since: time.UnixMicro(int64(e.Score))})
 	}
-	return waiters, nil
+	if err := q.readRecords(ctx, waiters); err != nil {
+		return nil, err
+	}
+	for i := range waiters {
+		waiters[i].Key = key
+	}
+	return waiters, q.readTimers(ctx, waiters)
 }
+
+// readRecords fills in what the tasks' hashes hold: where they are, what they wait for, and their conflicts.
+func (q *Queue) readRecords(ctx context.Context, waiters []Waiter) error {
+	return inBatches(waiters, func(batch []Waiter) error {
+		replies := make([]*redis.SliceCmd, len(batch))
+		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, w := range batch {
+				replies[i] = p.HMGet(ctx, w.Task.hash(), "state", "railtoken:registry", "railtoken:conflicts", "railtoken:first")
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("delayqueue: look at tasks: %w", err)
+		}
+		for i, reply := range replies {
+			batch[i].readRecord(reply.Val())
+		}
+		return nil
+	})
+}
+
+// readRecord fills in what the fields of a task's hash say. What is missing or foreign leaves w as it is.
+func (w *Waiter) readRecord(fields []any) {
+	text := make([]string, 4)
+	for i, field := range fields {
+		text[i], _ = field.(string)
+	}
+	w.State = State(text[0])
+	if w.State == "" {
+		w.State = StateGone
+		return
+	}
+	if key, ok := keyOf(text[1]); ok && registry(key) == text[1] {
+		w.Key, w.registry = key, text[1]
+	}
+	if n, err := strconv.Atoi(text[2]); err == nil {
+		w.Conflicts = n
+	}
+	if us, err := strconv.ParseInt(text[3], 10, 64); err == nil && us > 0 {
+		w.Since = time.UnixMicro(us)
+	}
+}
+
+// readTimers fills in when the timers of those that are parked end.
+func (q *Queue) readTimers(ctx context.Context, waiters []Waiter) error {
+	return inBatches(waiters, func(batch []Waiter) error {
+		replies := make([]*redis.FloatCmd, len(batch))
+		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, w := range batch {
+				if w.State == StateRetry || w.State == "scheduled" {
+					replies[i] = p.ZScore(ctx, w.Task.prefix()+string(w.State), w.Task.ID)
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) { // Nil: one has left since
+			return fmt.Errorf("delayqueue: look at the timers of tasks: %w", err)
+		}
+		for i, reply := range replies {
+			if reply != nil && reply.Err() == nil {
+				batch[i].Next = time.Unix(int64(reply.Val()), 0)
+			}
+		}
+		return nil
+	})
+}
+
+// readPositions fills in where the tasks stand in the lines that their records name; 0 for those that stand in none.
+func (q *Queue) readPositions(ctx context.Context, waiters []Waiter) error {
+	return inBatches(waiters, func(batch []Waiter) error {
+		replies := make([]*redis.IntCmd, len(batch))
+		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, w := range batch {
+				if w.registry != "" {
+					replies[i] = p.ZRank(ctx, w.registry, w.Task.member())
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) { // Nil: one was woken
+			return fmt.Errorf("delayqueue: look at the places of tasks: %w", err)
+		}
+		for i, reply := range replies {
+			if reply != nil && reply.Err() == nil {
+				batch[i].Position = int(reply.Val()) + 1
+			}
+		}
+		return nil
+	})
+}
+
+// inBatches calls read for one part of the waiters after another.
+func inBatches(waiters []Waiter, read func([]Waiter) error) error {
+	for begin := 0; begin < len(waiters); begin += lookBatch {
+		if err := read(waiters[begin:min(begin+lookBatch, len(waiters))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefix begins the names of asynq's keys of the task's queue.
+func (t Task) prefix() string { return "asynq:{" + t.Queue + "}:" }

@@ -1,0 +1,259 @@
+package delayqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// archive takes tasks to asynq's archive, as a bound does, each with a result.
+func (r *rig) archive(tasks ...delayqueue.Task) {
+	r.Helper()
+	for _, t := range tasks {
+		r.ok(r.client.HSet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "result", "the reason").Err())
+		r.ok(r.inspect.ArchiveTask(t.Queue, t.ID))
+	}
+}
+
+func TestAReplayedTaskRunsBehindTheOthersWithoutItsOldResult(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("replayed")
+	r.archive(task)
+	for i := range 3 {
+		_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(fmt.Sprint(i)))
+		r.ok(err)
+	}
+	r.ok(r.queue.Replay(t.Context(), task))
+	info, err := r.inspect.GetTaskInfo(task.Queue, task.ID)
+	if err != nil || info.State != asynq.TaskStatePending || len(info.Result) != 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if archived, err := r.inspect.ListArchivedTasks("default"); err != nil || len(archived) != 0 {
+		t.Errorf("in the archive are %v, %v", archived, err)
+	}
+	order := make(chan string, 10)
+	r.serve(1, func(_ context.Context, id string) error {
+		order <- id
+		return nil
+	})
+	for _, want := range []string{"0", "1", "2", "replayed"} {
+		if got := receive(t, order); got != want {
+			t.Errorf("%s ran, want %s", got, want)
+		}
+	}
+}
+
+func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a")
+	for range 3 {
+		r.park(task, "k")
+	}
+	behind := r.inLine("k", "behind")[0]
+	r.archive(task) // by hand: its record and its entry are left
+	r.ok(r.queue.Replay(t.Context(), task))
+	if _, err := r.queue.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
+		t.Errorf("it waits before it has tried: %v", err)
+	}
+	r.client.ZRem(t.Context(), "railtoken:waiters:{k}", "7:defaulta")
+	replayed := time.Now().Add(-time.Second)
+	if place := r.park(task, "k"); place.Count != 1 || place.First.Before(replayed) {
+		t.Errorf("its first conflict is %+v", place)
+	}
+	if got := r.waiting("k"); !slices.Equal(got, []string{behind.ID, task.ID}) {
+		t.Errorf("in line are %v, want the replayed one last", got)
+	}
+}
+
+func TestAReplayedCopyForgetsTheConflictsBeforeItsMove(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	original := r.delayed("a")
+	for range 3 {
+		r.park(original, "k")
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	r.client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:first", fmt.Sprint(long.UnixMicro()))
+	copied := r.move(original, nil, 0)
+	moved, ok := delayqueue.MovedFrom(copied, r.headers(copied))
+	if !ok || moved.Before.Count != 3 {
+		t.Fatalf("the copy knows %+v", moved)
+	}
+	opts := delayqueue.ParkOptions{Before: moved.Before, Bounds: delayqueue.Bounds{Conflicts: 3, Age: time.Hour}}
+	place, err := r.queue.Park(t.Context(), copied, "k", opts)
+	if err != nil || place.Bound != delayqueue.ConflictsBound {
+		t.Fatalf("%+v, %v", place, err)
+	}
+	r.archive(copied)
+	r.ok(r.queue.Replay(t.Context(), copied))
+	for count := 1; count <= 3; count++ {
+		place, err = r.queue.Park(t.Context(), copied, "k", opts)
+		if err != nil || place.Bound != delayqueue.NoBound || place.Count != count || time.Since(place.First) > time.Hour {
+			t.Fatalf("conflict %d after the replay: %+v, %v", count, place, err)
+		}
+	}
+	if place, err = r.queue.Park(t.Context(), copied, "k", opts); err != nil || place.Bound != delayqueue.ConflictsBound {
+		t.Errorf("at its bound: %+v, %v", place, err)
+	}
+}
+
+func TestAReplayedTaskThatHasFailedBeforeCountsAnewToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	failed := make(chan int, 10)
+	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
+		TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
+	})
+	r.ok(server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		n, _ := asynq.GetRetryCount(ctx)
+		failed <- n
+		return errors.New("no")
+	})))
+	t.Cleanup(server.Shutdown)
+	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(5))
+	r.ok(err)
+	task := delayqueue.Task{Queue: info.Queue, ID: info.ID}
+	receive(t, failed)
+	r.become(task, asynq.TaskStateRetry)
+	server.Shutdown()
+	r.archive(task)
+	r.ok(r.queue.Replay(t.Context(), task))
+	place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1, Before: delayqueue.Conflict{Count: 7}})
+	if err != nil || place.Count != 1 {
+		t.Errorf("%+v, %v", place, err)
+	}
+}
+
+func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.delayed("pending"), r.delayed("running"), r.delayed("deleted")
+	r.ok(r.inspect.RunTask("default", "pending"))
+	r.client.HSet(t.Context(), "asynq:{default}:t:running", "state", "active")
+	r.remove(deleted)
+	for task, want := range map[delayqueue.Task]delayqueue.State{parked: "scheduled", pending: delayqueue.StatePending, running: delayqueue.StateActive} {
+		err := r.queue.Replay(t.Context(), task)
+		where, ok := errors.AsType[*delayqueue.NotArchivedError](err)
+		if !errors.Is(err, delayqueue.ErrNotArchived) || !ok || where.State != want || where.Task != task {
+			t.Errorf("%s: %v; want it to say %q", task, err, want)
+		}
+	}
+	if w, err := r.queue.Find(t.Context(), parked); err != nil || w.Conflicts != 2 {
+		t.Errorf("the parked task is now %+v, %v", w, err)
+	}
+	for _, task := range []delayqueue.Task{deleted, {}, {Queue: "no", ID: "such"}} {
+		if err := r.queue.Replay(t.Context(), task); !errors.Is(err, delayqueue.ErrGone) {
+			t.Errorf("%s: %v, want ErrGone", task, err)
+		}
+		if n := r.client.Exists(t.Context(), "asynq:{"+task.Queue+"}:t:"+task.ID).Val(); n != 0 {
+			t.Errorf("%s: replaying has made a task of nothing", task)
+		}
+	}
+	if r.client.SIsMember(t.Context(), "asynq:queues", "no").Val() {
+		t.Error("replaying has made a queue")
+	}
+}
+
+func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	task := r.delayed("a")
+	r.archive(task)
+	var done atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			switch err := r.queue.Replay(t.Context(), task); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, delayqueue.ErrNotArchived):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := done.Load(); n != 1 {
+		t.Errorf("%d replays succeeded", n)
+	}
+	if pending := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(pending, []string{"a"}) {
+		t.Errorf("pending are %v", pending)
+	}
+}
+
+func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 250 { // some pages
+		r.archive(r.delayed(fmt.Sprintf("%03d", i)))
+	}
+	r.client.ZAdd(t.Context(), "asynq:{default}:archived", redis.Z{Score: 1, Member: "its task is gone"})
+	even := func(info *asynq.TaskInfo) bool {
+		if string(info.Result) != "the reason" {
+			t.Errorf("%s was asked about with the result %q", info.ID, info.Result)
+		}
+		return strings.ContainsAny(info.ID[2:], "02468")
+	}
+	for _, step := range []struct{ most, want, left int }{{0, 0, 250}, {-1, 0, 250}, {7, 7, 243}, {1000, 118, 125}, {1000, 0, 125}} {
+		n, err := r.queue.ReplayAll(t.Context(), "default", step.most, even)
+		if err != nil || n != step.want {
+			t.Errorf("at most %d: replayed %d, %v; want %d", step.most, n, err, step.want)
+		}
+		if left := r.client.ZCard(t.Context(), "asynq:{default}:archived").Val() - 1; int(left) != step.left {
+			t.Errorf("at most %d: %d are left, want %d", step.most, left, step.left)
+		}
+	}
+	if head := r.client.LRange(t.Context(), "asynq:{default}:pending", -1, -1).Val(); !slices.Equal(head, []string{"000"}) {
+		t.Errorf("the first to run is %v, want the one that was archived first", head)
+	}
+}
+
+func TestReplayAllSkipsWhatHasLeftMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, id := range []string{"a", "b", "c"} {
+		r.archive(r.delayed(id))
+	}
+	n, err := r.queue.ReplayAll(t.Context(), "default", 10, func(info *asynq.TaskInfo) bool {
+		switch info.ID { // others are at work between the look and the replay
+		case "a":
+			r.remove(delayqueue.Task{Queue: "default", ID: "a"})
+		case "b":
+			r.ok(r.inspect.RunTask("default", "b"))
+		}
+		return true
+	})
+	if err != nil || n != 1 {
+		t.Errorf("replayed %d, %v; want the one that was left", n, err)
+	}
+	if n := r.client.LLen(t.Context(), "asynq:{default}:pending").Val(); n != 2 {
+		t.Errorf("%d are pending", n)
+	}
+}
+
+func TestReplayAllReportsAQueueThatIsNotThereAndAnEndedContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	all := func(*asynq.TaskInfo) bool { return true }
+	if _, err := r.queue.ReplayAll(t.Context(), "no such", 10, all); !errors.Is(err, asynq.ErrQueueNotFound) {
+		t.Errorf("%v, want ErrQueueNotFound", err)
+	}
+	r.archive(r.delayed("a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := r.queue.ReplayAll(ctx, "default", 10, all); !errors.Is(err, context.Canceled) || n != 0 {
+		t.Errorf("%d, %v; want the context's error", n, err)
+	}
+}
