@@ -55,6 +55,8 @@ type ConflictError struct {
 	Type   string
 	Key    string
 	Holder locking.Holder
+	// Held is for how long the holder had had the key then, by this process's clock and the holder's; 0 when unknown.
+	Held time.Duration
 
 	// Outcome is what became of the task, and Bound the bound that ended its waiting, if one did.
 	Outcome Outcome
@@ -71,7 +73,7 @@ type ConflictError struct {
 // Error names the key, its holder, and when to try again.
 func (e *ConflictError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "middleware: %s: key %q is held by %s", e.Outcome, e.Key, e.Holder)
+	fmt.Fprintf(&b, "%s%q is held by %s", e.headline(), e.Key, e.Holder)
 	if e.Bound != delayqueue.NoBound {
 		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
 	}
@@ -80,6 +82,9 @@ func (e *ConflictError) Error() string {
 	}
 	return b.String()
 }
+
+// headline begins the text of the error: it tells a conflict of this outcome from other errors that asynq keeps as text.
+func (e *ConflictError) headline() string { return fmt.Sprintf("middleware: %s: key ", e.Outcome) }
 
 // Is reports whether target is [ErrConflict] or [locking.ErrHeld].
 func (e *ConflictError) Is(target error) bool {

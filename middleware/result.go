@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
@@ -18,6 +19,7 @@ type record struct {
 	ID           string           `json:"id"`
 	Type         string           `json:"type"`
 	Key          string           `json:"key"`
+	KeyBytes     []byte           `json:"key_bytes,omitempty"` // of a key that JSON has no text for
 	Outcome      string           `json:"outcome"`
 	Bound        delayqueue.Bound `json:"bound,omitempty"`
 	Conflicts    int              `json:"conflicts"`
@@ -25,6 +27,7 @@ type record struct {
 	RetryAfterMS int64            `json:"retry_after_ms"`
 	Holder       string           `json:"holder,omitempty"`
 	HeldSince    *time.Time       `json:"held_since,omitempty"`
+	HeldMS       int64            `json:"held_ms,omitempty"`
 	HolderFence  int64            `json:"holder_fence,omitempty"`
 }
 
@@ -33,7 +36,10 @@ func (e *ConflictError) result() []byte {
 	rec := record{
 		Queue: e.Task.Queue, ID: e.Task.ID, Type: e.Type, Key: e.Key, Outcome: e.Outcome.String(), Bound: e.Bound,
 		Conflicts: e.Conflicts, WaitedMS: e.Waited.Milliseconds(), RetryAfterMS: e.RetryAfter.Milliseconds(),
-		Holder: e.Holder.Label, HolderFence: e.Holder.Fence,
+		Holder: e.Holder.Label, HeldMS: e.Held.Milliseconds(), HolderFence: e.Holder.Fence,
+	}
+	if !utf8.ValidString(e.Key) {
+		rec.KeyBytes = []byte(e.Key)
 	}
 	if !e.Holder.Since.IsZero() {
 		rec.HeldSince = &e.Holder.Since
@@ -42,8 +48,9 @@ func (e *ConflictError) result() []byte {
 	return b
 }
 
-// ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result). It returns an error
-// when the result is something else, as it is of a task that was archived for another reason.
+// ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result): the key, its holder with
+// the holder's fence and for how long it had had the key, the bound that was reached, and how often and for how long the task was refused. It
+// returns an error when the result is something else, as it is of a task that was archived for another reason.
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
 	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {
@@ -52,8 +59,11 @@ func ParseConflict(result []byte) (*ConflictError, error) {
 	e := &ConflictError{
 		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive, Bound: rec.Bound,
 		Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
-		RetryAfter: time.Duration(rec.RetryAfterMS) * time.Millisecond,
-		Holder:     locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: time.Duration(rec.RetryAfterMS) * time.Millisecond},
+		RetryAfter: time.Duration(rec.RetryAfterMS) * time.Millisecond, Held: time.Duration(rec.HeldMS) * time.Millisecond,
+		Holder: locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: time.Duration(rec.RetryAfterMS) * time.Millisecond},
+	}
+	if len(rec.KeyBytes) > 0 {
+		e.Key = string(rec.KeyBytes)
 	}
 	if rec.HeldSince != nil {
 		e.Holder.Since = *rec.HeldSince

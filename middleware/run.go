@@ -180,6 +180,9 @@ func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Dura
 	e := &ConflictError{
 		Task: r.id, Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
 	}
+	if !held.Holder.Since.IsZero() {
+		e.Held = max(time.Since(held.Holder.Since), 0)
+	}
 	if !r.firstAt.IsZero() {
 		e.Waited = time.Since(r.firstAt)
 	}

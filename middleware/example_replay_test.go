@@ -1,0 +1,94 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// A key is held for too long, and a task reaches a bound of its waiting. When the holder is mended, what was archived runs again.
+func ExampleReplayConflicts() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	locker, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close()
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer queue.Close()
+
+	stuck, err := locker.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "a stuck worker"})
+	if err != nil {
+		panic(err)
+	}
+	ended := make(chan *middleware.ConflictError, 2)
+	lock, err := middleware.Lock(middleware.Options{
+		Locker: locker, Queue: queue, Key: middleware.FixedKey("order:1042"),
+		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Conflicts: 1}},
+		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+			if conflict, ok := e.Err.(*middleware.ConflictError); ok && e.Kind == middleware.Ended { //nolint:errorlint // an event carries the error itself
+				ended <- conflict
+			}
+		}),
+	})
+	if err != nil {
+		panic(err)
+	}
+	done := make(chan struct{})
+	srv := asynq.NewServerFromRedisClient(client, asynq.Config{
+		TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.FatalLevel,
+		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
+	})
+	if err := srv.Start(lock(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		close(done)
+		return nil
+	}))); err != nil {
+		panic(err)
+	}
+	defer srv.Shutdown()
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order:audit", nil)); err != nil {
+		panic(err)
+	}
+
+	fmt.Println((<-ended).Outcome)
+	if _, err := queue.Wake(ctx, "order:1042", delayqueue.WakeOptions{}); err != nil { // as when its holder changes
+		panic(err)
+	}
+	reason := <-ended
+	fmt.Printf("%s: %d %s because of %s\n", reason.Outcome, reason.Conflicts, reason.Bound, reason.Holder.Label)
+
+	if err := stuck.Release(ctx); err != nil {
+		panic(err)
+	}
+	for replayed := 0; replayed == 0 && ctx.Err() == nil; { // asynq archives it in a moment
+		replayed, err = middleware.ReplayConflicts(ctx, queue, middleware.ReplayOptions{Queue: "default", Key: "order:1042"})
+		if err != nil {
+			panic(err)
+		}
+	}
+	<-done
+	fmt.Println("it runs")
+	// Output:
+	// parked
+	// archived: 2 conflicts because of a stuck worker
+	// it runs
+}
