@@ -47,6 +47,10 @@ bench-compare: ## Compare the benchmarks of BASE (main) with the tree as it is
 bench-locks: ## Measure our locks against other libraries, about five minutes; ARGS="-quick -run A1"
 	@scripts/bench-locks.sh $(ARGS)
 
+.PHONY: bench-tasks
+bench-tasks: ## Measure workers whose tasks want the same keys, about half an hour; ARGS="-quick -run K4 -orders file"
+	@scripts/bench-tasks.sh $(ARGS)
+
 .PHONY: model
 model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 	@scripts/model.sh

@@ -23,7 +23,8 @@ type Sent struct {
 	share map[string]float64
 }
 
-// Learn watches the server's load for the time given. A MONITOR slows the server down, so nothing is to be measured meanwhile.
+// Learn watches the server's load for the time given, or until ctx ends. A MONITOR slows the server down, so nothing is to be measured
+// meanwhile.
 func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
 	if err != nil {
@@ -33,6 +34,7 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	if err := conn.SetDeadline(time.Now().Add(watch)); err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		return nil, err
 	}
@@ -56,6 +58,9 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	}
 	return sent, nil
 }
+
+// On returns a counter for another server that gets the same kind of load.
+func (s *Sent) On(other *Server) *Sent { return &Sent{server: other, share: s.share} }
 
 // Count returns how many commands clients have sent so far, without INFO itself. A command that was not seen before counts in full.
 func (s *Sent) Count(ctx context.Context) (float64, error) {

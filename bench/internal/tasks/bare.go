@@ -1,0 +1,108 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key. Tasks of one
+// key do overlap.
+var Bare = Contestant{
+	Name: "bare", Title: "asynq without any lock, one slot for each key",
+	Start: func(_ context.Context, job Job) (func() error, error) { return startBare(job, checkInterval) },
+}
+
+// BareDefault is Bare with asynq's own TaskCheckInterval.
+var BareDefault = Contestant{
+	Name: "bare, 1 s", Title: "the same with asynq's own TaskCheckInterval of 1 s",
+	Start: func(_ context.Context, job Job) (func() error, error) { return startBare(job, time.Second) },
+}
+
+func startBare(job Job, interval time.Duration) (func() error, error) {
+	cfg := asynq.Config{Concurrency: job.Scenario.Bare, TaskCheckInterval: interval}
+	return startAsynq(job, cfg, func(ctx context.Context, _ *redis.Client, p payload) error {
+		return job.Tally.Work(ctx, p.N)
+	})
+}
+
+// payload is what each task carries.
+type payload struct {
+	N   int    `json:"n"`
+	Key string `json:"key"`
+}
+
+// errStopped ends handlers that still wait when the run is over.
+var errStopped = errors.New("the run is over")
+
+// shutdownTimeout is what handlers get that do not end at once.
+const shutdownTimeout = time.Second
+
+// startAsynq runs an asynq server without railtoken. Its handler is told to end by its context.
+func startAsynq(job Job, cfg asynq.Config, handle func(ctx context.Context, client *redis.Client, p payload) error) (stop func() error, err error) {
+	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
+	running, end := context.WithCancelCause(context.Background())
+	cfg.Queues = job.Scenario.weights()
+	cfg.DelayedTaskCheckInterval = delayedInterval
+	cfg.ShutdownTimeout = shutdownTimeout
+	cfg.Logger = silent{}
+	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
+	s := asynq.NewServerFromRedisClient(client, cfg)
+	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var p payload
+		if err := json.Unmarshal(task.Payload(), &p); err != nil {
+			return err
+		}
+		job.Tally.Run(p.N)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(running, func() { cancel(errStopped) })()
+		return handle(ctx, client, p)
+	}))
+	if err != nil {
+		end(nil)
+		return nil, errors.Join(err, client.Close())
+	}
+	return func() error {
+		end(errStopped)
+		s.Shutdown()
+		return client.Close()
+	}, nil
+}
+
+// failed is told of every error of a handler, before asynq decides what becomes of the task: on its last attempt it is archived.
+func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
+	var p payload
+	if json.Unmarshal(task.Payload(), &p) != nil {
+		return
+	}
+	if !errors.Is(err, errRefused) {
+		j.Tally.Fault(err)
+	}
+	retried, _ := asynq.GetRetryCount(ctx)
+	if most, ok := asynq.GetMaxRetry(ctx); ok && retried >= most || errors.Is(err, asynq.SkipRetry) {
+		j.Tally.Lost(p.N)
+	}
+}
+
+// silent is a Logger of asynq that writes nothing: a conflict may be an error in its eyes.
+type silent struct{}
+
+// Debug does nothing.
+func (silent) Debug(...any) {}
+
+// Info does nothing.
+func (silent) Info(...any) {}
+
+// Warn does nothing.
+func (silent) Warn(...any) {}
+
+// Error does nothing.
+func (silent) Error(...any) {}
+
+// Fatal does nothing.
+func (silent) Fatal(...any) {}

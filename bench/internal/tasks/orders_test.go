@@ -1,0 +1,112 @@
+package tasks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/tasks"
+)
+
+func TestReadOrdersFindsItsColumnsAmongOthers(t *testing.T) {
+	t.Parallel()
+	got, err := tasks.ReadOrders(strings.NewReader("\ufeffSeller_IDs, value ,order_id\ns1 s2,1.5,a\n\"s3\",2,b\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].ID != "a" || !slices.Equal(got[0].Sellers, []string{"s1", "s2"}) || got[1].ID != "b" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestReadOrdersRefusesWhatHasNoOrders(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"":                                      "header",
+		"order_id\na\n":                         "seller_ids",
+		"order_id,seller_ids\n":                 "no order",
+		"order_id,seller_ids\na,s\n,s\n":        "line 3",
+		"order_id,seller_ids\na,s\nb, \n":       "line 3",
+		"order_id,seller_ids\na,s,too many\n":   "line 2",
+		"order_id,seller_ids\na,\"not ended\nb": "line",
+	} {
+		if got, err := tasks.ReadOrders(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) || got != nil {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestReadOrdersFileNamesTheFile(t *testing.T) {
+	t.Parallel()
+	if _, err := tasks.ReadOrdersFile("nowhere.csv"); err == nil || !strings.Contains(err.Error(), "nowhere.csv") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestByOrderEnqueuesTheTwoTasksOfAnOrderOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	s := tasks.ByOrder(tasks.GenerateOrders(50, 1), 60, time.Millisecond, 1)
+	if len(s.Tasks) != 60 || s.Keys() != 30 || s.Bare != tasks.Slots {
+		t.Fatalf("%d tasks, %d keys, bare %d", len(s.Tasks), s.Keys(), s.Bare)
+	}
+	if !slices.Equal(s.Queues(), []string{"allocate", "audit"}) || !slices.Equal(s.Types(), []string{"allocate", "audit"}) {
+		t.Errorf("queues %v, types %v", s.Queues(), s.Types())
+	}
+	ordered := true
+	for i := 0; i < len(s.Tasks); i += 2 {
+		first, second := s.Tasks[i], s.Tasks[i+1]
+		if first.Key != second.Key || first.Queue == second.Queue || first.N != i || second.N != i+1 {
+			t.Fatalf("%+v and %+v", first, second)
+		}
+		if i > 0 && s.Tasks[i].Key < s.Tasks[i-2].Key {
+			ordered = false
+		}
+	}
+	if ordered {
+		t.Error("the orders are not shuffled")
+	}
+}
+
+func TestBySellerKeepsTheKeysThatRepeatMost(t *testing.T) {
+	t.Parallel()
+	var orders []tasks.Order
+	for i, seller := range []string{"rare", "hot", "warm", "hot", "warm", "hot"} {
+		orders = append(orders, tasks.Order{ID: fmt.Sprint(i), Sellers: []string{seller, "second"}})
+	}
+	s := tasks.BySeller(orders, 8, time.Millisecond, 1)
+	count := map[string]int{}
+	for i, task := range s.Tasks {
+		count[task.Key]++
+		if task.N != i {
+			t.Errorf("task %d has the number %d", i, task.N)
+		}
+	}
+	if len(s.Tasks) != 8 || count["seller:hot"] != 6 || count["seller:warm"] != 2 {
+		t.Errorf("got %v", count)
+	}
+	if all := tasks.BySeller(orders, 1000, time.Millisecond, 1); len(all.Tasks) != 12 {
+		t.Errorf("of few orders %d tasks are kept", len(all.Tasks))
+	}
+}
+
+func TestGeneratedOrdersAreTheSameForTheSameSeedAndHaveHotSellers(t *testing.T) {
+	t.Parallel()
+	orders := tasks.GenerateOrders(2000, 7)
+	again := tasks.GenerateOrders(2000, 7)
+	count := map[string]int{}
+	for i, o := range orders {
+		if o.ID != again[i].ID || !slices.Equal(o.Sellers, again[i].Sellers) {
+			t.Fatalf("order %d differs: %+v, %+v", i, o, again[i])
+		}
+		count[o.Sellers[0]]++
+	}
+	most := 0
+	for _, n := range count {
+		most = max(most, n)
+	}
+	if len(count) < 100 || most < 20 || most > 300 {
+		t.Errorf("%d sellers, the hottest has %d orders", len(count), most)
+	}
+}

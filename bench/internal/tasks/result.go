@@ -1,0 +1,70 @@
+package tasks
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Result is what a contestant reached in one run.
+type Result struct {
+	// Tasks were to be done, Done of them were. Lost ones were archived or have vanished: nobody will do them.
+	Tasks, Done, Lost int
+	// Finished says that every task was done or lost before the time was up.
+	Finished bool
+	// Took is the time from the start of the server to the end of the last handler, or until the time was up.
+	Took time.Duration
+	// Overlaps counts the times that work on a key began while another task worked on it, Again those that a task was done twice.
+	Overlaps, Again int
+	// Parked counts the runs that ended with the task in the delay queue, for contestants that have one.
+	Parked int
+	// Runs is how often a worker ran each task, sorted; 0 for those that it never came to.
+	Runs []int `json:"-"`
+	// Commands is how many commands the contestant sent to Redis, NaN when it was not counted.
+	Commands float64
+	// Err is an error that should not have been, or "".
+	Err string `json:",omitempty"`
+}
+
+// Rate returns the tasks done in a second.
+func (r Result) Rate() float64 {
+	if r.Took <= 0 {
+		return 0
+	}
+	return float64(r.Done) / r.Took.Seconds()
+}
+
+// RunsAt returns the number of runs that the share p of the tasks does not exceed; NaN when there are no tasks.
+func (r Result) RunsAt(p float64) float64 {
+	if len(r.Runs) == 0 {
+		return math.NaN()
+	}
+	rank := int(math.Ceil(p * float64(len(r.Runs))))
+	return float64(r.Runs[min(max(rank, 1), len(r.Runs))-1])
+}
+
+// AtMost returns the share of the tasks that were run at most so many times; NaN when there are no tasks.
+func (r Result) AtMost(runs int) float64 {
+	if len(r.Runs) == 0 {
+		return math.NaN()
+	}
+	n, _ := slices.BinarySearch(r.Runs, runs+1)
+	return float64(n) / float64(len(r.Runs))
+}
+
+// PerTask returns the commands for each task that was done; NaN when there are none.
+func (r Result) PerTask() float64 {
+	if r.Done == 0 {
+		return math.NaN()
+	}
+	return r.Commands / float64(r.Done)
+}
+
+// PerConflict returns the commands for each time that a task was parked: those beyond what as many tasks cost that meet no conflict.
+// It is NaN when none was parked, or a run did not come to its end.
+func (r Result) PerConflict(uncontended Result) float64 {
+	if r.Parked == 0 || !r.Finished || !uncontended.Finished {
+		return math.NaN()
+	}
+	return (r.Commands - uncontended.PerTask()*float64(r.Done)) / float64(r.Parked)
+}

@@ -1,0 +1,123 @@
+package tasks_test
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/tasks"
+)
+
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("needs redis-server, which make test installs: ", err)
+	}
+}
+
+func TestEveryContestantDoesTasksWithoutConflictsOnce(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 2, 5, time.Millisecond, 1).Distinct()
+	for _, c := range tasks.All {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: 30 * time.Second}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Done != 10 || got.Lost != 0 || !got.Finished || got.Overlaps != 0 || got.RunsAt(1) != 1 || got.Err != "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestThoseWhoLockLetNoTasksOfAKeyOverlap(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 2, 4, 5*time.Millisecond, 1)
+	s.Bare = tasks.Slots // so that bare shows what the others prevent
+	for _, c := range tasks.All {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: time.Minute, Retries: 100}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Locks == (got.Overlaps > 0) || got.Done != 8 || !got.Finished || got.Err != "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestATaskThatAsynqArchivesIsLost(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 1, 8, 100*time.Millisecond, 1)
+	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.Retry, s, tasks.Limits{Bound: 30 * time.Second}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Lost == 0 || got.Done+got.Lost != 8 || !got.Finished || got.Done == 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestARunEndsWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 1, 3, time.Minute, 1)
+	for _, c := range []tasks.Contestant{tasks.Railtoken, tasks.SleepRetry} {
+		got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: 200 * time.Millisecond, Retries: 25}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Finished || got.Done != 0 || got.Lost != 0 || got.Took < 200*time.Millisecond || got.Took > 20*time.Second {
+			t.Errorf("%s: %+v", c.Name, got)
+		}
+	}
+}
+
+func TestARehearsalLearnsWhatIsCountedThen(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 1, 50, time.Millisecond, 1)
+	limits := tasks.Limits{Bound: 30 * time.Second, Retries: 25}
+	sent, err := tasks.Rehearse(t.Context(), t.TempDir(), tasks.Bare, s, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.Bare, s, limits, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// asynq takes and acknowledges each task by one script; some more commands are for its looks at empty queues.
+	if got.PerTask() < 2 || got.PerTask() > 5 {
+		t.Errorf("%v commands for each task", got.PerTask())
+	}
+}
+
+func TestWakesMeasuresBothKindsOfRelease(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	at, err := server.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(at.Kill)
+	same, other, err := tasks.Wakes(t.Context(), at.Addr(), 10*time.Millisecond, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(same) != 2 || len(other) != 2 {
+		t.Errorf("got %v and %v", same, other)
+	}
+	for _, took := range append(same, other...) {
+		if took <= 0 {
+			t.Errorf("a wake-up took %v", took)
+		}
+	}
+}

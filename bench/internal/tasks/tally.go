@@ -1,0 +1,155 @@
+package tasks
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Tally counts what happens to the tasks of one run. It is safe for use by many goroutines at the same time.
+type Tally struct {
+	tasks []Task
+	over  chan struct{} // closed when every task is done or lost
+
+	mu       sync.Mutex
+	frozen   bool
+	runs     []int
+	done     []bool
+	lost     []bool
+	open     int // tasks that are neither done nor lost
+	inWork   map[string]int
+	overlaps int
+	again    int
+	parked   int
+	last     time.Time
+	err      error
+}
+
+// NewTally returns a tally for the tasks, of which nothing has happened yet.
+func NewTally(tasks []Task) *Tally {
+	n := len(tasks)
+	return &Tally{
+		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), done: make([]bool, n), lost: make([]bool, n), open: n,
+		inWork: map[string]int{},
+	}
+}
+
+// Over is closed when every task is done or lost.
+func (t *Tally) Over() <-chan struct{} { return t.over }
+
+// Run notes that a worker has begun to run task n.
+func (t *Tally) Run(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.frozen {
+		t.runs[n]++
+	}
+}
+
+// Parked notes that a task was parked.
+func (t *Tally) Parked() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.frozen {
+		t.parked++
+	}
+}
+
+// Fault notes an error that belongs to no contestant's plan.
+func (t *Tally) Fault(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.frozen {
+		t.err = err
+	}
+}
+
+// Lost notes that nobody will work on task n any more.
+func (t *Tally) Lost(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.frozen || t.done[n] || t.lost[n] {
+		return
+	}
+	t.lost[n] = true
+	t.close()
+}
+
+// Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that ends
+// breaks it off.
+func (t *Tally) Work(ctx context.Context, n int) error {
+	task := t.tasks[n]
+	t.enter(task.Key)
+	timer := time.NewTimer(task.Work)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		t.leave(n, true)
+		return nil
+	case <-ctx.Done():
+		t.leave(n, false)
+		return context.Cause(ctx)
+	}
+}
+
+func (t *Tally) enter(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inWork[key]++
+	if t.inWork[key] > 1 && !t.frozen {
+		t.overlaps++
+	}
+}
+
+func (t *Tally) leave(n int, worked bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inWork[t.tasks[n].Key]--
+	switch {
+	case !worked || t.frozen:
+	case t.done[n]:
+		t.again++
+	default:
+		t.done[n] = true
+		t.last = time.Now()
+		if !t.lost[n] {
+			t.close()
+		} else { // it was not lost after all
+			t.lost[n] = false
+		}
+	}
+}
+
+func (t *Tally) close() {
+	t.open--
+	if t.open == 0 {
+		close(t.over)
+	}
+}
+
+// Freeze ends the counting and returns what was counted since began. Unless all tasks are over, the time is that until now.
+func (t *Tally) Freeze(began time.Time) Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.frozen = true
+	r := Result{
+		Tasks: len(t.tasks), Finished: t.open == 0, Took: time.Since(began), Overlaps: t.overlaps, Again: t.again, Parked: t.parked,
+		Runs: slices.Sorted(slices.Values(t.runs)),
+	}
+	if r.Finished && !t.last.IsZero() {
+		r.Took = t.last.Sub(began)
+	}
+	for n := range t.tasks {
+		if t.done[n] {
+			r.Done++
+		}
+		if t.lost[n] {
+			r.Lost++
+		}
+	}
+	if t.err != nil {
+		r.Err = t.err.Error()
+	}
+	return r
+}

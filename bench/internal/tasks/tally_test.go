@@ -1,0 +1,171 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/tasks"
+)
+
+const workTime = 5 * time.Millisecond
+
+func list(keys ...string) []tasks.Task {
+	var all []tasks.Task
+	for i, key := range keys {
+		all = append(all, tasks.Task{N: i, Key: key, Work: workTime})
+	}
+	return all
+}
+
+func TestATallyIsOverWithTheLastTaskAndTakesUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		tally := tasks.NewTally(list("a", "a", "b"))
+		for n := range 2 {
+			tally.Run(n)
+			if err := tally.Work(t.Context(), n); err != nil {
+				t.Error(err)
+			}
+		}
+		select {
+		case <-tally.Over():
+			t.Error("it is over too early")
+		default:
+		}
+		tally.Run(2)
+		tally.Run(2)
+		tally.Lost(2)
+		<-tally.Over()
+		time.Sleep(time.Second)
+		got := tally.Freeze(began)
+		want := tasks.Result{Tasks: 3, Done: 2, Lost: 1, Finished: true, Took: 2 * workTime}
+		if runs := got.Runs; !slices.Equal(runs, []int{1, 1, 2}) {
+			t.Errorf("runs: %v", runs)
+		}
+		if got.Tasks != want.Tasks || got.Done != want.Done || got.Lost != want.Lost || !got.Finished || got.Took != want.Took || got.Overlaps != 0 || got.Again != 0 {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestATallySeesWorkOnOneKeyOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for keys, want := range map[string]int{"aa": 1, "aaa": 2, "ab": 0} {
+			all := make([]tasks.Task, len(keys))
+			for i, key := range keys {
+				all[i] = tasks.Task{N: i, Key: string(key), Work: workTime}
+			}
+			tally := tasks.NewTally(all)
+			var wg sync.WaitGroup
+			for n := range all {
+				wg.Go(func() { _ = tally.Work(t.Context(), n) })
+			}
+			wg.Wait()
+			if got := tally.Freeze(time.Now()).Overlaps; got != want {
+				t.Errorf("%s: %d overlaps, want %d", keys, got, want)
+			}
+		}
+	})
+}
+
+func TestATallyCountsATaskThatIsDoneTwiceOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tally := tasks.NewTally(list("a", "b"))
+		for range 2 {
+			_ = tally.Work(t.Context(), 0)
+		}
+		got := tally.Freeze(time.Now())
+		if got.Done != 1 || got.Again != 1 || got.Finished {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestATaskThatIsDoneAfterAllIsNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tally := tasks.NewTally(list("a", "b"))
+		tally.Lost(0)
+		_ = tally.Work(t.Context(), 0)
+		tally.Lost(0) // too late
+		_ = tally.Work(t.Context(), 1)
+		<-tally.Over()
+		if got := tally.Freeze(time.Now()); got.Done != 2 || got.Lost != 0 || !got.Finished {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestWhatHappensAfterTheEndDoesNotCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		tally := tasks.NewTally(list("a", "b", "c"))
+		_ = tally.Work(t.Context(), 0)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		broken := make(chan error, 1)
+		go func() { broken <- tally.Work(ctx, 1) }()
+		time.Sleep(workTime / 2)
+		first := tally.Freeze(began)
+		over := errors.New("over")
+		cancel(over)
+		if err := <-broken; !errors.Is(err, over) {
+			t.Errorf("work that was broken off returns %v", err)
+		}
+		_ = tally.Work(t.Context(), 2)
+		tally.Run(2)
+		tally.Parked()
+		tally.Lost(1)
+		tally.Fault(over)
+		again := tally.Freeze(began)
+		if first.Took != 3*workTime/2 || first.Done != 1 || first.Finished {
+			t.Errorf("got %+v", first)
+		}
+		if again.Done != 1 || again.Lost != 0 || again.Parked != 0 || again.Err != "" || again.RunsAt(1) != 0 {
+			t.Errorf("afterwards %+v", again)
+		}
+	})
+}
+
+func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
+	t.Parallel()
+	r := tasks.Result{}
+	for range 98 {
+		r.Runs = append(r.Runs, 1)
+	}
+	r.Runs = append(r.Runs, 2, 7)
+	if r.RunsAt(0.5) != 1 || r.RunsAt(0.99) != 2 || r.RunsAt(1) != 7 || r.AtMost(2) != 0.99 || r.AtMost(1) != 0.98 || r.AtMost(7) != 1 {
+		t.Errorf("p50 %v, p99 %v, most %v, at most two %v", r.RunsAt(0.5), r.RunsAt(0.99), r.RunsAt(1), r.AtMost(2))
+	}
+	if none := (tasks.Result{}); !math.IsNaN(none.RunsAt(0.5)) || !math.IsNaN(none.AtMost(2)) || !math.IsNaN(none.PerTask()) || none.Rate() != 0 {
+		t.Error("nothing has a figure")
+	}
+}
+
+func TestCommandsPerConflictLeaveOutWhatTasksCostAnyway(t *testing.T) {
+	t.Parallel()
+	contended := tasks.Result{Tasks: 100, Done: 100, Finished: true, Commands: 700, Parked: 50}
+	alone := tasks.Result{Tasks: 100, Done: 100, Finished: true, Commands: 400}
+	if got := contended.PerConflict(alone); got != 6 {
+		t.Errorf("got %v, want 6", got)
+	}
+	if got := alone.PerConflict(alone); !math.IsNaN(got) {
+		t.Errorf("without conflicts: %v", got)
+	}
+	contended.Finished = false
+	if got := contended.PerConflict(alone); !math.IsNaN(got) {
+		t.Errorf("of a run that did not finish: %v", got)
+	}
+	if got := (tasks.Result{Done: 50, Took: 2 * time.Second}).Rate(); got != 25 {
+		t.Errorf("the rate is %v", got)
+	}
+}

@@ -1,0 +1,184 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/worker"
+)
+
+const (
+	wakeKey     = "wake"
+	waiterQueue = "waiter" // the queue of the worker whose wake-up is measured
+	otherQueue  = "other"  // the queue of another worker on the same Redis
+	settled     = 100 * time.Millisecond
+	wakeBound   = 45 * time.Second // more than a parked task's timer: it takes that when a wake-up was swallowed
+)
+
+// Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task of the same
+// worker held, and n times for one that a worker with connections of its own held, as another process would. Both workers run with
+// the defaults but for the TaskCheckInterval.
+func Wakes(ctx context.Context, addr string, interval time.Duration, n int) (same, other []time.Duration, err error) {
+	w := &wakes{
+		release: make(chan struct{}), held: make(chan struct{}, 1), refused: make(chan struct{}, 1),
+		released: make(chan time.Time, 1), started: make(chan time.Time, 1), free: make(chan struct{}, 2),
+	}
+	at := worker.Redis{Addr: addr}
+	if w.client, err = worker.NewClient(at); err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, w.client.Close()) }()
+	var workers []*worker.Worker
+	defer func() {
+		close(w.release) // a holder may still run
+		for _, one := range workers {
+			err = errors.Join(err, one.Shutdown())
+		}
+	}()
+	for _, queue := range []string{waiterQueue, otherQueue} {
+		cfg := worker.Config{
+			Redis: at, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: middleware.ObserverFunc(w.observe),
+			ShutdownTimeout: shutdownTimeout,
+		}
+		one, startErr := w.start(ctx, cfg)
+		if startErr != nil {
+			return nil, nil, startErr
+		}
+		workers = append(workers, one)
+	}
+	for range n {
+		took, err := w.once(ctx, waiterQueue)
+		if err != nil {
+			return nil, nil, fmt.Errorf("a release in the same worker: %w", err)
+		}
+		same = append(same, took)
+		if took, err = w.once(ctx, otherQueue); err != nil {
+			return nil, nil, fmt.Errorf("a release in another worker: %w", err)
+		}
+		other = append(other, took)
+	}
+	return same, other, nil
+}
+
+// wakes is what the handlers of a holder and a waiter tell each other.
+type wakes struct {
+	client   *worker.Client
+	release  chan struct{}  // a value lets the holder go; closed at the end
+	held     chan struct{}  // the holder runs
+	refused  chan struct{}  // the waiter was refused
+	released chan time.Time // when the holder's handler has returned, just about
+	started  chan time.Time // when the waiter's handler started
+	free     chan struct{}  // a task has released its keys
+}
+
+// role is the payload of the two tasks.
+type role struct {
+	Holds bool `json:"holds"`
+}
+
+func (w *wakes) start(ctx context.Context, cfg worker.Config) (*worker.Worker, error) {
+	one, err := worker.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = worker.Handle(one, DefaultType, worker.Handler[role]{
+		Keys: func(role) []string { return []string{wakeKey} },
+		Run: func(_ context.Context, r role) error {
+			if !r.Holds {
+				w.started <- time.Now()
+				return nil
+			}
+			w.held <- struct{}{}
+			<-w.release
+			w.released <- time.Now()
+			return nil
+		},
+	})
+	if err == nil {
+		err = one.Start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, one.Shutdown())
+	}
+	return one, nil
+}
+
+func (w *wakes) observe(_ context.Context, e middleware.Event) {
+	var to chan struct{}
+	switch e.Kind {
+	case middleware.Refused:
+		to = w.refused
+	case middleware.Released:
+		to = w.free
+	default:
+		return
+	}
+	select {
+	case to <- struct{}{}:
+	default: // told already
+	}
+}
+
+// once lets a task in the queue hold the key until another one has waited for it for a while, and returns how long that one took to
+// start when the key was given back.
+func (w *wakes) once(ctx context.Context, holderQueue string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, wakeBound)
+	defer cancel()
+	if err := w.enqueue(ctx, holderQueue, role{Holds: true}); err != nil {
+		return 0, err
+	}
+	if _, err := await(ctx, w.held); err != nil {
+		return 0, err
+	}
+	select {
+	case <-w.refused: // of the time before
+	default:
+	}
+	if err := w.enqueue(ctx, waiterQueue, role{}); err != nil {
+		return 0, err
+	}
+	if _, err := await(ctx, w.refused); err != nil {
+		return 0, err
+	}
+	if _, err := await(ctx, time.After(settled)); err != nil {
+		return 0, err
+	}
+	select {
+	case w.release <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	released, err := await(ctx, w.released)
+	if err != nil {
+		return 0, err
+	}
+	started, err := await(ctx, w.started)
+	if err != nil {
+		return 0, err
+	}
+	for range 2 { // both have given the key back
+		if _, err := await(ctx, w.free); err != nil {
+			return 0, err
+		}
+	}
+	return started.Sub(released), nil
+}
+
+func (w *wakes) enqueue(ctx context.Context, queue string, r role) error {
+	_, err := w.client.Enqueue(ctx, DefaultType, r, asynq.Queue(queue))
+	return err
+}
+
+func await[T any](ctx context.Context, from <-chan T) (value T, err error) {
+	select {
+	case value = <-from:
+		return value, nil
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
