@@ -19,6 +19,8 @@ func write(out io.Writer, s setting.Setting, b *bench, tables []*table, wakes []
 	fmt.Fprintf(out, "Each figure is the median of %d rounds, with the quartiles in brackets; overlaps and lost tasks are the sum, the most runs the most of all.\n", b.reps)
 	fmt.Fprintf(out, "A run that has not done all its tasks after %v is marked: then the time is a lower bound, and the shares are of what was done until then.\n",
 		b.limits.Bound)
+	fmt.Fprintln(out, "commands/conflict is what a run sends beyond as many tasks without conflicts, for each time that a task was parked; attempts in the slot,",
+		"and looks at queues that are empty meanwhile, are among them: where hardly any task is parked it says little.")
 	fmt.Fprintf(out, "Tasks may be retried %d times. Those who lock have %d slots.\n\n", b.limits.Retries, tasks.Slots)
 	for _, c := range tasks.All {
 		fmt.Fprintf(out, "- `%s`: %s\n", c.Name, c.Title)
