@@ -9,10 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// parkedIndex is the sorted set of the tasks that wait for any key: its members are entries as in a registry, scored by the time (us) at
-// which they last parked. It is kept beside the registries, so that an entry may be there a little longer than its task waits.
-const parkedIndex = "railtoken:parked"
-
 // AwaitedKey is a key that tasks wait for.
 type AwaitedKey struct {
 	Key string
@@ -23,7 +19,7 @@ type AwaitedKey struct {
 // Count returns how many tasks wait, for whichever key. Tasks that went away without a word, such as deleted ones, may still be counted
 // for a while. It makes one call to Redis.
 func (q *Queue) Count(ctx context.Context) (int, error) {
-	n, err := q.client.ZCard(ctx, parkedIndex).Result()
+	n, err := q.client.ZCard(ctx, q.index).Result()
 	if err != nil {
 		return 0, fmt.Errorf("delayqueue: count parked tasks: %w", err)
 	}
@@ -114,7 +110,7 @@ func (s State) over() bool { return s == StateGone || s == StateArchived || s ==
 
 // lookAtAll returns the tasks of the index that may wait, without their positions and timers.
 func (q *Queue) lookAtAll(ctx context.Context) ([]Waiter, error) {
-	members, err := q.client.ZRange(ctx, parkedIndex, 0, mostLooked-1).Result()
+	members, err := q.client.ZRange(ctx, q.index, 0, mostLooked-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("delayqueue: list parked tasks: %w", err)
 	}

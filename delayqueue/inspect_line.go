@@ -102,7 +102,7 @@ func (q *Queue) Drop(ctx context.Context, t Task) error {
 	if state != "dropped" {
 		return &NotWaitingError{Task: t, Key: w.Key, State: State(state)}
 	}
-	for _, set := range []string{w.registry, parkedIndex} {
+	for _, set := range []string{w.registry, q.index} {
 		if err := q.client.ZRem(ctx, set, t.member()).Err(); err != nil {
 			q.log.WarnContext(ctx, "the entry of a dropped task is left in a line; wakes will skip it", "error", err)
 		}

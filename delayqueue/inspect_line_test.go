@@ -36,7 +36,7 @@ func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	tasks := r.inLine("k", "a", "b", "c", "d")
-	since := r.line("k")[2].Since
+	since := r.parked("k")[2].Since
 	for _, step := range []struct {
 		move func() error
 		want []string
@@ -53,7 +53,7 @@ func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 			t.Fatalf("in line are %v, want %v", got, step.want)
 		}
 	}
-	if w := r.line("k")[0]; !w.Since.Equal(since) || w.Conflicts != 2 {
+	if w := r.parked("k")[0]; !w.Since.Equal(since) || w.Conflicts != 2 {
 		t.Errorf("its move has changed what it has met: %+v, want since %v", w, since)
 	}
 	r.inLine("k", "e")
@@ -131,7 +131,6 @@ func TestADroppedTaskIsGoneFromEverywhere(t *testing.T) {
 	unique := []asynq.Option{asynq.Unique(time.Hour), asynq.Queue("default")}
 	task := r.delayed("a", unique...)
 	r.park(task, "k")
-	r.index(task)
 	next := r.inLine("k", "next")[0]
 	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), unique...); !errors.Is(err, asynq.ErrDuplicateTask) {
 		t.Fatalf("the uniqueness lock does not hold: %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// index notes a task among all that are parked. To be removed once Park does so itself.
+// index notes a task among all that are parked, as a crash may leave it behind.
 func (r *rig) index(t delayqueue.Task) {
 	r.Helper()
 	entry := fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID)
@@ -29,7 +29,6 @@ func (r *rig) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	if _, err := r.queue.Park(r.Context(), task, key, delayqueue.ParkOptions{Before: before}); err != nil {
 		r.Fatal(err)
 	}
-	r.index(task)
 	return task
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// line returns the tasks that wait for a key, as they are seen.
-func (r *rig) line(key string) []delayqueue.Waiter {
+// parked returns the tasks that wait for a key, as they are seen.
+func (r *rig) parked(key string) []delayqueue.Waiter {
 	r.Helper()
 	waiters, err := r.queue.Waiters(r.Context(), key, 1000)
 	if err != nil {
@@ -31,7 +31,7 @@ func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 	second := r.park(b, "k")
 	due := time.Unix(int64(r.client.ZScore(t.Context(), "asynq:{default}:scheduled", "a").Val()), 0)
 
-	got := r.line("k")
+	got := r.parked("k")
 	if len(got) != 2 {
 		t.Fatalf("%d wait: %+v", len(got), got)
 	}
@@ -73,7 +73,7 @@ func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 		}
 	}
 	want := []delayqueue.State{delayqueue.StateRetry, delayqueue.StateActive, delayqueue.StatePending, delayqueue.StateArchived, delayqueue.StateGone}
-	got := r.line("k")
+	got := r.parked("k")
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
 	}
@@ -96,7 +96,7 @@ func TestWaitersLetForeignEntriesBe(t *testing.T) {
 	task := r.delayed("a")
 	r.park(task, "k")
 	r.client.HSet(ctx, "asynq:{default}:t:a", "railtoken:conflicts", "many", "railtoken:first", "long ago")
-	got := r.line("k")
+	got := r.parked("k")
 	if len(got) != 1 || got[0].Task != task || got[0].Position != len(foreign)+1 || got[0].Conflicts != 0 || got[0].Since.IsZero() {
 		t.Errorf("%+v", got)
 	}

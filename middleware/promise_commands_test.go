@@ -101,7 +101,7 @@ func nameOf(cmd redis.Cmder, err error) string {
 	keys, rest := text[3:3+n], len(text)-3-n
 	is := func(i int, part string) bool { return i < n && strings.Contains(keys[i], part) }
 	switch {
-	case is(0, "railtoken:waiters:") && n == 2:
+	case is(0, "railtoken:waiters:") && n == 3:
 		return "park"
 	case is(0, "railtoken:waiters:"):
 		return "wake"
