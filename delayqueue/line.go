@@ -104,12 +104,21 @@ type Left struct {
 //
 // It makes one call to Redis when nobody is left in line, else two; and two more for each hundred that are gone.
 func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error) {
-	gone := []string{t.member()}
+	left, err := q.front(ctx, key, t.member())
+	if err != nil {
+		err = fmt.Errorf("delayqueue: task %s leaves the line: %w", t, err)
+	}
+	return left, err
+}
+
+// front tells who is first in the line of key once an entry has left it, which may be none of the line's.
+func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
+	gone := []string{leaver}
 	looks := lineNext
 	for range lineCalls {
 		parked, front, err := q.leaveLine(ctx, key, looks, gone)
 		if err != nil {
-			return Left{}, fmt.Errorf("delayqueue: task %s leaves the line: %w", t, err)
+			return Left{}, err
 		}
 		left := Left{Parked: parked}
 		if len(front) == 0 {
@@ -136,7 +145,7 @@ func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error)
 		}
 		looks = lineBatch
 	}
-	return Left{}, fmt.Errorf("delayqueue: task %s leaves the line: it was still full of tasks that are gone after %d looks", t, lineCalls)
+	return Left{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
 }
 
 // leaveLine runs the script.

@@ -54,8 +54,9 @@ type Queue struct {
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	busy    map[waiter]int // wakes that are tried again in the background
-	pending sync.WaitGroup // their goroutines
+	busy    map[waiter]int       // wakes that are tried again in the background
+	follows map[string]*followed // the last wake of each key that others wait for
+	pending sync.WaitGroup       // the goroutines of both
 }
 
 // New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
@@ -75,7 +76,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
 	}
 	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, steps: ok, index: parkedIndex,
+		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: ok, index: parkedIndex,
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	if q.log == nil {
@@ -90,6 +91,9 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	q.closed = true
+	for _, f := range q.follows {
+		f.timer.Stop()
+	}
 	q.mu.Unlock()
 	timer := time.AfterFunc(time.Second, q.cancel)
 	defer timer.Stop()

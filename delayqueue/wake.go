@@ -48,10 +48,10 @@ type WakeOptions struct {
 // one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
 // Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster five or six. When it fails the waiters' own timers bring them
-// back, as they do when a task that was woken never comes to take its key: its worker crashed, nobody works on its queue, or its
-// deadline has passed.
+// back, as they do when the worker of a task that was woken crashes. One that never comes to take its key (it was deleted or archived, its
+// queue is paused, its deadline has passed) is replaced by the next after a second.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	return q.wakeOrTryAgain(ctx, waiter{key: key}, opts)
+	return q.wakeOrTryAgain(ctx, waiter{key: key}, opts, false)
 }
 
 // WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
@@ -60,7 +60,7 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 //
 // When it fails t stays in line, or its own timer brings it back.
 func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
-	return q.wakeOrTryAgain(ctx, waiter{key: key, task: t}, WakeOptions{})
+	return q.wakeOrTryAgain(ctx, waiter{key: key, task: t}, WakeOptions{}, false)
 }
 
 // waiter is whom a wake is for.
@@ -70,8 +70,11 @@ type waiter struct {
 }
 
 // wakeOrTryAgain wakes, and when that must wait until the waiter has parked, goes on in the background.
-func (q *Queue) wakeOrTryAgain(ctx context.Context, who waiter, opts WakeOptions) (Woken, error) {
+func (q *Queue) wakeOrTryAgain(ctx context.Context, who waiter, opts WakeOptions, again bool) (Woken, error) {
 	outcome, woken, err := q.wake(ctx, who, opts, false)
+	if err == nil && outcome != "busy" {
+		q.follow(who, woken, again)
+	}
 	if err != nil || outcome != "busy" {
 		return woken, err
 	}
@@ -109,13 +112,15 @@ func (q *Queue) wakeBusy(who waiter) {
 	began := time.Now()
 	operation := func() error {
 		for {
-			outcome, _, err := q.wake(ctx, who, WakeOptions{}, time.Since(began) > busyPatience)
+			outcome, woken, err := q.wake(ctx, who, WakeOptions{}, time.Since(began) > busyPatience)
 			switch {
 			case err != nil:
 				return err
 			case outcome == "busy":
 				return errBusy
-			case !q.settle(who, outcome == "woken"):
+			}
+			q.follow(who, woken, false)
+			if !q.settle(who, outcome == "woken") {
 				return nil
 			}
 		}

@@ -1,0 +1,121 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// followFirst is when a wake is looked after first, and followMost the longest time between two looks.
+	followFirst = time.Second
+	followMost  = 30 * time.Second
+	followLimit = 5 * time.Second // bounds one look
+)
+
+// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived
+// before a worker fetched it, its queue was paused, its deadline has passed. Then nobody would give the key back, and the others would wait
+// for their timers.
+type followed struct {
+	tasks   []Task
+	inOrder bool // woken as the next in line, by WakeTask
+	wait    time.Duration
+	timer   *time.Timer
+}
+
+// follow has the wake of some tasks looked after, instead of the one before, or no wake of the key when nobody is left. again says that it
+// is itself what came of such a look: then the next one comes later.
+func (q *Queue) follow(who waiter, w Woken, again bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := q.follows[who.key]
+	switch {
+	case q.closed || f == nil && (len(w.Tasks) == 0 || w.Left == 0):
+		return
+	case w.Left == 0:
+		f.timer.Stop()
+		delete(q.follows, who.key)
+		return
+	case len(w.Tasks) == 0:
+		return
+	case f == nil:
+		f = &followed{}
+		f.timer = time.AfterFunc(time.Hour, func() { q.lookAfter(who.key, f) })
+		q.follows[who.key] = f
+	}
+	f.tasks, f.inOrder = w.Tasks, who.task != (Task{})
+	if f.wait = min(2*f.wait, followMost); !again || f.wait == 0 {
+		f.wait = followFirst
+	}
+	f.timer.Reset(f.wait)
+}
+
+// lookAfter looks whether one of the tasks that were woken for a key is on its way, and if not wakes the next.
+func (q *Queue) lookAfter(key string, f *followed) {
+	q.mu.Lock()
+	if q.closed || q.follows[key] != f {
+		q.mu.Unlock()
+		return
+	}
+	q.pending.Add(1)
+	tasks, inOrder := f.tasks, f.inOrder
+	q.mu.Unlock()
+	defer q.pending.Done()
+
+	ctx, cancel := context.WithTimeout(q.closing, followLimit)
+	defer cancel()
+	on, runs, err := q.onItsWay(ctx, tasks)
+	if err == nil && !on {
+		err = q.wakeInstead(ctx, key, tasks, inOrder)
+	}
+	if err != nil {
+		q.log.Warn("a wake could not be looked after; the waiters' timers will bring them back", "error", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed || q.follows[key] != f:
+	case on && !runs: // nobody has fetched it yet
+		f.wait = min(2*f.wait, followMost)
+		f.timer.Reset(f.wait)
+	case on || &f.tasks[0] == &tasks[0]: // it runs, or nobody else was woken
+		delete(q.follows, key)
+	}
+}
+
+// onItsWay reports whether one of the tasks will run in a moment, or runs.
+func (q *Queue) onItsWay(ctx context.Context, tasks []Task) (on, runs bool, err error) {
+	for _, t := range tasks {
+		state, err := q.client.HGet(ctx, t.hash(), "state").Result()
+		switch {
+		case errors.Is(err, redis.Nil):
+		case err != nil:
+			return false, false, err
+		case state == "active":
+			return true, true, nil
+		case state == "pending":
+			paused, err := q.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
+			if err != nil {
+				return false, false, err
+			}
+			on = on || paused == 0
+		}
+	}
+	return on, false, nil
+}
+
+// wakeInstead wakes somebody in place of tasks that do not come.
+func (q *Queue) wakeInstead(ctx context.Context, key string, tasks []Task, inOrder bool) error {
+	who := waiter{key: key}
+	if inOrder {
+		left, err := q.front(ctx, key, "")
+		if err != nil || len(left.Next) == 0 || left.Next[0] == tasks[0] {
+			return err // who is first in line holds it up
+		}
+		who.task = left.Next[0]
+	}
+	_, err := q.wakeOrTryAgain(ctx, who, WakeOptions{}, true)
+	return err
+}
