@@ -12,6 +12,9 @@ const (
 	// courtesy is how long a process holds back after a notice that it has not yet lost a race for. It is halved with each race
 	// that it loses, so the one that has waited longest comes first.
 	courtesy = 400 * time.Microsecond
+	// yieldPause is how long the next in line lets other processes go first that have asked for the keys. They are told of the release, and
+	// need a round trip or two.
+	yieldPause = 2 * time.Millisecond
 	// leastPause is the shortest pause that a timer keeps.
 	leastPause = 50 * time.Microsecond
 )
@@ -91,6 +94,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 			}
 		default:
 			g.yielded(w)
+			length = yieldPause
 		}
 		t, noticed, ok = g.doze(ctx, w, length)
 	}
