@@ -40,7 +40,7 @@ func (c *losing) Read(b []byte) (int, error) {
 }
 
 // breaking returns a client that loses the answer to the first command that holds the text.
-func (r *rig) breaking(text string, retries int) (*redis.Client, *atomic.Int32) {
+func (r *solo) breaking(text string, retries int) (*redis.Client, *atomic.Int32) {
 	r.Helper()
 	// The scripts must be known, or the answer that is lost is that they are not.
 	r.enqueue("warm")
@@ -59,7 +59,7 @@ func (r *rig) breaking(text string, retries int) (*redis.Client, *atomic.Int32) 
 }
 
 // loses returns a Queue on such a client.
-func (r *rig) loses(text string, retries int) (*delayqueue.Queue, *atomic.Int32) {
+func (r *solo) loses(text string, retries int) (*delayqueue.Queue, *atomic.Int32) {
 	r.Helper()
 	client, left := r.breaking(text, retries)
 	queue, err := delayqueue.New(client, delayqueue.Options{})
@@ -81,7 +81,7 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newSolo(t)
 			scheduled := name == "scheduled" || name == "later"
 			if scheduled {
 				r.delayed("warm")
@@ -117,7 +117,7 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 
 func TestATaskWhoseEnqueueingFailedDoesNotBlockTheLine(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	failing, left := r.loses("railtoken:line:{k}", -1)
 	if _, err := failing.Enqueue(t.Context(), "k", asynq.NewTask("test", nil)); err == nil || left.Load() > 0 {
 		t.Fatalf("enqueueing gives %v", err)
@@ -134,7 +134,7 @@ func TestATaskWhoseEnqueueingFailedDoesNotBlockTheLine(t *testing.T) {
 // The answer to a task is lost and nobody sends it again: the caller does not know, and the task keeps its place.
 func TestATaskOfUnknownFateKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	failing, left := r.loses("payload-of-k", -1)
 	if _, err := failing.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload-of-k")), asynq.TaskID("id")); err == nil || left.Load() > 0 {
 		t.Fatalf("enqueueing gives %v", err)
@@ -148,7 +148,7 @@ func TestATaskOfUnknownFateKeepsItsPlace(t *testing.T) {
 // The answer is lost, the task is sent again and refused, and by the time that Enqueue looks it has run.
 func TestATaskThatWasSentTwiceAndIsDoneIsNoConflict(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	client, _ := r.breaking("payload-of-k", 3)
 	client.AddHook(before(func(cmd redis.Cmder) {
 		if cmd.Name() == "sismember" {

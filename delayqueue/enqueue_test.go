@@ -15,7 +15,7 @@ import (
 )
 
 // enqueue enqueues a task in line.
-func (r *rig) enqueue(key string, opts ...asynq.Option) (delayqueue.Task, map[string]string) {
+func (r *solo) enqueue(key string, opts ...asynq.Option) (delayqueue.Task, map[string]string) {
 	r.Helper()
 	info, err := r.queue.Enqueue(r.Context(), key, asynq.NewTaskWithHeaders("test", []byte("payload"), map[string]string{"tenant": "7"}), opts...)
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *rig) enqueue(key string, opts ...asynq.Option) (delayqueue.Task, map[st
 }
 
 // line returns the IDs of the tasks in the line of a key.
-func (r *rig) line(key string) []string {
+func (r *solo) line(key string) []string {
 	r.Helper()
 	members := r.client.ZRange(r.Context(), "railtoken:line:{"+key+"}", 0, -1).Val()
 	ids := []string{}
@@ -37,7 +37,7 @@ func (r *rig) line(key string) []string {
 
 func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	first, headers := r.enqueue("k", asynq.Queue("slow"), asynq.TaskID("first"))
 	second, _ := r.enqueue("k")
 	if first != (delayqueue.Task{Queue: "slow", ID: "first"}) || second.Queue != "default" || second.ID == "" {
@@ -59,7 +59,7 @@ func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 
 func TestAPlaceCountsForItsOwnTaskAndKeyOnly(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task, headers := r.enqueue("a key {%}")
 	for _, other := range []delayqueue.Task{{Queue: task.Queue, ID: "child"}, {Queue: "other", ID: task.ID}} {
 		if at, ok := delayqueue.PlaceOf(other, "a key {%}", headers); ok {
@@ -86,7 +86,7 @@ func TestAPlaceCountsForItsOwnTaskAndKeyOnly(t *testing.T) {
 
 func TestAMovedTaskHasThePlaceOfItsOriginal(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task, headers := r.enqueue("k")
 	copied := r.move(task, headers, 3)
 	want, _ := delayqueue.PlaceOf(task, "k", headers)
@@ -113,7 +113,7 @@ func TestForeignHeadersGiveNoPlace(t *testing.T) {
 // Options may be given to the task or to Enqueue, as with asynq's client; what asynq keeps of them is the same.
 func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
 	for name, c := range map[string]struct{ inTask, inCall []asynq.Option }{
 		"none":      {},
@@ -157,7 +157,7 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 
 func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	for _, opt := range []asynq.Option{asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond), asynq.Group("")} {
 		if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), opt); err == nil {
 			t.Errorf("%v was accepted", opt)
@@ -175,7 +175,7 @@ func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 
 func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task, headers := r.enqueue("k", asynq.TaskID("id"))
 	for _, key := range []string{"k", "another"} {
 		if _, err := r.queue.Enqueue(t.Context(), key, asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
@@ -193,7 +193,7 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 
 func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task := r.delayed("id")
 	r.turn(task, "k", delayqueue.TurnOptions{})
 	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
@@ -207,7 +207,7 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 
 func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	r.enqueue("k", asynq.Unique(time.Minute))
 	before := r.line("k")
 	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload")), asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
@@ -221,7 +221,7 @@ func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 // A task that parked behind an entry that is taken back would wait for its timer, or forever.
 func TestWhoParkedBehindARefusedTaskIsWoken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	r.delayed("taken")
 	behind := r.delayed("behind")
 	joined := false
@@ -246,7 +246,7 @@ func TestWhoParkedBehindARefusedTaskIsWoken(t *testing.T) {
 // Two producers enqueue a task with one ID. The entry is made by the one that is refused.
 func TestARefusedTaskLeavesItsPlaceToTheOneThatHasItsID(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	other := redis.NewClient(r.client.Options())
 	t.Cleanup(func() { _ = other.Close() })
 	queue, err := delayqueue.New(other, delayqueue.Options{})

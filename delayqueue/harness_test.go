@@ -2,6 +2,10 @@ package delayqueue_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,38 +17,149 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
-// rig is a Redis with a Queue and asynq's own tools on it.
+// suite stops the servers that the tests share when all of them are done.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	code := s.M.Run()
+	shared.end()
+	return code
+}
+
+// servers are started by the first test that needs them: a Cluster takes two seconds to come up.
+type servers struct {
+	mu      sync.Mutex
+	single  *redistest.Server
+	cluster *redistest.Cluster
+	ends    []func()
+}
+
+var shared servers
+
+func (s *servers) clientOf(t *testing.T, kind string) redis.UniversalClient {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kind == "cluster" {
+		if s.cluster == nil {
+			s.cluster = redistest.StartCluster(&starter{t, s}, 3)
+		}
+		return s.cluster.Client(t)
+	}
+	if s.single == nil {
+		s.single = redistest.Start(&starter{t, s})
+	}
+	return s.single.Client(t)
+}
+
+func (s *servers) end() {
+	for i := len(s.ends) - 1; i >= 0; i-- {
+		s.ends[i]()
+	}
+}
+
+// starter is the test that starts the servers. They outlive it.
+type starter struct {
+	*testing.T
+	servers *servers
+}
+
+func (s *starter) Cleanup(f func()) { s.servers.ends = append(s.servers.ends, f) }
+func (s *starter) Failed() bool     { return false }
+
+func (s *starter) TempDir() string {
+	dir, err := os.MkdirTemp("", "delayqueue")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// rig is a Redis with a Queue and asynq's own tools on it. The Redis is shared: keys and queues are the rig's own.
 type rig struct {
 	*testing.T
-	client  *redis.Client
+	name    string
+	on      string // one of kinds
+	client  redis.UniversalClient
 	queue   *delayqueue.Queue
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 }
 
-func newRig(t *testing.T) *rig {
+// kinds are what a Queue works on.
+var kinds = []string{"standalone", "cluster"}
+
+// onEach runs a test on one node and on a Cluster.
+func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	client := redistest.Start(t).Client(t)
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, kind))
+		})
 	}
-	t.Cleanup(func() { _ = queue.Close() })
-	return &rig{
-		T: t, client: client, queue: queue,
+}
+
+var rigs atomic.Int64
+
+func newRig(t *testing.T, kind string) *rig {
+	t.Helper()
+	return newRigOn(t, kind, shared.clientOf(t, kind))
+}
+
+func newRigOn(t *testing.T, kind string, client redis.UniversalClient) *rig {
+	t.Helper()
+	r := &rig{
+		T: t, name: fmt.Sprintf("r%d", rigs.Add(1)), on: kind, client: client,
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
+	r.queue = r.newQueue(client, delayqueue.Options{})
+	return r
+}
+
+// newQueue returns one more Queue of the rig, with its index.
+func (r *rig) newQueue(client redis.UniversalClient, opts delayqueue.Options) *delayqueue.Queue {
+	r.Helper()
+	queue, err := delayqueue.New(client, opts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	queue.UseIndex(r.index())
+	r.Cleanup(func() { _ = queue.Close() })
+	return queue
 }
 
 // limit bounds every wait for an event.
 const limit = 30 * time.Second
 
+// key returns a key of the rig's own.
+func (r *rig) key(key string) string { return r.name + ":" + key }
+
+func (r *rig) registry(key string) string { return "railtoken:waiters:{" + r.key(key) + "}" }
+func (r *rig) index() string              { return "railtoken:parked:" + r.name }
+
+// task returns a task in the rig's own queue.
+func (r *rig) task(id string) delayqueue.Task { return delayqueue.Task{Queue: r.name, ID: id} }
+
+func hash(t delayqueue.Task) string  { return "asynq:{" + t.Queue + "}:t:" + t.ID }
+func entry(t delayqueue.Task) string { return fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID) }
+
+// set sets fields of a task's hash.
+func (r *rig) set(t delayqueue.Task, fields ...any) {
+	r.Helper()
+	if err := r.client.HSet(r.Context(), hash(t), fields...).Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // delayed adds a task that is not due for an hour: what a wake finds is the same as for a parked one.
 func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 	r.Helper()
-	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), append([]asynq.Option{asynq.TaskID(id), asynq.ProcessIn(time.Hour)}, opts...)...)
+	opts = append([]asynq.Option{asynq.Queue(r.name), asynq.TaskID(id), asynq.ProcessIn(time.Hour)}, opts...)
+	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), opts...)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -54,7 +169,7 @@ func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 // park puts a task in line.
 func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
 	r.Helper()
-	place, err := r.queue.Park(r.Context(), t, key, delayqueue.ParkOptions{})
+	place, err := r.queue.Park(r.Context(), t, r.key(key), delayqueue.ParkOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -64,7 +179,17 @@ func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
 // wake wakes the next waiter.
 func (r *rig) wake(key string) delayqueue.Woken {
 	r.Helper()
-	woken, err := r.queue.Wake(r.Context(), key, delayqueue.WakeOptions{})
+	woken, err := r.queue.Wake(r.Context(), r.key(key), delayqueue.WakeOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return woken
+}
+
+// wakeTask wakes a task.
+func (r *rig) wakeTask(key string, t delayqueue.Task) delayqueue.Woken {
+	r.Helper()
+	woken, err := r.queue.WakeTask(r.Context(), r.key(key), t)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -84,18 +209,27 @@ func (r *rig) state(t delayqueue.Task) asynq.TaskState {
 // become waits for a task to be in a state.
 func (r *rig) become(t delayqueue.Task, want asynq.TaskState) {
 	r.Helper()
+	r.until(fmt.Sprintf("task %s is %v", t, want), func() bool {
+		info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
+		return err == nil && info.State == want
+	})
+}
+
+// until waits for something to be so.
+func (r *rig) until(what string, so func() bool) {
+	r.Helper()
 	for began := time.Now(); time.Since(began) < limit; <-time.After(time.Millisecond) {
-		if info, err := r.inspect.GetTaskInfo(t.Queue, t.ID); err == nil && info.State == want {
+		if so() {
 			return
 		}
 	}
-	r.Fatalf("task %s did not become %v", t, want)
+	r.Fatalf("waited %v in vain until %s", limit, what)
 }
 
 // waiting returns the IDs of the tasks in line.
 func (r *rig) waiting(key string) []string {
 	r.Helper()
-	waiters, err := r.queue.Waiters(r.Context(), key, 1000)
+	waiters, err := r.queue.Waiters(r.Context(), r.key(key), 1000)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -104,6 +238,16 @@ func (r *rig) waiting(key string) []string {
 		ids = append(ids, w.Task.ID)
 	}
 	return ids
+}
+
+// parked returns the entries of the index.
+func (r *rig) parked() []string {
+	r.Helper()
+	entries, err := r.client.ZRange(r.Context(), r.index(), 0, -1).Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return entries
 }
 
 // receive waits for a value.
@@ -122,7 +266,8 @@ func receive[T any](t testing.TB, c <-chan T) T {
 func (r *rig) serve(concurrency int, handler func(ctx context.Context, id string) error) {
 	r.Helper()
 	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
-		Concurrency: concurrency, TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Millisecond,
+		Concurrency: concurrency, Queues: map[string]int{r.name: 1}, TaskCheckInterval: 5 * time.Millisecond,
+		LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Millisecond,
 		IsFailure:      func(error) bool { return false },
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
 	})

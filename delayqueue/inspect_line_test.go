@@ -15,7 +15,7 @@ import (
 )
 
 // inLine parks tasks for a key and returns them.
-func (r *rig) inLine(key string, ids ...string) []delayqueue.Task {
+func (r *solo) inLine(key string, ids ...string) []delayqueue.Task {
 	r.Helper()
 	var tasks []delayqueue.Task
 	for _, id := range ids {
@@ -25,7 +25,7 @@ func (r *rig) inLine(key string, ids ...string) []delayqueue.Task {
 }
 
 // ok fails the test for an error.
-func (r *rig) ok(err error) {
+func (r *solo) ok(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
@@ -34,7 +34,7 @@ func (r *rig) ok(err error) {
 
 func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b", "c", "d")
 	since := r.parked("k")[2].Since
 	for _, step := range []struct {
@@ -66,7 +66,7 @@ func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 
 func TestAMovedWaiterKeepsItsPlaceInAnotherConflict(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b", "c")
 	r.ok(r.queue.MoveFirst(t.Context(), "k", tasks[2]))
 	r.ok(r.queue.MoveLast(t.Context(), "k", tasks[0]))
@@ -91,7 +91,7 @@ func TestAMovedWaiterKeepsItsPlaceInAnotherConflict(t *testing.T) {
 // A crash between the two steps of a move leaves the line moved and the record not: calling again mends it.
 func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b")
 	place := r.client.ZScore(t.Context(), "railtoken:waiters:{k}", "7:defaulta").Val() - 1
 	r.client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: place, Member: "7:defaultb"})
@@ -103,7 +103,7 @@ func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
 
 func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.inLine("k", "woken", "deleted", "archived", "waits")
 	r.wake("k")
 	r.remove(tasks[1])
@@ -127,7 +127,7 @@ func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
 
 func TestADroppedTaskIsGoneFromEverywhere(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	unique := []asynq.Option{asynq.Unique(time.Hour), asynq.Queue("default")}
 	task := r.delayed("a", unique...)
 	r.park(task, "k")
@@ -161,7 +161,7 @@ func TestADroppedTaskIsGoneFromEverywhere(t *testing.T) {
 
 func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	woken := r.inLine("k", "woken")[0]
 	r.wake("k")
 	tasks := r.inLine("k", "active", "run by hand", "archived", "deleted")
@@ -191,7 +191,7 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 // Every wake takes one of those that wait, and every task is either woken or dropped: else a wake was swallowed, or a task stranded.
 func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	const waiters, wakes = 200, 100
 	var tasks []delayqueue.Task
 	for i := range waiters {

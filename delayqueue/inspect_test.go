@@ -13,7 +13,7 @@ import (
 )
 
 // index notes a task among all that are parked, as a crash may leave it behind.
-func (r *rig) index(t delayqueue.Task) {
+func (r *solo) index(t delayqueue.Task) {
 	r.Helper()
 	entry := fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID)
 	if err := r.client.ZAdd(r.Context(), "railtoken:parked", redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry}).Err(); err != nil {
@@ -22,7 +22,7 @@ func (r *rig) index(t delayqueue.Task) {
 }
 
 // parkIn parks a new task for a key, first refused some time ago.
-func (r *rig) parkIn(id, key string, ago time.Duration) delayqueue.Task {
+func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	r.Helper()
 	task := r.delayed(id)
 	before := delayqueue.Conflict{Count: 1, First: time.Now().Add(-ago)}
@@ -33,7 +33,7 @@ func (r *rig) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 }
 
 // longest returns the IDs of the n tasks that wait longest.
-func (r *rig) longest(n int) []string {
+func (r *solo) longest(n int) []string {
 	r.Helper()
 	parked, err := r.queue.Parked(r.Context(), n)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *rig) longest(n int) []string {
 
 func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	r.parkIn("young", "one", time.Minute)
 	r.parkIn("oldest", "two", time.Hour)
 	r.parkIn("old", "one", 30*time.Minute)
@@ -75,7 +75,7 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 
 func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	woken, deleted, archived, foreign := r.parkIn("woken", "one", time.Minute), r.parkIn("deleted", "two", 0), r.parkIn("archived", "two", 0), r.parkIn("foreign", "three", 0)
 	r.wake("one")
 	r.remove(deleted)
@@ -96,7 +96,7 @@ func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
 
 func TestParkedAndKeysOfNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	parked, err1 := r.queue.Parked(t.Context(), 10)
 	awaited, err2 := r.queue.Keys(t.Context(), 10)
 	n, err3 := r.queue.Count(t.Context())
@@ -107,7 +107,7 @@ func TestParkedAndKeysOfNothing(t *testing.T) {
 
 func TestKeysTellsWhatMostTasksWaitFor(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	for i, key := range []string{"b", "long {line}", "a", "long {line}", "gone", "long {line}"} {
 		r.parkIn(fmt.Sprint(i), key, 0)
 	}
@@ -124,7 +124,7 @@ func TestKeysTellsWhatMostTasksWaitFor(t *testing.T) {
 
 func TestFindTellsWhatATaskWaitsFor(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	r.parkIn("before", "k", time.Hour)
 	task := r.parkIn("a", "k", time.Minute)
 	w, err := r.queue.Find(t.Context(), task)
@@ -135,7 +135,7 @@ func TestFindTellsWhatATaskWaitsFor(t *testing.T) {
 
 func TestFindTellsWhereATaskIsThatDoesNotWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	woken, running, deleted, archived := r.parkIn("woken", "k", 0), r.parkIn("running", "k", 0), r.parkIn("deleted", "k", 0), r.parkIn("archived", "k", 0)
 	r.wake("k")
 	r.wake("k")

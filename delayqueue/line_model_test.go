@@ -19,7 +19,7 @@ import (
 // tasks never leave the line, as when their worker has died.
 func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	const perKey, workers = 60, 8
 	lines := []string{"a", "b", "c"}
 	busy, last := make([]atomic.Int32, len(lines)), make([]atomic.Int64, len(lines))
@@ -102,7 +102,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 // A line does what a slice of tasks does, whatever happens in whichever order.
 func TestALineIsAQueue(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++

@@ -16,7 +16,7 @@ import (
 )
 
 // turn asks for a task's turn.
-func (r *rig) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) delayqueue.Turn {
+func (r *solo) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) delayqueue.Turn {
 	r.Helper()
 	turn, err := r.queue.Turn(r.Context(), t, key, opts)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *rig) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) d
 }
 
 // leaveLine takes a task out of line.
-func (r *rig) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
+func (r *solo) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
 	r.Helper()
 	left, err := r.queue.LeaveLine(r.Context(), t, key)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *rig) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
 }
 
 // arrive lets tasks join the line one after another.
-func (r *rig) arrive(key string, n int) []delayqueue.Task {
+func (r *solo) arrive(key string, n int) []delayqueue.Task {
 	r.Helper()
 	var tasks []delayqueue.Task
 	for i := range n {
@@ -49,7 +49,7 @@ func (r *rig) arrive(key string, n int) []delayqueue.Task {
 
 func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.arrive("k", 20)
 	for len(tasks) > 0 {
 		for i, task := range tasks {
@@ -77,7 +77,7 @@ func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
 
 func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	running := make(chan struct{})
 	r.serve(1, func(_ context.Context, _ string) error {
 		running <- struct{}{}
@@ -103,7 +103,7 @@ func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 
 func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	const n = 400
 	places := make([]time.Time, n)
 	var group sync.WaitGroup
@@ -129,7 +129,7 @@ func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
 // After a failover the clock of the new master may be behind.
 func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	ahead := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
 	r.turn(a, "k", delayqueue.TurnOptions{At: ahead})
@@ -143,7 +143,7 @@ func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
 
 func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	tasks := r.arrive("k", 3)
 	at := r.turn(tasks[1], "k", delayqueue.TurnOptions{}).At
 	r.leaveLine(tasks[1], "k")
@@ -156,7 +156,7 @@ func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
 }
 
 // gone lets a task end in one of the ways that leave its entry behind.
-func (r *rig) gone(i int, t delayqueue.Task) {
+func (r *solo) gone(i int, t delayqueue.Task) {
 	r.Helper()
 	var err error
 	switch i % 3 {
@@ -177,7 +177,7 @@ func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 100, 101, 230} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newSolo(t)
 			tasks := r.arrive("k", n+2)
 			for i, task := range tasks[:n] {
 				r.gone(i, task)
@@ -205,7 +205,7 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 230} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newSolo(t)
 			tasks := r.arrive("k", n+4) // first, n that are gone, live, one that is gone, live
 			for i, task := range tasks[1 : n+1] {
 				r.gone(i, task)
@@ -234,7 +234,7 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 // A producer joins the line and enqueues a moment later. Whoever looks in between takes the task for gone.
 func TestATaskThatWasTakenForGoneComesBackToItsPlace(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	ghost, second, third := delayqueue.Task{Queue: "default", ID: "ghost"}, r.delayed("second"), r.delayed("third")
 	at := r.turn(ghost, "k", delayqueue.TurnOptions{}).At
 	r.turn(third, "k", delayqueue.TurnOptions{At: at.Add(time.Hour)})
@@ -252,7 +252,7 @@ func TestATaskThatWasTakenForGoneComesBackToItsPlace(t *testing.T) {
 
 func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	a, b := r.delayed("a"), r.delayed("b")
 	for _, step := range []struct {
 		task       delayqueue.Task
@@ -274,7 +274,7 @@ func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
 
 func TestLinesOfDifferentKeysAreApart(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task := r.delayed("a")
 	for i, key := range []string{"", "%", "{", "}", "k", "k ", "\xff", "{k}"} {
 		if turn := r.turn(task, key, delayqueue.TurnOptions{}); turn.Ahead != 0 {
@@ -286,7 +286,7 @@ func TestLinesOfDifferentKeysAreApart(t *testing.T) {
 
 func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	a, b := r.delayed("a"), r.delayed("b")
 	r.turn(a, "warm", delayqueue.TurnOptions{})
 	r.leaveLine(a, "warm")

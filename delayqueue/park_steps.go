@@ -45,16 +45,15 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict [
 		}
 	}
 	if n.Bound == NoBound {
-		joined := false
-		if n.Waiters, joined, err = q.register(ctx, t, line, n, bounds.Waiters, ttl); err != nil {
+		waiters, joined, err := q.register(ctx, t, line, n, bounds.Waiters, ttl)
+		if err != nil {
 			return Place{}, err
 		}
-		if !joined {
-			n.Bound = WaitersBound
+		if joined {
+			n.Waiters = waiters
+			return n.Place, nil
 		}
-	}
-	if n.Bound == NoBound {
-		return n.Place, nil
+		n.Bound = WaitersBound
 	}
 	return q.refuse(ctx, t, line, n)
 }

@@ -6,171 +6,202 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
 func TestATaskAtABoundDoesNotWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for name, tt := range map[string]struct {
-		bounds delayqueue.Bounds
-		before delayqueue.Conflict
-		want   delayqueue.Bound
-	}{
-		"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.ConflictsBound},
-		"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 2}, delayqueue.NoBound},
-		"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
-		"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
-		"defaults":              {delayqueue.Bounds{}, delayqueue.Conflict{Count: 5000, First: time.Now().Add(-23 * time.Hour)}, delayqueue.NoBound},
-		"conflicts by default":  {delayqueue.Bounds{}, delayqueue.Conflict{Count: 10_000}, delayqueue.ConflictsBound},
-		"age by default":        {delayqueue.Bounds{}, delayqueue.Conflict{First: time.Now().Add(-25 * time.Hour)}, delayqueue.AgeBound},
-		"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
-	} {
-		task := r.delayed(name)
-		place, err := r.queue.Park(t.Context(), task, name, delayqueue.ParkOptions{Bounds: tt.bounds, Before: tt.before})
-		if err != nil || place.Bound != tt.want {
-			t.Errorf("%s: %+v, %v; want bound %q", name, place, err, tt.want)
+	onEach(t, func(t *testing.T, r *rig) {
+		for name, tt := range map[string]struct {
+			bounds delayqueue.Bounds
+			before delayqueue.Conflict
+			want   delayqueue.Bound
+		}{
+			"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.ConflictsBound},
+			"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 2}, delayqueue.NoBound},
+			"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
+			"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
+			"defaults":              {delayqueue.Bounds{}, delayqueue.Conflict{Count: 5000, First: time.Now().Add(-23 * time.Hour)}, delayqueue.NoBound},
+			"conflicts by default":  {delayqueue.Bounds{}, delayqueue.Conflict{Count: 10_000}, delayqueue.ConflictsBound},
+			"age by default":        {delayqueue.Bounds{}, delayqueue.Conflict{First: time.Now().Add(-25 * time.Hour)}, delayqueue.AgeBound},
+			"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
+		} {
+			task := r.delayed(name)
+			place, err := r.queue.Park(t.Context(), task, r.key(name), delayqueue.ParkOptions{Bounds: tt.bounds, Before: tt.before})
+			if err != nil || place.Bound != tt.want {
+				t.Errorf("%s: %+v, %v; want bound %q", name, place, err, tt.want)
+			}
+			if waits := len(r.waiting(name)) == 1; waits != (tt.want == delayqueue.NoBound) {
+				t.Errorf("%s: waits is %v at bound %q", name, waits, tt.want)
+			}
+			if place.Count != tt.before.Count+1 {
+				t.Errorf("%s: %d conflicts, want %d", name, place.Count, tt.before.Count+1)
+			}
 		}
-		if waits := len(r.waiting(name)) == 1; waits != (tt.want == delayqueue.NoBound) {
-			t.Errorf("%s: waits is %v at bound %q", name, waits, tt.want)
-		}
-		if place.Count != tt.before.Count+1 {
-			t.Errorf("%s: %d conflicts, want %d", name, place.Count, tt.before.Count+1)
-		}
-	}
+	})
 }
 
 func TestAFullLineTakesNobodyElse(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	bounds := delayqueue.Bounds{Waiters: 2}
-	want := []delayqueue.Bound{delayqueue.NoBound, delayqueue.NoBound, delayqueue.WaitersBound}
-	for i, id := range []string{"a", "b", "c"} {
-		place, err := r.queue.Park(t.Context(), r.delayed(id), "k", delayqueue.ParkOptions{Bounds: bounds})
-		if err != nil || place.Bound != want[i] {
-			t.Errorf("%s: %+v, %v; want bound %q", id, place, err, want[i])
+	onEach(t, func(t *testing.T, r *rig) {
+		bounds := delayqueue.Bounds{Waiters: 2}
+		want := []delayqueue.Bound{delayqueue.NoBound, delayqueue.NoBound, delayqueue.WaitersBound}
+		for i, id := range []string{"a", "b", "c"} {
+			place, err := r.queue.Park(t.Context(), r.delayed(id), r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			if err != nil || place.Bound != want[i] {
+				t.Errorf("%s: %+v, %v; want bound %q", id, place, err, want[i])
+			}
 		}
-	}
-	// Who is in line stays in it.
-	if place, err := r.queue.Park(t.Context(), delayqueue.Task{Queue: "default", ID: "a"}, "k", delayqueue.ParkOptions{Bounds: bounds}); err != nil || place.Bound != delayqueue.NoBound {
-		t.Errorf("again: %+v, %v", place, err)
-	}
+		// Who is in line stays in it.
+		if place, err := r.queue.Park(t.Context(), r.task("a"), r.key("k"), delayqueue.ParkOptions{Bounds: bounds}); err != nil || place.Bound != delayqueue.NoBound {
+			t.Errorf("again: %+v, %v", place, err)
+		}
+	})
 }
 
 func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for _, id := range []string{"a", "b"} {
-		r.park(r.delayed(id), "k")
-		r.remove(delayqueue.Task{Queue: "default", ID: id})
-	}
-	place, err := r.queue.Park(t.Context(), r.delayed("c"), "k", delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
-	if err != nil || place.Bound != delayqueue.NoBound || place.Waiters != 1 {
-		t.Errorf("%+v, %v", place, err)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		for _, id := range []string{"a", "b"} {
+			r.park(r.delayed(id), "k")
+			r.remove(r.task(id))
+		}
+		place, err := r.queue.Park(t.Context(), r.delayed("c"), r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
+		if err != nil || place.Bound != delayqueue.NoBound || place.Waiters != 1 {
+			t.Errorf("%+v, %v", place, err)
+		}
+	})
 }
 
 func TestATaskThatReachedABoundBeginsAnew(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task, bounds := r.delayed("a"), delayqueue.Bounds{Conflicts: 1}
-	for i, want := range []delayqueue.Bound{delayqueue.NoBound, delayqueue.ConflictsBound, delayqueue.NoBound} {
-		place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Bounds: bounds})
-		if err != nil || place.Bound != want {
-			t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, want)
+	onEach(t, func(t *testing.T, r *rig) {
+		task, bounds := r.delayed("a"), delayqueue.Bounds{Conflicts: 1}
+		for i, want := range []delayqueue.Bound{delayqueue.NoBound, delayqueue.ConflictsBound, delayqueue.NoBound} {
+			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			if err != nil || place.Bound != want {
+				t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, want)
+			}
 		}
-	}
+	})
 }
 
 func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	future := delayqueue.Conflict{Count: -7, First: time.Now().Add(time.Hour)}
-	place, err := r.queue.Park(t.Context(), r.delayed("a"), "k", delayqueue.ParkOptions{Before: future})
-	if err != nil || place.First.After(time.Now().Add(time.Second)) || place.Count != 1 {
-		t.Errorf("%+v, %v", place, err)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		future := delayqueue.Conflict{Count: -7, First: time.Now().Add(time.Hour)}
+		place, err := r.queue.Park(t.Context(), r.delayed("a"), r.key("k"), delayqueue.ParkOptions{Before: future})
+		if err != nil || place.First.After(time.Now().Add(time.Second)) || place.Count != 1 {
+			t.Errorf("%+v, %v", place, err)
+		}
+	})
 }
 
 func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task := r.delayed("a")
-	var first delayqueue.Place
-	for i := range 3 {
-		place := r.park(task, "k")
-		if i == 0 {
-			first = place
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("a")
+		var first delayqueue.Place
+		for i := range 3 {
+			place := r.park(task, "k")
+			if i == 0 {
+				first = place
+			}
+			if place.Count != i+1 || !place.First.Equal(first.First) {
+				t.Errorf("conflict %d: %+v after %+v", i+1, place, first)
+			}
 		}
-		if place.Count != i+1 || !place.First.Equal(first.First) {
-			t.Errorf("conflict %d: %+v after %+v", i+1, place, first)
+		place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Attempt: 1})
+		if err != nil || place.Count != 1 || !place.First.After(first.First) {
+			t.Errorf("after a run that failed: %+v, %v; want a first conflict", place, err)
 		}
-	}
-	place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1})
-	if err != nil || place.Count != 1 || !place.First.After(first.First) {
-		t.Errorf("after a run that failed: %+v, %v; want a first conflict", place, err)
-	}
-	// A run that was no failure moves no retry count. It ends with a wake.
-	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "active")
-	if _, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: task}); err != nil {
-		t.Fatal(err)
-	}
-	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "scheduled")
-	if place, err = r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1}); err != nil || place.Count != 1 {
-		t.Errorf("after a run that did not fail: %+v, %v; want a first conflict", place, err)
-	}
+		// A run that was no failure moves no retry count. It ends with a wake.
+		r.set(r.task("a"), "state", "active")
+		if _, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Leaver: task}); err != nil {
+			t.Fatal(err)
+		}
+		r.set(r.task("a"), "state", "scheduled")
+		if place, err = r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Attempt: 1}); err != nil || place.Count != 1 {
+			t.Errorf("after a run that did not fail: %+v, %v; want a first conflict", place, err)
+		}
+	})
 }
 
 func TestATaskWaitsForOneKeyAndPassesItsWakeOn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	a, b := r.delayed("a"), r.delayed("b")
-	r.park(a, "one")
-	r.park(b, "one")
-	r.wake("one") // wakes a, which then finds another of its keys held
-	r.park(a, "two")
-	if got := r.waiting("two"); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("for key two wait %v", got)
-	}
-	if got := r.waiting("one"); len(got) != 0 {
-		t.Errorf("for key one wait %v, though nobody is left to wake them", got)
-	}
-	if state := r.state(b).String(); state != "pending" {
-		t.Errorf("b is %s: the wake was swallowed", state)
-	}
-	// A task that had not been woken leaves its old line without a wake.
-	c, d := r.delayed("c"), r.delayed("d")
-	r.park(c, "three")
-	r.park(d, "three")
-	r.park(c, "four")
-	if got := r.waiting("three"); !slices.Equal(got, []string{"d"}) {
-		t.Errorf("for key three wait %v", got)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b := r.delayed("a"), r.delayed("b")
+		r.park(a, "one")
+		r.park(b, "one")
+		r.wake("one") // wakes a, which then finds another of its keys held
+		r.park(a, "two")
+		if got := r.waiting("two"); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("for key two wait %v", got)
+		}
+		if got := r.waiting("one"); len(got) != 0 {
+			t.Errorf("for key one wait %v, though nobody is left to wake them", got)
+		}
+		if state := r.state(b).String(); state != "pending" {
+			t.Errorf("b is %s: the wake was swallowed", state)
+		}
+		// A task that had not been woken leaves its old line without a wake.
+		c, d := r.delayed("c"), r.delayed("d")
+		r.park(c, "three")
+		r.park(d, "three")
+		r.park(c, "four")
+		if got := r.waiting("three"); !slices.Equal(got, []string{"d"}) {
+			t.Errorf("for key three wait %v", got)
+		}
+	})
 }
 
 func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task := r.delayed("a")
-	r.park(task, "k")
-	if err := r.inspect.DeleteTask(task.Queue, task.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{}); !errors.Is(err, delayqueue.ErrGone) {
-		t.Errorf("%v, want ErrGone", err)
-	}
-	if got := r.waiting("k"); len(got) != 0 {
-		t.Errorf("%v wait", got)
-	}
-	if n := r.client.Exists(t.Context(), "asynq:{default}:t:a").Val(); n != 0 {
-		t.Error("parking has made a task of nothing")
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("a")
+		r.park(task, "k")
+		if err := r.inspect.DeleteTask(task.Queue, task.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); !errors.Is(err, delayqueue.ErrGone) {
+			t.Errorf("%v, want ErrGone", err)
+		}
+		if got := r.waiting("k"); len(got) != 0 {
+			t.Errorf("%v wait", got)
+		}
+		if n := r.client.Exists(t.Context(), hash(r.task("a"))).Val(); n != 0 {
+			t.Error("parking has made a task of nothing")
+		}
+	})
 }
 
 func TestBoundsReportEveryFault(t *testing.T) {
 	t.Parallel()
-	err := delayqueue.Bounds{Conflicts: -1, Age: -1, Waiters: -1}.Validate()
-	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 3 {
-		t.Errorf("%v, want three faults", err)
+	err := delayqueue.Bounds{Conflicts: -1, Age: -1, Waiters: -1, Total: -1}.Validate()
+	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 4 {
+		t.Errorf("%v, want four faults", err)
 	}
+}
+
+func TestAPlaceBehindAnotherIsKeptForTheNextConflict(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		ahead := time.Now().Add(time.Hour).UnixMicro() // as when another node's clock is ahead
+		r.park(r.delayed("a"), "k")
+		if err := r.client.ZAdd(t.Context(), r.registry("k"), redis.Z{Score: float64(ahead), Member: entry(r.task("a"))}).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"b", "c"} {
+			r.park(r.delayed(id), "k")
+		}
+		if woken := r.wakeTask("k", r.task("b")); woken.First() != r.task("b") {
+			t.Fatalf("woke %+v", woken)
+		}
+		r.park(r.task("b"), "k")
+		if got := r.waiting("k"); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("in line are %v", got)
+		}
+	})
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // archive takes tasks to asynq's archive, as a bound does, each with a result.
-func (r *rig) archive(tasks ...delayqueue.Task) {
+func (r *solo) archive(tasks ...delayqueue.Task) {
 	r.Helper()
 	for _, t := range tasks {
 		r.ok(r.client.HSet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "result", "the reason").Err())
@@ -28,7 +28,7 @@ func (r *rig) archive(tasks ...delayqueue.Task) {
 
 func TestAReplayedTaskRunsBehindTheOthersWithoutItsOldResult(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task := r.delayed("replayed")
 	r.archive(task)
 	for i := range 3 {
@@ -57,7 +57,7 @@ func TestAReplayedTaskRunsBehindTheOthersWithoutItsOldResult(t *testing.T) {
 
 func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task := r.delayed("a")
 	for range 3 {
 		r.park(task, "k")
@@ -80,7 +80,7 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 
 func TestAReplayedCopyForgetsTheConflictsBeforeItsMove(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	original := r.delayed("a")
 	for range 3 {
 		r.park(original, "k")
@@ -112,7 +112,7 @@ func TestAReplayedCopyForgetsTheConflictsBeforeItsMove(t *testing.T) {
 
 func TestAReplayedTaskThatHasFailedBeforeCountsAnewToo(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	failed := make(chan int, 10)
 	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
 		TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
@@ -139,7 +139,7 @@ func TestAReplayedTaskThatHasFailedBeforeCountsAnewToo(t *testing.T) {
 
 func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.delayed("pending"), r.delayed("running"), r.delayed("deleted")
 	r.ok(r.inspect.RunTask("default", "pending"))
 	r.client.HSet(t.Context(), "asynq:{default}:t:running", "state", "active")
@@ -169,7 +169,7 @@ func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 
 func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	task := r.delayed("a")
 	r.archive(task)
 	var done atomic.Int32
@@ -195,7 +195,7 @@ func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 
 func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	for i := range 250 { // some pages
 		r.archive(r.delayed(fmt.Sprintf("%03d", i)))
 	}
@@ -222,7 +222,7 @@ func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 
 func TestReplayAllSkipsWhatHasLeftMeanwhile(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	for _, id := range []string{"a", "b", "c"} {
 		r.archive(r.delayed(id))
 	}
@@ -245,7 +245,7 @@ func TestReplayAllSkipsWhatHasLeftMeanwhile(t *testing.T) {
 
 func TestReplayAllReportsAQueueThatIsNotThereAndAnEndedContext(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	all := func(*asynq.TaskInfo) bool { return true }
 	if _, err := r.queue.ReplayAll(t.Context(), "no such", 10, all); !errors.Is(err, asynq.ErrQueueNotFound) {
 		t.Errorf("%v, want ErrQueueNotFound", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // parked returns the tasks that wait for a key, as they are seen.
-func (r *rig) parked(key string) []delayqueue.Waiter {
+func (r *solo) parked(key string) []delayqueue.Waiter {
 	r.Helper()
 	waiters, err := r.queue.Waiters(r.Context(), key, 1000)
 	if err != nil {
@@ -24,7 +24,7 @@ func (r *rig) parked(key string) []delayqueue.Waiter {
 
 func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	a, b := r.delayed("a"), r.delayed("b", asynq.Queue("other"))
 	first := r.park(a, "k")
 	r.park(a, "k")
@@ -56,7 +56,7 @@ func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 
 func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	for _, id := range []string{"retry", "active", "run by hand", "archived", "deleted"} {
 		r.park(r.delayed(id), "k")
 	}
@@ -89,7 +89,7 @@ func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 
 func TestWaitersLetForeignEntriesBe(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	ctx := t.Context()
 	foreign := []redis.Z{{Score: 1, Member: "foreign"}, {Score: 2, Member: "99:short"}, {Score: 3, Member: ""}, {Score: math.Inf(-1), Member: "-1:x"}}
 	r.client.ZAdd(ctx, "railtoken:waiters:{k}", foreign...)
@@ -111,7 +111,7 @@ func TestWaitersLetForeignEntriesBe(t *testing.T) {
 
 func TestWaitersOfALongLineKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newSolo(t)
 	const n = 1201 // some batches
 	for i := range n {
 		r.client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: float64(i), Member: fmt.Sprintf("7:default%d", i)})

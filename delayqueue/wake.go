@@ -47,7 +47,7 @@ type WakeOptions struct {
 // Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. A waiter that is gone is skipped;
 // one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
-// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster five or six. When it fails the waiters' own timers bring them
+// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six. When it fails the waiters' own timers bring them
 // back, as they do when the worker of a task that was woken crashes. One that never comes to take its key (it was deleted or archived, its
 // queue is paused, its deadline has passed) is replaced by the next after a second.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {

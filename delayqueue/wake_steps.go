@@ -141,9 +141,10 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 			found.parked[entry] = scores[i]
 		}
 		if verdict == "here" {
-			if wanted--; wanted == 0 {
-				break
-			}
+			wanted--
+		}
+		if wanted == 0 {
+			break
 		}
 	}
 	if len(marks) > 0 {

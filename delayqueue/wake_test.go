@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -16,308 +15,334 @@ import (
 
 func TestWakesGoInTheOrderOfTheFirstConflicts(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	var want []string
-	for i := range 20 {
-		id := fmt.Sprintf("t%d", 97*i%20)
-		r.park(r.delayed(id, asynq.Queue(fmt.Sprintf("q%d", i%3))), "k")
-		want = append(want, id)
-	}
-	r.park(delayqueue.Task{Queue: "q0", ID: want[0]}, "k") // a second conflict does not cost its place
-	if got := r.waiting("k"); !slices.Equal(got, want) {
-		t.Fatalf("in line are %v, want %v", got, want)
-	}
-	for i, id := range want {
-		woken := r.wake("k")
-		if woken.First().ID != id || woken.Left != len(want)-1-i {
-			t.Fatalf("woke %+v, want %s with %d left", woken, id, len(want)-1-i)
+	onEach(t, func(t *testing.T, r *rig) {
+		var want []string
+		for i := range 20 {
+			id := fmt.Sprintf("t%d", 97*i%20)
+			r.park(r.delayed(id, asynq.Queue(fmt.Sprintf("%s:q%d", r.name, i%3))), "k")
+			want = append(want, id)
 		}
-		if state := r.state(woken.First()); state != asynq.TaskStatePending {
-			t.Errorf("%s is %v, want pending", id, state)
+		r.park(delayqueue.Task{Queue: r.name + ":q0", ID: want[0]}, "k") // a second conflict does not cost its place
+		if got := r.waiting("k"); !slices.Equal(got, want) {
+			t.Fatalf("in line are %v, want %v", got, want)
 		}
-	}
-	if woken := r.wake("k"); woken.First() != (delayqueue.Task{}) || woken.Pending || woken.Left != 0 {
-		t.Errorf("an empty line woke %+v", woken)
-	}
-	if n := r.client.Exists(t.Context(), "railtoken:waiters:{k}").Val(); n != 0 {
-		t.Error("an empty line leaves a key behind")
-	}
+		for i, id := range want {
+			woken := r.wake("k")
+			if woken.First().ID != id || woken.Left != len(want)-1-i {
+				t.Fatalf("woke %+v, want %s with %d left", woken, id, len(want)-1-i)
+			}
+			if state := r.state(woken.First()); state != asynq.TaskStatePending {
+				t.Errorf("%s is %v, want pending", id, state)
+			}
+		}
+		if woken := r.wake("k"); woken.First() != (delayqueue.Task{}) || woken.Pending || woken.Left != 0 {
+			t.Errorf("an empty line woke %+v", woken)
+		}
+		if n := r.client.Exists(t.Context(), r.registry("k")).Val(); n != 0 {
+			t.Error("an empty line leaves a key behind")
+		}
+	})
 }
 
 func TestAWokenTaskIsAtTheHeadOfItsQueue(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for i := range 100 {
-		if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.TaskID(fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, r *rig) {
+		for i := range 100 {
+			if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name), asynq.TaskID(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	r.park(r.delayed("woken"), "k")
-	r.wake("k")
-	order := make(chan string, 200)
-	r.serve(1, func(_ context.Context, id string) error {
-		order <- id
-		return nil
+		r.park(r.delayed("woken"), "k")
+		r.wake("k")
+		order := make(chan string, 200)
+		r.serve(1, func(_ context.Context, id string) error {
+			order <- id
+			return nil
+		})
+		if first := receive(t, order); first != "woken" {
+			t.Errorf("the first task to run is %s, want the woken one", first)
+		}
 	})
-	if first := receive(t, order); first != "woken" {
-		t.Errorf("the first task to run is %s, want the woken one", first)
-	}
 }
 
 func TestWaitersThatAreGoneAreSkipped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for i := range 250 { // more than one call of the script looks at
-		task := r.delayed(fmt.Sprintf("gone%d", i))
-		r.park(task, "k")
-		var err error
-		if i%2 == 0 {
-			err = r.inspect.DeleteTask(task.Queue, task.ID)
-		} else {
-			err = r.inspect.ArchiveTask(task.Queue, task.ID)
+	onEach(t, func(t *testing.T, r *rig) {
+		for i := range 250 { // more than one call of the script looks at
+			task := r.delayed(fmt.Sprintf("gone%d", i))
+			r.park(task, "k")
+			var err error
+			if i%2 == 0 {
+				err = r.inspect.DeleteTask(task.Queue, task.ID)
+			} else {
+				err = r.inspect.ArchiveTask(task.Queue, task.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
+		r.park(r.delayed("here"), "k")
+		if woken := r.wake("k"); woken.First().ID != "here" || woken.Left != 0 {
+			t.Errorf("woke %+v, want the one that is there", woken)
 		}
-	}
-	r.park(r.delayed("here"), "k")
-	if woken := r.wake("k"); woken.First().ID != "here" || woken.Left != 0 {
-		t.Errorf("woke %+v, want the one that is there", woken)
-	}
+	})
 }
 
 func TestAWaiterThatAnOperatorRanIsMovedToTheHead(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task := r.delayed("run-by-hand")
-	r.park(task, "k")
-	if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.inspect.RunTask(task.Queue, task.ID); err != nil {
-		t.Fatal(err)
-	}
-	if woken := r.wake("k"); woken.First() != task {
-		t.Errorf("woke %+v, want %s", woken, task)
-	}
-	if head := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); len(head) != 2 || head[1] != task.ID {
-		t.Errorf("pending are %v, want the woken task once, at the right end", head)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("run-by-hand")
+		r.park(task, "k")
+		if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.inspect.RunTask(task.Queue, task.ID); err != nil {
+			t.Fatal(err)
+		}
+		if woken := r.wake("k"); woken.First() != task {
+			t.Errorf("woke %+v, want %s", woken, task)
+		}
+		if head := r.client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 || head[1] != task.ID {
+			t.Errorf("pending are %v, want the woken task once, at the right end", head)
+		}
+	})
 }
 
 func TestTheLeaverIsNotWoken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	leaver, next := r.delayed("leaver"), r.delayed("next")
-	r.park(leaver, "k")
-	r.park(next, "k")
-	r.client.HSet(t.Context(), "asynq:{default}:t:leaver", "state", "active")
-	woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: leaver})
-	if err != nil || woken.First() != next {
-		t.Errorf("woke %+v, %v; want %s", woken, err, next)
-	}
-	if got := r.waiting("k"); len(got) != 0 {
-		t.Errorf("%v are still in line", got)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		leaver, next := r.delayed("leaver"), r.delayed("next")
+		r.park(leaver, "k")
+		r.park(next, "k")
+		r.set(r.task("leaver"), "state", "active")
+		woken, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Leaver: leaver})
+		if err != nil || woken.First() != next {
+			t.Errorf("woke %+v, %v; want %s", woken, err, next)
+		}
+		if got := r.waiting("k"); len(got) != 0 {
+			t.Errorf("%v are still in line", got)
+		}
+	})
 }
 
 func TestARunThatAsynqGaveUpDoesNotTakeTheNextRunOutOfTheLine(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task := r.delayed("a") // its next run is parked; the old one gives its key back
-	r.park(task, "k")
-	woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{Leaver: task})
-	if err != nil || woken.First() != task {
-		t.Errorf("woke %+v, %v; want the task's next run", woken, err)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("a") // its next run is parked; the old one gives its key back
+		r.park(task, "k")
+		woken, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Leaver: task})
+		if err != nil || woken.First() != task {
+			t.Errorf("woke %+v, %v; want the task's next run", woken, err)
+		}
+	})
 }
 
 func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	a, b := r.delayed("a"), r.delayed("b")
-	r.park(a, "k")
-	r.park(b, "k")
-	r.wake("k")
-	r.client.HSet(t.Context(), "asynq:{default}:t:a", "state", "active")
-	if err := r.queue.Leave(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
-	if state := r.state(b); state != asynq.TaskStatePending {
-		t.Errorf("b is %v: the wake was swallowed", state)
-	}
-	if err := r.queue.Leave(t.Context(), r.delayed("never parked")); err != nil {
-		t.Error(err)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b := r.delayed("a"), r.delayed("b")
+		r.park(a, "k")
+		r.park(b, "k")
+		r.wake("k")
+		r.set(r.task("a"), "state", "active")
+		if err := r.queue.Leave(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		if state := r.state(b); state != asynq.TaskStatePending {
+			t.Errorf("b is %v: the wake was swallowed", state)
+		}
+		if err := r.queue.Leave(t.Context(), r.delayed("never parked")); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestATaskThatParksLateIsWokenAllTheSame(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	task := r.delayed("late")
-	r.park(task, "k")
-	hash := "asynq:{default}:t:late"
-	r.client.HSet(t.Context(), hash, "state", "active")
-	if woken := r.wake("k"); !woken.Pending {
-		t.Fatalf("woke %+v", woken)
-	}
-	for began := time.Now(); r.client.HGet(t.Context(), hash, "railtoken:passed").Val() == ""; <-time.After(time.Millisecond) {
-		if time.Since(began) > limit {
-			t.Fatal("it was not passed over")
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("late")
+		r.park(task, "k")
+		r.set(task, "state", "active")
+		if woken := r.wake("k"); !woken.Pending {
+			t.Fatalf("woke %+v", woken)
 		}
-	}
-	r.client.HSet(t.Context(), hash, "state", "scheduled") // its handler has returned
-	r.become(task, asynq.TaskStatePending)
+		r.until("it is passed over", func() bool { return r.client.HGet(t.Context(), hash(task), "railtoken:passed").Val() != "" })
+		r.set(task, "state", "scheduled") // its handler has returned
+		r.become(task, asynq.TaskStatePending)
+	})
 }
 
 func TestADeadWaiterDelaysAWakeOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.park(r.delayed("dead"), "k")
-	r.client.HSet(t.Context(), "asynq:{default}:t:dead", "state", "active", "railtoken:passed", "1")
-	next := r.delayed("next")
-	r.park(next, "k")
-	if woken := r.wake("k"); woken.First() != next {
-		t.Errorf("woke %+v, want the one behind at once", woken)
-	}
+	onEach(t, func(t *testing.T, r *rig) {
+		r.park(r.delayed("dead"), "k")
+		r.set(r.task("dead"), "state", "active", "railtoken:passed", "1")
+		next := r.delayed("next")
+		r.park(next, "k")
+		if woken := r.wake("k"); woken.First() != next {
+			t.Errorf("woke %+v, want the one behind at once", woken)
+		}
+	})
 }
 
 func TestAHundredActiveWaitersDoNotHideTheNext(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for i := range 250 {
-		task := r.delayed(fmt.Sprintf("active%d", i))
-		r.park(task, "k")
-		r.client.HSet(t.Context(), "asynq:{default}:t:"+task.ID, "state", "active")
-	}
-	next := r.delayed("next")
-	r.park(next, "k")
-	if woken := r.wake("k"); !woken.Pending {
-		t.Errorf("woke %+v", woken)
-	}
-	r.become(next, asynq.TaskStatePending)
+	onEach(t, func(t *testing.T, r *rig) {
+		for i := range 250 {
+			task := r.delayed(fmt.Sprintf("active%d", i))
+			r.park(task, "k")
+			r.set(task, "state", "active")
+		}
+		next := r.delayed("next")
+		r.park(next, "k")
+		if woken := r.wake("k"); !woken.Pending {
+			t.Errorf("woke %+v", woken)
+		}
+		r.become(next, asynq.TaskStatePending)
+	})
 }
 
 func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	parked, goOn, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	runs := 0
-	r.serve(1, func(ctx context.Context, _ string) error {
-		runs++
-		if runs > 1 {
-			close(again)
-			return nil
+	onEach(t, func(t *testing.T, r *rig) {
+		parked, goOn, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		runs := 0
+		r.serve(1, func(ctx context.Context, _ string) error {
+			runs++
+			if runs > 1 {
+				close(again)
+				return nil
+			}
+			task, err := delayqueue.TaskOf(ctx)
+			if err == nil {
+				_, err = r.queue.Park(ctx, task, r.key("k"), delayqueue.ParkOptions{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			close(parked)
+			<-goOn
+			return errors.New("in conflict")
+		})
+		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("busy")); err != nil {
+			t.Fatal(err)
 		}
-		task, err := delayqueue.TaskOf(ctx)
-		if err == nil {
-			_, err = r.queue.Park(ctx, task, "k", delayqueue.ParkOptions{})
+		receive(t, parked)
+		if woken := r.wake("k"); !woken.Pending || woken.First() != (delayqueue.Task{}) {
+			t.Errorf("woke %+v while the task is active, want it pending", woken)
 		}
-		if err != nil {
-			t.Error(err)
-		}
-		close(parked)
-		<-goOn
-		return errors.New("in conflict")
+		close(goOn)
+		receive(t, again) // its own timer would be an hour
 	})
-	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("busy")); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, parked)
-	if woken := r.wake("k"); !woken.Pending || woken.First() != (delayqueue.Task{}) {
-		t.Errorf("woke %+v while the task is active, want it pending", woken)
-	}
-	close(goOn)
-	receive(t, again) // its own timer would be an hour
 }
 
 func TestAWaiterThatStaysActiveLosesItsTurn(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	parked, goOn := make(chan struct{}), make(chan struct{})
-	r.serve(1, func(ctx context.Context, id string) error {
-		if id == "stuck" {
-			task, err := delayqueue.TaskOf(ctx)
-			if err != nil {
-				return err
+	onEach(t, func(t *testing.T, r *rig) {
+		parked, goOn := make(chan struct{}), make(chan struct{})
+		r.serve(1, func(ctx context.Context, id string) error {
+			if id == "stuck" {
+				task, err := delayqueue.TaskOf(ctx)
+				if err != nil {
+					return err
+				}
+				r.park(task, "k")
+				close(parked)
+				<-goOn
 			}
-			r.park(task, "k")
-			close(parked)
-			<-goOn
+			return nil
+		})
+		defer close(goOn)
+		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("stuck")); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		receive(t, parked)
+		next := r.delayed("next")
+		r.park(next, "k")
+		r.wake("k")
+		r.become(next, asynq.TaskStatePending)
+		if got := r.waiting("k"); !slices.Equal(got, []string{"stuck"}) {
+			t.Errorf("in line are %v, want the one that is still active", got)
+		}
 	})
-	defer close(goOn)
-	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("stuck")); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, parked)
-	next := r.delayed("next")
-	r.park(next, "k")
-	r.wake("k")
-	r.become(next, asynq.TaskStatePending)
-	if got := r.waiting("k"); !slices.Equal(got, []string{"stuck"}) {
-		t.Errorf("in line are %v, want the one that is still active", got)
-	}
 }
 
 func TestConcurrentWakesWakeEachWaiterOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	const waiters = 200
-	for i := range waiters {
-		r.park(r.delayed(fmt.Sprint(i)), "k")
-	}
-	var mu sync.Mutex
-	seen := map[string]int{}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range waiters / 8 {
-				woken, err := r.queue.Wake(t.Context(), "k", delayqueue.WakeOptions{})
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				seen[woken.First().ID]++
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	for id, n := range seen {
-		if n != 1 || id == "" {
-			t.Errorf("%q was woken %d times", id, n)
+	onEach(t, func(t *testing.T, r *rig) {
+		const waiters = 200
+		for i := range waiters {
+			r.park(r.delayed(fmt.Sprint(i)), "k")
 		}
-	}
-	if n := r.client.LLen(t.Context(), "asynq:{default}:pending").Val(); n != waiters {
-		t.Errorf("%d tasks are pending, want %d", n, waiters)
-	}
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range waiters / 8 {
+					woken, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{})
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					seen[woken.First().ID]++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for id, n := range seen {
+			if n != 1 || id == "" {
+				t.Errorf("%q was woken %d times", id, n)
+			}
+		}
+		if n := r.client.LLen(t.Context(), "asynq:{"+r.name+"}:pending").Val(); n != waiters {
+			t.Errorf("%d tasks are pending, want %d", n, waiters)
+		}
+	})
 }
 
 func TestCloseAwaitsTheWakesUnderWay(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	parked, goOn := make(chan struct{}), make(chan struct{})
-	r.serve(1, func(ctx context.Context, _ string) error {
-		task, _ := delayqueue.TaskOf(ctx)
-		r.park(task, "k")
-		close(parked)
-		<-goOn
-		return errors.New("in conflict")
+	onEach(t, func(t *testing.T, r *rig) {
+		parked, goOn := make(chan struct{}), make(chan struct{})
+		r.serve(1, func(ctx context.Context, _ string) error {
+			task, _ := delayqueue.TaskOf(ctx)
+			r.park(task, "k")
+			close(parked)
+			<-goOn
+			return errors.New("in conflict")
+		})
+		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("busy")); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, parked)
+		r.wake("k")
+		closed := make(chan error, 1)
+		go func() { closed <- r.queue.Close() }()
+		if err := receive(t, closed); err != nil {
+			t.Error(err)
+		}
+		if woken := r.wake("k"); woken.Pending {
+			t.Error("a closed queue goes on in the background")
+		}
+		close(goOn)
 	})
-	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("busy")); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, parked)
-	r.wake("k")
-	closed := make(chan error, 1)
-	go func() { closed <- r.queue.Close() }()
-	if err := receive(t, closed); err != nil {
-		t.Error(err)
-	}
-	if woken := r.wake("k"); woken.Pending {
-		t.Error("a closed queue goes on in the background")
-	}
-	close(goOn)
+}
+
+func TestSeveralThatAreWokenKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		for _, id := range []string{"a", "b", "c", "d"} {
+			r.park(r.delayed(id), "k")
+		}
+		woken, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Most: 3})
+		if want := []delayqueue.Task{r.task("a"), r.task("b"), r.task("c")}; err != nil || !slices.Equal(woken.Tasks, want) {
+			t.Errorf("woke %+v, %v; want %v", woken, err, want)
+		}
+		pending := r.client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val()
+		if !slices.Equal(pending, []string{"c", "b", "a"}) {
+			t.Errorf("pending are %v, want the first at the right end", pending)
+		}
+	})
 }

@@ -1,0 +1,211 @@
+package delayqueue_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// parkTotal parks a task with a total bound.
+func (r *rig) parkTotal(t delayqueue.Task, key string, total int) delayqueue.Place {
+	r.Helper()
+	place, err := r.queue.Park(r.Context(), t, r.key(key), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Total: total}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return place
+}
+
+// indexed fails the test when the index is not of these tasks.
+func (r *rig) indexed(when string, want ...delayqueue.Task) {
+	r.Helper()
+	entries := []string{}
+	for _, t := range want {
+		entries = append(entries, entry(t))
+	}
+	slices.Sort(entries)
+	if got := slices.Sorted(slices.Values(r.parked())); !slices.Equal(got, entries) {
+		r.Errorf("%s: the index has %q, want %q", when, got, entries)
+	}
+}
+
+func TestTheTotalBoundIsForAllKeysTogether(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
+		for i, task := range []delayqueue.Task{a, b, c} {
+			want := []delayqueue.Bound{delayqueue.NoBound, delayqueue.NoBound, delayqueue.TotalBound}[i]
+			if place := r.parkTotal(task, task.ID, 2); place.Bound != want {
+				t.Errorf("%s is at bound %q, want %q", task, place.Bound, want)
+			}
+		}
+		if got := r.waiting("c"); len(got) != 0 {
+			t.Errorf("%v waits at the bound", got)
+		}
+		r.indexed("at the bound", a, b)
+		// Who waits goes on waiting, also for another key.
+		if place := r.parkTotal(a, "a", 2); place.Bound != delayqueue.NoBound || place.Count != 2 {
+			t.Errorf("again: %+v", place)
+		}
+		if place := r.parkTotal(b, "another", 2); place.Bound != delayqueue.NoBound {
+			t.Errorf("for another key: %+v", place)
+		}
+		// A wake makes room, and whoever was refused begins anew.
+		r.wake("a")
+		if place := r.parkTotal(c, "c", 2); place.Bound != delayqueue.NoBound || place.Count != 1 {
+			t.Errorf("after a wake: %+v", place)
+		}
+		r.indexed("in the end", b, c)
+	})
+}
+
+func TestTheTotalIsAMillionByDefault(t *testing.T) {
+	t.Parallel()
+	if delayqueue.DefaultMaxTotal != 1_000_000 {
+		t.Errorf("it is %d", delayqueue.DefaultMaxTotal)
+	}
+}
+
+func TestTasksThatAreGoneDoNotCountForTheTotal(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		alive := r.delayed("alive")
+		r.park(alive, "k")
+		for i := range 6 {
+			task := r.delayed(fmt.Sprint("gone", i))
+			r.park(task, fmt.Sprint("k", i))
+			if i%2 == 0 {
+				r.remove(task)
+			} else if err := r.inspect.ArchiveTask(task.Queue, task.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		task := r.delayed("new")
+		if place := r.parkTotal(task, "k", 2); place.Bound != delayqueue.NoBound {
+			t.Errorf("%+v, though all but one are gone", place)
+		}
+		r.indexed("after a look", alive, task)
+		if place := r.parkTotal(r.delayed("one more"), "k", 2); place.Bound != delayqueue.TotalBound {
+			t.Errorf("%+v: those who are alive count", place)
+		}
+	})
+}
+
+func TestEntriesThatNobodyRefreshesAreForgotten(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		old, young, task := r.delayed("old"), r.delayed("young"), r.delayed("new")
+		for age, left := range map[time.Duration]delayqueue.Task{49 * time.Hour: old, 47 * time.Hour: young} {
+			score := float64(time.Now().Add(-age).UnixMicro())
+			if err := r.client.ZAdd(t.Context(), r.index(), redis.Z{Score: score, Member: entry(left)}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.park(task, "k")
+		r.indexed("two days later", young, task)
+		if ttl := r.client.TTL(t.Context(), r.index()).Val(); ttl < 47*time.Hour || ttl > 49*time.Hour {
+			t.Errorf("an index that nobody uses is kept for %v", ttl)
+		}
+	})
+}
+
+func TestTheIndexFollowsTheLines(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b, c, d := r.delayed("a"), r.delayed("b"), r.delayed("c"), r.delayed("d")
+		for _, task := range []delayqueue.Task{a, b, c, d} {
+			r.park(task, "k")
+		}
+		r.indexed("parked", a, b, c, d)
+		first := r.client.ZScore(t.Context(), r.index(), entry(a)).Val()
+		if since := time.Since(time.UnixMicro(int64(first))).Abs(); since > time.Minute {
+			t.Errorf("a was parked %v ago", since)
+		}
+		r.park(a, "k")
+		if again := r.client.ZScore(t.Context(), r.index(), entry(a)).Val(); again <= first {
+			t.Errorf("parked again at %v, after %v", again, first)
+		}
+		r.park(b, "another")
+		r.indexed("in another line", a, b, c, d)
+		r.wake("k")
+		r.indexed("a was woken", b, c, d)
+		r.set(c, "state", "active")
+		if err := r.queue.Leave(t.Context(), c); err != nil { // wakes d
+			t.Fatal(err)
+		}
+		r.indexed("c has left and d was woken", b)
+		r.remove(b)
+		r.wake("another")
+		r.indexed("b is gone")
+		e := r.delayed("e")
+		r.park(e, "k")
+		place, err := r.queue.Park(t.Context(), e, r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Conflicts: 1}})
+		if err != nil || place.Bound != delayqueue.ConflictsBound {
+			t.Errorf("%+v, %v", place, err)
+		}
+		r.indexed("e is at a bound")
+		f, g := r.delayed("f"), r.delayed("g")
+		r.park(f, "full")
+		place, err = r.queue.Park(t.Context(), g, r.key("full"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
+		if err != nil || place.Bound != delayqueue.WaitersBound {
+			t.Errorf("%+v, %v", place, err)
+		}
+		r.indexed("g is at a bound", f)
+		r.remove(f)
+		place, err = r.queue.Park(t.Context(), g, r.key("full"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
+		if err != nil || place.Bound != delayqueue.NoBound {
+			t.Errorf("%+v, %v", place, err)
+		}
+		r.indexed("f is gone", g)
+	})
+}
+
+// An entry that is left over in a line must not take the task's entry for its other line out of the index.
+func TestAnEntryThatIsLeftOverIsNotWoken(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b := r.delayed("a"), r.delayed("b")
+		r.park(a, "one")
+		r.park(b, "two")
+		left := redis.Z{Score: 1, Member: entry(a)}
+		if err := r.client.ZAdd(t.Context(), r.registry("two"), left).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if woken := r.wake("two"); woken.First() != b || woken.Left != 0 {
+			t.Errorf("woke %+v, want %s", woken, b)
+		}
+		r.indexed("after the wake", a)
+		if woken := r.wake("one"); woken.First() != a {
+			t.Errorf("woke %+v, want %s", woken, a)
+		}
+	})
+}
+
+func TestEveryQueueOfARedisSharesTheIndex(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		queue, err := delayqueue.New(r.client, delayqueue.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = queue.Close() })
+		task := r.delayed("a")
+		if _, err := queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.client.ZScore(t.Context(), "railtoken:parked", entry(task)).Err(); err != nil {
+			t.Error(err)
+		}
+		if _, err := queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.client.ZScore(t.Context(), "railtoken:parked", entry(task)).Err(); err == nil {
+			t.Error("the woken task is still in the index")
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package delayqueue_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+func TestClientsThatCannotKeepTasksAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]redis.UniversalClient{
+		"a ring":                      redis.NewRing(&redis.RingOptions{}),
+		"a cluster through replicas":  redis.NewClusterClient(&redis.ClusterOptions{ReadOnly: true}),
+		"a cluster by latency":        redis.NewClusterClient(&redis.ClusterOptions{RouteByLatency: true}),
+		"a cluster through any nodes": redis.NewClusterClient(&redis.ClusterOptions{RouteRandomly: true}),
+	} {
+		t.Cleanup(func() { _ = client.Close() })
+		if _, err := delayqueue.New(client, delayqueue.Options{}); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+// counter counts round trips.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		want := map[string]int64{"park": 1, "park again": 1, "wake": 1, "wake as a leaver": 1, "wake one": 1}
+		if _, ok := r.client.(*redis.ClusterClient); ok {
+			want = map[string]int64{"park": 3, "park again": 3, "wake": 4, "wake as a leaver": 6, "wake one": 4}
+		}
+		client := shared.clientOf(t, r.on)
+		var trips counter
+		client.AddHook(&trips)
+		queue := r.newQueue(client, delayqueue.Options{})
+		leaver := r.delayed("leaver")
+		for round := range 2 { // in the first the scripts are loaded
+			a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
+			park := func(task delayqueue.Task) {
+				if _, err := queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+			wake := func(opts delayqueue.WakeOptions) {
+				if woken, err := queue.Wake(t.Context(), r.key("k"), opts); err != nil || len(woken.Tasks) != 1 {
+					t.Errorf("woke %+v, %v", woken, err)
+				}
+			}
+			r.park(leaver, "k")
+			r.set(leaver, "state", "active")
+			for _, do := range []struct {
+				name string
+				call func()
+			}{
+				{"park", func() { park(a) }},
+				{"park again", func() { park(a) }},
+				{"", func() { park(b) }},
+				{"", func() { park(c) }},
+				{"wake as a leaver", func() { wake(delayqueue.WakeOptions{Leaver: leaver}) }},
+				{"wake one", func() {
+					if woken, err := queue.WakeTask(t.Context(), r.key("k"), c); err != nil || woken.First() != c {
+						t.Errorf("woke %+v, %v", woken, err)
+					}
+				}},
+				{"wake", func() { wake(delayqueue.WakeOptions{}) }},
+			} {
+				before := trips.n.Load()
+				do.call()
+				if n := trips.n.Load() - before; do.name != "" && round == 1 && n != want[do.name] {
+					t.Errorf("%s takes %d round trips, want %d", do.name, n, want[do.name])
+				}
+			}
+			for _, task := range []delayqueue.Task{a, b, c} {
+				r.remove(task)
+			}
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package delayqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+var errRefused = errors.New("refused")
+
+// worker is what a middleware does with a Queue: it tries the keys of a task one after another, parks it for the one that is held, looks
+// once more, and wakes the next after it has given them back. Its locks are plain keys that never expire.
+type worker struct {
+	*rig
+	queue *delayqueue.Queue
+
+	mu   sync.Mutex
+	runs map[string]int
+	done chan string
+}
+
+// lock takes all keys, or none and returns the one that is held.
+func (w *worker) lock(ctx context.Context, keys []string) (held string, err error) {
+	for i, key := range keys {
+		ok, err := w.client.SetNX(ctx, "lock:{"+w.key(key)+"}", "1", 0).Result()
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			return key, w.unlock(ctx, keys[:i])
+		}
+	}
+	return "", nil
+}
+
+func (w *worker) unlock(ctx context.Context, keys []string) error {
+	for _, key := range keys {
+		if err := w.client.Del(ctx, "lock:{"+w.key(key)+"}").Err(); err != nil {
+			return err
+		}
+		// It may have been taken for a moment only, but whoever was refused in it waits.
+		if _, err := w.queue.Wake(ctx, w.key(key), delayqueue.WakeOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *worker) process(ctx context.Context, id string) error {
+	_, wanted, _ := strings.Cut(id, "@")
+	keys := strings.Split(wanted, ",")
+	task := w.task(id)
+	for ctx.Err() == nil {
+		held, err := w.lock(ctx, keys)
+		if err != nil {
+			return err
+		}
+		if held == "" {
+			return w.work(ctx, task, keys)
+		}
+		if _, err := w.queue.Park(ctx, task, w.key(held), delayqueue.ParkOptions{}); err != nil {
+			return err
+		}
+		again, err := w.lock(ctx, keys)
+		if err != nil {
+			return err
+		}
+		if again == "" {
+			return w.work(ctx, task, keys)
+		}
+		if again == held {
+			return errRefused
+		}
+	}
+	return ctx.Err()
+}
+
+// work is a task's turn.
+func (w *worker) work(ctx context.Context, task delayqueue.Task, keys []string) error {
+	w.mu.Lock()
+	w.runs[task.ID]++
+	w.mu.Unlock()
+	for _, key := range keys {
+		if err := w.client.Del(ctx, "lock:{"+w.key(key)+"}").Err(); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
+		if _, err := w.queue.Wake(ctx, w.key(key), delayqueue.WakeOptions{Leaver: task}); err != nil {
+			return err
+		}
+	}
+	w.done <- task.ID
+	return nil
+}
+
+// The tasks' timers are an hour: one wake that is lost, and the test does not end.
+func TestNoWakeIsLostAmongManyWorkers(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		const tasks, workers = 120, 3
+		done := make(chan string, 10*tasks)
+		var all []*worker
+		for range workers {
+			w := &worker{rig: r, queue: r.newQueue(shared.clientOf(t, r.on), delayqueue.Options{}), runs: map[string]int{}, done: done}
+			all = append(all, w)
+			r.serve(4, w.process)
+		}
+		wanted := []string{"one", "two", "one,two", "one", "three,one"}
+		for i := range tasks {
+			id := fmt.Sprintf("t%d@%s", i, wanted[i%len(wanted)])
+			if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id), asynq.Timeout(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range tasks {
+			receive(t, done)
+		}
+		runs := map[string]int{}
+		for _, w := range all {
+			w.mu.Lock()
+			for id, n := range w.runs {
+				runs[id] += n
+			}
+			w.mu.Unlock()
+		}
+		for id, n := range runs {
+			if n != 1 {
+				t.Errorf("%s ran %d times", id, n)
+			}
+		}
+		for _, key := range []string{"one", "two", "three"} {
+			if got := r.waiting(key); len(got) != 0 {
+				t.Errorf("for %s still wait %v", key, got)
+			}
+		}
+		r.indexed("in the end")
+	})
+}
+
+// Of wakes and timers that find the same waiters at the same time, each waiter is promoted by one, and the line is emptied.
+func TestWakesOfManyKindsWakeEachWaiterOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		const waiters = 60
+		var mu sync.Mutex
+		heard := map[delayqueue.Task]int{}
+		var tasks []delayqueue.Task
+		for i := range waiters {
+			task := r.delayed(fmt.Sprint(i))
+			r.park(task, "k")
+			tasks = append(tasks, task)
+		}
+		var wg sync.WaitGroup
+		for i := range 6 {
+			queue := r.newQueue(shared.clientOf(t, r.on), delayqueue.Options{Woken: func(t delayqueue.Task) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[t]++
+			}})
+			wg.Go(func() {
+				for j := range waiters / 6 {
+					var err error
+					switch i % 3 {
+					case 0:
+						_, err = queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{})
+					case 1:
+						_, err = queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Most: 3})
+					case 2:
+						_, err = queue.WakeTask(t.Context(), r.key("k"), tasks[waiters-1-j])
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		r.until("nobody is in line", func() bool {
+			r.wake("k")
+			return len(r.waiting("k")) == 0
+		})
+		for _, task := range tasks {
+			if n := heard[task]; n > 1 {
+				t.Errorf("%s was woken %d times", task, n)
+			}
+		}
+		pending := r.client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val()
+		slices.Sort(pending)
+		if n := len(slices.Compact(pending)); n != waiters || len(pending) != waiters {
+			t.Errorf("%d tasks are pending, %d of them different; want %d", len(pending), n, waiters)
+		}
+		r.indexed("in the end")
+	})
+}
+
+func TestConcurrentMovesOfATaskMakeOneCopy(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		task := r.delayed("a")
+		for attempt := range 5 { // each fails, and the next is moved under another name
+			copies := make(chan delayqueue.Task, 8)
+			var wg sync.WaitGroup
+			for range cap(copies) {
+				wg.Go(func() { copies <- r.move(task, nil, 5-attempt) })
+			}
+			wg.Wait()
+			first := <-copies
+			for range cap(copies) - 1 {
+				if other := <-copies; other != first {
+					t.Errorf("attempt %d: one task was moved to %s and %s", attempt, first, other)
+				}
+			}
+			if !r.claim(task, nil) {
+				t.Errorf("attempt %d may not run", attempt)
+			}
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package delayqueue_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+func TestWakeTaskWakesThisVeryWaiter(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		heard := make(chan delayqueue.Task, 10)
+		queue := r.newQueue(r.client, delayqueue.Options{Woken: func(t delayqueue.Task) { heard <- t }})
+		a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
+		for _, task := range []delayqueue.Task{a, b, c} {
+			r.park(task, "k")
+		}
+		if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name)); err != nil {
+			t.Fatal(err)
+		}
+		woken, err := queue.WakeTask(t.Context(), r.key("k"), b)
+		if err != nil || !slices.Equal(woken.Tasks, []delayqueue.Task{b}) || woken.Left != 2 || woken.Pending {
+			t.Errorf("woke %+v, %v; want %s, and two left", woken, err, b)
+		}
+		if heard := receive(t, heard); heard != b {
+			t.Errorf("who listens heard of %s", heard)
+		}
+		if got := r.waiting("k"); !slices.Equal(got, []string{"a", "c"}) {
+			t.Errorf("in line are %v", got)
+		}
+		r.indexed("after the wake", a, c)
+		if head := r.client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 || head[1] != b.ID {
+			t.Errorf("pending are %v, want the woken task at the right end", head)
+		}
+	})
+}
+
+func TestWakeTaskDoesNothingWhenTheTaskDoesNotWaitForTheKey(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		other, never, next := r.delayed("other"), r.delayed("never"), r.delayed("next")
+		r.park(other, "another")
+		r.park(next, "k")
+		for _, task := range []delayqueue.Task{other, never, r.task("unheard of")} {
+			if woken := r.wakeTask("k", task); len(woken.Tasks) != 0 || woken.Pending || woken.Left != 1 {
+				t.Errorf("%s: woke %+v", task, woken)
+			}
+		}
+		if state := r.state(other); state != asynq.TaskStateScheduled {
+			t.Errorf("the one in another line is %v", state)
+		}
+		r.indexed("after that", other, next)
+	})
+}
+
+func TestWakeTaskTakesATaskThatIsGoneOutOfTheLine(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		gone, next := r.delayed("gone"), r.delayed("next")
+		r.park(gone, "k")
+		r.park(next, "k")
+		r.remove(gone)
+		if woken := r.wakeTask("k", gone); len(woken.Tasks) != 0 || woken.Pending || woken.Left != 1 {
+			t.Errorf("woke %+v", woken)
+		}
+		if got := r.waiting("k"); !slices.Equal(got, []string{"next"}) {
+			t.Errorf("in line are %v", got)
+		}
+		r.indexed("after that", next)
+	})
+}
+
+func TestWakeTaskWaitsForATaskThatIsAboutToPark(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		before, task := r.delayed("before"), r.delayed("a")
+		r.park(before, "k")
+		r.park(task, "k")
+		r.set(task, "state", "active", "railtoken:passed", "1") // even when a wake went past it
+		if woken := r.wakeTask("k", task); !woken.Pending || len(woken.Tasks) != 0 {
+			t.Errorf("woke %+v, want it pending", woken)
+		}
+		r.set(task, "state", "scheduled")
+		r.become(task, asynq.TaskStatePending)
+		if state := r.state(before); state != asynq.TaskStateScheduled {
+			t.Errorf("the one before it is %v", state)
+		}
+	})
+}
+
+func TestWakeTaskWakesNobodyInTheTasksPlace(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		task, next := r.delayed("a"), r.delayed("next")
+		r.park(task, "k")
+		r.park(next, "k")
+		r.set(task, "state", "active")
+		if woken := r.wakeTask("k", task); !woken.Pending {
+			t.Errorf("woke %+v, want it pending", woken)
+		}
+		if err := r.queue.Close(); err != nil { // ends the tries
+			t.Fatal(err)
+		}
+		if got := r.waiting("k"); !slices.Equal(got, []string{"a", "next"}) {
+			t.Errorf("in line are %v", got)
+		}
+		if state := r.state(next); state != asynq.TaskStateScheduled {
+			t.Errorf("the next one is %v", state)
+		}
+	})
+}
