@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// serverBinary is the program that Start and StartCluster look for in PATH.
+	// serverBinary is the program that Start and everything built on it look for in PATH.
 	serverBinary = "redis-server"
 	// envRequire turns a missing redis-server from a skip into a failure.
 	envRequire = "REDISTEST_REQUIRE"

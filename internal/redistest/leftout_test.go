@@ -16,6 +16,7 @@ func TestLeftOutFindsDirectAndIndirectCalls(t *testing.T) {
 		import ("testing"; "github.com/railtoken/railtoken/internal/redistest")
 		func TestDirect(t *testing.T) { redistest.Start(t) }
 		func BenchmarkCluster(b *testing.B) { redistest.StartCluster(b, 3) }
+		func BenchmarkSentinel(b *testing.B) { redistest.StartSentinel(b) }
 		func FuzzInside(f *testing.F) { f.Fuzz(func(t *testing.T, _ string) { redistest.Start(t) }) }
 		func TestVirtualOnly(t *testing.T) { redistest.Virtual(t) }
 		func TestMain(m *testing.M) { open(nil); m.Run() }
@@ -47,6 +48,7 @@ func TestLeftOutFindsDirectAndIndirectCalls(t *testing.T) {
 	}
 	want := []string{
 		"./a: BenchmarkCluster",
+		"./a: BenchmarkSentinel",
 		"./a: FuzzInside",
 		"./a: TestByHelper",
 		"./a: TestByMethod",
