@@ -9,7 +9,10 @@ BENCH ?= .
 BENCHTIME ?= 1s
 ACQUISITIONS ?= 1000000
 SEED ?= 1
-export FUZZTIME BENCH BENCHTIME
+TASKS ?= 100000
+KEYS ?= 1000
+KILLS ?= 60s
+export FUZZTIME BENCH BENCHTIME TASKS KEYS KILLS SEED
 
 .PHONY: help
 help: ## Show this list
@@ -58,6 +61,10 @@ model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 .PHONY: simulate
 simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of each of ten scenarios, from SEED (1)
 	@go test -C locking/internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
+
+.PHONY: soak
+soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); about five minutes
+	@scripts/soak.sh
 
 .PHONY: interop
 interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm

@@ -3,10 +3,13 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +19,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -37,6 +42,9 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// nameVariable gives the child a name, which tells its effects from those of other processes.
+const nameVariable = "E2E_NAME"
 
 // order is the payload of all tasks in these tests.
 type order struct {
@@ -63,6 +71,8 @@ func runChild(dbAddr string, hang bool) error {
 	err = worker.Handle(w, "work", worker.Handler[order]{
 		Keys: func(o order) []string { return []string{o.Order} },
 		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, hang) },
+		// As many as there are may wait for one order, without an end in the archive.
+		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Waiters: 1_000_000}},
 	})
 	if err != nil {
 		return err
@@ -94,6 +104,21 @@ end
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[4])
 return redis.call('HINCRBY', KEYS[3], ARGV[3], 1)
 `)
+	// enterScript notes who works in an order, and counts an overlap when somebody who lives does so already. A process that was killed
+	// at its work left a note behind and counts no more. KEYS 1 who is inside, 2 overlaps, 3 the dead; ARGV 1 order, 2 process, 3 run.
+	enterScript = redis.NewScript(`
+local who = redis.call('HGET', KEYS[1], ARGV[1])
+if who and redis.call('SISMEMBER', KEYS[3], string.match(who, '^[^/]*')) == 0 then
+  redis.call('INCR', KEYS[2])
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. '/' .. ARGV[3])
+`)
+	// leaveScript takes the note back, unless another is inside. KEYS and ARGV as of enterScript.
+	leaveScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] .. '/' .. ARGV[3] then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+`)
 )
 
 // effect claims the order with its fencing token, works, and adds one to the order's revision. It counts handlers that meet in an order.
@@ -117,9 +142,9 @@ func effect(ctx context.Context, db *redis.Client, o order, hang bool) error {
 	if err != nil || seen[1] == 1 { // in an earlier run the effect came through
 		return err
 	}
-	inside := "inside:" + o.Order
-	if n := db.Incr(ctx, inside).Val(); n > 1 {
-		db.Incr(ctx, "overlaps")
+	inside, run := []string{"inside", "overlaps", "dead"}, rand.Text()
+	if err := enterScript.Run(ctx, db, inside, o.Order, os.Getenv(nameVariable), run).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return err
 	}
 	timer := time.NewTimer(2 * time.Millisecond)
 	defer timer.Stop()
@@ -127,7 +152,7 @@ func effect(ctx context.Context, db *redis.Client, o order, hang bool) error {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	db.Decr(context.WithoutCancel(ctx), inside)
+	leaveScript.Run(context.WithoutCancel(ctx), db, inside, o.Order, os.Getenv(nameVariable), run)
 	return commitScript.Run(ctx, db, keys, token, o.Order, o.Task, seen[0]+1).Err()
 }
 
@@ -153,8 +178,12 @@ func newWorker(tb testing.TB, cfg worker.Config, run func(context.Context, order
 // child is a worker in a process of its own.
 type child struct {
 	*testing.T
-	cmd *exec.Cmd
+	cmd  *exec.Cmd
+	name string
 }
+
+// childNumber makes the names of processes different.
+var childNumber atomic.Int64
 
 // startChild starts a worker process and returns when it works. It is killed at the end of the test.
 func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string) *child {
@@ -163,8 +192,9 @@ func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string
 	if err != nil {
 		t.Fatal(err)
 	}
+	name := fmt.Sprint("worker-", childNumber.Add(1))
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childVariable+"="+dbAddr, "RAILTOKEN_REDIS_ADDR="+redisAddr)
+	cmd.Env = append(os.Environ(), childVariable+"="+dbAddr, "RAILTOKEN_REDIS_ADDR="+redisAddr, nameVariable+"="+name)
 	if hang {
 		cmd.Env = append(cmd.Env, hangVariable+"=1")
 	}
@@ -177,7 +207,7 @@ func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{T: t, cmd: cmd}
+	c := &child{T: t, cmd: cmd, name: name}
 	t.Cleanup(c.kill)
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("the worker process did not start: %q, %v", line, err)
@@ -190,5 +220,16 @@ func (c *child) kill() {
 	if c.cmd.ProcessState == nil {
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
+	}
+}
+
+// stop ends the process in order, and returns when it is gone.
+func (c *child) stop() {
+	c.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		c.Fatal(err)
+	}
+	if err := c.cmd.Wait(); err != nil {
+		c.Fatalf("the worker process did not end in order: %v", err)
 	}
 }

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Lets worker processes do many tasks on shared keys while one after another is killed, and checks that each task was done once and
+# that nobody waits at the end: scripts/soak.sh, with TASKS (100000), KEYS (1000), KILLS (60s), EVERY (2s) and SEED (1).
+# It runs its own redis-servers and takes four to six minutes: asynq brings the tasks of a killed process back after 60 to 120 s.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+have redis-server || scripts/test-deps.sh
+export REDISTEST_REQUIRE=1
+exec go test -count=1 -v -timeout 30m -run '^TestASoakOfKilledWorkers' ./internal/e2e \
+  -tasks "${TASKS:-100000}" -keys "${KEYS:-1000}" -kills "${KILLS:-60s}" -every "${EVERY:-2s}" -seed "${SEED:-1}" -wait
