@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -110,7 +111,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 func (r *run) wake(ctx context.Context, key string, n int) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	woken, err := r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n})
+	woken, err := r.wakeWhenTaken(ctx, key, n)
 	r.sleepers.decks.woke(key, n, woken, err == nil)
 	if err != nil {
 		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
@@ -119,6 +120,26 @@ func (r *run) wake(ctx context.Context, key string, n int) {
 	for _, next := range woken.Tasks {
 		r.observe(ctx, Event{Kind: Woke, Key: key, Next: next})
 	}
+}
+
+// wakeWhenTaken wakes, and tries again while Redis refuses, as it does during a failover: else the task would stay in line itself, and
+// the next one would wait for its timer. A worker that shuts down tries once.
+func (r *run) wakeWhenTaken(ctx context.Context, key string, n int) (delayqueue.Woken, error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
+	var cause error
+	woken, err := backoff.RetryWithData(func() (w delayqueue.Woken, err error) {
+		if w, err = r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n}); err != nil {
+			cause = err
+			if r.isStopping() {
+				err = backoff.Permanent(err)
+			}
+		}
+		return w, err
+	}, backoff.WithContext(wait, ctx))
+	if err != nil {
+		return woken, cause // and not that the time is up
+	}
+	return woken, nil
 }
 
 // meanHold returns how long handlers of this middleware take on average; zero while nobody knows.
