@@ -72,7 +72,7 @@ func checkEffects(t *testing.T, db *redis.Client, want int) {
 }
 
 // drained waits until asynq has nothing left in its queues.
-func drained(t *testing.T, client *redis.Client, queues ...string) {
+func drained(t *testing.T, client redis.UniversalClient, queues ...string) {
 	t.Helper()
 	inspect := asynq.NewInspectorFromRedisClient(client)
 	known, err := inspect.Queues()

@@ -1,0 +1,52 @@
+package e2e_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/worker"
+)
+
+func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		strategy middleware.Strategy
+		retries  int
+	}{
+		"parked in their queue":                          {nil, 20},
+		"moved to the delay queue on their last attempt": {nil, 0},
+		"moved to a queue of their own":                  {middleware.Requeue{Queue: "later"}, 20},
+		"parked after a wait in their slot":              {middleware.Wait{Max: 20 * time.Millisecond}.Then(middleware.Requeue{}), 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const orders, each = 20, 15
+			cluster := redistest.StartCluster(t, 3)
+			client, db := cluster.Client(t), redistest.Start(t).Client(t)
+			// The tasks of one key are on different servers, and its lock may be on a third. The second queue's delay queue is on another too.
+			on := func(queue string) int {
+				return int(client.ClusterKeySlot(t.Context(), "asynq:{"+queue+"}:pending").Val()) * 3 / 16384
+			}
+			if a, b, c := on("audit"), on("invoice"), on("invoice:delayed"); a == b || b == c {
+				t.Fatalf("the queues are on the servers %d, %d and %d: this shows nothing", a, b, c)
+			}
+			w, producer := newWorker(t, worker.Config{
+				Redis: worker.Redis{Cluster: cluster.Addrs()}, Queues: map[string]int{"audit": 1, "invoice": 1}, LockTTL: 2 * time.Second,
+				Strategy: c.strategy,
+			}, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
+			enqueue(t, producer, "audit", orders, each, asynq.MaxRetry(c.retries))
+			enqueue(t, producer, "invoice", orders, each, asynq.MaxRetry(c.retries))
+			if err := w.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			checkEffects(t, db, 2*orders*each)
+			drained(t, client, "audit", "invoice", "later", "audit:delayed", "invoice:delayed")
+			nothingRemains(t, client)
+		})
+	}
+}
