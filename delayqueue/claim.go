@@ -2,11 +2,8 @@ package delayqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // tombstoneTTL is how long it is remembered which run of a moved task went on. It must outlast every way in which asynq may
@@ -18,24 +15,42 @@ const original = "original"
 
 // Claim decides whether a task that has been moved, or may have been, is the one that runs: call it with the task's locks
 // held, before its handler. It returns false when another copy has run, is running or will run; the handler must then
-// return an error that matches asynq.RevokeTask. The same copy may claim again, for its retries.
+// return an error that matches asynq.RevokeTask. The same copy may claim again, for its retries, as long as asynq has it.
 func (q *Queue) Claim(ctx context.Context, t Task, headers map[string]string) (bool, error) {
-	m, ok := MovedFrom(t, headers)
-	if !ok {
-		name, err := q.client.HGet(ctx, t.hash(), "railtoken:move").Result()
-		if errors.Is(err, redis.Nil) {
-			return true, nil // never moved
-		}
-		if err != nil {
-			return false, fmt.Errorf("delayqueue: claim task %s: %w", t, err)
-		}
-		m = Moved{move: name, copy: original}
-	}
-	n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.move)}, m.copy, tombstoneTTL.Milliseconds()).Int()
+	mine, err := q.claim(ctx, t, headers)
 	if err != nil {
 		return false, fmt.Errorf("delayqueue: claim task %s: %w", t, err)
 	}
-	return n == 1, nil
+	return mine, nil
+}
+
+// claim is in steps, as the task and the tombstone need not lie on the same server. The name of the move goes first to the task and then, with who
+// runs, to the tombstone: a copy that has run has both. One that was put back afterwards, because the client has sent its enqueue again, finds
+// itself on the tombstone but not the name on its task.
+func (q *Queue) claim(ctx context.Context, t Task, headers map[string]string) (bool, error) {
+	m, moved := MovedFrom(t, headers)
+	if !moved {
+		m.copy = original
+	}
+	record, err := q.client.HMGet(ctx, t.hash(), "railtoken:move", "railtoken:ran").Result()
+	if err != nil {
+		return false, err
+	}
+	if later, ok := record[0].(string); ok { // it has been moved on: one of it and its own copy runs
+		m.move = later
+	} else if !moved {
+		return true, nil // never moved
+	}
+	if ran, _ := record[1].(string); ran != m.move {
+		if n, err := q.client.Exists(ctx, tombstone(m.move)).Result(); err != nil || n > 0 {
+			return false, err
+		}
+		if n, err := markScript.Run(ctx, q.client, []string{t.hash()}, m.move).Int(); err != nil || n == 0 {
+			return false, err
+		}
+	}
+	n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.move)}, m.copy, tombstoneTTL.Milliseconds()).Int()
+	return n == 1, err
 }
 
 // tombstone returns the name of what is remembered of a move.

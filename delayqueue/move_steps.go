@@ -15,7 +15,7 @@ func (q *Queue) nameInSteps(ctx context.Context, from Task, earlier Moved) (name
 	if len(found) == 0 {
 		return "", "", "", ErrGone
 	}
-	if len(found) != 3 {
+	if len(found) != 4 {
 		return "", "", "", unexpected(found)
 	}
 	old, next := found[0], rand.Text()
@@ -24,10 +24,10 @@ func (q *Queue) nameInSteps(ctx context.Context, from Task, earlier Moved) (name
 		if err != nil {
 			return "", "", "", err
 		}
-		switch ran {
-		case "another":
+		switch {
+		case ran == "another", ran == "own" && found[3] != old:
 			return "", "", "", ErrGone
-		case "nobody":
+		case ran == "nobody":
 			next = old
 		}
 	}

@@ -21,6 +21,8 @@ var (
 	wakeSource string
 	//go:embed lua/claim.lua
 	claimSource string
+	//go:embed lua/mark.lua
+	markSource string
 	//go:embed lua/name.lua
 	nameSource string
 
@@ -28,6 +30,7 @@ var (
 	parkScript  = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
 	wakeScript  = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
 	claimScript = redis.NewScript(claimSource)
+	markScript  = redis.NewScript(markSource)
 	nameScript  = redis.NewScript(movedSource + nameSource)
 )
 

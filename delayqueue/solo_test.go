@@ -146,3 +146,13 @@ func (r *solo) move(from delayqueue.Task, headers map[string]string, retries int
 	}
 	return copied
 }
+
+// claim asks whether a task may run.
+func (r *solo) claim(t delayqueue.Task, headers map[string]string) bool {
+	r.Helper()
+	mine, err := r.queue.Claim(r.Context(), t, headers)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return mine
+}

@@ -1,14 +1,14 @@
 -- Part of the scripts: the name of a move, in the task's hash, and its tombstone. Each function is a step of its own on a Cluster, where its
 -- first argument is KEYS[1] and the others are ARGV.
 
--- named(task, name under which the task itself was moved, or '') returns {name or '', conflicts of the task, its first conflict (us)}, or {}
--- when there is no such task.
+-- named(task, name under which the task itself was moved, or '') returns {name or '', conflicts of the task, its first conflict (us), the name
+-- under which it has run, or ''}, or {} when there is no such task.
 local function named(task, own)
   if redis.call('EXISTS', task) == 0 then
     return {}
   end
-  local record = redis.call('HMGET', task, 'railtoken:move', 'railtoken:conflicts', 'railtoken:first')
-  return {record[1] or own, record[2] or '0', record[3] or '0'}
+  local record = redis.call('HMGET', task, 'railtoken:move', 'railtoken:conflicts', 'railtoken:first', 'railtoken:ran')
+  return {record[1] or own, record[2] or '0', record[3] or '0', record[4] or ''}
 end
 
 -- whose(tombstone, who) returns which run of the task has begun under a name: 'nobody', 'own' or 'another'.

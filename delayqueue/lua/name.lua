@@ -6,7 +6,7 @@
 -- ARGV  1 a new name   2 the name under which the task itself was moved, or ''   3 who it is on a tombstone (claim.lua)
 --
 -- Returns {name, conflicts of the task, its first conflict (us)}. A name under which this very task has run is used up: what moves
--- then is a later attempt. Returns nil when there is no such task, or another copy of it has run.
+-- then is a later attempt (claim.go tells how the task knows). Returns nil when there is no such task, or another copy of it has run.
 local found = named(KEYS[1], ARGV[2])
 if #found == 0 then
   return false
@@ -14,7 +14,7 @@ end
 local name, free = found[1], ARGV[1]
 if name ~= '' then
   local ran = whose('railtoken:moved:{' .. name .. '}', ARGV[3])
-  if ran == 'another' then
+  if ran == 'another' or ran == 'own' and found[4] ~= name then
     return false
   elseif ran == 'nobody' then
     free = name
