@@ -1,0 +1,181 @@
+package crashtest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// job is a task of a scenario, and its payload.
+type job struct {
+	ID      string        // of the task, and of its effect
+	Keys    []string      // "k" when empty
+	At      time.Duration // when it is enqueued
+	Hold    time.Duration // how long its handler runs
+	Fails   int           // how many runs fail before one writes the effect
+	Retries int           // MaxRetry
+}
+
+func (j job) keys() []string {
+	if len(j.Keys) == 0 {
+		return []string{"k"}
+	}
+	return j.Keys
+}
+
+// settings are how a process of a scenario works.
+type settings struct {
+	Strategy middleware.Strategy
+	Queues   map[string]int
+	Gate     bool // in front of the locker
+	// Beside is a second server of the same process, with a strategy and queues of its own. There is none when nil.
+	Beside *settings
+}
+
+// process is a worker with connections of its own, which can be stopped.
+type process struct {
+	name     string
+	tap      *tap
+	ledger   *ledger
+	servers  []*asynq.Server
+	queue    *delayqueue.Queue
+	single   *locking.Single
+	stopping chan struct{}
+	running  sync.WaitGroup
+}
+
+// begin starts a process.
+func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, l *ledger, hook *tap) *process {
+	t.Helper()
+	p := &process{name: name, tap: hook, ledger: l, stopping: make(chan struct{})}
+	connect := func() *redis.Client {
+		client := redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+		client.AddHook(hook)
+		return client
+	}
+	tasks := connect()
+	var err error
+	if p.single, err = locking.NewSingle(connect(), locking.SingleOptions{Label: name}); err != nil {
+		t.Fatal(err)
+	}
+	if p.queue, err = delayqueue.New(tasks, delayqueue.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	locker := locking.Locker(p.single)
+	if s.Gate {
+		locker = locking.NewGate(p.single, locking.GateOptions{})
+	}
+	for each := &s; each != nil; each = each.Beside {
+		p.serve(t, tasks, locker, each)
+	}
+	return p
+}
+
+// serve starts a server of the process.
+func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker, s *settings) {
+	t.Helper()
+	lock, err := middleware.Lock(middleware.Options{
+		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
+		Key: middleware.PayloadKeys(job.keys),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := asynq.NewServerFromRedisClient(tasks, asynq.Config{
+		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: 500 * time.Millisecond, DelayedTaskCheckInterval: time.Second,
+		IsFailure: middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
+		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),
+	})
+	handler := lock(asynq.HandlerFunc(p.handle))
+	err = server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		p.running.Add(1)
+		defer p.running.Done()
+		return handler.ProcessTask(ctx, task)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.servers = append(p.servers, server)
+}
+
+// handle is the handler of all tasks.
+func (p *process) handle(ctx context.Context, task *asynq.Task) error {
+	var j job
+	if err := json.Unmarshal(task.Payload(), &j); err != nil {
+		return err
+	}
+	lease, ok := locking.FromContext(ctx)
+	if !ok {
+		return errors.New("there is no lease")
+	}
+	tokens := map[string]int64{}
+	for _, key := range lease.Keys() {
+		token, err := lease.FenceOf(ctx, key)
+		if err != nil {
+			return err
+		}
+		tokens[key] = token
+	}
+	e, err := p.ledger.begin(p, j.ID, tokens)
+	if err != nil {
+		return err
+	}
+	defer p.ledger.end(e)
+	select {
+	case <-time.After(j.Hold):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.tap.dead:
+		return errStopped
+	}
+	if p.ledger.fails(e, j.Fails) {
+		return errors.New("it was told to fail")
+	}
+	if !p.tap.effect(func() { err = p.ledger.write(e) }) {
+		return errStopped
+	}
+	return err
+}
+
+// end lets go of everything, of a stopped process too.
+func (p *process) end() {
+	close(p.tap.over)
+	close(p.stopping)
+	for _, server := range p.servers {
+		server.Shutdown()
+	}
+	p.running.Wait()
+	_ = p.queue.Close()
+	_ = p.single.Close()
+}
+
+// produce enqueues the jobs of a scenario, each at its time, and returns when all are there.
+func produce(t *testing.T, m *miniredis.Miniredis, jobs []job) {
+	client := redistest.VirtualClient(t, m)
+	tasks := asynq.NewClientFromRedisClient(client)
+	began := time.Now()
+	for _, j := range jobs {
+		time.Sleep(j.At - time.Since(began))
+		payload, err := json.Marshal(j)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := tasks.Enqueue(asynq.NewTask("job", payload), asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries)); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}

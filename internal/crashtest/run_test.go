@@ -1,0 +1,275 @@
+package crashtest_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+const (
+	// restLimit bounds a recovery, in virtual time. asynq brings a task back after 55 to 120 s.
+	restLimit = 15 * time.Minute
+	// forgotten is more than the TTL of a lock.
+	forgotten = time.Minute
+)
+
+// run is one run of a scenario with a fault at one step.
+type run struct {
+	*testing.T
+	scenario
+	m        *miniredis.Miniredis
+	client   *redis.Client // of the test itself
+	ledger   *ledger
+	tap      *tap
+	crashed  chan struct{} // closed when the process has stopped
+	produced chan struct{} // closed when all jobs have been enqueued
+
+	// What was found at the fault: tasks that asynq gives up, because they were active on their last attempt, and tasks
+	// that asynq runs again although their effect is there.
+	givenUp, again []string
+}
+
+// play runs a scenario with a fault at one of its steps, or none. It returns how many steps of each name the process has taken that the fault
+// was for, the one at the fault included.
+func play(t *testing.T, sc scenario, at spot, f fault) (taken map[string]int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{T: t, scenario: sc, ledger: newLedger(), crashed: make(chan struct{}), produced: make(chan struct{})}
+		r.m, r.client = redistest.Virtual(t)
+		teach(t, r.client)
+		r.tap = newTap(r.m, at, f)
+		r.tap.stop = func() { r.ledger.stop(r.tap) }
+		r.tap.found = r.find
+		taken = r.play()
+	})
+	return taken
+}
+
+func (r *run) play() (taken map[string]int) {
+	first := begin(r.T, r.m, "first", r.settings, r.ledger, r.tap)
+	go func() {
+		defer close(r.produced)
+		produce(r.T, r.m, r.jobs)
+	}()
+	began := time.Now()
+	r.rest(r.crashed)
+	if took := time.Since(began); r.tap.at == (spot{}) && took > r.within {
+		r.Errorf("without a fault all this takes %v, want at most %v", took, r.within)
+	}
+	if r.tap.isDead() {
+		next := r.settings
+		if r.next != nil {
+			next = *r.next
+		}
+		second := begin(r.T, r.m, "second", next, r.ledger, newTap(r.m, spot{}, before))
+		r.rest(nil)
+		second.end()
+	}
+	steps, taken := r.tap.seen()
+	first.end()
+	<-r.produced
+	time.Sleep(forgotten)
+	r.check()
+	if r.Failed() {
+		r.Logf("%s %v; the steps were %q", r.tap.fault, r.tap.at, steps)
+	}
+	return taken
+}
+
+// find notes what the process leaves behind.
+func (r *run) find(step redis.Cmder) {
+	if r.tap.fault.lives() { // of two fetches the worker hears of one
+		if name := stepOf(r.m, step); name == "asynq/fetch" {
+			queue := queueOf(step)
+			ids := pending(r.m, queue)
+			r.leave(queue, ids[len(ids)-1])
+		}
+		return
+	}
+	for _, queue := range r.queues() {
+		active, _ := r.m.List("asynq:{" + queue + "}:active")
+		for _, id := range active {
+			r.leave(queue, id)
+		}
+	}
+	close(r.crashed)
+}
+
+// leave notes one task that nobody works on any more, though asynq takes it to be active.
+func (r *run) leave(queue, id string) {
+	j := r.job(id)
+	if j.Retries == 0 {
+		r.givenUp = append(r.givenUp, queue+"/"+id)
+	}
+	if r.ledger.has(j.ID) {
+		r.again = append(r.again, j.ID)
+	}
+}
+
+// job returns the job of a task, or of a copy of it.
+func (r *run) job(id string) job {
+	id, _, _ = strings.Cut(id, ":")
+	for _, j := range r.jobs {
+		if j.ID == id {
+			return j
+		}
+	}
+	r.Errorf("nobody has enqueued %q", id)
+	return job{}
+}
+
+// queueOf returns the queue that a script of asynq is for.
+func queueOf(cmd redis.Cmder) string {
+	rest, _ := strings.CutPrefix(fmt.Sprint(cmd.Args()[3]), "asynq:{")
+	queue, _, _ := strings.Cut(rest, "}")
+	return queue
+}
+
+// queues returns all queues of the scenario.
+func (r *run) queues() (queues []string) {
+	for each := &r.settings; each != nil; each = each.Beside {
+		queues = slices.AppendSeq(queues, maps.Keys(each.Queues))
+	}
+	return queues
+}
+
+// rest waits until all jobs have been enqueued and none is under way any more, or until it is broken off.
+func (r *run) rest(breakOff <-chan struct{}) {
+	r.Helper()
+	for began := time.Now(); ; {
+		left := r.underWay()
+		select {
+		case <-r.produced:
+			if len(left) == 0 {
+				return
+			}
+		default:
+		}
+		if time.Since(began) > restLimit {
+			r.Errorf("after %v these are under way still: %v", restLimit, left)
+			return
+		}
+		select {
+		case <-breakOff:
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// underWay returns the tasks that asynq has in its sets, except those in the archive.
+func (r *run) underWay() (all []string) {
+	for _, queue := range r.queues() {
+		prefix := "asynq:{" + queue + "}:"
+		for _, list := range []string{"pending", "active"} {
+			ids, _ := r.m.List(prefix + list)
+			all = append(all, within(list, queue, ids)...)
+		}
+		for _, set := range []string{"lease", "scheduled", "retry"} {
+			ids, _ := r.m.ZMembers(prefix + set)
+			all = append(all, within(set, queue, ids)...)
+		}
+	}
+	return all
+}
+
+func within(set, queue string, ids []string) []string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = set + " " + queue + "/" + id
+	}
+	return names
+}
+
+// archived returns the tasks in the archive.
+func (r *run) archived() (all []string) {
+	for _, queue := range r.queues() {
+		ids, _ := r.m.ZMembers("asynq:{" + queue + "}:archived")
+		for _, id := range ids {
+			all = append(all, queue+"/"+id)
+		}
+	}
+	return all
+}
+
+// check compares how everything is in the end with how it must be.
+func (r *run) check() {
+	for _, fault := range r.ledger.wrong() {
+		r.Error(fault)
+	}
+	archived := r.archived()
+	slices.Sort(archived)
+	slices.Sort(r.givenUp)
+	if !slices.Equal(archived, r.givenUp) {
+		r.Errorf("in the archive are %q, want those that were active on their last attempt: %q", archived, r.givenUp)
+	}
+	for _, j := range r.jobs {
+		if !r.ledger.has(j.ID) && !slices.ContainsFunc(r.givenUp, func(name string) bool {
+			_, id, _ := strings.Cut(name, "/")
+			return r.job(id).ID == j.ID
+		}) {
+			r.Errorf("the effect of %s is not there", j.ID)
+		}
+	}
+	for id, n := range r.ledger.repeated() {
+		if n != 1 || !slices.Contains(r.again, id) {
+			r.Errorf("%s ran %d times more although its effect was there; that is right once, for one of %q", id, n, r.again)
+		}
+	}
+	r.checkRegistries()
+	r.checkKeys()
+}
+
+// checkRegistries checks that nobody waits. Behind a gate the entry of a task may be left that is gone, until the next wake skips it: a task
+// that its own timer brought back is removed by the wake after it, and a new process does not know of the interest that was shown in an
+// earlier one.
+func (r *run) checkRegistries() {
+	queue, err := delayqueue.New(r.client, delayqueue.Options{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() { _ = queue.Close() }()
+	for _, j := range r.jobs {
+		for _, key := range j.keys() {
+			waiters, err := queue.Waiters(r.Context(), key, 100)
+			if err != nil {
+				r.Error(err)
+			}
+			for _, w := range waiters {
+				state := r.m.HGet("asynq:{"+w.Task.Queue+"}:t:"+w.Task.ID, "state")
+				if !r.Gate || state != "" && state != "archived" {
+					r.Errorf("%s (%s) still waits for %s", w.Task, state, key)
+				}
+			}
+		}
+	}
+}
+
+// checkKeys checks that every key is free.
+func (r *run) checkKeys() {
+	locker, err := locking.NewSingle(r.client, locking.SingleOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() { _ = locker.Close() }()
+	for _, j := range r.jobs {
+		lease, err := locker.Acquire(r.Context(), j.keys(), locking.Options{})
+		if err != nil {
+			r.Errorf("the keys of %s are not free: %v", j.ID, err)
+			continue
+		}
+		_ = lease.Release(context.Background())
+	}
+}

@@ -1,0 +1,102 @@
+package crashtest_test
+
+import (
+	"time"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// scenario is what a worker has to do while it is stopped at one step after another. To add one is to add an entry to the table.
+type scenario struct {
+	name string
+	settings
+	// next is how the process works that comes after the one that was stopped; as that one when nil.
+	next *settings
+	jobs []job
+	// within bounds a run without a fault: nobody waits for a timer who could have been woken.
+	within time.Duration
+	// steps are those that must be among the steps at which the process was stopped.
+	steps []string
+}
+
+// always are the steps of every scenario.
+var always = []string{"acquire", "release", "asynq/fetch", "asynq/done", effect}
+
+// Queues of the scenarios.
+var (
+	own   = map[string]int{"default": 4, "default:delayed": 1}
+	extra = map[string]int{"default": 4, "default:delayed": 1, "waiting": 1}
+	both  = map[string]int{"default": 4, "default:delayed": 1, "waiting": 1, "siding": 1}
+)
+
+var scenarios = []scenario{
+	{
+		name: "park and wake", settings: settings{Queues: own},
+		jobs: []job{
+			{ID: "holder", Hold: 12 * time.Second, Retries: 5}, // its lease is renewed after 10 s
+			{ID: "first", At: 3 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "second", At: 6 * time.Second, Hold: time.Second, Retries: 5},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"park", "wake", "renew", "asynq/retry"},
+	},
+	{
+		name: "last attempt", settings: settings{Queues: own},
+		jobs: []job{
+			{ID: "holder", Hold: 6 * time.Second},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second},
+			{ID: "second", At: 4 * time.Second, Hold: time.Second},
+		},
+		within: 18 * time.Second,
+		steps:  []string{"name", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+	},
+	{
+		name: "queue of its own", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
+		jobs: []job{
+			{ID: "holder", Hold: 6 * time.Second, Retries: 5},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
+		},
+		within: 18 * time.Second,
+		steps:  []string{"name", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+	},
+	{
+		name: "two keys", settings: settings{Queues: own},
+		jobs: []job{
+			{ID: "one", Keys: []string{"a"}, Hold: 6 * time.Second, Retries: 5},
+			{ID: "two", Keys: []string{"a", "b"}, At: 2 * time.Second, Hold: 2 * time.Second, Retries: 5},
+			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 6 * time.Second, Retries: 5},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"park", "wake", "asynq/retry"},
+	},
+	{
+		name: "a failure and a retry", settings: settings{Queues: own},
+		jobs: []job{
+			{ID: "holder", Hold: 4 * time.Second, Fails: 1, Retries: 5},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
+		},
+		within: 20 * time.Second,
+		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
+	},
+	{
+		name: "a moved task fails", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
+		jobs: []job{
+			{ID: "holder", Hold: 4 * time.Second, Retries: 5},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
+		},
+		within: 20 * time.Second,
+		steps:  []string{"name", "claim", "asynq/schedule", "asynq/retry"},
+	},
+	{
+		name: "the queue is another one afterwards", settings: settings{Queues: both, Strategy: middleware.Requeue{Queue: "waiting"}},
+		next: &settings{Queues: both, Strategy: middleware.Requeue{Queue: "siding"}},
+		jobs: []job{
+			{ID: "holder", Hold: 6 * time.Second, Retries: 5},
+			{ID: "first", At: 2 * time.Second, Hold: 2 * time.Second, Fails: 1, Retries: 5},
+			{ID: "second", At: 4 * time.Second, Hold: 2 * time.Second, Retries: 5},
+		},
+		within: 26 * time.Second,
+		steps:  []string{"name", "claim", "asynq/schedule"},
+	},
+}

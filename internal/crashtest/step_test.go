@@ -1,0 +1,167 @@
+package crashtest_test
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// effect is the step in which a handler writes what it is there for, in a database of its own.
+const effect = "effect"
+
+// Looks for tasks where there are none. They are no steps, and the server is spared them: they are nearly all that a worker asks.
+const (
+	idleFetch   = "idle fetch"
+	idleForward = "idle forward"
+)
+
+// asynqSteps are asynq's scripts by the keys that they name.
+var asynqSteps = map[string]string{
+	"pending,paused,active,lease":           "asynq/fetch",
+	"active,lease,t,processed,processed":    "asynq/done",
+	"active,lease,pending,t":                "asynq/requeue",
+	"scheduled,pending":                     "asynq/forward",
+	"retry,pending":                         "asynq/forward",
+	"t,pending":                             "asynq/enqueue",
+	"t,scheduled":                           "asynq/schedule",
+	"t":                                     "asynq/info",
+	"t,active,lease,retry,processed,failed": "asynq/retry",
+	"t,active,lease,archived,processed":     "asynq/archive",
+}
+
+// ownSteps are our own scripts by their SHA-1: "park", "acquire" and so on, as their files are called.
+var ownSteps = sync.OnceValue(func() map[string]string {
+	steps := map[string]string{}
+	for _, dir := range []string{"../../delayqueue/lua", "../../locking/lua"} {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				panic(err)
+			}
+			steps[sha(string(source))] = strings.TrimSuffix(filepath.Base(file), ".lua")
+		}
+	}
+	return steps
+})
+
+func sha(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])
+}
+
+// sources are the scripts that any run has sent, so that the next run's server knows them from the start, as one that has been
+// in use does.
+var sources sync.Map
+
+// learn keeps the source of a script that is sent.
+func learn(cmd redis.Cmder) {
+	if args := cmd.Args(); cmd.Name() == "eval" && len(args) > 1 {
+		sources.Store(args[1], true)
+	}
+}
+
+// teach gives a server all scripts that are known.
+func teach(t *testing.T, client *redis.Client) {
+	t.Helper()
+	sources.Range(func(source, _ any) bool {
+		if err := client.ScriptLoad(t.Context(), source.(string)).Err(); err != nil {
+			t.Error(err)
+		}
+		return true
+	})
+}
+
+// stepOf names what a command is to a worker; "" for what a worker tells of itself, and for looks that leave everything as it was.
+func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
+	args := cmd.Args()
+	switch cmd.Name() {
+	case "evalsha", "eval":
+	case "ping":
+		return ""
+	default:
+		if key := fmt.Sprint(args[1]); strings.HasSuffix(key, "}:lease") || key == "asynq:servers" || key == "asynq:workers" {
+			return "" // asynq's heartbeat
+		}
+		words := []string{cmd.Name()}
+		for _, arg := range args[1:] {
+			if word, ok := arg.(string); ok && (strings.HasPrefix(word, "railtoken:") || word == "asynq:queues") {
+				words = append(words, word)
+			}
+		}
+		return strings.Join(words, " ")
+	}
+	n, err := strconv.Atoi(fmt.Sprint(args[2]))
+	if err != nil || len(args) < 3+n {
+		return "script ?"
+	}
+	name := fmt.Sprint(args[1])
+	if cmd.Name() == "eval" {
+		name = sha(name)
+	}
+	if own, ok := ownSteps()[name]; ok {
+		return own
+	}
+	return asynqStep(m, args[3:3+n])
+}
+
+// asynqStep names one of asynq's scripts.
+func asynqStep(m *miniredis.Miniredis, keys []any) string {
+	var parts []string
+	queue := ""
+	for _, k := range keys {
+		rest, ok := strings.CutPrefix(fmt.Sprint(k), "asynq:{")
+		q, part, cut := strings.Cut(rest, "}:")
+		if !ok || !cut {
+			return "" // what a server tells of itself
+		}
+		part, _, _ = strings.Cut(part, ":")
+		queue, parts = q, append(parts, part)
+	}
+	signature := strings.Join(parts, ",")
+	switch signature {
+	case "lease", "completed", "aggregation_sets":
+		return "" // the regular looks of the recoverer and the janitor
+	case "pending,paused,active,lease":
+		if len(pending(m, queue)) == 0 {
+			return idleFetch
+		}
+	case "scheduled,pending", "retry,pending":
+		if !due(m, fmt.Sprint(keys[0])) {
+			return idleForward
+		}
+	}
+	for prefix, step := range asynqSteps {
+		if signature == prefix || strings.Count(prefix, ",") > 3 && strings.HasPrefix(signature, prefix) {
+			return step
+		}
+	}
+	return "asynq/" + signature
+}
+
+// pending returns the tasks of a queue that can be fetched, the next one last.
+func pending(m *miniredis.Miniredis, queue string) []string {
+	ids, _ := m.List("asynq:{" + queue + "}:pending") // no key, no tasks
+	return ids
+}
+
+// due reports whether a delayed task's time has come.
+func due(m *miniredis.Miniredis, key string) bool {
+	scores, _ := m.SortedSet(key)
+	for _, score := range scores {
+		if int64(score) <= time.Now().Unix() {
+			return true
+		}
+	}
+	return false
+}
