@@ -39,7 +39,6 @@ func (j job) keys() []string {
 type settings struct {
 	Strategy middleware.Strategy
 	Queues   map[string]int
-	Gate     bool // in front of the locker
 	// Beside is a second server of the same process, with a strategy and queues of its own. There is none when nil.
 	Beside *settings
 }
@@ -57,7 +56,7 @@ type process struct {
 }
 
 // begin starts a process.
-func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, l *ledger, hook *tap) *process {
+func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, gate bool, l *ledger, hook *tap) *process {
 	t.Helper()
 	p := &process{name: name, tap: hook, ledger: l, stopping: make(chan struct{})}
 	connect := func() *redis.Client {
@@ -74,7 +73,7 @@ func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, l *led
 		t.Fatal(err)
 	}
 	locker := locking.Locker(p.single)
-	if s.Gate {
+	if gate {
 		locker = locking.NewGate(p.single, locking.GateOptions{})
 	}
 	for each := &s; each != nil; each = each.Beside {
@@ -95,7 +94,8 @@ func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker
 	}
 	server := asynq.NewServerFromRedisClient(tasks, asynq.Config{
 		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: 500 * time.Millisecond, DelayedTaskCheckInterval: time.Second,
-		IsFailure: middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
+		JanitorInterval: time.Hour,
+		IsFailure:       middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
 		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),
 	})
 	handler := lock(asynq.HandlerFunc(p.handle))

@@ -10,6 +10,7 @@ import (
 type scenario struct {
 	name string
 	settings
+	plan
 	// next is how the process works that comes after the one that was stopped; as that one when nil.
 	next *settings
 	jobs []job
@@ -48,7 +49,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
 	},
 	{
 		name: "queue of its own", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
@@ -58,7 +59,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
 	},
 	{
 		name: "two keys", settings: settings{Queues: own},
@@ -86,7 +87,7 @@ var scenarios = []scenario{
 			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
 		},
 		within: 20 * time.Second,
-		steps:  []string{"name", "claim", "asynq/schedule", "asynq/retry"},
+		steps:  []string{"name", "mark", "claim", "asynq/schedule", "asynq/retry"},
 	},
 	{
 		name: "the queue is another one afterwards", settings: settings{Queues: both, Strategy: middleware.Requeue{Queue: "waiting"}},
@@ -97,6 +98,30 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: 2 * time.Second, Retries: 5},
 		},
 		within: 26 * time.Second,
-		steps:  []string{"name", "claim", "asynq/schedule"},
+		steps:  []string{"name", "mark", "claim", "asynq/schedule"},
+	},
+	{
+		// As while a fleet changes its configuration: what one server moves there, the other one moves away. A copy that has run and
+		// failed is moved once more.
+		name: "moved there and away again", settings: settings{
+			Queues: map[string]int{"default": 1, "siding": 1}, Strategy: middleware.Requeue{Queue: "waiting"},
+			Beside: &settings{Queues: map[string]int{"waiting": 1}, Strategy: middleware.Requeue{Queue: "siding"}},
+		},
+		jobs: []job{
+			{ID: "holder", Hold: 4 * time.Second, Retries: 5},
+			{ID: "mover", At: 2 * time.Second, Hold: 2 * time.Second, Fails: 1, Retries: 5},
+			{ID: "next", At: 5 * time.Second, Hold: 8 * time.Second, Retries: 5},
+		},
+		within: 30 * time.Second,
+		steps:  []string{"name", "mark", "claim", "asynq/schedule", "asynq/retry"},
+	},
+	{
+		name: "a copy that is due soon", settings: settings{Queues: own, Strategy: middleware.Requeue{Delay: time.Second}},
+		jobs: []job{
+			{ID: "holder", Hold: 3 * time.Second},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second},
+		},
+		within: 14 * time.Second,
+		steps:  []string{"name", "mark", "claim", "asynq/schedule"},
 	},
 }

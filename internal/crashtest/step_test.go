@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,6 +97,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 		words := []string{cmd.Name()}
 		for _, arg := range args[1:] {
 			if word, ok := arg.(string); ok && (strings.HasPrefix(word, "railtoken:") || word == "asynq:queues") {
+				word, _, _ = strings.Cut(word, ":{")
 				words = append(words, word)
 			}
 		}
@@ -113,6 +115,12 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 		return own
 	}
 	return asynqStep(m, args[3:3+n])
+}
+
+// isLook reports whether a step leaves everything as it was.
+func isLook(step string) bool {
+	command, _, _ := strings.Cut(step, " ")
+	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zrange"}, command)
 }
 
 // asynqStep names one of asynq's scripts.
