@@ -22,21 +22,16 @@ type plan struct {
 	looks   bool          // faults also at commands that only look
 }
 
-// The next process finds the locks of the first one held, and asynq takes its tasks to be active for another minute.
+// The next process finds the locks of the first one held, and asynq takes its tasks to be active for another minute. Both have a gate.
 func TestEffectsAreThereOnceWhateverStepAProcessStopsBefore(t *testing.T) {
 	t.Parallel()
-	everyStep(t, plan{fault: before, restart: time.Second})
+	everyStep(t, plan{fault: before, restart: time.Second, gate: true})
 }
 
 // The next process finds the locks of the first one free, and asynq takes its tasks back at once.
 func TestEffectsAreThereOnceWhateverStepAProcessStopsAfter(t *testing.T) {
 	t.Parallel()
 	everyStep(t, plan{fault: after, restart: 65 * time.Second, looks: true})
-}
-
-func TestEffectsAreThereOnceWhateverStepAProcessWithAGateStopsAfter(t *testing.T) {
-	t.Parallel()
-	everyStep(t, plan{fault: after, restart: 65 * time.Second, gate: true})
 }
 
 func TestEffectsAreThereOnceWhateverCommandIsSentTwice(t *testing.T) {

@@ -96,8 +96,7 @@ func (r *run) play() (taken map[string]int) {
 func (r *run) find(step redis.Cmder) {
 	if !r.tap.fault.lives() {
 		for _, queue := range r.queues() {
-			active, _ := r.m.List("asynq:{" + queue + "}:active")
-			for _, id := range active {
+			for _, id := range r.list(queue, "active") {
 				r.leave(queue, id)
 			}
 		}
@@ -107,7 +106,7 @@ func (r *run) find(step redis.Cmder) {
 	switch name := stepOf(r.m, step); {
 	case name == "asynq/fetch": // of two fetches the worker hears of one
 		queue := queueOf(step)
-		ids := pending(r.m, queue)
+		ids := r.list(queue, "pending")
 		r.leave(queue, ids[len(ids)-1])
 	case r.tap.fault == late && name == "asynq/retry", r.tap.fault == late && name == "release":
 		// asynq's script takes the task for the same run of it, though it may be the next one by now. A release that comes after another
@@ -177,6 +176,7 @@ func (r *run) queues() (queues []string) {
 func (r *run) rest(breakOff <-chan struct{}) {
 	r.Helper()
 	for began := time.Now(); ; {
+		synctest.Wait() // nothing moves from one set to another between two looks
 		left := r.underWay()
 		select {
 		case <-r.produced:
@@ -202,8 +202,7 @@ func (r *run) underWay() (all []string) {
 	for _, queue := range r.queues() {
 		prefix := "asynq:{" + queue + "}:"
 		for _, list := range []string{"pending", "active"} {
-			ids, _ := r.m.List(prefix + list)
-			all = append(all, within(list, queue, ids)...)
+			all = append(all, within(list, queue, r.list(queue, list))...)
 		}
 		for _, set := range []string{"lease", "scheduled", "retry"} {
 			ids, _ := r.m.ZMembers(prefix + set)
@@ -211,6 +210,15 @@ func (r *run) underWay() (all []string) {
 		}
 	}
 	return all
+}
+
+// list returns the tasks in one of asynq's lists, the next one last.
+func (r *run) list(queue, list string) []string {
+	key := "asynq:{" + queue + "}:" + list
+	if !r.m.Exists(key) { // nearly always
+		return nil
+	}
+	return r.client.LRange(context.Background(), key, 0, -1).Val()
 }
 
 func within(set, queue string, ids []string) []string {
@@ -236,6 +244,9 @@ func (r *run) archived() (all []string) {
 func (r *run) check() {
 	for _, fault := range r.ledger.wrong() {
 		r.Error(fault)
+	}
+	if left := r.underWay(); len(left) > 0 {
+		r.Errorf("in the end these are under way: %v", left)
 	}
 	archived := slices.DeleteFunc(r.archived(), func(name string) bool {
 		j := r.jobOf(name)

@@ -95,7 +95,6 @@ var scenarios = []scenario{
 		jobs: []job{
 			{ID: "holder", Hold: 6 * time.Second, Retries: 5},
 			{ID: "first", At: 2 * time.Second, Hold: 2 * time.Second, Fails: 1, Retries: 5},
-			{ID: "second", At: 4 * time.Second, Hold: 2 * time.Second, Retries: 5},
 		},
 		within: 26 * time.Second,
 		steps:  []string{"name", "mark", "claim", "asynq/schedule"},

@@ -126,22 +126,21 @@ func isLook(step string) bool {
 // asynqStep names one of asynq's scripts.
 func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	var parts []string
-	queue := ""
 	for _, k := range keys {
 		rest, ok := strings.CutPrefix(fmt.Sprint(k), "asynq:{")
-		q, part, cut := strings.Cut(rest, "}:")
+		_, part, cut := strings.Cut(rest, "}:")
 		if !ok || !cut {
 			return "" // what a server tells of itself
 		}
 		part, _, _ = strings.Cut(part, ":")
-		queue, parts = q, append(parts, part)
+		parts = append(parts, part)
 	}
 	signature := strings.Join(parts, ",")
 	switch signature {
 	case "lease", "completed", "aggregation_sets":
 		return "" // the regular looks of the recoverer and the janitor
 	case "pending,paused,active,lease":
-		if len(pending(m, queue)) == 0 {
+		if !m.Exists(fmt.Sprint(keys[0])) {
 			return idleFetch
 		}
 	case "scheduled,pending", "retry,pending":
@@ -157,17 +156,11 @@ func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	return "asynq/" + signature
 }
 
-// pending returns the tasks of a queue that can be fetched, the next one last.
-func pending(m *miniredis.Miniredis, queue string) []string {
-	ids, _ := m.List("asynq:{" + queue + "}:pending") // no key, no tasks
-	return ids
-}
-
 // due reports whether a delayed task's time has come.
 func due(m *miniredis.Miniredis, key string) bool {
-	scores, _ := m.SortedSet(key)
-	for _, score := range scores {
-		if int64(score) <= time.Now().Unix() {
+	ids, _ := m.ZMembers(key) // no key, no tasks
+	for _, id := range ids {
+		if score, err := m.ZScore(key, id); err == nil && int64(score) <= time.Now().Unix() {
 			return true
 		}
 	}
