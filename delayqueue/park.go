@@ -94,8 +94,8 @@ type Conflict struct {
 // Place is where a parked task stands.
 type Place struct {
 	Conflict
-	// Waiters is how many tasks wait for the key, this one included.
-	Waiters int
+	// Waiters is how many tasks wait for the key, this one included, and Ahead how many of them stand before it.
+	Waiters, Ahead int
 	// Bound is the bound that the task has reached, and then it does not wait; NoBound when it does.
 	Bound Bound
 }
@@ -161,7 +161,7 @@ func (q *Queue) passOn(ctx context.Context, registry string) {
 // parsePlace reads the reply of the park script.
 func parsePlace(reply []any) (p Place, swallowed string, err error) {
 	bad := unexpected(reply)
-	if len(reply) != 5 {
+	if len(reply) != 6 {
 		return p, "", bad
 	}
 	bound, ok1 := reply[0].(string)
@@ -176,7 +176,9 @@ func parsePlace(reply []any) (p Place, swallowed string, err error) {
 	if bound == "gone" {
 		return p, "", ErrGone
 	}
+	ahead, _ := reply[5].(string)
 	p = Place{Waiters: int(waiters), Bound: Bound(bound)}
 	p.Count, p.First = int(conflicts), time.UnixMicro(us)
+	p.Ahead, _ = strconv.Atoi(ahead) // "" at a bound
 	return p, swallowed, nil
 }

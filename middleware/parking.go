@@ -58,6 +58,8 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 			return conflict, nil, nil
 		}
 		r.inLine = held.Key
+		r.parkFor = min(fallback(d.Delay, place.Ahead), cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
+		conflict.RetryAfter = r.parkFor
 		r.sleepers.decks.park(held.Key, place.Waiters, d.Places)
 		lease, again, err := look()
 		if err != nil || lease != nil {

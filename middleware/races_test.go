@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -272,7 +273,7 @@ func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if f.broken.Load() && len(args) == 3 && args[2] == "railtoken:move" {
+		if f.broken.Load() && len(args) > 2 && args[2] == "railtoken:move" && strings.HasPrefix(fmt.Sprint(args[1]), "asynq:{default}:") {
 			cmd.SetErr(errors.New("NOPERM no permission"))
 			return cmd.Err()
 		}

@@ -18,7 +18,20 @@ const (
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
 	maxFallback = locking.MaxTTL
+	// fewAhead is how many tasks look so soon. Of those behind them each look so much later; farAhead is the latest of all, unless the
+	// strategy's own delay is longer.
+	fewAhead = 8
+	farAhead = 10 * time.Minute
 )
+
+// fallback returns when a parked task tries again although nobody woke it. The first in line do so soon, for all: whoever gets the key wakes
+// the next. If those far behind did the same, a long line would keep Redis busy with asking in vain.
+func fallback(delay time.Duration, ahead int) time.Duration {
+	if ahead <= 0 || delay >= farAhead {
+		return delay
+	}
+	return time.Duration(min(float64(delay)*(1+float64(ahead)/fewAhead), float64(farAhead)))
+}
 
 // Requeue parks a task in conflict and frees its worker slot. The task that gives the key back wakes it. A conflict is
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
@@ -31,8 +44,8 @@ type Requeue struct {
 	OnDeck int
 
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
-	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. It is
-	// never longer than Bounds.Age, after which the task does not wait on.
+	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. Tasks with others
+	// before them try later, the further back the later, up to 10 min. It is never more than the bound on age, after which a task is to be looked at.
 	Delay time.Duration
 
 	// Bounds ends the waiting: by default after 10 000 conflicts or 24 h, or at once when 10 000 tasks wait for the key. A

@@ -10,7 +10,7 @@
 -- wait, and its count begins anew.
 local registry, task, index, entry = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local bound, conflicts, first, place, before, now = unpack(note(task, registry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]))
-local waiters, swallowed = 0, ''
+local waiters, ahead, swallowed = 0, '', ''
 
 -- Of those who seem to wait some may be gone: deleted or archived by hand. They count only after a look at them.
 local function prune(others, stride)
@@ -46,12 +46,13 @@ end
 if bound == '' then
   local behind = conflicts == 1 and 1 or 0
   local joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
-  if #joined > 2 then
-    prune({unpack(joined, 3)}, 1)
+  if #joined > 3 then
+    prune({unpack(joined, 4)}, 1)
     joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
   end
   waiters = joined[1]
-  if #joined > 2 then
+  ahead = joined[3]
+  if #joined > 3 then
     bound = 'waiters'
   elseif joined[2] ~= place then
     stand(task, registry, joined[2])
@@ -64,4 +65,4 @@ if bound ~= '' then
     forget(task)
   end
 end
-return {bound, conflicts, first, waiters, swallowed}
+return {bound, conflicts, first, waiters, swallowed, ahead}

@@ -14,13 +14,14 @@ local function discard(registry, ...)
 end
 
 -- join(registry, entry, place, 1 to be behind those who came before, most waiters, how long an idle registry is kept (ms)) puts an entry
--- in line; one that is in it stays where it is. Returns {waiters, place}, and when the line is full, up to 1000 of its entries behind them.
+-- in line; one that is in it stays where it is. Returns {waiters, place, how many stand before it}, and when the line is full {waiters, place, ''}
+-- and up to 1000 of its entries behind them.
 local function join(registry, entry, place, behind, most, ttl)
   local score = redis.call('ZSCORE', registry, entry)
   local waiters = redis.call('ZCARD', registry)
   if not score then
     if waiters >= tonumber(most) then
-      return {waiters, place, unpack(redis.call('ZRANGE', registry, 0, 999))}
+      return {waiters, place, '', unpack(redis.call('ZRANGE', registry, 0, 999))}
     end
     -- Places are given by the first conflict; of two in the same microsecond the earlier arrival has the earlier place.
     score = place
@@ -32,7 +33,7 @@ local function join(registry, entry, place, behind, most, ttl)
     waiters = waiters + 1
   end
   redis.call('PEXPIRE', registry, ttl)
-  return {waiters, score}
+  return {waiters, score, tostring(redis.call('ZRANK', registry, entry))}
 end
 
 -- look(registry, entry of a leaver or '', the only entry asked for or '', how many to pass over unseen, how many to look at) takes the
