@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ func (m *mean) add(d time.Duration) {
 type deck struct {
 	waiting  int       // tasks in their slots
 	asking   int       // tasks that are being woken
+	since    uint64    // how many tasks had arrived when the first of these wakes was begun
 	coming   []promise // to tasks that were woken and are on their way
 	places   int       // how many may be on deck, by the last decision
 	parked   int       // tasks in the delay queue, as far as this server knows
@@ -52,13 +54,15 @@ type promise struct {
 // decks is what a server knows of the keys that tasks wait for. It decides nothing about who may have a key, and when it is
 // wrong, a task waits longer or runs once more than it had to.
 type decks struct {
-	mu     sync.Mutex
-	keys   map[string]*deck
-	coming map[delayqueue.Task]string   // the keys of the tasks that were promised a place
-	early  map[delayqueue.Task]struct{} // tasks that have arrived since the first of the wakes under way was begun
-	asking int                          // tasks that are being woken, of all keys
-	pickup mean                         // from the wake of a task to its run
-	sweep  int                          // how many keys there may be before the next look for idle ones
+	mu       sync.Mutex
+	keys     map[string]*deck
+	coming   map[delayqueue.Task]string // the keys of the tasks that were promised a place
+	early    map[delayqueue.Task]uint64 // tasks that have arrived while wakes were under way, and which arrival that was
+	arrivals uint64
+	asking   int  // tasks that are being woken, of all keys
+	pickup   mean // from the wake of a task to its run
+	sweep    int  // how many keys there may be before the next look for idle ones
+	crowd    int  // how many tasks may be early before the next look for those that no wake under way can be about
 }
 
 // state is what is known of a key at a conflict.
@@ -74,7 +78,7 @@ func (k *decks) arrive(t delayqueue.Task) (key string, promised bool) {
 	key, ok := k.coming[t]
 	if !ok {
 		if k.asking > 0 {
-			k.early[t] = struct{}{}
+			k.noteEarly(t)
 		}
 		return "", false
 	}
@@ -88,6 +92,31 @@ func (k *decks) arrive(t delayqueue.Task) (key string, promised bool) {
 		}
 	}
 	return key, true
+}
+
+// noteEarly notes that a task has arrived of which a wake under way may tell only now. The caller holds the mutex.
+func (k *decks) noteEarly(t delayqueue.Task) {
+	if len(k.early) >= k.crowd {
+		oldest := k.arrivals
+		for _, d := range k.keys {
+			if d.asking > 0 {
+				oldest = min(oldest, d.since)
+			}
+		}
+		maps.DeleteFunc(k.early, func(_ delayqueue.Task, n uint64) bool { return n <= oldest })
+		k.crowd = max(2*len(k.early), fewDecks)
+	}
+	k.arrivals++
+	k.early[t] = k.arrivals
+}
+
+// ask notes that so many tasks are being woken for a key. The caller holds the mutex.
+func (k *decks) ask(d *deck, n int) {
+	if d.asking == 0 {
+		d.since = k.arrivals
+	}
+	d.asking += n
+	k.asking += n
 }
 
 // look returns what is known of a key.
@@ -145,8 +174,7 @@ func (k *decks) leave(key string, got bool) (passOn bool) {
 		return false
 	}
 	d.absorbed = false
-	d.asking++
-	k.asking++
+	k.ask(d, 1)
 	return true
 }
 
@@ -180,8 +208,7 @@ func (k *decks) release(key string, held time.Duration, handedOn, contended bool
 	if !handedOn && d.waiting > 0 {
 		d.absorbed = true
 	}
-	d.asking += n
-	k.asking += n
+	k.ask(d, n)
 	return n
 }
 
@@ -214,7 +241,7 @@ func (k *decks) woke(key string, asked int, w delayqueue.Woken, ok bool) {
 			d.parked = w.Left
 		}
 		for _, t := range w.Tasks {
-			if _, here := k.early[t]; !here {
+			if k.early[t] <= d.since { // else it is here already
 				d.coming = append(d.coming, promise{t, d.used})
 				k.coming[t] = key
 			}
@@ -242,7 +269,7 @@ func (k *decks) deck(key string) *deck {
 func (k *decks) forget(now time.Time) {
 	if k.keys == nil {
 		k.keys, k.sweep = map[string]*deck{}, fewDecks
-		k.coming, k.early = map[delayqueue.Task]string{}, map[delayqueue.Task]struct{}{}
+		k.coming, k.early = map[delayqueue.Task]string{}, map[delayqueue.Task]uint64{}
 	}
 	if len(k.keys) < k.sweep {
 		return
