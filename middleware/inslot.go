@@ -7,6 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -71,12 +72,13 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 	return r.tryInTurn(ctx) // sits out an outage
 }
 
-// leaveDeck gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line.
+// leaveDeck gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line. The task
+// itself stays in line with its record, as it has not run.
 func (r *run) leaveDeck(ctx context.Context, got bool) {
 	key := r.onDeck
 	r.onDeck = ""
 	if r.sleepers.decks.leave(key, got) {
-		r.wake(context.WithoutCancel(ctx), key, 1)
+		r.wake(context.WithoutCancel(ctx), key, delayqueue.WakeOptions{Most: 1})
 	}
 }
 

@@ -102,17 +102,17 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	for _, key := range r.keys {
 		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
 		if n > 0 || key == r.inLine {
-			r.wake(ctx, key, n)
+			r.wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n})
 		}
 	}
 }
 
-// wake promotes the next tasks of a key, n of them and at least one.
-func (r *run) wake(ctx context.Context, key string, n int) {
+// wake promotes the next tasks of a key, as many as the options say and at least one.
+func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	woken, err := r.wakeWhenTaken(ctx, key, n)
-	r.sleepers.decks.woke(key, n, woken, err == nil)
+	woken, err := r.wakeWhenTaken(ctx, key, opts)
+	r.sleepers.decks.woke(key, opts.Most, woken, err == nil)
 	if err != nil {
 		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
 		return
@@ -124,11 +124,11 @@ func (r *run) wake(ctx context.Context, key string, n int) {
 
 // wakeWhenTaken wakes, and tries again while Redis refuses, as it does during a failover: else the task would stay in line itself, and
 // the next one would wait for its timer. A worker that shuts down tries once.
-func (r *run) wakeWhenTaken(ctx context.Context, key string, n int) (delayqueue.Woken, error) {
+func (r *run) wakeWhenTaken(ctx context.Context, key string, opts delayqueue.WakeOptions) (delayqueue.Woken, error) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
 	var cause error
 	woken, err := backoff.RetryWithData(func() (w delayqueue.Woken, err error) {
-		if w, err = r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n}); err != nil {
+		if w, err = r.queue.Wake(ctx, key, opts); err != nil {
 			cause = err
 			if r.isStopping() {
 				err = backoff.Permanent(err)
