@@ -82,7 +82,8 @@ func (u *usage) work(ctx context.Context, task *asynq.Task, hold time.Duration) 
 	from := time.Now()
 	u.mu.Lock()
 	for _, key := range keys {
-		if u.holders[key]++; u.holders[key] > 1 {
+		u.holders[key]++
+		if u.holders[key] > 1 {
 			u.overlap = append(u.overlap, key)
 		}
 	}

@@ -68,16 +68,20 @@ func TestAKeyThatNobodyComesForHasATaskWoken(t *testing.T) {
 func TestTheMeanFollowsWhatIsMeasured(t *testing.T) {
 	t.Parallel()
 	var m mean
-	if m.add(0); m != 0 {
+	m.add(0)
+	if m != 0 {
 		t.Errorf("nothing was measured, and the mean is %v", time.Duration(m))
 	}
-	if m.add(-time.Second); m != 0 {
+	m.add(-time.Second)
+	if m != 0 {
 		t.Errorf("a negative time counts: %v", time.Duration(m))
 	}
-	if m.add(80 * time.Millisecond); time.Duration(m) != 80*time.Millisecond {
+	m.add(80 * time.Millisecond)
+	if time.Duration(m) != 80*time.Millisecond {
 		t.Errorf("the first value gives %v", time.Duration(m))
 	}
-	if m.add(160 * time.Millisecond); time.Duration(m) != 90*time.Millisecond {
+	m.add(160 * time.Millisecond)
+	if time.Duration(m) != 90*time.Millisecond {
 		t.Errorf("another one counts for an eighth: %v, want 90ms", time.Duration(m))
 	}
 	for range 100 {

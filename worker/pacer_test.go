@@ -180,7 +180,8 @@ func TestAWakeBetweenTwoFetchesOfALookIsNotLost(t *testing.T) {
 		p := newPaced(time.Hour, 2, nil, nil)
 		n := 0
 		p.answer = func() error {
-			if n++; n == 1 {
+			n++
+			if n == 1 {
 				p.p.wake() // into the first queue, which was just found empty
 			}
 			return redis.Nil
@@ -281,7 +282,7 @@ func TestErrorsDoNotMakeAWorkerSpin(t *testing.T) {
 				return next(ctx, cmd)
 			}
 			fetches.Add(1)
-			return fail(cmd, errors.New("READONLY You can't write against a read only replica."))
+			return fail(cmd, errors.New("READONLY you may not write to a replica"))
 		}))
 		handle(t, w, "work", nothing)
 		start(t, w)
@@ -298,7 +299,8 @@ func TestAFetchThatFindsATaskIsNotHeld(t *testing.T) {
 		p := newPaced(time.Hour, 3, nil, nil)
 		n := 0
 		p.answer = func() error {
-			if n++; n%3 == 0 {
+			n++
+			if n%3 == 0 {
 				return nil
 			}
 			return redis.Nil
