@@ -490,6 +490,22 @@ func TestAShutdownParksWhoWaitsOnDeckAndAnotherServerGoesOn(t *testing.T) {
 	})
 }
 
+func TestAShutdownEndsTheTimeOnDeckAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("hot")
+		p := r.process(4, never, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
+		r.until(time.Second, "the task waits", func() bool { return p.sleepers.InUse() == 1 })
+		p.signal()
+		began := time.Now()
+		r.events.await(r, 1, ended(middleware.Parked))
+		if took := time.Since(began); took > 20*time.Millisecond {
+			r.Errorf("it parked %v after the signal", took)
+		}
+	})
+}
+
 // A lease is lost, a handler releases early, another one panics, and the line goes on.
 func TestTheLineGoesOnWhateverAHolderDoes(t *testing.T) {
 	t.Parallel()
