@@ -22,7 +22,7 @@ package middleware_test
 //   - used on a queue: TestAToolThatIsUsedOnAQueueStrandsNobody
 //   - a queue that was paused at the release: TestAQueueThatGoesOnAfterTheReleaseStrandsNobody
 //   - an archived conflict that is run again: TestAnArchivedConflictThatIsRunAgainWaitsAndRuns
-//   - a wake that goes with its task: TestAWakeThatGoesWithItsTaskCostsTheOthersNoMoreThanTheirTimers
+//   - a wake that goes with its task: TestAWakeThatGoesWithItsTaskGoesToTheNext
 
 import (
 	"go/ast"

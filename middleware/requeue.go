@@ -84,13 +84,14 @@ func (r Requeue) Decide(c Conflict) Decision {
 	return d
 }
 
-// places returns how many tasks may be on deck: none while the key is held for longer than it usually is.
+// places returns how many tasks may be on deck: none while the key is held for longer than it usually is, or where tasks wait in their slots
+// in another way.
 func (r Requeue) places(c Conflict) int {
 	most := r.OnDeck
 	if most == 0 {
 		most = DefaultOnDeck
 	}
-	if !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
+	if c.hasWaited || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
 		return 0
 	}
 	return places(c.Hold, c.Pickup, most)

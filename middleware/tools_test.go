@@ -10,7 +10,6 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -245,7 +244,7 @@ func TestAnArchivedConflictThatIsRunAgainWaitsAndRuns(t *testing.T) {
 
 // A wake is in the hands of the task that it was for. When that one is taken away before a worker fetches it, or its queue is paused,
 // nobody passes the wake on: the others' own timers bring them, by default a second after a lease of the holder would have ended.
-func TestAWakeThatGoesWithItsTaskCostsTheOthersNoMoreThanTheirTimers(t *testing.T) {
+func TestAWakeThatGoesWithItsTaskGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(r *rig, woken delayqueue.Task) error{
 		"deleted":  func(r *rig, w delayqueue.Task) error { return r.inspect.DeleteTask(w.Queue, w.ID) },
@@ -284,8 +283,8 @@ func TestAWakeThatGoesWithItsTaskCostsTheOthersNoMoreThanTheirTimers(t *testing.
 					}
 				}
 				took := time.Since(released)
-				if took > locking.DefaultTTL+3*time.Second {
-					r.Errorf("the others ran after %v, want at most 3s after the TTL", took)
+				if took > 3*time.Second {
+					r.Errorf("the others ran after %v, want within 3s, and not by their timers after 31s", took)
 				}
 				r.Logf("the others ran %v after the release", took)
 				if err := r.inspect.UnpauseQueue("default"); err != nil {

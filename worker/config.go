@@ -52,8 +52,8 @@ type Config struct {
 	// Sleepers is how many tasks may wait in their slots; half of Concurrency when zero, none when negative. RAILTOKEN_SLEEPERS.
 	Sleepers int
 
-	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. asynq varies its
-	// own interval by half, so it is given two thirds of this. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A
+	// task that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
 	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero. RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
 	DelayedTaskCheckInterval time.Duration
