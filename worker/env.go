@@ -248,8 +248,12 @@ func (p *parser) strategy(name, text string) middleware.Strategy {
 		return middleware.Wait{}
 	case "requeue":
 		return middleware.Requeue{}
+	case "ordered":
+		return middleware.Requeue{Order: middleware.Ordered}
+	case "keeporder":
+		return middleware.Requeue{Order: middleware.KeepOrder}
 	default:
-		p.fault(name, text, "use failfast, wait or requeue")
+		p.fault(name, text, "use failfast, wait, requeue, ordered or keeporder")
 		return nil
 	}
 }
