@@ -69,7 +69,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 	noticed := false
 	t, ok := w.await(ctx)
 	for ok {
-		length := pause.backoff.InitialInterval
+		var length time.Duration
 		switch {
 		case t.lease != nil:
 			return t.lease, nil

@@ -53,7 +53,8 @@ func TestOrderedTasksOfAKeyRunInTheOrderInWhichTheyWereEnqueued(t *testing.T) {
 					return errors.New("once")
 				}
 				done[n%keys] = append(done[n%keys], n)
-				if count++; count == tasks {
+				count++
+				if count == tasks {
 					close(finished)
 				}
 				return nil
