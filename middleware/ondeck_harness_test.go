@@ -1,0 +1,141 @@
+package middleware_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// process is one worker process of several: it has its own gate, budget and stop signal.
+type process struct {
+	server   *asynq.Server
+	gate     *locking.Gate
+	sleepers *middleware.Sleepers
+	stopping chan struct{}
+	signal   func() // closes stopping
+	stop     func() // and shuts down
+}
+
+// process starts a worker process with so many slots, half of which may wait.
+func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handler asynq.HandlerFunc) *process {
+	r.Helper()
+	p := &process{gate: locking.NewGate(r.locker, locking.GateOptions{}), sleepers: middleware.NewSleepers(max(slots/2, 1)), stopping: make(chan struct{})}
+	opts := r.options(s)
+	opts.Locker, opts.Sleepers, opts.Stopping, opts.Key = p.gate, p.sleepers, p.stopping, keyList
+	cfg.Concurrency = slots
+	p.server = r.serve(opts, cfg, handler)
+	p.signal = sync.OnceFunc(func() { close(p.stopping) })
+	p.stop = sync.OnceFunc(func() {
+		p.signal()
+		p.server.Shutdown()
+	})
+	r.Cleanup(p.stop)
+	return p
+}
+
+// usage is what the handlers of a test have seen of the keys.
+type usage struct {
+	mu      sync.Mutex
+	holders map[string]int
+	spans   map[string][]span
+	done    map[string]int // by task
+	overlap []string
+}
+
+type span struct{ from, to time.Time }
+
+func newUsage() *usage {
+	return &usage{holders: map[string]int{}, spans: map[string][]span{}, done: map[string]int{}}
+}
+
+// work holds the keys of a task for a time.
+func (u *usage) work(ctx context.Context, task *asynq.Task, hold time.Duration) {
+	keys, _ := keyList(ctx, task)
+	id, _ := asynq.GetTaskID(ctx)
+	from := time.Now()
+	u.mu.Lock()
+	for _, key := range keys {
+		u.holders[key]++
+		if u.holders[key] > 1 {
+			u.overlap = append(u.overlap, key)
+		}
+	}
+	u.mu.Unlock()
+	if hold > 0 {
+		select {
+		case <-time.After(hold):
+		case <-ctx.Done():
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		u.holders[key]--
+		u.spans[key] = append(u.spans[key], span{from, time.Now()})
+	}
+	u.done[id]++
+}
+
+// finished returns how many tasks have run.
+func (u *usage) finished() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.done)
+}
+
+// idle returns for how long a key was free between its first and its last holder, and how many gaps were longer than a time.
+func (u *usage) idle(key string, than time.Duration) (total time.Duration, gaps int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	spans := u.spans[key]
+	for i := 1; i < len(spans); i++ {
+		gap := spans[i].from.Sub(spans[i-1].to)
+		total += gap
+		if gap > than {
+			gaps++
+		}
+	}
+	return total, gaps
+}
+
+// until waits for a condition, in virtual time.
+func (r *rig) until(most time.Duration, what string, is func() bool) {
+	r.Helper()
+	for began := time.Now(); !is(); <-time.After(time.Millisecond) {
+		if time.Since(began) > most {
+			r.Fatalf("%s: not within %v", what, most)
+		}
+	}
+}
+
+// runs returns how often each task was started, sorted.
+func (e *events) runs() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of := map[delayqueue.Task]int{}
+	for _, ev := range e.all {
+		if ev.Kind == middleware.Acquired || ev.Kind == middleware.Ended {
+			of[ev.Task]++
+		}
+	}
+	var counts []int
+	for _, n := range of {
+		counts = append(counts, n)
+	}
+	slices.Sort(counts)
+	return counts
+}
+
+func sum(n []int) (s int) {
+	for _, v := range n {
+		s += v
+	}
+	return s
+}
