@@ -132,7 +132,7 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 		for _, e := range all {
 			switch {
 			case !e.live():
-				gone = append(gone, e.task.member())
+				gone = append(gone, e.entry)
 			case len(left.Next) < lineNext:
 				left.Next = append(left.Next, e.task)
 			}
@@ -233,6 +233,7 @@ func texts(values []any) ([]string, bool) {
 
 // standing is a task in line and its state in asynq, empty when asynq has no such task.
 type standing struct {
+	entry string
 	task  Task
 	state string
 }
@@ -249,7 +250,7 @@ func leading(all []standing) []string {
 		if s.live() {
 			break
 		}
-		gone = append(gone, s.task.member())
+		gone = append(gone, s.entry)
 	}
 	return gone
 }
@@ -260,9 +261,7 @@ func leading(all []standing) []string {
 func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all []standing, err error) {
 	all = make([]standing, len(members))
 	for i, member := range members {
-		if all[i].task, err = parseMember(member); err != nil {
-			return time.Time{}, nil, err
-		}
+		all[i].entry, all[i].task = member, taskOf(member)
 	}
 	states := make([]*redis.StringCmd, len(all))
 	scores := map[string]*redis.FloatCmd{}

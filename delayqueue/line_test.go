@@ -332,3 +332,19 @@ func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 		return next(ctx, cmds)
 	}
 }
+
+// Whatever else is found in a line, it holds up nobody.
+func TestWhatIsNoEntryOfALineIsPassedOver(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	for i, foreign := range []string{"", "x", "3:", "99:short", "-1:x"} {
+		if err := r.client.ZAdd(t.Context(), "railtoken:line:{k}", redis.Z{Score: float64(i), Member: foreign}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	task := r.delayed("a")
+	turn, err := r.queue.Turn(t.Context(), task, "k", delayqueue.TurnOptions{})
+	if err != nil || turn.Ahead != 0 {
+		t.Errorf("turn %+v, %v; want that of the only task", turn, err)
+	}
+}

@@ -165,11 +165,7 @@ func (q *Queue) prune(ctx context.Context, line string, entries []string) error 
 func (q *Queue) ended(ctx context.Context, entries []string) (ended []string, err error) {
 	looks := make([]step, 0, len(entries))
 	for _, entry := range entries {
-		t, err := parseMember(entry)
-		if err != nil {
-			return nil, err
-		}
-		looks = append(looks, step{endedStep, t.hash(), nil})
+		looks = append(looks, step{endedStep, taskOf(entry).hash(), nil})
 	}
 	replies, err := q.together(ctx, looks)
 	if err != nil {

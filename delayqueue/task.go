@@ -42,5 +42,14 @@ func parseMember(member string) (Task, error) {
 	return Task{Queue: rest[:n], ID: rest[n:]}, nil
 }
 
+// taskOf returns the task of a registry entry, and of anything else one that cannot be: it counts as gone, as in task.lua.
+func taskOf(member string) Task {
+	t, err := parseMember(member)
+	if err != nil {
+		return Task{}
+	}
+	return t
+}
+
 // hash returns the name of the hash in which asynq keeps the task.
 func (t Task) hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }

@@ -101,11 +101,7 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 	}
 	looks := make([]step, 0, len(entries)+1)
 	for _, entry := range entries {
-		t, err := parseMember(entry)
-		if err != nil {
-			return choice{}, err
-		}
-		looks = append(looks, step{checkStep, t.hash(), []any{c.registry}})
+		looks = append(looks, step{checkStep, taskOf(entry).hash(), []any{c.registry}})
 	}
 	replies, err := q.together(ctx, append(looks, step{scoresStep, q.index, anys(entries)}))
 	if err != nil {
@@ -170,10 +166,7 @@ func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Wok
 	tasks := make([]Task, 0, len(mine))
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
-		t, err := parseMember(entry)
-		if err != nil {
-			return 0, err
-		}
+		t := taskOf(entry)
 		tasks = append(tasks, t)
 		steps = append(steps, step{promoteStep, t.hash(), []any{c.registry, entry, now}})
 	}

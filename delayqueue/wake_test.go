@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 )
@@ -343,6 +344,23 @@ func TestSeveralThatAreWokenKeepTheirOrder(t *testing.T) {
 		pending := r.client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val()
 		if !slices.Equal(pending, []string{"c", "b", "a"}) {
 			t.Errorf("pending are %v, want the first at the right end", pending)
+		}
+	})
+}
+
+// Whatever else is found in a registry, it holds up nobody.
+func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		for _, foreign := range []string{"", "x", "3:", "99:short", "-1:x", "a:b:c"} {
+			if err := r.client.ZAdd(t.Context(), r.registry("k"), redis.Z{Score: 1, Member: foreign}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		task := r.delayed("a")
+		r.park(task, "k")
+		if woken := r.wake("k"); woken.First() != task || woken.Left != 0 {
+			t.Errorf("woke %+v, want %s and nobody left", woken, task)
 		}
 	})
 }

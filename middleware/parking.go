@@ -143,9 +143,9 @@ func (r *run) delayQueue() string {
 	return delayqueue.DelayQueue(r.id.Queue)
 }
 
-// before returns the conflicts that a moved task met in its own queue.
+// before returns the conflicts that a moved task met in its own queue, until its handler has run.
 func (r *run) before() delayqueue.Conflict {
-	if r.moved == nil {
+	if r.moved == nil || r.attempt > 0 {
 		return delayqueue.Conflict{}
 	}
 	return r.moved.Before

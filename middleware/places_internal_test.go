@@ -3,6 +3,8 @@ package middleware
 import (
 	"testing"
 	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 func TestThoseFarBackInLineLookForThemselvesLater(t *testing.T) {
@@ -24,6 +26,16 @@ func TestThoseFarBackInLineLookForThemselvesLater(t *testing.T) {
 	} {
 		if got := fallback(tt.delay, tt.ahead); got != tt.want {
 			t.Errorf("a delay of %v with %d tasks before it becomes %v, want %v", tt.delay, tt.ahead, got, tt.want)
+		}
+	}
+}
+
+func TestConflictsBeforeAMoveCountUntilTheHandlerHasRun(t *testing.T) {
+	t.Parallel()
+	moved := &delayqueue.Moved{Before: delayqueue.Conflict{Count: 3}}
+	for attempt, want := range []int{3, 0, 0} {
+		if got := (&run{moved: moved, attempt: attempt}).before().Count; got != want {
+			t.Errorf("at attempt %d %d conflicts from before the move count, want %d", attempt, got, want)
 		}
 	}
 }

@@ -4,9 +4,13 @@
 -- (v0.26): hash asynq:{queue}:t:id with field state, sorted sets asynq:{queue}:retry and :scheduled, list asynq:{queue}:pending
 -- whose right end is its head.
 
--- parse(entry) returns the task's ID, the prefix of its queue's keys, and the name of its hash.
+-- parse(entry) returns the task's ID, the prefix of its queue's keys, and the name of its hash. Of what is no entry it returns the names of
+-- a task that cannot be, and so it counts as gone.
 local function parse(entry)
   local size, rest = string.match(entry, '^(%d+):(.*)$')
+  if not size or tonumber(size) > #rest then
+    size, rest = '0', ''
+  end
   local queue, id = string.sub(rest, 1, tonumber(size)), string.sub(rest, tonumber(size) + 1)
   local prefix = 'asynq:{' .. queue .. '}:'
   return id, prefix, prefix .. 't:' .. id
