@@ -14,7 +14,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// A key is held for too long, and a task reaches a bound of its waiting. When the holder is mended, what was archived runs again.
+// A key is held for too long, and a task reaches a bound of its waiting. It is archived with a reason that can be read back. When the
+// holder is mended, it runs again.
 func ExampleReplayConflicts() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -73,22 +74,34 @@ func ExampleReplayConflicts() {
 	if _, err := queue.Wake(ctx, "order:1042", delayqueue.WakeOptions{}); err != nil { // as when its holder changes
 		panic(err)
 	}
-	reason := <-ended
-	fmt.Printf("%s: %d %s because of %s\n", reason.Outcome, reason.Conflicts, reason.Bound, reason.Holder.Label)
+	<-ended
+
+	archive := asynq.NewInspectorFromRedisClient(client)
+	var archived []*asynq.TaskInfo
+	for len(archived) == 0 && ctx.Err() == nil { // it is there in a moment
+		if archived, err = archive.ListArchivedTasks("default"); err != nil {
+			panic(err)
+		}
+	}
+	reason, err := middleware.ParseConflict(archived[0].Result)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%s: %d %s of %s because of %s\n", reason.Outcome, reason.Conflicts, reason.Bound, reason.Key, reason.Holder.Label)
 
 	if err := stuck.Release(ctx); err != nil {
 		panic(err)
 	}
-	for replayed := 0; replayed == 0 && ctx.Err() == nil; { // asynq archives it in a moment
-		replayed, err = middleware.ReplayConflicts(ctx, queue, middleware.ReplayOptions{Queue: "default", Key: "order:1042"})
-		if err != nil {
-			panic(err)
-		}
+	replayed, err := middleware.ReplayConflicts(ctx, queue, middleware.ReplayOptions{Queue: "default", Key: "order:1042"})
+	if err != nil {
+		panic(err)
 	}
+	fmt.Println("replayed:", replayed)
 	<-done
 	fmt.Println("it runs")
 	// Output:
 	// parked
-	// archived: 2 conflicts because of a stuck worker
+	// archived: 2 conflicts of order:1042 because of a stuck worker
+	// replayed: 1
 	// it runs
 }

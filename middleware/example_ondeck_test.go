@@ -1,0 +1,39 @@
+package middleware_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// How many tasks wait on deck, that is in their slots, is a matter of each handler. Here one server, where two wait for a key already,
+// decides upon a third.
+func ExampleRequeue_Decide() {
+	now := time.Now()
+	third := middleware.Conflict{
+		Key: "order:1042", Now: now, FirstAt: now, MayWait: true, OnDeck: 2,
+		Hold: 2 * time.Millisecond, Pickup: 20 * time.Millisecond, // ten tasks are done in the time in which a woken one arrives
+	}
+	held := third
+	held.Holder = locking.Holder{Since: now.Add(-time.Second)} // for longer than a key that is worth it
+
+	for _, row := range []struct {
+		what     string
+		strategy middleware.Requeue
+	}{
+		{"by default, up to 4", middleware.Requeue{}},
+		{"slots are dear", middleware.Requeue{OnDeck: 1}},
+		{"a handler of a millisecond", middleware.Requeue{OnDeck: 16}},
+		{"never in a slot", middleware.Requeue{OnDeck: -1}},
+	} {
+		d := row.strategy.Decide(third)
+		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.OnDeck, d.Places, row.strategy.Decide(held).Places)
+	}
+	// Output:
+	// by default, up to 4         on deck: true   places: 4   held for a second: 0
+	// slots are dear              on deck: false  places: 1   held for a second: 0
+	// a handler of a millisecond  on deck: true   places: 10  held for a second: 0
+	// never in a slot             on deck: false  places: 0   held for a second: 0
+}
