@@ -1,31 +1,90 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
 )
 
-// What README shows is this very program, from the line of its first handler to the end of main.
+// The first program that README shows is this very one, from the line of its first handler to the end of main.
 func TestReadmeShowsThisProgram(t *testing.T) {
 	t.Parallel()
-	program, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(readme), "```go\n")
-	shown, _, closed := strings.Cut(rest, "```")
-	if !ok || !closed || strings.TrimSpace(shown) == "" {
-		t.Fatal("README has no Go program")
-	}
-	if !strings.Contains(string(program), strings.TrimSpace(shown)) {
-		t.Error("README shows something else than examples/quickstart/main.go")
+	if !strings.Contains(read(t, "main.go"), shown(t)[0]) {
+		t.Error("README shows something else first than examples/quickstart/main.go")
 	}
 }
+
+// Everything else that README shows is part of an example that is run, or of locksWithoutTasks.
+func TestReadmeShowsWhatCompiles(t *testing.T) {
+	t.Parallel()
+	var sources []string
+	for _, name := range []string{
+		"main.go", "readme_test.go", "../../worker/example_order_test.go", "../../worker/example_inside_test.go",
+	} {
+		sources = append(sources, read(t, name))
+	}
+	all := strings.Join(sources, "\n")
+	for _, program := range shown(t) {
+		if !strings.Contains(all, program) {
+			t.Errorf("README shows what is in no example:\n%s", program)
+		}
+	}
+}
+
+// shown returns the Go programs of README; there is at least one.
+func shown(t *testing.T) (programs []string) {
+	t.Helper()
+	rest := read(t, "../../README.md")
+	for {
+		_, begun, ok := strings.Cut(rest, "```go\n")
+		if !ok {
+			break
+		}
+		program, after, closed := strings.Cut(begun, "```")
+		if program = strings.TrimSpace(program); !closed || program == "" {
+			t.Fatal("README has a Go program that is empty, or has no end")
+		}
+		programs, rest = append(programs, program), after
+	}
+	if len(programs) == 0 {
+		t.Fatal("README has no Go program")
+	}
+	return programs
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// locksWithoutTasks is shown by README, and is here to be compiled: nobody has servers at these addresses.
+func locksWithoutTasks(ctx context.Context, save func(ctx context.Context, token int64) error) error {
+	locker, err := locking.NewRedlock([]*redis.Options{{Addr: "10.0.0.1:6379"}, {Addr: "10.0.0.2:6379"}, {Addr: "10.0.0.3:6379"}},
+		locking.RedlockOptions{})
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+	gate := locking.NewGate(locker, locking.GateOptions{}) // one process, one queue per key: waiters are served in memory
+	return locking.Do(ctx, gate, []string{"order:1042"}, locking.Options{}, func(ctx context.Context, lease *locking.Lease) error {
+		token, err := lease.Fence(ctx) // larger than every earlier one, also over several servers
+		if err != nil {
+			return err
+		}
+		return save(ctx, token)
+	})
+}
+
+var _ = locksWithoutTasks
 
 func Example() {
 	main()
