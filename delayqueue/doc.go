@@ -2,37 +2,60 @@
 //
 // A parked task lies in asynq's own retry set, where asynq's own script put it: nothing is copied, so nothing can be lost
 // or doubled, and its ID, headers, options, unique lock and retry count stay as they are. What asynq lacks is here: a
-// registry on the same Redis of who waits for which key, since when and how often refused; bounds on all three; and the
+// registry on the same Redis of who waits for which key, since when and how often refused; bounds on all of these; and the
 // wake. A wake moves the next waiter to the head of its queue. A waiter that is gone (deleted, archived, run by hand) is
-// skipped; one whose handler has not returned yet is tried again within milliseconds. Should a wake be lost all the same,
-// because the waker crashed, the waiter's own timer in the retry set brings it back: that costs delay, never a task.
+// skipped; one whose handler has not returned yet is tried again within milliseconds; one that was woken and never comes to
+// its key is replaced by the next within seconds. Should a wake be lost all the same, because the waker crashed, the waiter's
+// own timer in the retry set brings it back: that costs delay, never a task.
 //
 // A task on its last attempt would be archived by asynq if it reported a conflict. [Queue.Move] takes it to a delay queue
 // of its own instead, with its ID, from where [Queue.Claim] lets exactly one copy run.
 //
 // The package knows nothing of locks. It needs Redis 6.2 or later: standalone, a master watched by Sentinel, or a Cluster.
 //
-// One sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys. It bounds how many there are.
+// # What it promises and what not
+//
+// A task is never dropped without a word: it waits, runs, or reaches a bound that the caller gave, which is reported. One
+// sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys: [Bounds].Total bounds how many there
+// are of all workers on this Redis.
+//
+// # Order
+//
+// There are two orders, and they are kept apart.
+//
+// [Queue.Park] and [Queue.Wake] know the line of those who were refused. Its order is that of the first conflicts. It is not
+// strict: a task that arrives while the key is free does not queue up, and of several that are woken together the quickest
+// runs first. This is the line that [Queue.Waiters] shows and [Queue.MoveFirst] changes.
+//
+// [Queue.Turn] knows the line of all who have come, whether they wait, run or have yet to be fetched. A task joins it when it
+// is enqueued ([Queue.Enqueue]), else when it first runs, and stays in it until [Queue.LeaveLine], or until somebody behind it
+// finds that it was deleted, archived or completed. Who takes a key's lock only when it is its turn runs in this order,
+// whichever queue or process it is in; [Queue.WakeTask] wakes the one whose turn it is. A task that is parked meanwhile stands
+// in both lines. Whoever enqueues in line needs handlers that leave it: with others the line grows with every task, and is
+// forgotten 48 h after the last.
+//
+// # On deck
+//
+// Tasks that wait for a key in their worker slots are none of this package's: they are in no line of Park, and [Queue.Waiters]
+// and [Queue.Count] do not show them. For a key that is held briefly, package middleware wakes some waiters
+// ([WakeOptions].Most) before it is their turn, so that one is there when the key is given back. One that has waited there in
+// vain is parked again, at the place of its first conflict.
 //
 // # Redis Cluster
 //
 // On one node each call is one script, and atomic. On a Cluster the registry of a key, the tasks of a queue, the index and the
 // tombstone of a moved task are in slots of their own. There the same functions run as scripts of their own, one after
-// another: three round trips for a Park, four to six for a Wake. Their order is such that a call which ends halfway, because its process or a
-// node has crashed or a reply was lost, costs this and no more:
+// another: three round trips for a Park as a rule, four to six for a Wake of one. Their order is such that a call which ends
+// halfway, because its process or a node has crashed or a reply was lost, costs this and no more:
 //
-//   - Park noted the conflict, but the task is not in line: its timer brings it back. If it has left another line, the wake that it
-//     may have had there is passed on first, perhaps twice: then a waiter tries its key too early, and waits again.
+//   - Park noted the conflict, but the task is not in line: its timer brings it back. If it has left another line, the wake
+//     that it may have had there is passed on first, perhaps twice: then a waiter tries its key too early, and waits again.
 //   - Park entered the task in the index only: it counts for the total until it parks again, ends, or is found to be gone.
-//   - Wake took waiters out of the line, but has not promoted them: their timers bring them back. Without a crash two wakes never have the
-//     same waiter, and none is lost: one that is gone passes the wake on, one that runs already tries its key by itself.
+//   - Wake took waiters out of the line, but has not promoted them: their timers bring them back. Without a crash two wakes
+//     never have the same waiter, and none is lost: one that is gone passes the wake on, one that runs already tries its key
+//     by itself.
 //   - Wake promoted a task, but it is still in the index: it counts until it parks again or ends.
 //   - Move chose a name and no more: the next one chooses again.
 //
 // What every Redis with replicas does holds there too: a failover may lose the last writes.
-//
-// # What it promises and what not
-//
-// A task is never dropped without a word: it waits, runs, or reaches a bound that the caller gave, which is reported. The
-// order is that of the first conflicts, but it is not strict: a task that arrives while the key is free does not queue up.
 package delayqueue

@@ -24,7 +24,8 @@ const headerPlace = "Railtoken-Place"
 
 // Enqueue enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of two calls of which
 // one ends before the other begins, the first one's task stands first, also when they are for different queues. The key must be
-// the one under which the task's handler takes its [Queue.Turn].
+// the one under which the task's handler takes its [Queue.Turn], and the handler must call [Queue.LeaveLine]: the entry of a task whose
+// handler does neither stays until somebody behind it takes a Turn, or for 48 h after the last arrival.
 //
 // A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the line when it runs.
 //

@@ -16,8 +16,8 @@ type AwaitedKey struct {
 	Waiters int
 }
 
-// Count returns how many tasks wait, for whichever key. Tasks that went away without a word, such as deleted ones, may still be counted
-// for a while. It makes one call to Redis.
+// Count returns how many tasks are parked, on whichever key. Tasks that went away without a word, such as deleted ones, may still be counted
+// for a while; those that wait in their worker slots are not. It makes one call to Redis.
 func (q *Queue) Count(ctx context.Context) (int, error) {
 	n, err := q.client.ZCard(ctx, q.index).Result()
 	if err != nil {
@@ -86,8 +86,8 @@ func (q *Queue) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	return found[:min(n, len(found))], err
 }
 
-// Find returns what a task waits for, and where it stands. The error matches [ErrNotWaiting] when it waits for nothing: it was never
-// parked, was woken, or is gone. It makes three calls to Redis.
+// Find returns what a task waits for, and where it stands. The error matches [ErrNotWaiting] when it is not parked: it never
+// was, was woken, waits in its worker slot, or is gone. It makes three calls to Redis.
 func (q *Queue) Find(ctx context.Context, t Task) (Waiter, error) {
 	one := []Waiter{{Task: t}}
 	if err := q.readRecords(ctx, one); err != nil {

@@ -50,7 +50,7 @@ func (e *NotWaitingError) Is(target error) bool { return target == ErrNotWaiting
 // refused again. The error matches [ErrNotWaiting] when the task does not wait for key.
 //
 // Its age and its conflicts stay what they are. After another error it may have its new place for this once only: MoveFirst may be called
-// again.
+// again. It does nothing for tasks that run by their [Queue.Turn]: their order is that in which they came.
 func (q *Queue) MoveFirst(ctx context.Context, key string, t Task) error {
 	return q.reorder(ctx, key, t, "first")
 }

@@ -29,8 +29,9 @@ type Bounds struct {
 	Age time.Duration
 	// Waiters is how many tasks may wait for one key; 10 000 when zero.
 	Waiters int
-	// Total is how many tasks may wait for all keys together; 1 000 000 when zero. Tasks that were deleted or archived by hand may
-	// count for some time, but they keep nobody out: when the bound seems reached, the 1000 that were parked longest ago are looked at.
+	// Total is how many tasks may wait for all keys together, of all workers on this Redis; 1 000 000 when zero. Tasks that were deleted
+	// or archived by hand may count for some time, but they keep nobody out: when the bound seems reached, the 1000 that were parked
+	// longest ago are looked at.
 	Total int
 }
 
@@ -116,6 +117,8 @@ type ParkOptions struct {
 // Park does not move the task. Its handler must try the key once more after Park, because it may have been given back just
 // before, and then return the error that makes asynq move the task to its retry set. The error matches [ErrGone] when the
 // task has been deleted.
+//
+// It makes one call to Redis, on a Cluster three as a rule.
 func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	place, err := q.park(ctx, t, key, opts)
 	if err != nil {

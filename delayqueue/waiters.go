@@ -35,8 +35,8 @@ type Waiter struct {
 	Task Task
 	Key  string
 
-	// Position is the task's place in the line for the key: 1 is the next to be woken. Those before it that are gone, and that a wake
-	// will skip, are counted too.
+	// Position is the task's place in the line of those who were refused: 1 is the next to be woken by [Queue.Wake]. Those before it
+	// that are gone, and that a wake will skip, are counted too. It says nothing of tasks that run by their [Queue.Turn].
 	Position int
 	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last ran.
 	Since     time.Time
@@ -49,8 +49,11 @@ type Waiter struct {
 	registry string
 }
 
-// Waiters returns the first n tasks that wait for key, at most 10 000, the next in line first. Some may be gone: a wake skips those.
-// It makes two calls to Redis, and two more for each 500 tasks. What it returns is not one moment: tasks come and go meanwhile.
+// Waiters returns the first n tasks that are parked on key, at most 10 000, the next in line first. Some may be gone: a wake skips those.
+// Tasks that wait in their worker slots are not among them. Of tasks that run by their [Queue.Turn] it tells who waits, but not in
+// which order they will run.
+//
+// It makes one call to Redis, and two more for each 500 tasks. What it returns is not one moment: tasks come and go meanwhile.
 func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
 	if n <= 0 {
 		return nil, nil

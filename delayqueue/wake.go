@@ -24,7 +24,7 @@ type Woken struct {
 	Tasks []Task
 	// Pending reports that the next waiter is about to park and will be woken in the background, within milliseconds.
 	Pending bool
-	// Left is how many tasks still wait for the key.
+	// Left is how many tasks are still parked on the key.
 	Left int
 }
 
@@ -47,16 +47,19 @@ type WakeOptions struct {
 // Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. A waiter that is gone is skipped;
 // one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
 //
-// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six. When it fails the waiters' own timers bring them
-// back, as they do when the worker of a task that was woken crashes. One that never comes to take its key (it was deleted or archived, its
-// queue is paused, its deadline has passed) is replaced by the next after a second.
+// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it wakes one. When it
+// fails the waiters' own timers bring them back, as they do when the worker of a task that was woken crashes. While others wait, and this
+// Queue is open, it looks after a second whether a task that was woken is on its way. One that is not, because it was deleted or archived,
+// its queue is paused or its deadline has passed, is replaced by the next. One that nobody has fetched yet is looked at again, ever later,
+// at most 30 s apart.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
 	return q.wakeOrTryAgain(ctx, waiter{key: key}, opts, false)
 }
 
 // WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
 // when t does not wait for key, and when t is gone it leaves the line. When t is about to park it is woken in the background, within
-// milliseconds, for two seconds at most. Nobody is woken in its place.
+// milliseconds, for two seconds at most. Nobody is woken in its place; only if it was woken, others wait and it is not on its way
+// after a second, as with [Queue.Wake], the one whose [Queue.Turn] it is then.
 //
 // When it fails t stays in line, or its own timer brings it back.
 func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {

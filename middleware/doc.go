@@ -3,7 +3,7 @@
 // [Lock] makes an asynq middleware. For each task it takes the keys that a [KeyFunc] finds, runs the handler with a context
 // that ends when the lease is lost, gives the keys back and wakes the next task in line. When another task has a key, a
 // [Strategy] decides what happens: [FailFast] reports it at once, [Wait] stays in the worker slot for a while, [Requeue]
-// parks the task in the delay queue and frees the slot.
+// parks the task in the delay queue and frees the slot; for a key that is held briefly it keeps the next one or few on deck.
 //
 // asynq asks its server's Config, not a middleware, whether an error is a failure and when to retry. [IsFailure], [RetryDelay] and
 // [ErrorHandler] wrap those three functions and must be set on every server that runs the middleware; package worker does so.
@@ -17,4 +17,33 @@
 // its context. Tasks run at least once, as always with asynq: after a crash or a lost lease a task runs again, and a
 // handler that was stopped for longer than its TTL may still be writing. Let the database check the lease's fencing token
 // ([locking.FromContext], then Fence) where that matters. See package locking.
+//
+// A task that waits is never lost and never counts as failed: it waits until it runs or reaches one of its
+// [delayqueue.Bounds], also on its last attempt, and also while Redis cannot be reached. Wakes are a matter of speed: when one is
+// lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
+//
+// # Order
+//
+// With [NextFirst], the default, the task that was refused first is woken first. That is the usual order and no promise: a
+// task that arrives while the key is free takes it, and of several on deck the quickest has it.
+//
+// With [Ordered] and [KeepOrder] the tasks of a key run in the order in which they came, over all queues and processes, when
+//
+//   - all handlers that work on the key have the same order. Mixing orders on one key is not supported. A handler with another
+//     order, with FailFast or with a strategy of one's own (also one that only wraps a Requeue) takes the key whenever it is
+//     free; neither kind wakes the right task of the other, so that tasks wait for their timers. Exclusion holds all the same;
+//   - each task has exactly one key. One with more is archived with a [KeyError];
+//   - they are enqueued with [delayqueue.Queue.Enqueue] or worker.Client.EnqueueInOrder. Others join the line when they first run;
+//   - Redis keeps its data: the line is on the Redis of the tasks. One that was lost costs the order, and nothing else.
+//
+// With KeepOrder a task whose handler has failed holds up those behind it until its last retry, or for the bound on age; so choose
+// its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
+// [delayqueue.Queue.LeaveLine] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
+//
+// # On deck
+//
+// It takes a woken task some milliseconds to arrive. With [Requeue], when a key is held for a quarter of a second at most on
+// average, as many tasks of a server wait in their slots as it takes to bridge that time: usually one, at most OnDeck (4). Such
+// a wait lasts half a second at most, then the task is parked; it ends at once when the server shuts down. All waits in slots,
+// those of [Wait] too, draw on the server's budget of [Sleepers], so that a hot key cannot fill the slots.
 package middleware

@@ -11,13 +11,14 @@ import (
 // EventKind says what happened.
 type EventKind string
 
-// The kinds of events. Every conflict has an event: Refused for each attempt, and Ended when the run ends without the lock.
+// The kinds of events. Every conflict has an event: Refused each time that a strategy decides upon it, and Ended when the run ends
+// without the lock. Attempts in between, of a task on deck or about to park, have none.
 const (
-	Refused  EventKind = "refused"  // an attempt found a key held
+	Refused  EventKind = "refused"  // an attempt found a key held, or it is another task's turn
 	Acquired EventKind = "acquired" // the handler is about to run
 	Released EventKind = "released" // the keys are given back, or their lease was lost: see Err
 	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError
-	Woke     EventKind = "woke"     // the release woke the task Next
+	Woke     EventKind = "woke"     // the task Next was woken: the key was given back, or a wake was passed on
 )
 
 // Event is something that happened to a task and its keys.

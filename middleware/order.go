@@ -13,12 +13,13 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Order says in which order the tasks of a key run.
+// Order says in which order the tasks of a key run. All handlers that work on a key must use the same one, and tasks of the orders other
+// than [NextFirst] have one key each: the text of the package tells what happens else.
 type Order int
 
 // The orders.
 const (
-	// NextFirst runs the task next that was refused first. A task that arrives while the key is free does not queue up.
+	// NextFirst wakes the task next that was refused first. A task that arrives while the key is free does not queue up.
 	NextFirst Order = iota
 	// Ordered runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.

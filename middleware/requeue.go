@@ -37,15 +37,17 @@ func fallback(delay time.Duration, ahead int) time.Duration {
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
 //
 // For a key that is held briefly the next in line waits in its slot, on deck, so that no time is lost between two tasks. Such a wait is
-// bounded by half a second and by the server's budget of [Sleepers]. Nobody is on deck for a key that is held for a quarter of a second or longer on average.
+// bounded by half a second and by the server's budget of [Sleepers]. Nobody goes on deck for a key that is held for more than a quarter of
+// a second on average, or has been for so long by its present holder.
 type Requeue struct {
 	// OnDeck is how many tasks of a server may wait in their slots for one key; 4 when zero, none when negative. As many do as it takes
-	// to bridge the time in which a woken task arrives: usually one.
+	// to bridge the time in which a woken task arrives: usually one. In order, the next in line alone does.
 	OnDeck int
 
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
 	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. Tasks with others
-	// before them try later, the further back the later, up to 10 min. It is never more than the bound on age, after which a task is to be looked at.
+	// before them try later, the further back the later, up to 10 min. It is never more than the bound on age, after which a task is to
+	// be looked at.
 	Delay time.Duration
 
 	// Bounds ends the waiting: by default after 10 000 conflicts or 24 h, or at once when 10 000 tasks wait for the key. A

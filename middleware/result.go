@@ -50,7 +50,8 @@ func (e *ConflictError) result() []byte {
 
 // ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result): the key, its holder with
 // the holder's fence and for how long it had had the key, the bound that was reached, and how often and for how long the task was refused. It
-// returns an error when the result is something else, as it is of a task that was archived for another reason.
+// returns an error when the result is something else, as it is of a task that was archived for another reason. The example of
+// [ReplayConflicts] shows where results come from.
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
 	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {

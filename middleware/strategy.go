@@ -12,7 +12,7 @@ import (
 
 // Conflict is what a [Strategy] knows when another holder has a key of the task.
 type Conflict struct {
-	// Key is the key that is held, and Holder who has it.
+	// Key is the key that is held, and Holder who has it. In order, Holder is the task first in line when it is not this one's turn.
 	Key    string
 	Holder locking.Holder
 
@@ -69,7 +69,8 @@ type Decision struct {
 
 	// OnDeck, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
 	// instead of trying after delays. Places is how many tasks of this server may be on deck for the key; when all places are
-	// taken, the strategy is asked again. Releases wake as many parked tasks as there are Places, also by a decision to Park.
+	// taken, the strategy is asked again, with MayWait false. A release wakes parked tasks for the Places that are free, besides one for the
+	// key itself; for that, Places counts in a decision to Park too.
 	OnDeck bool
 	Places int
 
@@ -80,7 +81,8 @@ type Decision struct {
 }
 
 // Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it
-// holds no state, starts nothing and may be shared among handlers.
+// holds no state, starts nothing and may be shared among handlers. The order of the tasks is that of a [Requeue], alone or behind a
+// [Wait]; with any other strategy, also one that asks a Requeue for its decisions, it is [NextFirst].
 type Strategy interface {
 	Decide(c Conflict) Decision
 }

@@ -56,7 +56,10 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 
 // EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.Ordered] or [middleware.KeepOrder] the tasks of a
 // key run in the order of these calls, whichever queues they are in. Tasks that were enqueued otherwise, or are due later, join the line when
-// they first run. The key must be the one that the handler finds in the task. Else it does what [Client.Enqueue] does.
+// they first run. Else it does what [Client.Enqueue] does.
+//
+// The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with another one its
+// tasks run as ever, but nobody takes them out of the line.
 func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {

@@ -49,7 +49,8 @@ type Config struct {
 	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a time,
 	// so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
-	// Sleepers is how many tasks may wait in their slots; half of Concurrency when zero, none when negative. RAILTOKEN_SLEEPERS.
+	// Sleepers is how many tasks may wait in their slots, by [middleware.Wait] or on deck, for all keys together; half of Concurrency
+	// when zero, none when negative. RAILTOKEN_SLEEPERS.
 	Sleepers int
 
 	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A
@@ -68,8 +69,8 @@ type Config struct {
 	MaxKeySize int
 	// MaxKeys is the most business keys that a task may lock; 100 when zero. RAILTOKEN_MAX_KEYS.
 	MaxKeys int
-	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast,
-	// wait, requeue, or requeue with an order: ordered or keeporder.
+	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait, requeue, or requeue with
+	// an order: ordered or keeporder. With an order a task that has more than one key is archived.
 	Strategy middleware.Strategy
 
 	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it without

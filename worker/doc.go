@@ -2,7 +2,11 @@
 //
 // [New] builds everything from a [Config], which [FromEnv] reads from the environment: asynq's servers, the locks, the delay
 // queue, and what asynq must be told about conflicts. [Handle] registers a typed handler, with its keys, strategy and TTL
-// where the handler is. [Worker.Run] works until its context ends and then shuts down in order. [NewClient] is for producers.
+// where the handler is. [Worker.Run] works until its context ends and then shuts down in order. [NewClient] is for producers;
+// [Client.EnqueueInOrder] is for tasks whose handlers run in order ([middleware.Requeue].Order).
+//
+// Tasks are on one Redis: standalone, a master watched by Sentinel, or a Redis Cluster. The locks are on the same, on another,
+// or on several independent servers.
 //
 // The library never starts a Redis of its own and refuses an empty address. Package embedded has one for trying it out.
 package worker

@@ -19,7 +19,7 @@ type Handler[T any] struct {
 	Run func(ctx context.Context, payload T) error
 
 	// Keys returns the business keys of a payload, which are locked together or not at all. No key, or an empty one,
-	// archives the task.
+	// archives the task; so does more than one with a Strategy that keeps an order.
 	Keys func(payload T) []string
 
 	// Decode reads the payload of a task; from JSON when nil. An error archives the task.

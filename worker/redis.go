@@ -17,7 +17,8 @@ const lockVariable = "LOCK_REDIS"
 // nodesVariable has the servers for locks on several.
 const nodesVariable = "RAILTOKEN_LOCK_NODES"
 
-// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, and Nodes must be set.
+// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, and, for locks alone, Nodes must be set. The variables of
+// [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
 type Redis struct {
 	// Addr is a standalone server, "host:port". RAILTOKEN_REDIS_ADDR.
 	Addr string
@@ -25,8 +26,8 @@ type Redis struct {
 	// by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
-	// Cluster is some nodes of a Redis Cluster, each "host:port".
-	// RAILTOKEN_REDIS_CLUSTER, separated by commas.
+	// Cluster is some nodes of a Redis Cluster, each "host:port"; the others are found by these. Tasks can be there as well as
+	// locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
 	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual. Tasks cannot be
 	// there. RAILTOKEN_LOCK_NODES, separated by commas.
