@@ -31,7 +31,7 @@
 //
 //   - all handlers that work on the key have the same order. Mixing orders on one key is not supported. A handler with another
 //     order, with FailFast or with a strategy of one's own (also one that only wraps a Requeue) takes the key whenever it is
-//     free; neither kind wakes the right task of the other, so that tasks wait for their timers. Exclusion holds all the same;
+//     free; neither kind need wake the right task of the other, so that tasks may wait for their timers. Exclusion holds all the same;
 //   - each task has exactly one key. One with more is archived with a [KeyError];
 //   - they are enqueued with [delayqueue.Queue.Enqueue] or worker.Client.EnqueueInOrder. Others join the line when they first run;
 //   - Redis keeps its data: the line is on the Redis of the tasks. One that was lost costs the order, and nothing else.
