@@ -78,6 +78,35 @@ func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error
 	return waiters, q.readTimers(ctx, waiters)
 }
 
+// Line returns the first n tasks in the line of a key whose tasks run by their [Queue.Turn], at most 10 000, in the order in which they will run:
+// the first may run, or does. Position counts from 1, and Since is when a task joined. Some may be gone: whoever is behind them finds that.
+//
+// It costs what [Queue.Waiters] costs.
+func (q *Queue) Line(ctx context.Context, key string, n int) ([]Waiter, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	entries, err := q.client.ZRangeWithScores(ctx, line(key), 0, int64(min(n, mostLooked))-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("delayqueue: list a line: %w", err)
+	}
+	waiters := make([]Waiter, 0, len(entries))
+	for i, e := range entries {
+		member, _ := e.Member.(string)
+		if t, err := parseMember(member); err == nil {
+			waiters = append(waiters, Waiter{Task: t, Position: i + 1})
+		}
+	}
+	if err := q.readRecords(ctx, waiters); err != nil {
+		return nil, err
+	}
+	for i := range waiters {
+		waiters[i].Key = key
+		waiters[i].Since = time.UnixMicro(int64(entries[waiters[i].Position-1].Score))
+	}
+	return waiters, q.readTimers(ctx, waiters)
+}
+
 // readRecords fills in what the tasks' hashes hold: where they are, what they wait for, and their conflicts.
 func (q *Queue) readRecords(ctx context.Context, waiters []Waiter) error {
 	return inBatches(waiters, func(batch []Waiter) error {

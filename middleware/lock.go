@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,11 +120,8 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	var bounds delayqueue.Bounds
-	l.order, bounds = orderOf(l.strategy)
-	if l.maxAge = bounds.Age; l.maxAge == 0 {
-		l.maxAge = delayqueue.DefaultMaxAge
-	}
+	l.order, l.maxAge = orderOf(l.strategy)
+	l.maxAge = cmp.Or(l.maxAge, delayqueue.DefaultMaxAge)
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })

@@ -37,16 +37,18 @@ func (o Order) String() string {
 	return [...]string{"next first", "ordered", "keep order"}[o]
 }
 
-// orderer is a strategy that asks for an order.
-type orderer interface {
-	order() (Order, delayqueue.Bounds)
+// Orderer is a [Strategy] whose tasks run in an order. A strategy that wraps another one must pass it on.
+type Orderer interface {
+	// TaskOrder returns the order, and with [KeepOrder] how long after it has joined the line a task that fails keeps its place; 24 h when
+	// zero. It must always return the same.
+	TaskOrder() (order Order, keep time.Duration)
 }
 
-func orderOf(s Strategy) (Order, delayqueue.Bounds) {
-	if o, ok := s.(orderer); ok {
-		return o.order()
+func orderOf(s Strategy) (Order, time.Duration) {
+	if o, ok := s.(Orderer); ok {
+		return o.TaskOrder()
 	}
-	return NextFirst, delayqueue.Bounds{}
+	return NextFirst, 0
 }
 
 // errOneKey is what is wrong with a task of several keys that is to run in order.

@@ -119,4 +119,5 @@ func (r Requeue) Validate() error {
 
 func (Requeue) parks() bool { return true }
 
-func (r Requeue) order() (Order, delayqueue.Bounds) { return r.Order, r.Bounds }
+// TaskOrder returns the Order field and the bound on age.
+func (r Requeue) TaskOrder() (Order, time.Duration) { return r.Order, r.Bounds.Age }

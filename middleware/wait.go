@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // Defaults of [Wait].
@@ -86,7 +84,8 @@ func (w Wait) Validate() error {
 
 func (w Wait) parks() bool { return parks(w.withDefaults().next) }
 
-func (w Wait) order() (Order, delayqueue.Bounds) { return orderOf(w.withDefaults().next) }
+// TaskOrder returns that of the next strategy.
+func (w Wait) TaskOrder() (Order, time.Duration) { return orderOf(w.withDefaults().next) }
 
 func (w Wait) withDefaults() Wait {
 	for _, d := range []struct {

@@ -38,6 +38,10 @@ func NewClient(at Redis) (*Client, error) {
 	}, nil
 }
 
+// Queue returns the delay queue on the client's Redis, to look at the tasks that wait, to move or drop them, and to run archived ones again. It is
+// closed with the client.
+func (c *Client) Queue() *delayqueue.Queue { return c.queue }
+
 // Close closes the connections.
 func (c *Client) Close() error { return errors.Join(c.queue.Close(), c.conn.Close()) }
 

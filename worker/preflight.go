@@ -34,7 +34,7 @@ func preflight(ctx context.Context, client redis.UniversalClient, at Redis, sett
 		log.WarnContext(ctx, "Redis does not tell about itself; make sure it is 6.2 or later and does not evict keys", "redis", at.String(), "error", err)
 		return nil
 	}
-	if err := checkInfo(info, allowEviction); err != nil {
+	if err := checkInfo(info, at.isCluster(), allowEviction); err != nil {
 		remedy := ""
 		if errors.Is(err, errEvicts) && !strings.HasPrefix(setting, nodesVariable) {
 			remedy = ", or RAILTOKEN_ALLOW_EVICTION=true here"
@@ -94,7 +94,7 @@ func runID(ctx context.Context, client redis.UniversalClient) string {
 }
 
 // checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
-func checkInfo(info string, allowEviction bool) error {
+func checkInfo(info string, isCluster, allowEviction bool) error {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -107,6 +107,9 @@ func checkInfo(info string, allowEviction bool) error {
 	}
 	if fields["role"] == "slave" {
 		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
+	}
+	if fields["cluster_enabled"] == "1" && !isCluster {
+		errs = append(errs, errors.New("is a node of a Redis Cluster: name it in RAILTOKEN_REDIS_CLUSTER (or RAILTOKEN_LOCK_REDIS_CLUSTER) instead"))
 	}
 	policy := fields["maxmemory_policy"]
 	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {

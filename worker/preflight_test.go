@@ -22,9 +22,10 @@ func TestCheckInfo(t *testing.T) {
 	t.Parallel()
 	info := func(fields ...string) string { return "# Server\r\n" + strings.Join(fields, "\r\n") + "\r\n" }
 	for name, tc := range map[string]struct {
-		info  string
-		allow bool
-		parts []string // none when the Redis is fit
+		info    string
+		cluster bool
+		allow   bool
+		parts   []string // none when the Redis is fit
 	}{
 		"nothing told":           {info: ""},
 		"not an INFO":            {info: "hello\nredis_version\n:::\n"},
@@ -36,6 +37,9 @@ func TestCheckInfo(t *testing.T) {
 		"6.0":                    {info: info("redis_version:6.0.16"), parts: []string{"version 6.0.16", "6.2 or later"}},
 		"5":                      {info: info("redis_version:5.9.9"), parts: []string{"version 5.9.9"}},
 		"a replica":              {info: info("role:slave"), parts: []string{"is a replica", "address of its master"}},
+		"a node of a cluster":    {info: info("cluster_enabled:1"), parts: []string{"node of a Redis Cluster", "RAILTOKEN_REDIS_CLUSTER"}},
+		"a cluster, as it says":  {info: info("cluster_enabled:1"), cluster: true},
+		"no cluster":             {info: info("cluster_enabled:0")},
 		"a limit, noeviction":    {info: info("maxmemory:1000", "maxmemory_policy:noeviction")},
 		"a limit, no policy":     {info: info("maxmemory:1000")},
 		"a limit, eviction":      {info: info("maxmemory:1000", "maxmemory_policy:volatile-ttl"), parts: []string{"volatile-ttl", "noeviction"}},
@@ -48,7 +52,7 @@ func TestCheckInfo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := checkInfo(tc.info, tc.allow)
+			err := checkInfo(tc.info, tc.cluster, tc.allow)
 			if len(tc.parts) > 0 {
 				wantParts(t, err, tc.parts...)
 			} else if err != nil {
