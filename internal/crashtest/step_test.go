@@ -40,9 +40,9 @@ var asynqSteps = map[string]string{
 	"t,active,lease,archived,processed":     "asynq/archive",
 }
 
-// ownSteps are our own scripts by their SHA-1: "park", "acquire" and so on, as their files are called.
-var ownSteps = sync.OnceValue(func() map[string]string {
-	steps := map[string]string{}
+// ownScripts are our own scripts: "park", "acquire" and so on, as their files are called.
+var ownScripts = sync.OnceValue(func() map[string]string {
+	scripts := map[string]string{}
 	for _, dir := range []string{"../../delayqueue/lua", "../../locking/lua"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
 		for _, file := range files {
@@ -50,26 +50,43 @@ var ownSteps = sync.OnceValue(func() map[string]string {
 			if err != nil {
 				panic(err)
 			}
-			steps[sha(string(source))] = strings.TrimSuffix(filepath.Base(file), ".lua")
+			scripts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(source)
 		}
 	}
-	return steps
+	return scripts
 })
 
-func sha(source string) string {
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
-	return hex.EncodeToString(sum[:])
+// ownScript names one of our scripts by its end: it may have functions that it shares with others before it. It returns "" for one of asynq's.
+func ownScript(source string) (name string) {
+	for each, end := range ownScripts() {
+		if strings.HasSuffix(source, end) && len(end) > len(ownScripts()[name]) {
+			name = each
+		}
+	}
+	return name
 }
 
 // sources are the scripts that any run has sent, so that the next run's server knows them from the start, as one that has been
-// in use does.
-var sources sync.Map
+// in use does. names are their names by their SHA-1, "" for one of asynq's.
+var sources, names sync.Map
 
 // learn keeps the source of a script that is sent.
 func learn(cmd redis.Cmder) {
-	if args := cmd.Args(); cmd.Name() == "eval" && len(args) > 1 {
-		sources.Store(args[1], true)
+	args := cmd.Args()
+	if cmd.Name() != "eval" || len(args) < 2 {
+		return
 	}
+	if _, known := sources.Load(args[1]); known {
+		return
+	}
+	source := args[1].(string)
+	names.Store(sha(source), ownScript(source))
+	sources.Store(source, true)
+}
+
+func sha(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // the name that Redis gives to a script
+	return hex.EncodeToString(sum[:])
 }
 
 // teach gives a server all scripts that are known.
@@ -111,8 +128,15 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 	if cmd.Name() == "eval" {
 		name = sha(name)
 	}
-	if own, ok := ownSteps()[name]; ok {
-		return own
+	switch own, known := names.Load(name); {
+	case !known:
+		return "" // the server does not know it either, and it is sent again with its source
+	case own == "line" && args[7] == 0: // it does not ask who is first
+		return "join"
+	case own == "wake" && args[6] != "": // the only entry
+		return "wake task"
+	case own != "":
+		return own.(string)
 	}
 	return asynqStep(m, args[3:3+n])
 }
