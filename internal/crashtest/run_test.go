@@ -67,8 +67,7 @@ func (r *run) play() (taken map[string]int) {
 	}()
 	began := time.Now()
 	r.rest(r.crashed)
-	// A gate forgets with each lease who was refused by it, so that of several waiters some need their timers.
-	if took := time.Since(began); r.tap.at == (spot{}) && !r.gate && took > r.within {
+	if took := time.Since(began); r.tap.at == (spot{}) && took > r.within {
 		r.Errorf("without a fault all this takes %v, want at most %v", took, r.within)
 	}
 	if r.tap.isDead() {
@@ -271,9 +270,7 @@ func (r *run) check() {
 	r.checkKeys()
 }
 
-// checkRegistries checks that nobody waits. Behind a gate the entry of a task may be left that is gone, until the next wake skips it: a task
-// that its own timer brought back is removed by the wake after it, and a new process does not know of the interest that was shown in an
-// earlier one.
+// checkRegistries checks that nobody waits.
 func (r *run) checkRegistries() {
 	queue, err := delayqueue.New(r.client, delayqueue.Options{})
 	if err != nil {
@@ -288,9 +285,7 @@ func (r *run) checkRegistries() {
 			}
 			for _, w := range waiters {
 				state := r.m.HGet("asynq:{"+w.Task.Queue+"}:t:"+w.Task.ID, "state")
-				if !r.gate || state != "" && state != "archived" {
-					r.Errorf("%s (%s) still waits for %s", w.Task, state, key)
-				}
+				r.Errorf("%s (%s) still waits for %s", w.Task, state, key)
 			}
 		}
 	}
