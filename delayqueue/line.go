@@ -99,10 +99,11 @@ type Left struct {
 	Parked int
 }
 
-// LeaveLine takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
+// LeaveLine takes a task out of the line of key, where it is not parked any more either, and tells who is first then: call it when the task has finished for good, and wake the
 // first after it. Nothing is kept of an empty line. It does no harm when the task is not in line.
 //
-// It makes one call to Redis when nobody is left in line, else two; and two more for each hundred that are gone.
+// It makes one call to Redis when nobody is left in line, else two; one more when the task was parked and nobody has woken it, and two or
+// three more for each hundred that are gone.
 func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error) {
 	left, err := q.front(ctx, key, t.member())
 	if err != nil {
@@ -148,7 +149,8 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 	return Left{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
 }
 
-// leaveLine runs the script.
+// leaveLine runs the script, and then takes those who leave and were parked out of the index, which may be on another server. An entry that
+// stays there counts until somebody finds it to be gone.
 func (q *Queue) leaveLine(ctx context.Context, key string, looks int, gone []string) (parked int, front []string, err error) {
 	args := make([]any, 0, 1+len(gone))
 	args = append(args, looks)
@@ -159,14 +161,21 @@ func (q *Queue) leaveLine(ctx context.Context, key string, looks int, gone []str
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(reply) > 0 {
-		n, ok1 := reply[0].(int64)
-		front, ok2 := texts(reply[1:])
-		if ok1 && ok2 {
-			return int(n), front, nil
+	if len(reply) < 2 {
+		return 0, nil, unexpected(reply)
+	}
+	n, ok1 := reply[0].(int64)
+	out, ok2 := reply[1].(int64)
+	front, ok3 := texts(reply[2:])
+	if !ok1 || !ok2 || !ok3 {
+		return 0, nil, unexpected(reply)
+	}
+	if out > 0 {
+		if err := q.client.ZRem(ctx, q.index, args[1:]...).Err(); err != nil {
+			q.log.WarnContext(ctx, "a task that does not wait any more counts as parked until somebody finds it to be gone", "error", err)
 		}
 	}
-	return 0, nil, fmt.Errorf("the server answered what the script cannot: %v", reply)
+	return int(n), front, nil
 }
 
 // entry is a task's entry in a line.

@@ -231,6 +231,35 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 	}
 }
 
+// A task that was parked may have come back by its own timer: then nobody has taken it out of those that wait.
+func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	tasks := r.arrive("k", 4)
+	for _, task := range tasks {
+		r.park(task, "k")
+	}
+	r.gone(0, tasks[1])
+	left := r.leaveLine(tasks[0], "k")
+	if want := tasks[2:]; !slices.Equal(left.Next, want) || left.Parked != 2 {
+		t.Errorf("left %+v, want %v and 2 parked", left, want)
+	}
+	for _, task := range tasks[:2] {
+		if n := r.client.ZScore(t.Context(), delayqueue.ParkedIndex, entry(task)); n.Err() == nil {
+			t.Errorf("%s still counts among the parked tasks", task)
+		}
+	}
+	if got := r.client.ZCard(t.Context(), delayqueue.ParkedIndex).Val(); got != 2 {
+		t.Errorf("%d tasks count as parked, want the 2 that are", got)
+	}
+	if left := r.leaveLine(tasks[2], "k"); left.Parked != 1 {
+		t.Errorf("left %+v, want 1 parked", left)
+	}
+	if left := r.leaveLine(tasks[3], "k"); left.Parked != 0 || len(r.waiting("k")) != 0 {
+		t.Errorf("left %+v and %v wait, want nobody", left, r.waiting("k"))
+	}
+}
+
 // A producer joins the line and enqueues a moment later. Whoever looks in between takes the task for gone.
 func TestATaskThatWasTakenForGoneComesBackToItsPlace(t *testing.T) {
 	t.Parallel()
