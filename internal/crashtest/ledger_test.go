@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // errFenced is what a database says to a writer whose token is old.
@@ -22,6 +25,8 @@ type ledger struct {
 	tokens   map[string]int64    // by key
 	running  []*entry
 	faults   []string
+	slots    int // how many tasks had to wait in their slots
+	order    order
 }
 
 // entry is one run of a handler.
@@ -31,9 +36,10 @@ type entry struct {
 	tokens map[string]int64
 }
 
-func newLedger() *ledger {
+func newLedger(o middleware.Order) *ledger {
 	return &ledger{
 		effects: map[string]*process{}, repeats: map[string]int{}, runs: map[string]int{}, failures: map[string]int{}, tokens: map[string]int64{},
+		order: order{Order: o, came: map[string]arrival{}, calls: map[string]time.Time{}, ended: map[string]bool{}},
 	}
 }
 
@@ -42,13 +48,15 @@ func (l *ledger) fault(format string, args ...any) {
 }
 
 // begin notes that a handler runs, and claims its keys with their tokens.
-func (l *ledger) begin(by *process, task string, tokens map[string]int64) (*entry, error) {
+func (l *ledger) begin(by *process, j job, tokens map[string]int64) (*entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if by.tap.isDead() {
 		return nil, errStopped
 	}
+	task := j.ID
 	l.runs[task]++
+	l.checkOrder(j)
 	for _, other := range l.running {
 		for key := range other.tokens {
 			if _, ok := tokens[key]; ok {
@@ -111,6 +119,23 @@ func (l *ledger) write(e *entry) error {
 	}
 	l.effects[e.task] = e.by
 	return nil
+}
+
+// waited notes that a task had to wait in its slot.
+func (l *ledger) waited() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slots++
+}
+
+// counts returns how many tasks had to wait in their slots, and how many runs there were.
+func (l *ledger) counts() (slots, runs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.runs {
+		runs += n
+	}
+	return l.slots, runs
 }
 
 // has reports whether the effect of a task is there.

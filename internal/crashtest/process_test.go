@@ -26,6 +26,7 @@ type job struct {
 	Hold    time.Duration // how long its handler runs
 	Fails   int           // how many runs fail before one writes the effect
 	Retries int           // MaxRetry
+	InLine  bool          // enqueued by delayqueue.Queue.Enqueue, else by asynq's client
 }
 
 func (j job) keys() []string {
@@ -39,6 +40,7 @@ func (j job) keys() []string {
 type settings struct {
 	Strategy middleware.Strategy
 	Queues   map[string]int
+	Eager    bool // it looks for tasks often, as a worker does that holds its keys briefly
 	// Beside is a second server of the same process, with a strategy and queues of its own. There is none when nil.
 	Beside *settings
 }
@@ -87,13 +89,17 @@ func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker
 	t.Helper()
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
-		Key: middleware.PayloadKeys(job.keys),
+		Key: middleware.PayloadKeys(job.keys), Sleepers: middleware.NewSleepers(4), Observer: middleware.ObserverFunc(p.observe),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	interval := 500 * time.Millisecond
+	if s.Eager {
+		interval = 50 * time.Millisecond
+	}
 	server := asynq.NewServerFromRedisClient(tasks, asynq.Config{
-		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: 500 * time.Millisecond, DelayedTaskCheckInterval: time.Second,
+		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: interval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,
 		IsFailure:       middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
 		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),
@@ -108,6 +114,13 @@ func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker
 		t.Fatal(err)
 	}
 	p.servers = append(p.servers, server)
+}
+
+// observe counts the tasks that have waited in their slots for a key.
+func (p *process) observe(_ context.Context, e middleware.Event) {
+	if e.Kind == middleware.Acquired && e.Waited > 0 {
+		p.ledger.waited()
+	}
 }
 
 // handle is the handler of all tasks.
@@ -128,7 +141,7 @@ func (p *process) handle(ctx context.Context, task *asynq.Task) error {
 		}
 		tokens[key] = token
 	}
-	e, err := p.ledger.begin(p, j.ID, tokens)
+	e, err := p.ledger.begin(p, j, tokens)
 	if err != nil {
 		return err
 	}
@@ -159,23 +172,4 @@ func (p *process) end() {
 	p.running.Wait()
 	_ = p.queue.Close()
 	_ = p.single.Close()
-}
-
-// produce enqueues the jobs of a scenario, each at its time, and returns when all are there.
-func produce(t *testing.T, m *miniredis.Miniredis, jobs []job) {
-	client := redistest.VirtualClient(t, m)
-	tasks := asynq.NewClientFromRedisClient(client)
-	began := time.Now()
-	for _, j := range jobs {
-		time.Sleep(j.At - time.Since(began))
-		payload, err := json.Marshal(j)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if _, err := tasks.Enqueue(asynq.NewTask("job", payload), asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries)); err != nil {
-			t.Error(err)
-			return
-		}
-	}
 }

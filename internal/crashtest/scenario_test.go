@@ -14,6 +14,12 @@ type scenario struct {
 	// next is how the process works that comes after the one that was stopped; as that one when nil.
 	next *settings
 	jobs []job
+	// order is that of the settings, which are for one key per task then. The producer is stopped too.
+	order middleware.Order
+	// mate has another process work beside the one that is stopped.
+	mate bool
+	// deck says that tasks wait in their slots for their keys.
+	deck bool
 	// within bounds a run without a fault: nobody waits for a timer who could have been woken.
 	within time.Duration
 	// steps are those that must be among the steps at which the process was stopped.
@@ -122,5 +128,31 @@ var scenarios = []scenario{
 		},
 		within: 14 * time.Second,
 		steps:  []string{"name", "mark", "claim", "asynq/schedule"},
+	},
+	{
+		// Each holds the key for less time than it takes to fetch a task: the next ones wait in their slots.
+		name: "on deck", settings: settings{Queues: own, Eager: true}, deck: true,
+		jobs: []job{
+			{ID: "one", Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "two", Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "three", Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "four", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "five", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "six", At: 100 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
+		},
+		within: 4 * time.Second,
+		steps:  []string{"park", "wake", "asynq/retry"},
+	},
+	{
+		name: "two processes", settings: settings{Queues: own}, mate: true,
+		jobs: []job{
+			{ID: "one", Hold: 3 * time.Second, Retries: 5},
+			{ID: "two", At: time.Second, Hold: time.Second, Retries: 5},
+			{ID: "three", At: 1500 * time.Millisecond, Hold: time.Second, Retries: 5},
+			{ID: "four", At: 2 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "five", At: 2500 * time.Millisecond, Hold: time.Second, Retries: 5},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"park", "wake", "asynq/retry"},
 	},
 }

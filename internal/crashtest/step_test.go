@@ -143,8 +143,8 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 
 // isLook reports whether a step leaves everything as it was.
 func isLook(step string) bool {
-	command, _, _ := strings.Cut(step, " ")
-	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zrange"}, command)
+	command, _, _ := strings.Cut(strings.TrimPrefix(step, ofProducer), " ")
+	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zrange", "zscore"}, command)
 }
 
 // asynqStep names one of asynq's scripts.

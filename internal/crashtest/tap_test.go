@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,15 +22,14 @@ type fault string
 const (
 	before fault = "before" // the process stops, and the step is not taken
 	after  fault = "after"  // the step is taken, and the process stops before it hears of it
-	twice  fault = "twice"  // the step is taken twice, as when the client sends it again because the reply was lost; the process lives
-	late   fault = "late"   // as twice, but it takes the client a while
+	late   fault = "late"   // the step is taken twice, as when the client sends it again some time after the reply was lost; the process lives
 )
 
 // resendAfter is more than the client's ReadTimeout.
 const resendAfter = 4 * time.Second
 
 // lives reports whether the process goes on.
-func (f fault) lives() bool { return f == twice || f == late }
+func (f fault) lives() bool { return f == late }
 
 // errStopped is what a stopped process is told at the end of a run, when it has to go away.
 var errStopped = errors.New("this process was stopped")
@@ -51,6 +51,10 @@ type tap struct {
 	// the step. Both may be nil.
 	stop  func()
 	found func(step redis.Cmder)
+	// sent is called for each command to which the server has given its answer, with the time at which it was sent. It may be nil.
+	sent func(cmd redis.Cmder, began time.Time)
+	// fetching, when not nil, is held while a task is fetched, so that what the process holds is known.
+	fetching *sync.Mutex
 
 	mu    sync.Mutex
 	steps []string
@@ -162,6 +166,7 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 	if t.isDead() {
 		return t.hang(cmds...)
 	}
+	began := time.Now()
 	at := -1
 	for i, cmd := range cmds {
 		learn(cmd)
@@ -175,26 +180,42 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 	}
 	switch {
 	case at < 0:
-		return send(cmds)
+		return t.send(cmds, began, send)
 	case t.fault.lives():
 		if t.found != nil {
 			t.found(cmds[at])
 		}
 		_ = send(cmds)
-		if t.fault == late {
-			time.Sleep(resendAfter)
-		}
-		return send(cmds)
+		time.Sleep(resendAfter)
+		return t.send(cmds, began, send)
 	}
 	t.die()
 	if t.fault == after {
 		at++
 	}
-	_ = send(cmds[:at])
+	_ = t.send(cmds[:at], began, send)
 	if t.found != nil {
 		t.found(nil)
 	}
 	return t.hang(cmds...)
+}
+
+// send sends commands, that were to be sent at a time or were sent then first, and tells of it.
+func (t *tap) send(cmds []redis.Cmder, began time.Time, send func([]redis.Cmder) error) error {
+	if len(cmds) == 0 {
+		return send(cmds)
+	}
+	if t.fetching != nil && len(cmds[0].Args()) > 3 && strings.HasSuffix(fmt.Sprint(cmds[0].Args()[3]), "}:pending") {
+		t.fetching.Lock()
+		defer t.fetching.Unlock()
+	}
+	err := send(cmds)
+	for _, cmd := range cmds {
+		if t.sent != nil && cmd.Err() == nil {
+			t.sent(cmd, began)
+		}
+	}
+	return err
 }
 
 // answerIdle answers a look for tasks where there are none as the server would.

@@ -1,0 +1,66 @@
+package crashtest_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// inOrder are the settings of a process that runs tasks in order.
+func inOrder(o middleware.Order) settings {
+	return settings{Queues: own, Strategy: middleware.Requeue{Order: o}}
+}
+
+// lineUp are jobs of which some are enqueued in line and some join it when they run, and one fails.
+var lineUp = []job{
+	{ID: "holder", Hold: 6 * time.Second, Retries: 5, InLine: true},
+	{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5, InLine: true},
+	{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5},
+	{ID: "third", At: 4500 * time.Millisecond, Hold: time.Second, Retries: 5, InLine: true},
+	{ID: "last", At: 5 * time.Second, Hold: time.Second, Retries: 5, InLine: true},
+}
+
+// lineSteps are steps of those jobs.
+var lineSteps = []string{"line", "line_leave", "wake task", "park", "asynq/retry", "asynq/forward"}
+
+// enqueueSteps are steps of those who enqueue them.
+var enqueueSteps = []string{ofProducer + "join", ofProducer + "asynq/enqueue"}
+
+// orderScenarios are those in which tasks run in order.
+var orderScenarios = []scenario{
+	{
+		name: "in order", settings: inOrder(middleware.Ordered), order: middleware.Ordered,
+		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
+	},
+	{
+		name: "keeping order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder,
+		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
+	},
+	{
+		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},
+		order: middleware.Ordered, deck: true,
+		jobs: []job{
+			{ID: "one", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "two", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "three", At: 20 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "four", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
+			{ID: "five", At: 80 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+		},
+		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
+	},
+	{
+		name: "last attempt in order", settings: inOrder(middleware.Ordered), order: middleware.Ordered,
+		jobs: []job{
+			{ID: "holder", Hold: 6 * time.Second, Retries: 5, InLine: true},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second, InLine: true},
+			{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5, InLine: true},
+		},
+		within: 20 * time.Second,
+		steps:  slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park", "name", "mark", "claim", "asynq/schedule"}),
+	},
+	{
+		name: "two processes in order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder, mate: true,
+		jobs: lineUp, within: 24 * time.Second, steps: lineSteps,
+	},
+}
