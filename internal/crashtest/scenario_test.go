@@ -55,7 +55,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/schedule"},
 	},
 	{
 		name: "queue of its own", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
@@ -65,7 +65,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/info", "asynq/schedule"},
+		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/schedule"},
 	},
 	{
 		name: "two keys", settings: settings{Queues: own},

@@ -20,10 +20,12 @@ import (
 // effect is the step in which a handler writes what it is there for, in a database of its own.
 const effect = "effect"
 
-// Looks for tasks where there are none. They are no steps, and the server is spared them: they are nearly all that a worker asks.
+// What a worker asks when nothing is to be done, and what it tells of itself. They are no steps, and the server is spared them: they are nearly
+// all that a worker asks.
 const (
 	idleFetch   = "idle fetch"
 	idleForward = "idle forward"
+	idleChatter = "idle chatter"
 )
 
 // asynqSteps are asynq's scripts by the keys that they name.
@@ -151,6 +153,9 @@ func isLook(step string) bool {
 func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	var parts []string
 	for _, k := range keys {
+		if strings.HasPrefix(fmt.Sprint(k), "asynq:servers:{") {
+			return idleChatter
+		}
 		rest, ok := strings.CutPrefix(fmt.Sprint(k), "asynq:{")
 		_, part, cut := strings.Cut(rest, "}:")
 		if !ok || !cut {
@@ -161,7 +166,9 @@ func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	}
 	signature := strings.Join(parts, ",")
 	switch signature {
-	case "lease", "completed", "aggregation_sets":
+	case "aggregation_sets": // there are none
+		return idleChatter
+	case "lease", "completed":
 		return "" // the regular looks of the recoverer and the janitor
 	case "pending,paused,active,lease":
 		if !m.Exists(fmt.Sprint(keys[0])) {

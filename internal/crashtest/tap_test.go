@@ -76,7 +76,7 @@ func (t *tap) seen() (steps []string, taken map[string]int) {
 
 // count numbers a step and reports whether it is the one.
 func (t *tap) count(step string) bool {
-	if step == "" || step == idleFetch || step == idleForward {
+	if step == "" || step == idleFetch || step == idleForward || step == idleChatter {
 		return false
 	}
 	t.mu.Lock()
@@ -226,7 +226,7 @@ func answerIdle(step string, cmd redis.Cmder) bool {
 		return false
 	case step == idleFetch:
 		answer.SetErr(redis.Nil)
-	case step == idleForward:
+	case step == idleForward, step == idleChatter:
 		answer.SetVal(int64(0))
 	default:
 		return false
