@@ -11,7 +11,6 @@ import (
 const (
 	mostRuns  = 300 // of one scenario
 	mostTries = 2   // to come to a step
-	mostOf    = 6   // steps of one name: the later ones are as the first ones are
 )
 
 // plan is what is done to every scenario.

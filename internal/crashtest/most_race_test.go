@@ -1,0 +1,6 @@
+//go:build race
+
+package crashtest_test
+
+// mostOf is smaller with the race detector, which makes a run several times as long.
+const mostOf = 2
