@@ -99,8 +99,8 @@ type Left struct {
 	Parked int
 }
 
-// LeaveLine takes a task out of the line of key, where it is not parked any more either, and tells who is first then: call it when the task has finished for good, and wake the
-// first after it. Nothing is kept of an empty line. It does no harm when the task is not in line.
+// LeaveLine takes a task out of the line of key, and out of those that are parked on it, and tells who is first then: call it when the
+// task has finished for good, and wake the first after it. Nothing is kept of an empty line. It does no harm when the task is not in line.
 //
 // It makes one call to Redis when nobody is left in line, else two; one more when the task was parked and nobody has woken it, and two or
 // three more for each hundred that are gone.
