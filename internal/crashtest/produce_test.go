@@ -78,7 +78,7 @@ func (r *run) enqueue(p *producer, j job) {
 	}
 	switch {
 	case p.tap.isDead():
-	case err != nil && !(errors.Is(err, asynq.ErrTaskIDConflict) && r.mayBeThere(j)):
+	case err != nil && (!errors.Is(err, asynq.ErrTaskIDConflict) || !r.mayBeThere(j)):
 		r.Error(err)
 	case j.InLine:
 		r.ledger.called(j)
