@@ -11,6 +11,7 @@ import (
 const (
 	mostRuns  = 300 // of one scenario
 	mostTries = 2   // to come to a step
+	mateTries = 12  // to come to the first one of a name, when it may be the mate who takes it
 )
 
 // plan is what is done to every scenario.
@@ -66,7 +67,12 @@ func hitAll(t *testing.T, sc scenario) (hit map[string]int) {
 	known := play(t, sc, spot{}) // it learns the steps and the scripts
 	tries := map[spot]int{}
 	for runs := 1; !t.Failed(); runs++ {
-		at, ok := next(known, tries)
+		at, ok := next(known, tries, func(at spot) int {
+			if sc.mate && at.nth == 1 {
+				return mateTries
+			}
+			return mostTries
+		})
 		if !ok {
 			break
 		}
@@ -77,7 +83,7 @@ func hitAll(t *testing.T, sc scenario) (hit map[string]int) {
 		tries[at]++
 		if taken[at.name] >= at.nth {
 			hit[at.name]++
-			tries[at] = mostTries
+			tries[at] = mateTries // it is done
 		}
 		for name, n := range taken {
 			known[name] = max(known[name], n)
@@ -87,13 +93,13 @@ func hitAll(t *testing.T, sc scenario) (hit map[string]int) {
 }
 
 // next returns a step that is to be tried.
-func next(known map[string]int, tries map[spot]int) (at spot, ok bool) {
+func next(known map[string]int, tries map[spot]int, most func(spot) int) (at spot, ok bool) {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if isLook(name) { // as after the step before it
 			continue
 		}
 		for nth := range min(known[name], mostOf) {
-			if at = (spot{name, nth + 1}); tries[at] < mostTries {
+			if at = (spot{name, nth + 1}); tries[at] < most(at) {
 				return at, true
 			}
 		}
