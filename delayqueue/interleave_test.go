@@ -59,29 +59,34 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 		nth             int
 		happens         func(r *rig, a delayqueue.Task)
 		woken, in, also []string
+		pending         bool // tried again in the background
 	}{
 		"nothing": {
 			beforeTheTake, func(*rig, delayqueue.Task) {},
 			[]string{"a"},
 			[]string{"b"},
 			nil,
+			false,
 		},
 		"another wake takes it": {
 			beforeTheTake, func(r *rig, _ delayqueue.Task) { r.wake("k") },
 			[]string{"b"},
 			nil, nil,
+			false,
 		},
 		"its timer brings it back": {
 			beforeTheTake, func(r *rig, a delayqueue.Task) { r.dequeue(a) },
 			nil,
 			[]string{"b"},
 			nil,
+			false,
 		},
 		"its timer brings it back after it was taken": {
 			beforeThePromotion, func(r *rig, a delayqueue.Task) { r.dequeue(a) },
 			nil,
 			[]string{"b"},
 			nil,
+			false,
 		},
 		"its timer brings it back, and it parks again": {
 			beforeThePromotion, func(r *rig, a delayqueue.Task) {
@@ -91,16 +96,30 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 			nil,
 			[]string{"a", "b"},
 			nil,
+			true,
+		},
+		"another wake has it first, and it parks again": {
+			beforeTheTake, func(r *rig, a delayqueue.Task) {
+				r.wake("k")
+				r.dequeue(a)
+				r.park(a, "k") // this entry is the one that is taken
+			},
+			nil,
+			[]string{"a", "b"},
+			nil,
+			true,
 		},
 		"it is deleted": {
 			beforeTheTake, func(r *rig, a delayqueue.Task) { r.remove(a) },
 			[]string{"b"},
 			nil, nil,
+			false,
 		},
 		"it is deleted after it was taken": {
 			beforeThePromotion, func(r *rig, a delayqueue.Task) { r.remove(a) },
 			[]string{"b"},
 			nil, nil,
+			false,
 		},
 		"it changes to another line": {
 			beforeThePromotion, func(r *rig, a delayqueue.Task) {
@@ -110,6 +129,7 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 			},
 			nil, nil,
 			[]string{"a"},
+			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +141,7 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 			client := shared.clientOf(t, "cluster")
 			client.AddHook(&beforeNth{nth: tt.nth, do: func() { tt.happens(r, a) }})
 			woken, err := r.newQueue(client, delayqueue.Options{}).Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{})
-			if err != nil || woken.Pending {
+			if err != nil || woken.Pending != tt.pending {
 				t.Errorf("woke %+v, %v", woken, err)
 			}
 			var ids []string

@@ -2,8 +2,12 @@ package delayqueue
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // promoteTimeout is how long a waiter that was taken out of its line may take to be promoted, even when the caller has given up.
@@ -17,9 +21,10 @@ const promoteTimeout = 2 * time.Second
 //  3. Those that are to be woken are taken out of the line. Of two wakes one alone has each: nobody is counted by both.
 //  4. They are promoted, and struck off the index. A wake that ends before this leaves tasks that are in no line: their timers bring them back.
 //
-// A task that step 4 finds active came back by its timer after step 2, that is, after the release that it is woken for. It tries the
-// key by itself, and so the wake is done; it is in no line until it is refused again, when it takes its old place. One that is gone, or waits
-// in another line by now, passes the wake on to the next.
+// A task that step 4 finds active came back after step 2, that is, after the release that it is woken for: by its timer, or because another
+// wake had it first. It tries the key by itself, and so the wake is done; it is in no line until it is refused again, when it takes its old
+// place. If it was refused again before step 3, then it is that entry which step 3 has taken out: it is put back, and the wake is tried
+// again once the task has parked. One that is gone, or waits in another line by now, passes the wake on to the next.
 func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woken, err error) {
 	if c.leaver != "" {
 		if c.leaver, err = q.leave(ctx, c.leaver); err != nil {
@@ -39,8 +44,9 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 		}
 		passed += choice.passed
 		if len(choice.out) > 0 {
-			n, err := q.takeAndPromote(ctx, c, choice, &w)
+			n, again, err := q.takeAndPromote(ctx, c, choice, &w)
 			done += n
+			choice.busy = choice.busy || again
 			if err != nil {
 				return "", w, err
 			}
@@ -82,11 +88,12 @@ func (q *Queue) leave(ctx context.Context, entry string) (string, error) {
 
 // choice is what a wake will do with the waiters that it has looked at.
 type choice struct {
-	out    []string          // to be taken out of the line, and woken if they can be
-	parked map[string]string // when each of them was last parked
-	passed int               // active waiters that it passes over
-	looked int               // how many it has decided upon
-	busy   bool              // the next one is about to park
+	out     []string          // to be taken out of the line, and woken if they can be
+	parked  map[string]string // when each of them was last parked
+	refused map[string]string // how often each of them was refused
+	passed  int               // active waiters that it passes over
+	looked  int               // how many it has decided upon
+	busy    bool              // the next one is about to park
 }
 
 // end reports whether nobody is in line behind those that it has decided upon.
@@ -111,11 +118,11 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 	if err != nil || len(scores) != len(entries) {
 		return choice{}, unexpected(scores)
 	}
-	found := choice{parked: map[string]string{}}
+	found := choice{parked: map[string]string{}, refused: map[string]string{}}
 	var marks []step
 	for i, entry := range entries {
 		reply, err := replies[i].StringSlice()
-		if err != nil || len(reply) != 2 {
+		if err != nil || len(reply) != 3 {
 			return choice{}, unexpected(replies[i].Val())
 		}
 		verdict := reply[0]
@@ -133,6 +140,7 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 		}
 		found.looked++
 		found.out = append(found.out, entry)
+		found.refused[entry] = reply[2]
 		if scores[i] != "" && verdict != "elsewhere" {
 			found.parked[entry] = scores[i]
 		}
@@ -150,35 +158,45 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 }
 
 // takeAndPromote takes waiters out of the line, and moves those of them that this call has got to the heads of their queues. It adds them
-// to w, and returns how many try the key now.
-func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Woken) (done int, err error) {
+// to w, and returns how many try the key now. again says that one was put back, since it is about to park.
+func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Woken) (done int, again bool, err error) {
 	left, mine, err := numbered(q.step(ctx, discardStep, c.registry, anys(found.out)...))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	w.Left = left
 	if len(mine) == 0 {
-		return 0, nil
+		return 0, false, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
 	defer cancel()
 	steps := make([]step, 0, len(mine)+1)
-	tasks := make([]Task, 0, len(mine))
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
-		t := taskOf(entry)
-		tasks = append(tasks, t)
-		steps = append(steps, step{promoteStep, t.hash(), []any{c.registry, entry, now}})
+		steps = append(steps, step{promoteStep, taskOf(entry).hash(), []any{c.registry, entry, now, found.refused[entry]}})
 	}
 	replies, err := q.together(ctx, append(steps, step{strikeStep, q.index, pairs(mine, found.parked)}))
-	for i, t := range slices.Backward(tasks) {
-		switch replies[i].Val() {
-		case "woken":
-			w.Tasks = append(w.Tasks, t)
+	for i, entry := range mine {
+		verdict, _ := replies[len(mine)-1-i].StringSlice()
+		switch {
+		case len(verdict) == 1 && verdict[0] == "woken":
+			w.Tasks = append(w.Tasks, taskOf(entry))
 			done++
-		case "active", "passed":
+		case len(verdict) == 1 && (verdict[0] == "active" || verdict[0] == "passed"):
 			done++
+		case len(verdict) == 2:
+			again = true
+			err = errors.Join(err, q.putBack(ctx, c.registry, entry, verdict[1]))
 		}
 	}
-	return done, err
+	return done, again, err
+}
+
+// putBack puts an entry back in line, unless its task has done so.
+func (q *Queue) putBack(ctx context.Context, registry, entry, place string) error {
+	score, err := strconv.ParseFloat(place, 64)
+	if err != nil {
+		return unexpected(place)
+	}
+	return q.client.ZAddNX(ctx, registry, redis.Z{Score: score, Member: entry}).Err()
 }

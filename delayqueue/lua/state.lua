@@ -7,23 +7,23 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- check(task, registry) returns what a wake finds, and asynq's state:
+-- check(task, registry) returns what a wake finds, asynq's state, and how often the task was refused:
 --   'active'     its handler has not returned yet: it is about to park
 --   'passed'     the same, but it was passed over before, so its worker has most likely been killed
 --   'here'       it can be woken
 --   'elsewhere'  it waits in another line, and its entry in this one is left over
 --   'gone'       it cannot be woken
 local function check(task, registry)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed')
-  local state = found[1] or ''
+  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts')
+  local state, refused = found[1] or '', found[4] or ''
   if found[2] and found[2] ~= registry then
-    return {'elsewhere', state}
+    return {'elsewhere', state, refused}
   elseif state == 'active' then
-    return {found[3] and 'passed' or 'active', state}
+    return {found[3] and 'passed' or 'active', state, refused}
   elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
-    return {'here', state}
+    return {'here', state, refused}
   end
-  return {'gone', state}
+  return {'gone', state, refused}
 end
 
 -- mark(task) notes that a task that is active was passed over.
@@ -51,14 +51,17 @@ local function push(entry, now)
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 
--- promote(task, registry, entry, now (ns)) moves a task to the head of its queue, if it can be woken. Returns 'woken', or what check found.
-local function promote(task, registry, entry, now)
+-- promote(task, registry, entry, now (ns), how often it was refused before) moves a task to the head of its queue, if it can be woken. Returns
+-- {'woken'}, or {what check found}; or {'again', its place} when it is active and was refused once more since: then it is about to park.
+local function promote(task, registry, entry, now, refused)
   local found = check(task, registry)
-  if found[1] ~= 'here' then
-    return found[1]
+  if (found[1] == 'active' or found[1] == 'passed') and found[3] ~= refused then
+    return {'again', redis.call('HGET', task, 'railtoken:place') or '0'}
+  elseif found[1] ~= 'here' then
+    return {found[1]}
   elseif not pull(entry, found[2]) then
-    return 'gone'
+    return {'gone'}
   end
   push(entry, now)
-  return 'woken'
+  return {'woken'}
 end
