@@ -137,14 +137,23 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 }
 
 // leaveLine takes the task out of its line, and returns who is next.
-func (r *run) leaveLine(ctx context.Context, t delayqueue.Task) delayqueue.Left {
+func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	left, err := r.queue.LeaveLine(ctx, t, r.keys[0])
+	left, err := r.queue.LeaveLine(ctx, t, key)
 	if err != nil {
 		r.log.WarnContext(ctx, "a task could not leave the line of its key; those behind it wait until it is gone", "task", t.String(), "error", err)
 	}
 	return left
+}
+
+// leaveNeedlessLine takes a task out of the line that its producer has put it in though its handler knows no order.
+func (r *run) leaveNeedlessLine(ctx context.Context) {
+	for _, key := range r.keys {
+		if _, ok := delayqueue.PlaceOf(r.id, key, r.task.Headers()); ok {
+			r.leaveLine(ctx, r.id, key)
+		}
+	}
 }
 
 // quitLine takes a task out of its line that ends without having had the key, and promotes the next one.
@@ -152,7 +161,7 @@ func (r *run) quitLine(ctx context.Context) {
 	if r.order == NextFirst || len(r.keys) != 1 {
 		return
 	}
-	left := r.leaveLine(ctx, r.id)
+	left := r.leaveLine(ctx, r.id, r.keys[0])
 	if left.Parked > 0 {
 		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
 	}

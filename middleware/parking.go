@@ -128,7 +128,7 @@ func (r *run) lookFor(ctx context.Context, copied delayqueue.Task) *locking.Held
 		r.log.WarnContext(ctx, "a copy could not join the line of its key; its timer will bring it back", "task", copied.String(), "error", err)
 		return nil
 	}
-	r.leaveLine(ctx, r.id)
+	r.leaveLine(ctx, r.id, r.keys[0])
 	if turn.Ahead == 0 || turn.First == r.id {
 		r.wakeTasks(ctx, []delayqueue.Task{copied})
 	}

@@ -76,7 +76,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	lost := lease.Err()
 	var left delayqueue.Left
 	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
-		left = r.leaveLine(ctx, r.id)
+		left = r.leaveLine(ctx, r.id, r.keys[0])
 	}
 	if err := lease.Release(ctx); err != nil {
 		if errors.Is(err, locking.ErrLost) {
@@ -90,6 +90,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	case r.queue == nil:
 	case r.order == NextFirst:
 		r.wakeNext(context.WithoutCancel(ctx), lease)
+		r.leaveNeedlessLine(ctx)
 	case leaving:
 		r.wakeInLine(ctx, left, lease)
 	}
