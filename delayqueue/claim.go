@@ -26,7 +26,8 @@ func (q *Queue) Claim(ctx context.Context, t Task, headers map[string]string) (b
 
 // claim is in steps, as the task and the tombstone need not lie on the same server. The name of the move goes first to the task and then, with who
 // runs, to the tombstone: a copy that has run has both. One that was put back afterwards, because the client has sent its enqueue again, finds
-// itself on the tombstone but not the name on its task.
+// itself on the tombstone but not the name on its task. A worker of a version that put no name on the task leaves no note beside the tombstone
+// either, and what it began goes on.
 func (q *Queue) claim(ctx context.Context, t Task, headers map[string]string) (bool, error) {
 	m, moved := MovedFrom(t, headers)
 	if !moved {
@@ -42,14 +43,15 @@ func (q *Queue) claim(ctx context.Context, t Task, headers map[string]string) (b
 		return true, nil // never moved
 	}
 	if ran, _ := record[1].(string); ran != m.move {
-		if n, err := q.client.Exists(ctx, tombstone(m.move)).Result(); err != nil || n > 0 {
+		who, err := q.step(ctx, whoseStep, tombstone(m.move), m.copy).Text()
+		if err != nil || who == "own" || who == "another" {
 			return false, err
 		}
 		if n, err := markScript.Run(ctx, q.client, []string{t.hash()}, m.move).Int(); err != nil || n == 0 {
 			return false, err
 		}
 	}
-	n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.move)}, m.copy, tombstoneTTL.Milliseconds()).Int()
+	n, err := claimScript.Run(ctx, q.client, []string{tombstone(m.move), tombstone(m.move) + ":noted"}, m.copy, tombstoneTTL.Milliseconds()).Int()
 	return n == 1, err
 }
 

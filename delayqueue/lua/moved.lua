@@ -11,10 +11,16 @@ local function named(task, own)
   return {record[1] or own, record[2] or '0', record[3] or '0', record[4] or ''}
 end
 
--- whose(tombstone, who) returns which run of the task has begun under a name: 'nobody', 'own' or 'another'.
+-- whose(tombstone, who) returns which run of the task has begun under a name: 'nobody', 'own', 'another', or 'unnoted' for its own of which the
+-- task need not know: a worker of an earlier version, which a rolling upgrade still runs, leaves no note of it.
 local function whose(tombstone, who)
   local ran = redis.call('GET', tombstone)
-  return not ran and 'nobody' or ran == who and 'own' or 'another'
+  if not ran then
+    return 'nobody'
+  elseif ran ~= who then
+    return 'another'
+  end
+  return redis.call('EXISTS', tombstone .. ':noted') == 1 and 'own' or 'unnoted'
 end
 
 -- rename(task, own, the name that it had, a new name) names the move, unless another run has named it since: it must be atomic, or the
