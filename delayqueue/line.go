@@ -61,7 +61,8 @@ type Turn struct {
 }
 
 // Turn adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
-// it, until [Queue.LeaveLine] takes it out or somebody behind it finds that it is gone: deleted, archived or completed in asynq. Only the
+// it, until [Queue.LeaveLine] takes it out or somebody behind it finds that it is gone: deleted, archived or completed in asynq, or
+// retried though its deadline has passed, after which asynq runs no handler. Only the
 // first in line may take the key's lock; then of two tasks the one that joined first runs first, in whichever queues and processes
 // they are.
 //
@@ -240,7 +241,7 @@ func texts(values []any) ([]string, bool) {
 	return all, true
 }
 
-// standing is a task in line and its state in asynq, empty when asynq has no such task.
+// standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
 type standing struct {
 	entry string
 	task  Task
@@ -249,7 +250,7 @@ type standing struct {
 
 // live reports whether the task has yet to finish.
 func (s standing) live() bool {
-	return s.state != "" && s.state != "archived" && s.state != "completed"
+	return s.state != "" && s.state != "archived" && s.state != "completed" && s.state != overdue
 }
 
 // leading returns the entries of those that are gone before the first live one.
@@ -264,7 +265,8 @@ func leading(all []standing) []string {
 	return gone
 }
 
-// look asks asynq's keys for the states of tasks, and when the first of them is due if it is delayed. It stands apart from the scripts:
+// look asks asynq's keys for the states of tasks, and when the first of them is due if it is delayed. Of the first two it finds out whether
+// they are overdue: who removes those in front looks again. It stands apart from the scripts:
 // on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since; only a task that is enqueued in this
 // very moment may come to life, see Turn.
 func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all []standing, err error) {
@@ -273,10 +275,14 @@ func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all 
 		all[i].entry, all[i].task = member, taskOf(member)
 	}
 	states := make([]*redis.StringCmd, len(all))
+	messages := make([]*redis.StringCmd, min(len(all), lineNext))
 	scores := map[string]*redis.FloatCmd{}
 	_, err = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, s := range all {
 			states[i] = pipe.HGet(ctx, s.task.hash(), "state")
+			if i < len(messages) {
+				messages[i] = pipe.HGet(ctx, s.task.hash(), "msg")
+			}
 		}
 		for _, set := range []string{"retry", "scheduled"} {
 			scores[set] = pipe.ZScore(ctx, "asynq:{"+all[0].task.Queue+"}:"+set, all[0].task.ID)
@@ -295,6 +301,11 @@ func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all 
 			return time.Time{}, nil, fmt.Errorf("delayqueue: the state of task %s is empty", all[i].task)
 		default:
 			all[i].state = state
+		}
+		if i < len(messages) && mayBeOverdue(all[i].state) {
+			if deadline := deadlineOf(messages[i].Val()); !deadline.IsZero() && time.Now().After(deadline) {
+				all[i].state = overdue
+			}
 		}
 	}
 	if score, ok := scores[all[0].state]; ok {
