@@ -4,6 +4,8 @@
 -- KEYS  for each key: lock, fence counter, interest mark
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)   4... the token of each key
 --
+-- PEXPIRE comes first: a Redis that is out of memory refuses a script at its first SET, unless it has written before.
+--
 -- Returns 0 when all are extended, or else the position of the first key that is lost; nothing is changed then.
 local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
 local count = #KEYS / 3
@@ -16,7 +18,7 @@ for i = 1, count do
   end
 end
 for i = 1, count do
-  redis.call('SET', KEYS[3 * i - 1], ARGV[3 + i], 'PX', fence_ttl)
   redis.call('PEXPIRE', KEYS[3 * i - 2], ttl)
+  redis.call('SET', KEYS[3 * i - 1], ARGV[3 + i], 'PX', fence_ttl)
 end
 return 0
