@@ -89,7 +89,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	switch {
 	case r.queue == nil:
 	case r.order == NextFirst:
-		r.wakeNext(context.WithoutCancel(ctx), lease)
+		r.wakeNext(ctx, lease)
 		r.leaveNeedlessLine(ctx)
 	case leaving:
 		r.wakeInLine(ctx, left, lease)
@@ -97,8 +97,10 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	return lost
 }
 
-// wakeNext promotes the next tasks of each key that was given back, as many as there are places for.
+// wakeNext promotes the next tasks of each key that was given back, as many as there are places for. All keys share the time.
 func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
 	held := r.noteHold()
 	for _, key := range r.keys {
 		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
