@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// The test that asynq's message is still what we read: its deadline stands behind a payload and headers of any form.
+// It tells when asynq's message is no longer what we read: the deadline stands behind a payload and headers of any form.
 func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdueInLine(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {

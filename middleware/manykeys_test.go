@@ -21,7 +21,8 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 	r := newRig(t, server.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
 	opts := r.options(middleware.Requeue{OnDeck: -1})
 	opts.Key = func(_ context.Context, task *asynq.Task) (found []string, err error) {
-		return found, json.Unmarshal(task.Payload(), &found)
+		err = json.Unmarshal(task.Payload(), &found)
+		return found, err
 	}
 	lock, err := middleware.Lock(opts)
 	if err != nil {
