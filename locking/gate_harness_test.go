@@ -50,7 +50,9 @@ func (r *ram) Acquire(ctx context.Context, keys []string, opts locking.Options) 
 	now := time.Now()
 	for _, key := range keys {
 		if held := r.owners[key]; held != nil && now.Before(held.end) {
-			held.contended = held.contended || opts.Interest > 0
+			if until := now.Add(opts.Interest); opts.Interest > 0 && until.After(held.interest) {
+				held.interest = until
+			}
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
 				Label: held.label, Since: held.since, Fence: r.tokens[key], Remaining: held.end.Sub(now),
 			}}
@@ -109,7 +111,7 @@ type ramGrant struct {
 	block      int
 	label      string
 	since, end time.Time
-	contended  bool
+	interest   time.Time // until when the release is to be told of
 }
 
 func (g *ramGrant) Block() int { return g.block }
@@ -149,7 +151,7 @@ func (g *ramGrant) Release(context.Context) (bool, error) {
 			delete(g.in.owners, key)
 		}
 	}
-	return g.contended, err
+	return g.interest.After(time.Now()), err
 }
 
 // virtually runs a test in virtual time.
