@@ -43,6 +43,9 @@ type TurnOptions struct {
 	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest time between
 	// two runs of a task. Of different values for a key the longest holds.
 	Keep time.Duration
+	// Begins says that the task's run has just begun. If it was parked on the key, and its timer or an operator has brought it back, it is not any more:
+	// nobody wakes it.
+	Begins bool
 }
 
 // Turn is where a task stands in line.
@@ -100,11 +103,11 @@ type Left struct {
 	Parked int
 }
 
-// LeaveLine takes a task out of the line of key, and out of those that are parked on it, and tells who is first then: call it when the
-// task has finished for good, and wake the first after it. Nothing is kept of an empty line. It does no harm when the task is not in line.
+// LeaveLine takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
+// first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that is parked on the key stays: asynq
+// has given up the run that ends here, and begun another, which waits.
 //
-// It makes one call to Redis when nobody is left in line, else two; one more when the task was parked and nobody has woken it, and two or
-// three more for each hundred that are gone.
+// It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are gone.
 func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error) {
 	left, err := q.front(ctx, key, t.member())
 	if err != nil {
@@ -115,10 +118,10 @@ func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error)
 
 // front tells who is first in the line of key once an entry has left it, which may be none of the line's.
 func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
-	gone := []string{leaver}
+	var gone []string
 	looks := lineNext
 	for range lineCalls {
-		parked, front, err := q.leaveLine(ctx, key, looks, gone)
+		parked, front, err := q.leaveLine(ctx, key, leaver, looks, gone)
 		if err != nil {
 			return Left{}, err
 		}
@@ -130,7 +133,7 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 		if err != nil {
 			return Left{}, err
 		}
-		gone = gone[:0]
+		gone, leaver = gone[:0], ""
 		for _, e := range all {
 			switch {
 			case !e.live():
@@ -150,11 +153,11 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 	return Left{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
 }
 
-// leaveLine runs the script, and then takes those who leave and were parked out of the index, which may be on another server. An entry that
+// leaveLine runs the script, and then takes those who are gone and were parked out of the index, which may be on another server. An entry that
 // stays there counts until somebody finds it to be gone.
-func (q *Queue) leaveLine(ctx context.Context, key string, looks int, gone []string) (parked int, front []string, err error) {
-	args := make([]any, 0, 1+len(gone))
-	args = append(args, looks)
+func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, gone []string) (parked int, front []string, err error) {
+	args := make([]any, 0, 2+len(gone))
+	args = append(args, looks, leaver)
 	for _, member := range gone {
 		args = append(args, member)
 	}
@@ -172,7 +175,7 @@ func (q *Queue) leaveLine(ctx context.Context, key string, looks int, gone []str
 		return 0, nil, unexpected(reply)
 	}
 	if out > 0 {
-		if err := q.client.ZRem(ctx, q.index, args[1:]...).Err(); err != nil {
+		if err := q.client.ZRem(ctx, q.index, args[2:]...).Err(); err != nil {
 			q.log.WarnContext(ctx, "a task that does not wait any more counts as parked until somebody finds it to be gone", "error", err)
 		}
 	}
@@ -181,10 +184,11 @@ func (q *Queue) leaveLine(ctx context.Context, key string, looks int, gone []str
 
 // entry is a task's entry in a line.
 type entry struct {
-	at    time.Time
-	ahead int
-	made  bool     // by this call
-	front []string // the first of those ahead
+	at     time.Time
+	ahead  int
+	made   bool     // by this call
+	parked bool     // until this call
+	front  []string // the first of those ahead
 }
 
 // join runs the script that gives a task its place, after it has removed those that are gone.
@@ -196,16 +200,23 @@ func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, 
 	if keep <= 0 {
 		keep = DefaultKeep
 	}
-	args := make([]any, 0, 4+len(gone))
-	args = append(args, t.member(), at, max(keep.Milliseconds(), 1), looks)
+	begins := 0
+	if opts.Begins {
+		begins = 1
+	}
+	args := make([]any, 0, 5+len(gone))
+	args = append(args, t.member(), at, max(keep.Milliseconds(), 1), looks, begins)
 	for _, member := range gone {
 		args = append(args, member)
 	}
-	reply, err := lineScript.Run(ctx, q.client, []string{line(key)}, args...).Slice()
+	reply, err := lineScript.Run(ctx, q.client, []string{line(key), registry(key)}, args...).Slice()
 	if err == nil {
 		var e entry
 		if e, err = parseEntry(reply); err == nil {
-			return e, nil
+			if e.parked {
+				err = q.client.ZRem(ctx, q.index, t.member()).Err()
+			}
+			return e, err
 		}
 	}
 	return entry{}, fmt.Errorf("delayqueue: the turn of task %s: %w", t, err)
@@ -214,18 +225,19 @@ func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, 
 // parseEntry reads the reply of the line script.
 func parseEntry(reply []any) (entry, error) {
 	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
-	if len(reply) < 3 {
+	if len(reply) < 4 {
 		return entry{}, bad
 	}
 	ahead, ok1 := reply[0].(int64)
 	place, ok2 := reply[1].(string)
 	made, ok3 := reply[2].(int64)
-	front, ok4 := texts(reply[3:])
+	parked, ok4 := reply[3].(int64)
+	front, ok5 := texts(reply[4:])
 	us, err := strconv.ParseInt(place, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || err != nil {
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
 		return entry{}, bad
 	}
-	return entry{at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, front: front}, nil
+	return entry{at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, parked: parked == 1, front: front}, nil
 }
 
 // texts returns the values as strings, and false when one is none.

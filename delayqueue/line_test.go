@@ -217,6 +217,10 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 			if want := []delayqueue.Task{tasks[n+1], tasks[n+3]}; !slices.Equal(left.Next, want) || left.Parked != 2 {
 				t.Errorf("left %+v, want %v and 2 parked", left, want)
 			}
+			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, []delayqueue.Task{tasks[n+1], tasks[n+3]}) {
+				t.Errorf("a run that was given up has left %+v, want its task, which waits in another one, to be the first", left)
+			}
+			r.turn(tasks[n+1], "k", delayqueue.TurnOptions{Begins: true})
 			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, tasks[n+3:]) {
 				t.Errorf("left %+v, want %v", left, tasks[n+3:])
 			}

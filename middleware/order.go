@@ -92,7 +92,7 @@ func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, 
 	if at.IsZero() {
 		at, _ = delayqueue.PlaceOf(r.id, r.keys[0], r.task.Headers())
 	}
-	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge})
+	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge, Begins: t == r.id && r.place.IsZero()})
 }
 
 // notYet returns the refusal of a task that is not the first in line; nil for the first.

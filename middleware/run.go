@@ -71,7 +71,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 
 // leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
 func (r *run) leave(ctx context.Context) {
-	r.quitLine(ctx)
+	defer r.quitLine(ctx) // after it is parked no more
 	if r.queue == nil || !parks(r.strategy) {
 		return
 	}

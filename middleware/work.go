@@ -66,6 +66,9 @@ func (r *run) mayHaveMoved() bool {
 // giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
+	if stays && lease.Contended() {
+		r.wakeTasks(ctx, []delayqueue.Task{r.id}) // asynq may have given this run up, and another one of the task waits for the key
+	}
 	r.observe(ctx, Event{Kind: Released, Err: lost})
 	return lost
 }

@@ -1,15 +1,21 @@
 -- Gives a task its place in the line of a key and tells who stands before it (DESIGN 5.4). It must be atomic: two tasks must not
 -- get the same place, and the one that asks must not be passed between its arrival and the answer.
 --
--- KEYS  1 line of the key
+-- KEYS  1 line of the key   2 registry of the key
 -- ARGV  1 member   2 place that the member was given before (us), or ''   3 how long an idle line is kept (ms)
---       4 how many of those in front to name   5... members that are gone: they are removed first
+--       4 how many of those in front to name   5 1 when the member's run has just begun: it is not parked any more
+--       6... members that are gone: they are removed first
 --
--- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, the first of those in front...}.
+-- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, 1 when it was still parked or else 0,
+-- the first of those in front...}.
 -- A new place is later than all others, also when two arrive in the same microsecond or the clock of the server was set back.
 local line, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
-if #ARGV > 4 then
-  redis.call('ZREM', line, unpack(ARGV, 5))
+local parked = 0
+if ARGV[5] == '1' then
+  parked = redis.call('ZREM', KEYS[2], member)
+end
+if #ARGV > 5 then
+  redis.call('ZREM', line, unpack(ARGV, 6))
 end
 local place, joined = tonumber(redis.call('ZSCORE', line, member) or nil), 0
 if not place then
@@ -31,4 +37,4 @@ local ahead, front = redis.call('ZRANK', line, member), {}
 if ahead > 0 and most > 0 then
   front = redis.call('ZRANGE', line, 0, math.min(ahead, most) - 1)
 end
-return {ahead, string.format('%.0f', place), joined, unpack(front)}
+return {ahead, string.format('%.0f', place), joined, parked, unpack(front)}

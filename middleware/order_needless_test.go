@@ -1,0 +1,33 @@
+package middleware_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// A producer that enqueues in order for a handler that knows none leaves nothing behind.
+func TestATaskLeavesALineThatItsHandlerDoesNotHeed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t).Client(t))
+	ran := make(chan struct{}, 3)
+	r.serve(r.options(middleware.Requeue{}), asynq.Config{}, func(context.Context, *asynq.Task) error {
+		ran <- struct{}{}
+		return nil
+	})
+	for range 3 {
+		if _, err := r.queue.Enqueue(t.Context(), "order:1", asynq.NewTask("test", []byte(`{"key":"order:1"}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		receive(t, ran)
+	}
+	r.until(limit, "the line is empty", func() bool {
+		return r.client.Exists(t.Context(), "railtoken:line:{order:1}").Val() == 0
+	})
+}
