@@ -122,10 +122,15 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	return nil, held, err
 }
 
-// staysInLine reports whether a task whose run ends keeps its place: it will run again, and nobody may pass it. The run was aborted when
-// its context was cancelled; asynq then puts it back to where it was.
+// staysInLine reports whether a task whose run ends keeps its place: it will run again, and nobody may pass it.
 func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
-	if !failed || r.order == NextFirst || errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
+	if !failed || r.order == NextFirst {
+		return false
+	}
+	if errors.Is(ctx.Err(), context.Canceled) && r.wasPutBack(ctx) {
+		return true // also on its last attempt, and whatever the handler said: asynq has not listened
+	}
+	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
 		return false
 	}
 	if r.moved != nil {
@@ -133,7 +138,21 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 			return false
 		}
 	}
-	return errors.Is(ctx.Err(), context.Canceled) || r.order == KeepOrder && time.Since(r.place) < r.maxAge
+	return r.order == KeepOrder && time.Since(r.place) < r.maxAge
+}
+
+// wasPutBack reports whether asynq has put the task of a run that was cancelled back to the head of its queue, as it does when a server shuts down
+// and before it cancels the run. When somebody else has cancelled it, the run has failed.
+func (r *run) wasPutBack(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	w, err := r.queue.Find(ctx, r.id)
+	state := w.State
+	if other, ok := errors.AsType[*delayqueue.NotWaitingError](err); ok {
+		state, err = other.State, nil
+	}
+	runs := err != nil || state == delayqueue.StateActive // again, or asynq has yet to note that this run has failed
+	return state == delayqueue.StatePending || runs && (!r.lastAttempt() || r.isStopping())
 }
 
 // leaveLine takes the task out of its line, and returns who is next.
