@@ -69,7 +69,7 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 	for {
 		turn, err := r.askTurn(ctx, r.id)
 		if err == nil {
-			r.turns, r.place, r.ahead, r.first = outage{}, turn.At, turn.Ahead, turn.First
+			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
 			if !turn.FirstAgain.IsZero() {
 				r.noDeck = true // who is first is parked, or has failed: it will not run in a moment
 			}
@@ -92,7 +92,22 @@ func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, 
 	if at.IsZero() {
 		at, _ = delayqueue.PlaceOf(r.id, r.keys[0], r.task.Headers())
 	}
-	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge, Begins: t == r.id && r.place.IsZero()})
+	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun})
+}
+
+// unpark notes that a task that has parked, and has got its key at its second look, is not parked any more.
+func (r *run) unpark(ctx context.Context) {
+	if r.inLine == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	r.begun = false
+	if _, err := insist(ctx, r, func() (delayqueue.Turn, error) { return r.askTurn(ctx, r.id) }); err != nil {
+		r.log.WarnContext(ctx, "a task that runs counts as parked; it tries to mend that when it has run", "task", r.id.String(), "error", err)
+		return
+	}
+	r.begun, r.inLine = true, ""
 }
 
 // notYet returns the refusal of a task that is not the first in line; nil for the first.
@@ -159,7 +174,7 @@ func (r *run) wasPutBack(ctx context.Context) bool {
 func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	left, err := r.queue.LeaveLine(ctx, t, key)
+	left, err := insist(ctx, r, func() (delayqueue.Left, error) { return r.queue.LeaveLine(ctx, t, key) })
 	if err != nil {
 		r.log.WarnContext(ctx, "a task could not leave the line of its key; those behind it wait until it is gone", "task", t.String(), "error", err)
 	}
@@ -206,7 +221,7 @@ func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	for _, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
-		woken, err := r.queue.WakeTask(ctx, r.keys[0], t)
+		woken, err := insist(ctx, r, func() (delayqueue.Woken, error) { return r.queue.WakeTask(ctx, r.keys[0], t) })
 		if err != nil {
 			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed(r.keys)[0], "error", err)
 			continue

@@ -29,6 +29,9 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 		return nil, r.move(ctx, d, held)
 	}
 	parked, lease, err := r.standInLine(ctx, d, held, r.id, r.attempt, func() (*locking.Lease, *locking.HeldError, error) { return r.tryInTurn(ctx) })
+	if lease != nil && r.order != NextFirst {
+		r.unpark(ctx)
+	}
 	if err != nil || lease != nil {
 		return lease, err
 	}

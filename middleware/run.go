@@ -34,6 +34,7 @@ type run struct {
 	ahead    int             // tasks before it
 	first    delayqueue.Task // of them
 	turns    outage          // of what tells whose turn it is
+	begun    bool            // the line knows that the task is not parked
 	noDeck   bool            // it has tried the deck in vain
 	inLine   string          // the key that it stands in line for in the delay queue
 	began    time.Time       // of its handler

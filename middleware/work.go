@@ -79,6 +79,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	lost := lease.Err()
 	var left delayqueue.Left
 	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
+		r.unpark(ctx)
 		left = r.leaveLine(ctx, r.id, r.keys[0])
 	}
 	if err := lease.Release(ctx); err != nil {
@@ -117,7 +118,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	woken, err := r.wakeWhenTaken(ctx, key, opts)
+	woken, err := insist(ctx, r, func() (delayqueue.Woken, error) { return r.queue.Wake(ctx, key, opts) })
 	r.sleepers.decks.woke(key, opts.Most, woken, err == nil)
 	if err != nil {
 		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
@@ -128,24 +129,24 @@ func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions)
 	}
 }
 
-// wakeWhenTaken wakes, and tries again while Redis refuses, as it does during a failover: else the task would stay in line itself, and
-// the next one would wait for its timer. A worker that shuts down tries once.
-func (r *run) wakeWhenTaken(ctx context.Context, key string, opts delayqueue.WakeOptions) (delayqueue.Woken, error) {
+// insist makes a call that is for those who wait, and again while Redis refuses, as it does during a failover: else the task would stay in line
+// itself, and the next one would wait for its timer. A worker that shuts down tries once.
+func insist[T any](ctx context.Context, r *run, call func() (T, error)) (T, error) {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
 	var cause error
-	woken, err := backoff.RetryWithData(func() (w delayqueue.Woken, err error) {
-		if w, err = r.queue.Wake(ctx, key, opts); err != nil {
+	reply, err := backoff.RetryWithData(func() (reply T, err error) {
+		if reply, err = call(); err != nil {
 			cause = err
 			if r.isStopping() {
 				err = backoff.Permanent(err)
 			}
 		}
-		return w, err
+		return reply, err
 	}, backoff.WithContext(wait, ctx))
 	if err != nil {
-		return woken, cause // and not that the time is up
+		return reply, cause // and not that the time is up
 	}
-	return woken, nil
+	return reply, nil
 }
 
 // meanHold returns how long handlers of this middleware take on average; zero while nobody knows.

@@ -1,0 +1,108 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// refusing refuses every command for a line of tasks for as long as it is on.
+type refusing struct{ on *atomic.Bool }
+
+func (refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		for _, arg := range cmd.Args() {
+			if key, ok := arg.(string); ok && h.on.Load() && strings.HasPrefix(key, "railtoken:line:") {
+				err := errors.New("READONLY You can't write against a read only replica.")
+				cmd.SetErr(err)
+				return err
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Redis refuses to write for two seconds, as in a failover, and just then a task is done.
+func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		var on atomic.Bool
+		r.client.AddHook(refusing{&on})
+		s := &script{steps: func(_ context.Context, n, _ int) error {
+			if n == 1 {
+				<-time.After(5 * time.Second)
+				on.Store(true)
+				time.AfterFunc(2*time.Second, func() { on.Store(false) })
+			}
+			return nil
+		}}
+		r.serve(r.options(inTurn["ordered"]), asynq.Config{Concurrency: 4}, s.handle)
+		r.queued("order:1", 1, 3, asynq.MaxRetry(5))
+		s.sees(r, 20*time.Second, 1, 2, 3)
+	})
+}
+
+// The key is given back after each of the commands in turn that tasks send until they are parked.
+func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for retries, commands := range map[int]int{3: 16, 0: 20} {
+		for after := range commands {
+			t.Run(fmt.Sprintf("%d retries/after command %d", retries, after+1), func(t *testing.T) {
+				t.Parallel()
+				outside := newRig(t, server.Client(t))
+				queue := strings.ReplaceAll(t.Name(), "/", ".")
+				lease := outside.hold(queue)
+				r := newRig(t, server.Client(t))
+				released := make(chan struct{})
+				var sent atomic.Int32
+				r.countCommands(func(name string) {
+					if name == "enqueue" || sent.Add(1) != int32(after)+1 {
+						return
+					}
+					defer close(released)
+					if err := lease.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+					if !lease.Contended() {
+						return
+					}
+					if _, err := outside.queue.Wake(context.Background(), queue, delayqueue.WakeOptions{}); err != nil {
+						t.Error(err)
+					}
+				})
+				s := &script{}
+				outside.queued(queue, 1, 3, asynq.Queue(queue), asynq.MaxRetry(retries))
+				strategy := inTurn["ordered"]
+				strategy.OnDeck = -1
+				r.serve(r.options(strategy), asynq.Config{Concurrency: 1, Queues: map[string]int{queue: 1, queue + ":delayed": 1}}, s.handle)
+				receive(t, released)
+				s.sees(r, prompt, 1, 2, 3)
+				r.until(prompt, "the line is left", func() bool {
+					return r.client.Exists(context.Background(), "railtoken:line:{"+queue+"}", "railtoken:waiters:{"+queue+"}").Val() == 0
+				})
+				parked := r.client.ZRange(context.Background(), "railtoken:parked", 0, -1).Val()
+				if slices.ContainsFunc(parked, func(entry string) bool { return strings.Contains(entry, queue) }) {
+					t.Errorf("in the index are still %v", parked)
+				}
+			})
+		}
+	}
+}
