@@ -63,7 +63,7 @@ func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
 func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for retries, commands := range map[int]int{3: 16, 0: 20} {
+	for retries, commands := range map[int]int{3: 24, 0: 28} {
 		for after := range commands {
 			t.Run(fmt.Sprintf("%d retries/after command %d", retries, after+1), func(t *testing.T) {
 				t.Parallel()
@@ -92,7 +92,7 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 				outside.queued(queue, 1, 3, asynq.Queue(queue), asynq.MaxRetry(retries))
 				strategy := inTurn["ordered"]
 				strategy.OnDeck = -1
-				r.serve(r.options(strategy), asynq.Config{Concurrency: 1, Queues: map[string]int{queue: 1, queue + ":delayed": 1}}, s.handle)
+				r.serve(r.options(strategy), asynq.Config{Concurrency: 3, Queues: map[string]int{queue: 1, queue + ":delayed": 1}}, s.handle)
 				receive(t, released)
 				s.sees(r, prompt, 1, 2, 3)
 				r.until(prompt, "the line is left", func() bool {
