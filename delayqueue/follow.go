@@ -66,7 +66,7 @@ func (q *Queue) lookAfter(key string, f *followed) {
 
 	ctx, cancel := context.WithTimeout(q.closing, followLimit)
 	defer cancel()
-	on, runs, err := q.onItsWay(ctx, tasks)
+	on, came, err := q.onItsWay(ctx, key, tasks)
 	if err == nil && !on {
 		err = q.wakeInstead(ctx, key, tasks, inOrder)
 	}
@@ -77,16 +77,17 @@ func (q *Queue) lookAfter(key string, f *followed) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.follows[key] != f:
-	case on && !runs: // nobody has fetched it yet
+	case on && !came: // nobody has fetched it yet
 		f.wait = min(2*f.wait, followMost)
 		f.timer.Reset(f.wait)
-	case on || &f.tasks[0] == &tasks[0]: // it runs, or nobody else was woken
+	case on || &f.tasks[0] == &tasks[0]: // it came, or nobody else was woken
 		delete(q.follows, key)
 	}
 }
 
-// onItsWay reports whether one of the tasks will run in a moment, or runs.
-func (q *Queue) onItsWay(ctx context.Context, tasks []Task) (on, runs bool, err error) {
+// onItsWay reports whether one of the tasks that were woken will run in a moment, or has come: it runs, or was refused and is parked again. Then
+// whoever has the key goes on with the wakes; another one now would only be refused too.
+func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task) (on, came bool, err error) {
 	for _, t := range tasks {
 		state, err := q.client.HGet(ctx, t.hash(), "state").Result()
 		switch {
@@ -95,6 +96,14 @@ func (q *Queue) onItsWay(ctx context.Context, tasks []Task) (on, runs bool, err 
 			return false, false, err
 		case state == "active":
 			return true, true, nil
+		case state == "retry" || state == "scheduled":
+			err := q.client.ZScore(ctx, registry(key), t.member()).Err()
+			if err == nil {
+				return true, true, nil
+			}
+			if !errors.Is(err, redis.Nil) {
+				return false, false, err
+			}
 		case state == "pending":
 			paused, err := q.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
 			if err != nil {
