@@ -61,6 +61,9 @@ type Turn struct {
 	FirstState string
 	// FirstAgain is when asynq runs it again if it is in state retry or scheduled; else zero.
 	FirstAgain time.Time
+	// FirstAt is its place, and FirstParked reports that it waits for the key, as far as is known: one that is delayed and not parked has failed.
+	FirstAt     time.Time
+	FirstParked bool
 }
 
 // Turn adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
@@ -88,6 +91,7 @@ func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) 
 		if gone = leading(all); len(gone) == 0 {
 			return Turn{
 				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: first,
+				FirstAt: entry.firstAt, FirstParked: entry.firstParked,
 			}, nil
 		}
 		looks = lineBatch
@@ -184,11 +188,13 @@ func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, go
 
 // entry is a task's entry in a line.
 type entry struct {
-	at     time.Time
-	ahead  int
-	made   bool     // by this call
-	parked bool     // until this call
-	front  []string // the first of those ahead
+	at          time.Time
+	ahead       int
+	made        bool      // by this call
+	parked      bool      // until this call
+	firstAt     time.Time // the place of the first one, and whether it is parked
+	firstParked bool
+	front       []string // the first of those ahead
 }
 
 // join runs the script that gives a task its place, after it has removed those that are gone.
@@ -225,19 +231,25 @@ func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, 
 // parseEntry reads the reply of the line script.
 func parseEntry(reply []any) (entry, error) {
 	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
-	if len(reply) < 4 {
+	if len(reply) < 6 {
 		return entry{}, bad
 	}
 	ahead, ok1 := reply[0].(int64)
 	place, ok2 := reply[1].(string)
 	made, ok3 := reply[2].(int64)
 	parked, ok4 := reply[3].(int64)
-	front, ok5 := texts(reply[4:])
-	us, err := strconv.ParseInt(place, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
+	firstPlace, ok5 := reply[4].(string)
+	waits, ok6 := reply[5].(int64)
+	front, ok7 := texts(reply[6:])
+	us, err1 := strconv.ParseInt(place, 10, 64)
+	firstUS, err2 := strconv.ParseInt(firstPlace, 10, 64)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || err1 != nil || err2 != nil {
 		return entry{}, bad
 	}
-	return entry{at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, parked: parked == 1, front: front}, nil
+	return entry{
+		at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, parked: parked == 1,
+		firstAt: time.UnixMicro(firstUS), firstParked: waits == 1, front: front,
+	}, nil
 }
 
 // texts returns the values as strings, and false when one is none.

@@ -145,7 +145,7 @@ type lock struct {
 	observer Observer
 	log      *slog.Logger
 	order    Order
-	maxAge   time.Duration // how long a task that fails keeps its place in line
+	maxAge   time.Duration // the bound on it
 	held     atomic.Int64  // how long handlers take, a moving average in ns
 }
 

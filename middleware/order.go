@@ -25,7 +25,7 @@ const (
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
 	Ordered
 	// KeepOrder is Ordered, and a task whose handler fails keeps its place: those behind it wait until it has succeeded, is archived,
-	// or has been in line for longer than the bound on age.
+	// or has been in line for longer than half the bound on age, so that they do not reach theirs for it. Then it is passed.
 	KeepOrder
 )
 
@@ -69,6 +69,13 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 	for {
 		turn, err := r.askTurn(ctx, r.id)
 		if err == nil {
+			if r.order == KeepOrder && r.holdsUp(turn) {
+				left := r.leaveLine(ctx, turn.First)
+				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)]) // it may not be this one
+				if !slices.Contains(left.Next, turn.First) {
+					continue
+				}
+			}
 			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
 			if !turn.FirstAgain.IsZero() {
 				r.noDeck = true // who is first is parked, or has failed: it will not run in a moment
@@ -82,6 +89,11 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 			return nil, err
 		}
 	}
+}
+
+// holdsUp reports whether the first in line has failed, and may hold up the others no more.
+func (r *run) holdsUp(t delayqueue.Turn) bool {
+	return t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
 }
 
 // askTurn joins the line with a task, at the place that it was given before if there is one.
@@ -153,7 +165,7 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 			return false
 		}
 	}
-	return r.order == KeepOrder && time.Since(r.place) < r.maxAge
+	return r.order == KeepOrder && time.Since(r.place) < r.maxAge/2
 }
 
 // wasPutBack reports whether asynq has put the task of a run that was cancelled back to the head of its queue, as it does when a server shuts down

@@ -7,7 +7,7 @@
 --       6... members that are gone: they are removed first
 --
 -- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, 1 when it was still parked or else 0,
--- the first of those in front...}.
+-- place of the first (us), 1 when the first is parked or else 0, the first of those in front...}.
 -- A new place is later than all others, also when two arrive in the same microsecond or the clock of the server was set back.
 local line, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
 local parked = 0
@@ -34,7 +34,10 @@ if redis.call('PTTL', line) < tonumber(ARGV[3]) then -- whoever wants to keep it
   redis.call('PEXPIRE', line, ARGV[3])
 end
 local ahead, front = redis.call('ZRANK', line, member), {}
+local first, waits = place, 0
 if ahead > 0 and most > 0 then
   front = redis.call('ZRANGE', line, 0, math.min(ahead, most) - 1)
+  first = tonumber(redis.call('ZSCORE', line, front[1]))
+  waits = redis.call('ZSCORE', KEYS[2], front[1]) and 1 or 0
 end
-return {ahead, string.format('%.0f', place), joined, parked, unpack(front)}
+return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, unpack(front)}
