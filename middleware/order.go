@@ -143,8 +143,12 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	}
 	r.noDeck = true
 	_ = r.release(ctx, lease, false)
-	if held != nil && lease.Contended() { // it may have come for the lock just now
+	switch {
+	case !lease.Contended():
+	case held != nil: // who is first may have come for the lock just now
 		r.wakeTasks(ctx, []delayqueue.Task{r.first})
+	default:
+		r.wakeFirst(ctx)
 	}
 	return nil, held, err
 }
@@ -182,6 +186,16 @@ func (r *run) wasPutBack(ctx context.Context) bool {
 	return state == delayqueue.StatePending || runs && (!r.lastAttempt() || r.isStopping())
 }
 
+// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put
+// the task back.
+func (r *run) comesBack(err error) bool {
+	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
+		return false
+	}
+	_, waiting := waits(err)
+	return waiting || !r.lastAttempt() || errors.Is(err, context.Canceled)
+}
+
 // leaveLine takes the task out of its line, and returns who is next.
 func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
@@ -211,6 +225,12 @@ func (r *run) quitLine(ctx context.Context) {
 	if left.Parked > 0 {
 		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
 	}
+}
+
+// wakeFirst promotes who is first in line, if that one is parked.
+func (r *run) wakeFirst(ctx context.Context) {
+	left := r.leaveLine(ctx, delayqueue.Task{}) // which is in no line
+	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.

@@ -67,7 +67,7 @@ func (r *run) mayHaveMoved() bool {
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.Contended() {
-		r.wakeTasks(ctx, []delayqueue.Task{r.id}) // asynq may have given this run up, and another one of the task waits for the key
+		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task, or its copy, waits for the key
 	}
 	r.observe(ctx, Event{Kind: Released, Err: lost})
 	return lost
@@ -176,7 +176,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
 	case ok && (conflict.Outcome == Parked || conflict.Outcome == MovedAway):
-	case r.order != NextFirst && !errors.Is(err, asynq.SkipRetry) && !errors.Is(err, asynq.RevokeTask):
+	case r.order != NextFirst && r.comesBack(err):
 		// It comes back, and its place waits for it.
 	default:
 		r.leave(ctx) // it will not give back a key that it was woken for
