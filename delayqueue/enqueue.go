@@ -113,8 +113,8 @@ func (q *Queue) takeBack(ctx context.Context, t Task, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	left, err := q.LeaveLine(ctx, t, key)
-	if err == nil && left.Parked > 0 {
-		_, err = q.Wake(ctx, key, WakeOptions{})
+	if err == nil && left.Parked > 0 && len(left.Next) > 0 { // the first in line, who need not be the one that was refused first
+		_, err = q.WakeTask(ctx, key, left.Next[0])
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 				left := func() int64 {
 					return r.client.Exists(context.Background(), "railtoken:line:{k}", "railtoken:waiters:{k}").Val()
 				}
-				for i := 0; i < 6; i++ {
+				for range 6 {
 					<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond)
 					victim := random.IntN(3)
 					servers[victim].stop()
