@@ -26,7 +26,7 @@ func (h refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		for _, arg := range cmd.Args() {
 			if key, ok := arg.(string); ok && h.on.Load() && strings.HasPrefix(key, "railtoken:line:") {
-				err := errors.New("READONLY You can't write against a read only replica.")
+				err := errors.New("READONLY as a replica is")
 				cmd.SetErr(err)
 				return err
 			}

@@ -126,13 +126,12 @@ func (r *run) lookFor(ctx context.Context, copied delayqueue.Task) *locking.Held
 		held, _ := errors.AsType[*locking.HeldError](err)
 		return held
 	}
-	turn, err := r.askTurn(ctx, copied)
-	if err != nil {
+	if _, err := r.askTurn(ctx, copied); err != nil {
 		r.log.WarnContext(ctx, "a copy could not join the line of its key; its timer will bring it back", "task", copied.String(), "error", err)
 		return nil
 	}
-	r.leaveLine(ctx, r.id, r.keys[0])
-	if turn.Ahead == 0 || turn.First == r.id {
+	left := r.leaveLine(ctx, r.id, r.keys[0])
+	if len(left.Next) > 0 && left.Next[0] == copied { // who has left before may have found the original to be the next
 		r.wakeTasks(ctx, []delayqueue.Task{copied})
 	}
 	return nil
