@@ -44,7 +44,8 @@ func (s *script) handle(ctx context.Context, task *asynq.Task) error {
 	s.ran[p.N]++
 	run := s.ran[p.N]
 	s.begun = append(s.begun, p.N)
-	if s.inside++; s.inside > 1 {
+	s.inside++
+	if s.inside > 1 {
 		s.overlap++
 	}
 	s.mu.Unlock()
