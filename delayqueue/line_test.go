@@ -244,6 +244,14 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 		r.park(task, "k")
 	}
 	r.gone(0, tasks[1])
+	for _, task := range []delayqueue.Task{tasks[0], tasks[2], tasks[3]} {
+		left := r.leaveLine(task, "k")
+		if left.Next[0] != tasks[0] {
+			t.Fatalf("left %+v: a task that is parked has left, and it is the run of another that ended", left)
+		}
+	}
+	begin := func(task delayqueue.Task) { r.turn(task, "k", delayqueue.TurnOptions{Begins: true}) }
+	begin(tasks[0])
 	left := r.leaveLine(tasks[0], "k")
 	if want := tasks[2:]; !slices.Equal(left.Next, want) || left.Parked != 2 {
 		t.Errorf("left %+v, want %v and 2 parked", left, want)
@@ -256,9 +264,11 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 	if got := r.client.ZCard(t.Context(), delayqueue.ParkedIndex).Val(); got != 2 {
 		t.Errorf("%d tasks count as parked, want the 2 that are", got)
 	}
+	begin(tasks[2])
 	if left := r.leaveLine(tasks[2], "k"); left.Parked != 1 {
 		t.Errorf("left %+v, want 1 parked", left)
 	}
+	begin(tasks[3])
 	if left := r.leaveLine(tasks[3], "k"); left.Parked != 0 || len(r.waiting("k")) != 0 {
 		t.Errorf("left %+v and %v wait, want nobody", left, r.waiting("k"))
 	}

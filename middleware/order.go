@@ -70,7 +70,7 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 		turn, err := r.askTurn(ctx, r.id)
 		if err == nil {
 			if r.order == KeepOrder && r.holdsUp(turn) {
-				left := r.leaveLine(ctx, turn.First)
+				left := r.leaveLine(ctx, turn.First, r.keys[0])
 				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)]) // it may not be this one
 				if !slices.Contains(left.Next, turn.First) {
 					continue
@@ -229,7 +229,7 @@ func (r *run) quitLine(ctx context.Context) {
 
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
-	left := r.leaveLine(ctx, delayqueue.Task{}) // which is in no line
+	left := r.leaveLine(ctx, delayqueue.Task{}, r.keys[0]) // which is in no line
 	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
 }
 
