@@ -95,8 +95,10 @@ type Conflict struct {
 // Place is where a parked task stands.
 type Place struct {
 	Conflict
-	// Waiters is how many tasks wait for the key, this one included, and Ahead how many of them stand before it.
-	Waiters, Ahead int
+	// Waiters is how many tasks wait for the key, this one included.
+	Waiters int
+	// Ahead is how many of them stand before it. It is 0 on a Cluster, where a wake does not reach the timers of others (see [ParkOptions].Look).
+	Ahead int
 	// Bound is the bound that the task has reached, and then it does not wait; NoBound when it does.
 	Bound Bound
 }
@@ -109,6 +111,9 @@ type ParkOptions struct {
 	Bounds Bounds
 	// Before is the conflicts that the task met before it was moved from another queue.
 	Before Conflict
+	// Look is how long after it was parked the task would look for itself if it were the next in line. Its timer may be longer, by
+	// [Place].Ahead: when a wake makes it the next, its timer is shortened to this from then on. Not at all when zero, and on a Cluster.
+	Look time.Duration
 }
 
 // Park notes that a task waits for key: from now on [Queue.Wake] finds it. A task waits for one key at a time; if it was
@@ -138,7 +143,7 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	if q.steps {
 		return q.parkInSteps(ctx, t, registry(key), conflict, bounds, ttl)
 	}
-	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl)
+	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl, opts.Look.Milliseconds())
 	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash(), q.index}, args...).Slice()
 	if err != nil {
 		return Place{}, err

@@ -263,3 +263,12 @@ func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
 		}
 	}
 }
+
+// fallback returns when the task tries again although nobody woke it. In order it is not put off: nothing shortens the timer of the one that
+// is next when who stood before it has gone.
+func (r *run) fallback(delay time.Duration, ahead int) time.Duration {
+	if r.order != NextFirst {
+		return delay
+	}
+	return fallback(delay, ahead)
+}

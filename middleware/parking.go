@@ -49,7 +49,7 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 ) (*ConflictError, *locking.Lease, error) {
 	for round := 1; ; round++ {
 		conflict := r.conflict(held, Parked, d.Delay)
-		place, err := r.queue.Park(ctx, task, held.Key, delayqueue.ParkOptions{Attempt: attempt, Bounds: d.Bounds, Before: r.before()})
+		place, err := r.queue.Park(ctx, task, held.Key, delayqueue.ParkOptions{Attempt: attempt, Bounds: d.Bounds, Before: r.before(), Look: d.Delay})
 		if err != nil {
 			// Without a place in line the task's timer alone brings it back. If it was deleted, asynq finds that out.
 			r.log.WarnContext(ctx, "a task could not join the line for its key; its timer will bring it back",
@@ -61,7 +61,7 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 			return conflict, nil, nil
 		}
 		r.inLine = held.Key
-		r.parkFor = min(fallback(d.Delay, place.Ahead), cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
+		r.parkFor = min(r.fallback(d.Delay, place.Ahead), cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
 		conflict.RetryAfter = r.parkFor
 		r.sleepers.decks.park(held.Key, place.Waiters, d.Places)
 		lease, again, err := look()

@@ -4,8 +4,9 @@
 -- KEYS  1 registry of the key   2 the task's hash (asynq's own)   3 index of all parked tasks
 -- ARGV  1 entry of the task   2 its retry count   3 most conflicts   4 most age (us)   5 conflicts before
 --       6 first conflict before (us), 0 for none   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)
+--       10 when it would look for itself if it were next (ms), 0 for as it is
 --
--- Returns {bound, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or ''}. The
+-- Returns {bound, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before it}. The
 -- bound is '' when the task waits now; 'gone' when there is no such task; else the bound that it has reached: then it does not
 -- wait, and its count begins anew.
 local registry, task, index, entry = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
@@ -54,8 +55,15 @@ if bound == '' then
   ahead = joined[3]
   if #joined > 3 then
     bound = 'waiters'
-  elseif joined[2] ~= place then
-    stand(task, registry, joined[2])
+  else
+    if joined[2] ~= place then
+      stand(task, registry, joined[2])
+    end
+    if ahead ~= '0' and tonumber(ARGV[10]) > 0 then
+      redis.call('HSET', task, 'railtoken:look', ARGV[10])
+    else
+      redis.call('HDEL', task, 'railtoken:look')
+    end
   end
 end
 if bound ~= '' then

@@ -51,6 +51,15 @@ local function push(entry, now)
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 
+-- hasten(entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it.
+local function hasten(entry, now)
+  local id, prefix, task = parse(entry)
+  local look = redis.call('HGET', task, 'railtoken:look')
+  if look then
+    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', string.format('%.0f', math.ceil(now / 1e9 + look / 1000) + 1), id)
+  end
+end
+
 -- promote(task, registry, entry, now (ns), how often it was refused before) moves a task to the head of its queue, if it can be woken. Returns
 -- {'woken'}, or {what check found}; or {'again', its place} when it is active and was refused once more since: then it is about to park.
 local function promote(task, registry, entry, now, refused)

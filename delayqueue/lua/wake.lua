@@ -54,6 +54,10 @@ if #woken > 0 then
   for i = #woken, 1, -1 do -- the first of them comes last, to the very head
     push(woken[i], now)
   end
+  local behind = redis.call('ZRANGE', registry, 0, 0)[1]
+  if behind then -- if those who were woken die, this one must not wait as long as it thought when others stood before it
+    hasten(behind, now)
+  end
   return {'woken', redis.call('ZCARD', registry), unpack(woken)}
 end
 if only == '' and #looked - 1 == most then
