@@ -13,6 +13,7 @@ const (
 	followFirst = time.Second
 	followMost  = 30 * time.Second
 	followLimit = 5 * time.Second // bounds one look
+	followLate  = 4 * time.Second // from then on a task that nobody has fetched may lie in a queue that nobody works on
 )
 
 // followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived
@@ -60,13 +61,13 @@ func (q *Queue) lookAfter(key string, f *followed) {
 		return
 	}
 	q.pending.Add(1)
-	tasks, inOrder := f.tasks, f.inOrder
+	tasks, inOrder, late := f.tasks, f.inOrder, f.wait >= followLate
 	q.mu.Unlock()
 	defer q.pending.Done()
 
 	ctx, cancel := context.WithTimeout(q.closing, followLimit)
 	defer cancel()
-	on, came, err := q.onItsWay(ctx, key, tasks)
+	on, came, err := q.onItsWay(ctx, key, tasks, late)
 	if err == nil && !on {
 		err = q.wakeInstead(ctx, key, tasks, inOrder)
 	}
@@ -87,7 +88,7 @@ func (q *Queue) lookAfter(key string, f *followed) {
 
 // onItsWay reports whether one of the tasks that were woken will run in a moment, or has come: it runs, or was refused and is parked again. Then
 // whoever has the key goes on with the wakes; another one now would only be refused too.
-func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task) (on, came bool, err error) {
+func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task, late bool) (on, came bool, err error) {
 	for _, t := range tasks {
 		state, err := q.client.HGet(ctx, t.hash(), "state").Result()
 		switch {
@@ -109,10 +110,25 @@ func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task) (on, cam
 			if err != nil {
 				return false, false, err
 			}
-			on = on || paused == 0
+			on = on || paused == 0 && !(late && q.abandoned(ctx, t.Queue))
 		}
 	}
 	return on, false, nil
+}
+
+// abandoned reports whether tasks lie in a queue that no server works on, as after a strategy has ceased to name it.
+func (q *Queue) abandoned(ctx context.Context, queue string) bool {
+	servers, err := q.inspect.Servers()
+	if err != nil {
+		return false // nobody knows
+	}
+	for _, s := range servers {
+		if _, ok := s.Queues[queue]; ok {
+			return false
+		}
+	}
+	q.log.WarnContext(ctx, "a task that was woken lies in a queue that no server works on: have a worker serve it, or empty it", "queue", queue)
+	return true
 }
 
 // wakeInstead wakes somebody in place of tasks that do not come.

@@ -1,0 +1,74 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+// A queue that tasks were moved to, and that no worker serves any more, takes the wakes of a key: they go on to tasks that can run.
+func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		var log lines
+		queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.Cleanup(func() { _ = queue.Close() })
+		r.queue = queue
+		lease := r.hold("order:1")
+		for i := range 2 { // as a worker has left them that served this queue
+			info, err := r.tasks.Enqueue(asynq.NewTask("test", []byte(`{"key":"order:1"}`)), asynq.Queue("old"), asynq.ProcessIn(time.Hour))
+			if err != nil {
+				r.Fatal(err)
+			}
+			place, err := queue.Park(context.Background(), delayqueue.Task{Queue: "old", ID: info.ID}, "order:1", delayqueue.ParkOptions{})
+			if err != nil || place.Ahead != i {
+				r.Fatal(place, err)
+			}
+		}
+		ran := make(chan struct{}, 1)
+		r.serve(r.options(parkAlways()), asynq.Config{}, func(context.Context, *asynq.Task) error {
+			ran <- struct{}{}
+			return nil
+		})
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+		r.settled(task, asynq.TaskStateRetry)
+		r.giveBack(lease)
+		released := time.Now()
+		receive(r.T, ran)
+		if took := time.Since(released); took > 20*time.Second {
+			r.Errorf("the task ran after %v, want within 20s, and not by its timer", took)
+		}
+		if n := log.count("no server works on"); n < 1 || n > 10 {
+			r.Errorf("the log tells %d times of the queue that nobody serves, want a few times", n)
+		}
+	})
+}
