@@ -110,7 +110,7 @@ func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task, late boo
 			if err != nil {
 				return false, false, err
 			}
-			on = on || paused == 0 && !(late && q.abandoned(ctx, t.Queue))
+			on = on || paused == 0 && (!late || !q.abandoned(ctx, t.Queue))
 		}
 	}
 	return on, false, nil
