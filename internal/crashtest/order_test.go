@@ -97,9 +97,11 @@ func (r *run) joined(cmd redis.Cmder) (j job, ok bool) {
 	if stepOf(r.m, cmd) != "line" {
 		return job{}, false
 	}
-	_, member, _ := strings.Cut(fmt.Sprint(cmd.Args()[4]), ":")
+	n, _ := cmd.Args()[2].(int) // keys, and behind them the arguments
+	entry := fmt.Sprint(cmd.Args()[3+n])
+	_, member, _ := strings.Cut(entry, ":")
 	for _, queue := range r.queues() {
-		if id, ok := strings.CutPrefix(member, queue); ok && fmt.Sprint(cmd.Args()[4]) == strconv.Itoa(len(queue))+":"+member {
+		if id, ok := strings.CutPrefix(member, queue); ok && entry == strconv.Itoa(len(queue))+":"+member {
 			return r.job(id), true
 		}
 	}
