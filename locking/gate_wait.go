@@ -14,7 +14,7 @@ const (
 	courtesy = 400 * time.Microsecond
 	// yieldPause is how long the next in line lets other processes go first that have asked for the keys. They are told of the release, and
 	// need a round trip or two.
-	yieldPause = 2 * time.Millisecond
+	yieldPause = time.Millisecond
 	// leastPause is the shortest pause that a timer keeps.
 	leastPause = 50 * time.Microsecond
 )
