@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -14,52 +13,68 @@ import (
 // lookAgain is the TaskCheckInterval that asynq gets: what is left of its own pause, as the pacer makes the real one.
 const lookAgain = time.Millisecond
 
-// pacer is a hook on asynq's Redis client that paces the looks of idle servers for tasks. asynq sleeps between them, and nothing can
-// wake it; the pacer holds the last fetch of a look that found nothing instead, for the interval or until a task was put at the head of
-// a queue by this process. So a task that is woken starts within milliseconds, and an idle server looks no more often than before.
-type pacer struct {
-	interval time.Duration // the longest pause
-	queues   int64         // how many fetches a look consists of
-	stopping <-chan struct{}
+// wakes tells pacers that a task was put at the head of a queue by this process.
+type wakes chan struct{}
 
-	empty atomic.Int64  // fetches that found nothing since the last one that did, of all servers
-	woken chan struct{} // has a value when a task was put at the head of a queue since the last look
-}
+// newWakes returns wakes for some servers: as many as can look at once are kept for those that do not pause just now.
+func newWakes(servers int) wakes { return make(wakes, servers) }
 
-func newPacer(interval time.Duration, stopping <-chan struct{}) *pacer {
-	return &pacer{interval: interval, queues: 1, stopping: stopping, woken: make(chan struct{}, 1)}
-}
-
-// wake ends a pause, the present one or the next. It never waits.
-func (p *pacer) wake() {
+// wake ends a pause, a present one or the next. It never waits: when as many wakes as there are servers are on their way, each of them looks
+// at all queues after it.
+func (w wakes) wake() {
 	select {
-	case p.woken <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
 
-// DialHook changes nothing.
-func (p *pacer) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+// pacer is the Redis client of one asynq server, and paces its looks for tasks while it is idle. asynq sleeps between them, and nothing
+// can wake it; the pacer holds the last fetch of a look that found nothing instead, for the interval or until a task was put at the
+// head of a queue by this process. So a task that is woken starts within milliseconds, and an idle server looks no more often than before.
+//
+// Each server has its own: a server fetches from one queue after another, and only between its looks, when all its queues have been
+// empty, may a wake find it. One that is held before it has looked at all would take a wake and miss the task.
+type pacer struct {
+	redis.UniversalClient
+
+	interval time.Duration // the longest pause
+	queues   int64         // how many fetches a look consists of
+	stopping <-chan struct{}
+	woken    wakes
+
+	empty atomic.Int64 // fetches that found nothing since the look began
 }
 
-// ProcessHook holds the last fetch of a look that found nothing.
-func (p *pacer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		switch {
-		case err == nil && kindOf(cmd) == fetch:
+func newPacer(client redis.UniversalClient, interval time.Duration, queues int, stopping <-chan struct{}, woken wakes) *pacer {
+	return &pacer{UniversalClient: client, interval: interval, queues: int64(queues), stopping: stopping, woken: woken}
+}
+
+// EvalSha runs a script, and paces those that fetch a task.
+func (p *pacer) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
+	return p.paced(ctx, p.UniversalClient.EvalSha(ctx, sum, keys, args...))
+}
+
+// Eval does the same with a script that the server does not know yet.
+func (p *pacer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return p.paced(ctx, p.UniversalClient.Eval(ctx, script, keys, args...))
+}
+
+// paced holds the last fetch of a look that found nothing.
+func (p *pacer) paced(ctx context.Context, cmd *redis.Cmd) *redis.Cmd {
+	if kindOf(cmd) != fetch {
+		return cmd
+	}
+	switch err := cmd.Err(); {
+	case errors.Is(err, redis.Nil):
+		if p.empty.Add(1) >= p.queues {
 			p.empty.Store(0)
-		case errors.Is(err, redis.Nil) && kindOf(cmd) == fetch && p.empty.Add(1)%p.queues == 0:
 			p.pause(ctx)
 		}
-		return err
+	case err != nil && redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+	default: // a task ends the look, and so does an error
+		p.empty.Store(0)
 	}
-}
-
-// ProcessPipelineHook changes nothing: asynq sends no pipelines.
-func (p *pacer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return cmd
 }
 
 // pause waits for a third of the interval to all of it, so that servers do not look in step.

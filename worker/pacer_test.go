@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/middleware"
@@ -103,33 +104,49 @@ func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
 	}
 }
 
-// paced calls a pacer's hook as asynq does: one fetch for each queue, until one has a task.
-type paced struct {
-	p       *pacer
-	process redis.ProcessHook
-	answer  func() error
-	looks   atomic.Int64
+// looker fetches through a pacer as asynq's server does: from each queue, until one has a task.
+type looker struct {
+	*pacer
+	answer func() error
+	looks  int
 }
 
-func newPaced(interval time.Duration, queues int, stopping <-chan struct{}, answer func() error) *paced {
-	p := &paced{p: newPacer(interval, stopping), answer: answer}
-	p.p.queues = int64(queues)
-	p.process = p.p.ProcessHook(func(context.Context, redis.Cmder) error {
-		p.looks.Add(1)
-		return p.answer()
-	})
-	return p
+func newLooker(interval time.Duration, queues int, stopping <-chan struct{}, answer func() error) *looker {
+	l := &looker{answer: answer}
+	l.pacer = newPacer(nil, interval, queues, stopping, newWakes(1))
+	l.UniversalClient = &answers{look: func() error {
+		l.looks++
+		return l.answer()
+	}}
+	return l
 }
 
-func fetchOf(queue string) redis.Cmder {
-	name := func(part string) string { return "asynq:{" + queue + "}:" + part }
-	return redis.NewCmd(context.Background(), "evalsha", "sha", 4, name("pending"), name("paused"), name("active"), name("lease"), "arg")
+// answers is a client that answers scripts as it is told.
+type answers struct {
+	redis.UniversalClient
+	look func() error
+}
+
+func (a *answers) EvalSha(ctx context.Context, sum string, names []string, _ ...any) *redis.Cmd {
+	args := []any{"evalsha", sum, len(names)}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	cmd := redis.NewCmd(ctx, append(args, "argument")...)
+	cmd.SetErr(a.look())
+	return cmd
+}
+
+// fetch fetches from the i-th queue, and reports whether there was a task.
+func (l *looker) fetch(i int) bool {
+	name := func(part string) string { return fmt.Sprintf("asynq:{%d}:%s", i, part) }
+	return l.EvalSha(context.Background(), "sum", []string{name("pending"), name("paused"), name("active"), name("lease")}).Err() == nil
 }
 
 // sweep looks at each queue once.
-func (p *paced) sweep(queues int) {
+func (l *looker) sweep(queues int) {
 	for i := range queues {
-		if p.process(context.Background(), fetchOf(fmt.Sprint(i))) == nil {
+		if l.fetch(i) {
 			return
 		}
 	}
@@ -141,7 +158,7 @@ func TestAPauseIsAThirdOfTheIntervalAtLeastAndTheIntervalAtMost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 90 * time.Millisecond
-		p := newPaced(interval, 3, nil, empty)
+		p := newLooker(interval, 3, nil, empty)
 		least, most := time.Hour, time.Duration(0)
 		for range 500 {
 			began := time.Now()
@@ -152,7 +169,7 @@ func TestAPauseIsAThirdOfTheIntervalAtLeastAndTheIntervalAtMost(t *testing.T) {
 		if least < interval/3 || most > interval || most-least < interval/2 {
 			t.Errorf("the pauses are from %v to %v, want from %v to %v", least, most, interval/3, interval)
 		}
-		if got := p.looks.Load(); got != 1500 {
+		if got := p.looks; got != 1500 {
 			t.Errorf("%d fetches in 500 looks", got)
 		}
 	})
@@ -161,11 +178,11 @@ func TestAPauseIsAThirdOfTheIntervalAtLeastAndTheIntervalAtMost(t *testing.T) {
 func TestAWakeEndsThePauseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced(time.Hour, 2, nil, empty)
+		p := newLooker(time.Hour, 2, nil, empty)
 		began := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			p.p.wake()
+			p.woken.wake()
 		}()
 		p.sweep(2)
 		if took := time.Since(began); took != time.Second {
@@ -177,12 +194,12 @@ func TestAWakeEndsThePauseAtOnce(t *testing.T) {
 func TestAWakeBetweenTwoFetchesOfALookIsNotLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced(time.Hour, 2, nil, nil)
+		p := newLooker(time.Hour, 2, nil, nil)
 		n := 0
 		p.answer = func() error {
 			n++
 			if n == 1 {
-				p.p.wake() // into the first queue, which was just found empty
+				p.woken.wake() // into the first queue, which was just found empty
 			}
 			return redis.Nil
 		}
@@ -198,12 +215,55 @@ func TestAWakeBetweenTwoFetchesOfALookIsNotLost(t *testing.T) {
 	})
 }
 
+// Two servers whose looks overlap: the one that has not finished its own must not be held, and not take the wake.
+func TestAServerIsHeldBetweenItsLooksOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newLooker(time.Hour, 2, nil, empty), newLooker(time.Hour, 2, nil, empty)
+		b.woken = a.woken
+		began := time.Now()
+		b.fetch(0)
+		go func() {
+			time.Sleep(time.Minute)
+			b.woken.wake()
+		}()
+		a.fetch(0)
+		if took := time.Since(began); took != 0 {
+			t.Fatalf("a server that has looked at one queue of two is held, for %v", took)
+		}
+		a.fetch(1)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("the pause after the whole look took %v, want the minute until the wake", took)
+		}
+	})
+}
+
+// As many tasks as there are servers may be woken while none of them pauses; each server may have a slot for one of them only.
+func TestEachServerHearsOfAWake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		woken := newWakes(3)
+		for range 5 {
+			woken.wake()
+		}
+		began := time.Now()
+		for range 3 {
+			p := newLooker(time.Hour, 1, nil, empty)
+			p.woken = woken
+			p.sweep(1)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the looks of three servers after five wakes paused for %v", took)
+		}
+	})
+}
+
 func TestWakesOfABusyServerDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced(time.Hour, 1, nil, empty)
+		p := newLooker(time.Hour, 1, nil, empty)
 		for range 1000 { // nobody looks: all slots are taken
-			p.p.wake()
+			p.woken.wake()
 		}
 		began := time.Now()
 		p.sweep(1)
@@ -221,11 +281,10 @@ func TestAShutdownEndsThePauseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
-		p := newPaced(time.Hour, 1, stopping, empty)
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 5 {
-			all.Go(func() { p.sweep(1) })
+			all.Go(func() { newLooker(time.Hour, 1, stopping, empty).sweep(1) })
 		}
 		time.Sleep(time.Second)
 		close(stopping)
@@ -258,7 +317,7 @@ func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var failed bool
-		p := newPaced(time.Hour, 1, nil, func() error {
+		p := newLooker(time.Hour, 1, nil, func() error {
 			failed = true
 			return errors.New("LOADING")
 		})
@@ -267,8 +326,34 @@ func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 		if took := time.Since(began); took != 0 || !failed {
 			t.Errorf("after an error the pacer paused for %v", took)
 		}
-		if got := p.p.empty.Load(); got != 0 {
+		if got := p.empty.Load(); got != 0 {
 			t.Errorf("an error counts as %d empty queues", got)
+		}
+	})
+}
+
+// What was found before an error belongs to a look that has ended: the next one is held after its last fetch, and not before.
+func TestAnErrorEndsALook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		p := newLooker(time.Hour, 3, nil, func() error {
+			n++
+			if n == 3 {
+				return errors.New("LOADING")
+			}
+			return redis.Nil
+		})
+		began := time.Now()
+		for _, i := range []int{0, 1, 2, 0, 1} {
+			p.fetch(i)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a look after an error was held before its end, for %v", took)
+		}
+		p.fetch(2)
+		if took := time.Since(began); took < time.Hour/3-2*lookAgain {
+			t.Errorf("a look after an error was held for %v at its end", took)
 		}
 	})
 }
@@ -296,7 +381,7 @@ func TestErrorsDoNotMakeAWorkerSpin(t *testing.T) {
 func TestAFetchThatFindsATaskIsNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced(time.Hour, 3, nil, nil)
+		p := newLooker(time.Hour, 3, nil, nil)
 		n := 0
 		p.answer = func() error {
 			n++
@@ -322,10 +407,11 @@ func TestWithoutThePacerAsynqsOwnPauseIsTheFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c counted
 		w, _ := virtual(t, Config{TaskCheckInterval: 50 * time.Millisecond}, c.hook())
-		handle(t, w, "work", nothing)
-		w.pace.empty.Store(1 - 1<<40) // no fetch of this test counts as the last one of a look
-		w.pace.interval = 0
-		start(t, w)
+		s := asynq.NewServerFromRedisClient(w.tasks, w.serverConfig(0))
+		if err := s.Start(w); err != nil {
+			t.Fatal(err)
+		}
+		defer s.Shutdown()
 		time.Sleep(5 * time.Second)
 		looks := float64(c.fetches.Load()) / 5 / float64(len(w.queues()))
 		t.Logf("%.0f looks a second", looks)

@@ -26,7 +26,7 @@ type Worker struct {
 	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
 	queue    *delayqueue.Queue
 	sleepers *middleware.Sleepers
-	pace     *pacer
+	woken    wakes
 	stopping chan struct{}
 
 	mu       sync.Mutex
@@ -53,7 +53,7 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
 	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
 	w.tasks = cfg.Redis.client()
-	w.pace = newPacer(w.cfg.TaskCheckInterval, w.stopping)
+	w.woken = newWakes(w.cfg.Fetchers)
 	w.hook()
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
@@ -67,15 +67,14 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// hook puts our hooks on asynq's client.
+// hook puts our hook on asynq's client.
 func (w *Worker) hook() {
-	w.tasks.AddHook(w.pace)
 	w.tasks.AddHook(&asynqGuard{})
 }
 
 // openQueue makes the delay queue.
 func (w *Worker) openQueue() (err error) {
-	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.pace.wake() }})
+	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.woken.wake() }})
 	return err
 }
 
@@ -248,9 +247,9 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	}
-	w.pace.queues = int64(len(w.queues()))
 	for i := range w.cfg.Fetchers {
-		s := asynq.NewServerFromRedisClient(w.tasks, w.serverConfig(i))
+		client := newPacer(w.tasks, w.cfg.TaskCheckInterval, len(w.queues()), w.stopping, w.woken)
+		s := asynq.NewServerFromRedisClient(client, w.serverConfig(i))
 		if err := s.Start(w); err != nil {
 			return fmt.Errorf("worker: start server %d: %w", i+1, err)
 		}
