@@ -13,7 +13,7 @@ type Section struct {
 	// Text says in Markdown what was measured and how to read it.
 	Text   string
 	Tables []*Table
-	Charts []*Chart
+	Charts []*Chart `json:"-"`
 }
 
 // Table is one scenario.
@@ -34,9 +34,9 @@ type Row struct {
 	// Values by their column, one for each round; NaN in a round without one.
 	Values map[string][]float64
 	// Cells are shown in place of the values of a column.
-	Cells map[string]string `json:",omitempty"`
+	Cells map[string]string
 	// Note says what else there is to know, such as failures.
-	Note string `json:",omitempty"`
+	Note string
 }
 
 // Target is what a ratio or a figure is to reach.
