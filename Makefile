@@ -12,7 +12,8 @@ SEED ?= 1
 TASKS ?= 100000
 KEYS ?= 1000
 KILLS ?= 60s
-export FUZZTIME BENCH BENCHTIME TASKS KEYS KILLS SEED
+ORDERS ?=
+export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED
 
 .PHONY: help
 help: ## Show this list
@@ -39,20 +40,16 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz.sh
 
 .PHONY: bench
-bench: ## Run the benchmarks; BENCH, BENCHTIME, COUNT and PKG choose
-	@scripts/bench.sh $(PKG)
+bench: ## Measure against everyone and write docs/benchmarks.md, under an hour; ARGS="-quick -run A1" prints a part; ORDERS=file
+	@scripts/bench.sh $(ARGS)
+
+.PHONY: microbench
+microbench: ## Run the packages' own benchmarks; BENCH, BENCHTIME, COUNT and PKG choose
+	@scripts/microbench.sh $(PKG)
 
 .PHONY: bench-compare
-bench-compare: ## Compare the benchmarks of BASE (main) with the tree as it is
+bench-compare: ## Compare the packages' benchmarks of BASE (main) with the tree as it is
 	@scripts/bench-compare.sh "$(BASE)" $(PKG)
-
-.PHONY: bench-locks
-bench-locks: ## Measure our locks against other libraries, about five minutes; ARGS="-quick -run A1"
-	@scripts/bench-locks.sh $(ARGS)
-
-.PHONY: bench-tasks
-bench-tasks: ## Measure workers whose tasks want the same keys, about half an hour; ARGS="-quick -run K4 -orders file"
-	@scripts/bench-tasks.sh $(ARGS)
 
 .PHONY: model
 model: ## Check the model of the Redlock protocol; needs spin and a C compiler

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the benchmarks of a git ref with those of the tree as it is: scripts/bench-compare.sh REF [pattern...]
-# Both run COUNT times (default 6), in turns, so that a change in the machine's mood meets both. See bench.sh for BENCH and BENCHTIME.
+# Both run COUNT times (default 6), in turns, so that a change in the machine's mood meets both. See microbench.sh for BENCH and BENCHTIME.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -25,8 +25,8 @@ cp -R scripts "$tmp/base/scripts"
 rounds=${COUNT:-6}
 for ((round = 1; round <= rounds; round++)); do
   say "round $round of $rounds: $base"
-  COUNT=1 "$tmp/base/scripts/bench.sh" "$@" | tee -a "$tmp/old.txt" >&2
+  COUNT=1 "$tmp/base/scripts/microbench.sh" "$@" | tee -a "$tmp/old.txt" >&2
   say "round $round of $rounds: the tree as it is"
-  COUNT=1 scripts/bench.sh "$@" | tee -a "$tmp/new.txt" >&2
+  COUNT=1 scripts/microbench.sh "$@" | tee -a "$tmp/new.txt" >&2
 done
 "$benchstat" "base=$tmp/old.txt" "tree=$tmp/new.txt"

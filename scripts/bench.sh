@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# Runs the benchmarks of packages, by default those of all workspace modules: scripts/bench.sh [pattern...]
-# BENCH (default .) chooses them, COUNT (default 1) repeats them, BENCHTIME (default 1s) is the time of each.
+# Measures railtoken against others: scripts/bench.sh [flags of the program]
+# Without flags it writes docs/benchmarks.md and its plots, which takes three quarters of an hour; with flags it prints the report. ORDERS names a CSV
+# file with real orders. It runs its own servers; nothing else should run meanwhile.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-find_packages "$@"
-exec go test -run '^$' -bench "${BENCH:-.}" -benchmem -count "${COUNT:-1}" -benchtime "${BENCHTIME:-1s}" "${packages[@]}"
+if ! have redis-server || ! have etcd; then
+  scripts/test-deps.sh
+fi
+mkdir -p .bin
+go build -o .bin/bench ./bench/cmd/bench
+args=(-orders "${ORDERS:-}")
+(($# > 0)) || args+=(-out docs -json .bin/bench.json)
+exec .bin/bench "${args[@]}" "$@"

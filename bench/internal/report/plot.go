@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 )
 
 // scale maps values to places on an axis.
@@ -88,7 +90,15 @@ func (c *Chart) names() (all []string) {
 	for _, s := range c.Series {
 		add(s.Name)
 	}
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	return all
+}
+
+func rank(name string) int {
+	if strings.HasPrefix(name, "railtoken") {
+		return 0
+	}
+	return 1
 }
 
 func (c *Chart) values() (xs, ys []float64) {

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/bench/internal/profile"
+	"github.com/railtoken/railtoken/bench/internal/report"
+)
+
+// part is one package of measurements.
+type part struct {
+	name    string
+	measure func(context.Context, report.Env) ([]*report.Section, error)
+}
+
+// parts in the order of the report.
+var parts = []part{
+	{"profile", profile.Measure},
+}
+
+// modules are the libraries whose versions the report names.
+var modules = []string{
+	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4", "github.com/bsm/redislock",
+	"github.com/redis/rueidis", "go.etcd.io/etcd/client/v3",
+}
