@@ -1,0 +1,75 @@
+package delayqueue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// benched is a Queue on a Redis of its own.
+func benched(b *testing.B) (*delayqueue.Queue, *asynq.Client) {
+	b.Helper()
+	client := redistest.Start(b).Client(b)
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = queue.Close() })
+	return queue, asynq.NewClientFromRedisClient(client)
+}
+
+// delayedTask is in asynq's set of scheduled tasks: what a wake finds is the same as for a parked one.
+func delayedTask(b *testing.B, tasks *asynq.Client, id string) delayqueue.Task {
+	b.Helper()
+	info, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.ProcessIn(time.Hour))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
+}
+
+// BenchmarkParkAndWake parks a task on a key for which others wait already, and wakes the first.
+func BenchmarkParkAndWake(b *testing.B) {
+	for _, waiting := range []int{0, 1000} {
+		b.Run(fmt.Sprint("behind ", waiting), func(b *testing.B) {
+			queue, tasks := benched(b)
+			for i := range waiting {
+				if _, err := queue.Park(b.Context(), delayedTask(b, tasks, fmt.Sprint("w", i)), "k", delayqueue.ParkOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				task := delayedTask(b, tasks, fmt.Sprint(i))
+				b.StartTimer()
+				if _, err := queue.Park(b.Context(), task, "k", delayqueue.ParkOptions{}); err != nil {
+					b.Fatal(err)
+				}
+				if woken, err := queue.Wake(b.Context(), "k", delayqueue.WakeOptions{}); err != nil || len(woken.Tasks) != 1 {
+					b.Fatalf("woken %+v, %v", woken, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTurn joins the line of a key as the only one, and leaves it.
+func BenchmarkTurn(b *testing.B) {
+	queue, tasks := benched(b)
+	task := delayedTask(b, tasks, "id")
+	b.ReportAllocs()
+	for b.Loop() {
+		if turn, err := queue.Turn(b.Context(), task, "k", delayqueue.TurnOptions{}); err != nil || turn.Ahead != 0 {
+			b.Fatalf("turn %+v, %v", turn, err)
+		}
+		if _, err := queue.LeaveLine(b.Context(), task, "k"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
