@@ -69,6 +69,9 @@ func (p *program) once(ctx context.Context) (int, error) {
 		return exitWrong, err
 	}
 	fmt.Fprintf(p.out, "%d orders (%s), %d tasks.\n%s\n\n", len(orders), source, 2*len(orders), p.describe(r))
+	if p.embedded && len(orders) > mostEmbedded {
+		fmt.Fprintf(p.out, "The embedded Redis gets slow with so many tasks: this takes minutes. Name a Redis by RAILTOKEN_REDIS_ADDR, and it takes seconds.\n\n")
+	}
 	rep, err := p.do(ctx, r)
 	if err != nil {
 		return exitWrong, err

@@ -13,6 +13,9 @@ import (
 // addresses are the variables that name a Redis, each its own kind.
 var addresses = []string{"RAILTOKEN_REDIS_ADDR", "RAILTOKEN_REDIS_MASTER", "RAILTOKEN_REDIS_SENTINELS", "RAILTOKEN_REDIS_CLUSTER"}
 
+// mostEmbedded is how many orders the embedded Redis gets done in less than a minute or so.
+const mostEmbedded = 800
+
 // environment returns what the RAILTOKEN_* variables say. When they name no Redis and one may be embedded, it is started;
 // close ends it.
 func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis func(), err error) {
