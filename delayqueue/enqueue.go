@@ -2,235 +2,211 @@ package delayqueue
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/once"
 )
 
-// headerPlace is the place that Enqueue gave a task: "place (us)" "name of the call" "encoded key" "task as an entry of a line". It counts
-// only for that task and that key: a handler may hand its headers on to tasks that it enqueues.
-const headerPlace = "Railtoken-Place"
+// ErrNotInLine reports that a task was enqueued and has no place in line, because Redis did not answer any more. It joins the line when it
+// runs; until then those that are enqueued after it may pass it. Do not enqueue it again.
+var ErrNotInLine = errors.New("delayqueue: the task is enqueued, but is not in line before it runs: do not enqueue it again")
+
+// afterCancel is how long a task is still given its place when the caller has cancelled: it is enqueued already.
+const afterCancel = time.Second
 
 // Enqueue enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of two calls of which
 // one ends before the other begins, the first one's task stands first, also when they are for different queues. The key must be
 // the one under which the task's handler takes its [Queue.Turn], and the handler must call [Queue.LeaveLine]: the entry of a task whose
-// handler does neither stays until somebody behind it takes a Turn, or for 48 h after the last arrival.
+// handler does neither stays until somebody behind it takes a Turn, or for 48 h after the last arrival. Payload and headers may be nil.
+//
+// It makes two calls to Redis, three on a Cluster: the task is enqueued first, and then takes its place. One that runs in between has taken
+// it by its own Turn. If it has ended by then, its entry is taken out again; should that fail, because Redis does not answer or because asynq
+// takes longer than a tenth of a second to note that it has ended, the entry stays until the next in line meets it. One that has
+// failed in between may keep its place until it is retried. Close waits for the looks at such tasks.
 //
 // A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the line when it runs.
 //
 // A task without an asynq.TaskID option is enqueued once, also when the connection breaks before the answer is there, unless it is done
-// by the time that it is sent again. Errors are asynq's own, wrapped: asynq.ErrTaskIDConflict and asynq.ErrDuplicateTask leave the line
-// as it was. After any other the task may be enqueued or not, as with asynq's own Client; if it is not, its entry in the
-// line is removed by the next task that meets it.
-func (q *Queue) Enqueue(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
-	info, err := q.enqueue(ctx, key, task, opts)
+// by the time that it is sent again. When the error matches [ErrNotInLine], the task is enqueued and the TaskInfo is there. Other
+// errors are asynq's own, wrapped: after asynq.ErrTaskIDConflict the task that has the ID is in line, if it was enqueued for this line and waits;
+// asynq.ErrDuplicateTask leaves the line as it was. After any other the task may be enqueued or not, as with asynq's own
+// Client; if it is, it joins the line when it runs.
+func (q *Queue) Enqueue(ctx context.Context, key, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	info, err := q.enqueue(ctx, key, once.New(taskType, payload, headers, opts...))
 	if err != nil {
-		return nil, fmt.Errorf("delayqueue: enqueue in line: %w", err)
+		err = fmt.Errorf("delayqueue: enqueue in line: %w", err)
+	}
+	return info, err
+}
+
+func (q *Queue) enqueue(ctx context.Context, key string, task once.Task) (*asynq.TaskInfo, error) {
+	t := Task{Queue: task.Queue, ID: task.ID}
+	headers := maps.Clone(task.Headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	headers[headerLine] = lineHeader(t, key)
+	task.Headers = headers
+	info, err := task.Enqueue(ctx, q.tasks, q.inspect)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return nil, errors.Join(err, q.placeOther(ctx, t, key))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info.State == asynq.TaskStateScheduled || info.State == asynq.TaskStateAggregating {
+		return info, nil
+	}
+	if err := q.takePlace(ctx, t, key); err != nil {
+		return info, fmt.Errorf("%w: %w", ErrNotInLine, err)
 	}
 	return info, nil
 }
 
-func (q *Queue) enqueue(ctx context.Context, key string, task *asynq.Task, opts []asynq.Option) (*asynq.TaskInfo, error) {
-	p, err := planFor(task, opts)
-	if err != nil {
-		return nil, err
-	}
-	if p.info.State != asynq.TaskStatePending {
-		info, err := q.tasks.EnqueueContext(ctx, task, append(opts[:len(opts):len(opts)], asynq.TaskID(p.info.ID))...)
-		if !refused(err) {
-			return info, err
-		}
-		info, _ = q.sent(ctx, p, "", err, idIsOurs(p, task, opts))
-		if info != nil {
-			return info, nil
-		}
-		return nil, err
-	}
-	t := Task{Queue: p.info.Queue, ID: p.info.ID}
-	e, err := q.join(ctx, t, key, TurnOptions{}, 0, nil)
-	if err != nil {
-		return nil, err
-	}
-	headers := maps.Clone(task.Headers())
-	if headers == nil {
-		headers = map[string]string{}
-	}
-	place := placeHeader(t, key, e.at)
-	headers[headerPlace] = place
-	p.info.Headers = headers
-	info, err := q.tasks.EnqueueContext(ctx, asynq.NewTaskWithHeaders(task.Type(), task.Payload(), headers), p.options()...)
-	if !refused(err) {
-		return info, err
-	}
-	info, there := q.sent(ctx, p, place, err, idIsOurs(p, task, opts))
-	if info != nil {
-		return info, nil
-	}
-	at, ok := PlaceOf(t, key, there)
-	if !e.made || ok && at.Equal(e.at) { // another call with this ID came before or between, and relies on the entry
-		return nil, err
-	}
-	return nil, errors.Join(err, q.takeBack(ctx, t, key))
-}
-
-// refused reports whether asynq says that the task is there already.
-func refused(err error) bool {
-	return errors.Is(err, asynq.ErrTaskIDConflict) || errors.Is(err, asynq.ErrDuplicateTask)
-}
-
-// sent looks at the task for which asynq has refused ours. It is ours when the answer to it was lost and go-redis sent it again: then
-// sent returns what is known of it, else the headers of the other task, if there is one.
-func (q *Queue) sent(ctx context.Context, p plan, place string, refusal error, own bool) (*asynq.TaskInfo, map[string]string) {
-	there, err := q.info(ctx, Task{Queue: p.info.Queue, ID: p.info.ID})
+// placeOther sees to it that a task which has the ID of one that was to be enqueued stands in line, if it was to stand there too: its producer
+// may have crashed, or have lost its connection, before it did.
+func (q *Queue) placeOther(ctx context.Context, t Task, key string) error {
+	there, err := q.info(ctx, t)
 	switch {
-	case err == nil && (own || place != "" && there.Headers[headerPlace] == place):
-		return there, nil
-	case err == nil:
-		return nil, there.Headers
-	case own && errors.Is(refusal, asynq.ErrTaskIDConflict): // it was there a moment ago
-		if errors.Is(err, ErrGone) {
-			p.info.State = asynq.TaskStateCompleted
-		}
-		return p.info, nil
-	default:
-		return nil, nil
+	case errors.Is(err, ErrGone):
+		return nil
+	case err != nil:
+	case there.Headers[headerLine] != lineHeader(t, key):
+		return nil
+	case there.State == asynq.TaskStatePending, there.State == asynq.TaskStateActive:
+		err = q.takePlace(ctx, t, key)
 	}
-}
-
-// takeBack removes an entry for which there is no task, and wakes who may have parked behind it.
-func (q *Queue) takeBack(ctx context.Context, t Task, key string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	left, err := q.LeaveLine(ctx, t, key)
-	if err == nil && left.Parked > 0 && len(left.Next) > 0 { // the first in line, who need not be the one that was refused first
-		_, err = q.WakeTask(ctx, key, left.Next[0])
+	if err != nil {
+		err = fmt.Errorf("it is not known whether the task that has the ID is in line: %w", err)
 	}
 	return err
 }
 
-// placeHeader returns the value of headerPlace. No two calls make the same.
-func placeHeader(t Task, key string, at time.Time) string {
-	return strings.Join([]string{strconv.FormatInt(at.UnixMicro(), 10), rand.Text(), keys.Encode(key), t.member()}, " ")
+// takePlace puts a task in line that is enqueued, and takes its entry out again if it has ended before.
+func (q *Queue) takePlace(ctx context.Context, t Task, key string) error {
+	ctx, cancel := outlasting(ctx, afterCancel)
+	defer cancel()
+	e, state, err := q.joinAndLook(ctx, t, key)
+	if err != nil {
+		return err
+	}
+	switch ended := !(standing{state: state}).live(); {
+	case ended, e.made && !q.steps && (state == "retry" || state == "scheduled"):
+		// It has ended, or has failed and left the line. On a Cluster it may have failed after it has got its place, and then may keep it.
+		q.withdraw(ctx, t, key)
+	case e.made && state == "active":
+		// It has yet to ask its turn, or has just left the line and is about to end.
+		q.watch(t, key)
+	}
+	return nil
 }
 
-// PlaceOf returns the place in the line of key that [Queue.Enqueue] gave a task with these headers; ok is false when it gave none. A task
-// that was moved to a delay queue has the place of its original.
-func PlaceOf(t Task, key string, headers map[string]string) (at time.Time, ok bool) {
-	parts := strings.SplitN(headers[headerPlace], " ", 4)
-	if len(parts) != 4 || parts[2] != keys.Encode(key) {
-		return time.Time{}, false
-	}
-	if parts[3] != t.member() {
-		m, moved := MovedFrom(t, headers)
-		if !moved || parts[3] != m.Origin.member() {
-			return time.Time{}, false
-		}
-	}
-	us, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil || us <= 0 || us >= 1<<53 {
-		return time.Time{}, false
-	}
-	return time.UnixMicro(us), true
-}
-
-// plan is what asynq makes of a task and its options.
-type plan struct {
-	info   *asynq.TaskInfo
-	unique time.Duration // of the uniqueness lock of a pending task, zero without
-	script []any         // the command that would enqueue it
-}
-
-// options returns the options that come to the same.
-func (p plan) options() []asynq.Option {
-	opts := []asynq.Option{
-		asynq.Queue(p.info.Queue), asynq.TaskID(p.info.ID), asynq.MaxRetry(p.info.MaxRetry),
-		asynq.Timeout(p.info.Timeout), asynq.Deadline(p.info.Deadline), asynq.Retention(p.info.Retention),
-	}
-	if p.unique > 0 {
-		opts = append(opts, asynq.Unique(p.unique))
-	}
-	return opts
-}
-
-// planFor lets asynq itself say what it makes of a task and its options, by enqueueing it on a client that goes nowhere. Nothing else
-// shows the options that a task was made with (asynq.NewTask), of which the queue and the ID must be known in advance.
-func planFor(task *asynq.Task, opts []asynq.Option) (p plan, err error) {
-	p.info, err = nowhere().EnqueueContext(context.WithValue(context.Background(), planKey{}, &p), task, opts...)
-	if err == nil && p.info.State == asynq.TaskStatePending {
-		p.unique, err = uniqueTTL(p.script, p.info.ID)
-	}
-	return p, err
-}
-
-// idIsOurs reports whether nobody gave the task its ID: then asynq makes a new one each time.
-func idIsOurs(p plan, task *asynq.Task, opts []asynq.Option) bool {
-	again, err := planFor(task, opts)
-	return err == nil && again.info.ID != p.info.ID
-}
-
-type planKey struct{}
-
-// nowhere is a client whose commands all succeed without a connection.
-var nowhere = sync.OnceValue(func() *asynq.Client {
-	client := redis.NewClient(&redis.Options{
-		Addr:                     "nowhere", // never dialled; the option keeps a goroutine from being started, that nobody would end
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	client.AddHook(answering{})
-	return asynq.NewClientFromRedisClient(client)
-})
-
-// answering answers the commands with which asynq (v0.26) enqueues a task: SADD of the queue and a script.
-type answering struct{}
-
-func (answering) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		switch cmd := cmd.(type) {
-		case *redis.IntCmd:
-			cmd.SetVal(1)
-		case *redis.Cmd:
-			cmd.SetVal(int64(1))
-			if p, ok := ctx.Value(planKey{}).(*plan); ok {
-				p.script = cmd.Args()
+// joinAndLook gives a task its place and returns its state at that moment, which is empty when there is no such task. On a Cluster the look
+// comes after it. When the look has failed the state is unknown.
+func (q *Queue) joinAndLook(ctx context.Context, t Task, key string) (e entry, state string, err error) {
+	if !q.steps {
+		var joined *redis.Cmd
+		var found *redis.StringCmd
+		_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			joined = lineScript.EvalSha(ctx, pipe, []string{line(key), registry(key)}, joinArgs(t, TurnOptions{}, 0, nil)...)
+			found = pipe.HGet(ctx, t.hash(), "state")
+			return nil
+		})
+		if !redis.HasErrorPrefix(joined.Err(), "NOSCRIPT") {
+			if e, err = q.joined(ctx, t, joined); err != nil {
+				return entry{}, "", err
 			}
-		default:
-			err := fmt.Errorf("delayqueue: this version of asynq enqueues a task by %s, which is new", cmd.Name())
-			cmd.SetErr(err)
-			return err
+			return e, q.stateOf(ctx, t, found), nil
 		}
-		return nil
+	}
+	if e, err = q.join(ctx, t, key, TurnOptions{}, 0, nil); err != nil {
+		return entry{}, "", err
+	}
+	return e, q.stateOf(ctx, t, q.client.HGet(ctx, t.hash(), "state")), nil
+}
+
+// stateOf reads the state of a task that was put in line.
+func (q *Queue) stateOf(ctx context.Context, t Task, found *redis.StringCmd) string {
+	state, err := found.Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		q.log.WarnContext(ctx, "it is not known whether a task that was enqueued in line has ended; its entry stays until somebody meets it",
+			"task", t.String(), "error", err)
+		return "unknown"
+	}
+	return state
+}
+
+// watch looks in the background whether an active task ends, for a tenth of a second: by then it has asked its turn, or it was at its end.
+func (q *Queue) watch(t Task, key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.pending.Go(func() {
+		for pause := 3 * time.Millisecond; pause < 100*time.Millisecond; pause *= 3 {
+			select {
+			case <-q.closing.Done():
+				return
+			case <-time.After(pause):
+			}
+			state := q.stateOf(q.closing, t, q.client.HGet(q.closing, t.hash(), "state"))
+			if !(standing{state: state}).live() {
+				q.withdraw(q.closing, t, key)
+			}
+			if state != "active" { // one that has failed may keep its place
+				return
+			}
+		}
+	})
+}
+
+// withdraw takes the entry of a task that has ended out of line, and wakes who may have parked behind it.
+func (q *Queue) withdraw(ctx context.Context, t Task, key string) {
+	left, err := q.LeaveLine(ctx, t, key)
+	if err == nil && left.Parked > 0 && len(left.Next) > 0 { // the first in line, who need not be the one that was refused first
+		_, err = q.WakeTask(ctx, key, left.Next[0])
+	}
+	if err != nil {
+		q.log.WarnContext(ctx, "a task that has ended may be in line until somebody meets it", "task", t.String(), "error", err)
 	}
 }
 
-func (answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(context.Context, []redis.Cmder) error {
-		return errors.New("delayqueue: this version of asynq enqueues a task by a pipeline, which is new")
+// outlasting returns a context that ends some time after ctx has.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(by, cancel)
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel()
 	}
 }
 
-// uniqueTTL returns the time of the uniqueness lock from the script by which asynq adds a pending task: EVALSHA sum 2 task pending ...
-// without, EVALSHA sum 3 lock task pending id seconds ... with it.
-func uniqueTTL(script []any, id string) (time.Duration, error) {
-	switch {
-	case len(script) > 2 && script[2] == 2:
-		return 0, nil
-	case len(script) > 7 && script[2] == 3 && script[6] == id:
-		if seconds, ok := script[7].(int); ok {
-			return time.Duration(seconds) * time.Second, nil
-		}
+// headerLine says that Enqueue has put a task in line: "encoded key" "task as an entry of the line". It counts only for that task and that
+// key: a handler may hand its headers on to tasks that it enqueues.
+const headerLine = "Railtoken-Line"
+
+func lineHeader(t Task, key string) string { return keys.Encode(key) + " " + t.member() }
+
+// EnqueuedFor returns the task that [Queue.Enqueue] has put in the line of key, by the headers of t: it is t, or if t was moved to a delay
+// queue, the one that t was. ok is false when it has put neither there. The task may have left the line since.
+func EnqueuedFor(t Task, key string, headers map[string]string) (inLine Task, ok bool) {
+	value := headers[headerLine]
+	if value == lineHeader(t, key) {
+		return t, true
 	}
-	return 0, errors.New("delayqueue: this version of asynq enqueues a task by another script than v0.26")
+	if m, moved := MovedFrom(t, headers); moved && value == lineHeader(m.Origin, key) {
+		return m.Origin, true
+	}
+	return Task{}, false
 }

@@ -3,8 +3,10 @@ package delayqueue_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,12 +64,18 @@ func (r *solo) breaking(text string, retries int) (*redis.Client, *atomic.Int32)
 func (r *solo) loses(text string, retries int) (*delayqueue.Queue, *atomic.Int32) {
 	r.Helper()
 	client, left := r.breaking(text, retries)
+	return r.on(client), left
+}
+
+// on returns a Queue on another client.
+func (r *solo) on(client redis.UniversalClient) *delayqueue.Queue {
+	r.Helper()
 	queue, err := delayqueue.New(client, delayqueue.Options{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = queue.Close() })
-	return queue, left
+	return queue
 }
 
 func TestALostAnswerIsNotAConflict(t *testing.T) {
@@ -89,7 +97,16 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 			}
 			for _, lost := range []string{"railtoken:line:{k}", "payload-of-k"} {
 				queue, left := r.loses(lost, 3)
-				info, err := queue.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload-of-k")), opts...)
+				pending := r.client.LLen(t.Context(), "asynq:{default}:pending").Val()
+				info, err := queue.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, opts...)
+				if name == "given ID" && lost == "payload-of-k" { // nobody can know whose task it is, but it has its place
+					if !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
+						t.Fatalf("losing the answer to a task with a given ID gives %v, %v", info, err)
+					}
+					if info, err = r.inspect.GetTaskInfo("default", "id"); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if err != nil {
 					t.Fatalf("losing the answer to %s: %v", lost, err)
 				}
@@ -100,44 +117,48 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 				if got := r.state(task); got != info.State {
 					t.Errorf("Enqueue says %v, it is %v", info.State, got)
 				}
-				if !scheduled {
-					at, ok := delayqueue.PlaceOf(task, "k", r.headers(task))
-					if turn := r.turn(task, "k", delayqueue.TurnOptions{}); !ok || turn.Ahead != 0 || !turn.At.Equal(at) {
-						t.Errorf("its turn is %+v, its headers say %v (%v)", turn, at, ok)
-					}
-					if _, err := queue.LeaveLine(t.Context(), task, "k"); err != nil {
-						t.Fatal(err)
-					}
+				if got := r.line("k"); !scheduled && !slices.Equal(got, []string{task.ID}) || scheduled && len(got) > 0 {
+					t.Errorf("in line are %v", got)
 				}
+				if n := r.client.LLen(t.Context(), "asynq:{default}:pending").Val() - pending; !scheduled && n != 1 {
+					t.Errorf("%d tasks were enqueued, want 1", n)
+				}
+				r.leaveLine(task, "k")
 				r.remove(task)
 			}
 		})
 	}
 }
 
-func TestATaskWhoseEnqueueingFailedDoesNotBlockTheLine(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	failing, left := r.loses("railtoken:line:{k}", -1)
-	if _, err := failing.Enqueue(t.Context(), "k", asynq.NewTask("test", nil)); err == nil || left.Load() > 0 {
-		t.Fatalf("enqueueing gives %v", err)
-	}
-	if n := len(r.line("k")); n != 1 {
-		t.Fatalf("%d are in line, want the one that will not come", n)
-	}
-	task, _ := r.enqueue("k")
-	if turn := r.turn(task, "k", delayqueue.TurnOptions{}); turn.Ahead != 0 {
-		t.Errorf("the next one stands at %+v", turn)
-	}
-}
-
-// The answer to a task is lost and nobody sends it again: the caller does not know, and the task keeps its place.
-func TestATaskOfUnknownFateKeepsItsPlace(t *testing.T) {
+// The answer to a task is lost and nobody sends it again: the caller does not know. It joins the line when it runs.
+func TestATaskOfUnknownFateRuns(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	failing, left := r.loses("payload-of-k", -1)
-	if _, err := failing.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload-of-k")), asynq.TaskID("id")); err == nil || left.Load() > 0 {
-		t.Fatalf("enqueueing gives %v", err)
+	info, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id"))
+	if err == nil || errors.Is(err, delayqueue.ErrNotInLine) || info != nil || left.Load() > 0 {
+		t.Fatalf("enqueueing gives %v, %v", info, err)
+	}
+	if got := r.line("k"); len(got) != 0 {
+		t.Errorf("in line are %v", got)
+	}
+	task := delayqueue.Task{Queue: "default", ID: "id"}
+	r.become(task, asynq.TaskStatePending)
+	if turn := r.turn(task, "k", delayqueue.TurnOptions{Begins: true}); turn.Ahead != 0 {
+		t.Errorf("it stands at %+v", turn)
+	}
+}
+
+// A producer that repeats what it does not know to be done finds the order as if it had been done at once.
+func TestATaskThatIsEnqueuedAgainIsInLine(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	failing, _ := r.loses("payload-of-k", -1)
+	if _, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id")); err == nil {
+		t.Fatal("no answer was lost")
+	}
+	if info, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
+		t.Fatalf("a second one gives %v, %v", info, err)
 	}
 	later, _ := r.enqueue("k")
 	if turn := r.turn(later, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First.ID != "id" {
@@ -157,13 +178,11 @@ func TestATaskThatWasSentTwiceAndIsDoneIsNoConflict(t *testing.T) {
 			}
 		}
 	}))
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = queue.Close() })
-	info, err := queue.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload-of-k")), asynq.Queue("k"))
+	info, err := r.on(client).Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.Queue("k"))
 	if err != nil || info.State != asynq.TaskStateCompleted {
 		t.Errorf("enqueueing gives %+v, %v", info, err)
+	}
+	if got := r.line("k"); len(got) != 0 {
+		t.Errorf("in line are %v", got)
 	}
 }

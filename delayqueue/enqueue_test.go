@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 // enqueue enqueues a task in line.
 func (r *solo) enqueue(key string, opts ...asynq.Option) (delayqueue.Task, map[string]string) {
 	r.Helper()
-	info, err := r.queue.Enqueue(r.Context(), key, asynq.NewTaskWithHeaders("test", []byte("payload"), map[string]string{"tenant": "7"}), opts...)
+	info, err := r.queue.Enqueue(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"}, opts...)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -30,7 +31,12 @@ func (r *solo) line(key string) []string {
 	members := r.client.ZRange(r.Context(), "railtoken:line:{"+key+"}", 0, -1).Val()
 	ids := []string{}
 	for _, m := range members {
-		ids = append(ids, m[strings.LastIndex(m, "/")+1:])
+		size, rest, _ := strings.Cut(m, ":")
+		n, err := strconv.Atoi(size)
+		if err != nil || n > len(rest) {
+			r.Fatalf("%q is in line", m)
+		}
+		ids = append(ids, rest[n:])
 	}
 	return ids
 }
@@ -50,84 +56,73 @@ func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 	if turn := r.turn(second, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != first || turn.FirstState != "pending" {
 		t.Errorf("the second stands at %+v", turn)
 	}
-	turn := r.turn(first, "k", delayqueue.TurnOptions{})
-	at, ok := delayqueue.PlaceOf(first, "k", headers)
-	if !ok || turn.Ahead != 0 || !at.Equal(turn.At) {
-		t.Errorf("its headers say %v (%v), its turn is %+v", at, ok, turn)
+	if turn := r.turn(first, "k", delayqueue.TurnOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
+		t.Errorf("the first stands at %+v, in line are %v", turn, r.line("k"))
+	}
+	if of, ok := delayqueue.EnqueuedFor(first, "k", headers); !ok || of != first {
+		t.Errorf("its headers say %v, %v", of, ok)
 	}
 }
 
-func TestAPlaceCountsForItsOwnTaskAndKeyOnly(t *testing.T) {
+func TestHeadersTellWhichTaskWasPutInLine(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task, headers := r.enqueue("a key {%}")
 	for _, other := range []delayqueue.Task{{Queue: task.Queue, ID: "child"}, {Queue: "other", ID: task.ID}} {
-		if at, ok := delayqueue.PlaceOf(other, "a key {%}", headers); ok {
-			t.Errorf("%s, to which the headers were handed on, has the place %v", other, at)
+		if of, ok := delayqueue.EnqueuedFor(other, "a key {%}", headers); ok {
+			t.Errorf("%s, to which the headers were handed on, is said to be in line as %s", other, of)
 		}
 	}
-	if at, ok := delayqueue.PlaceOf(task, "another key", headers); ok {
-		t.Errorf("it has the place %v in the line of another key", at)
+	if of, ok := delayqueue.EnqueuedFor(task, "another key", headers); ok {
+		t.Errorf("it is said to be in the line of another key as %s", of)
 	}
-	if _, ok := delayqueue.PlaceOf(task, "a key {%}", headers); !ok {
-		t.Error("it has no place in its own line")
+	if _, ok := delayqueue.EnqueuedFor(task, "a key {%}", nil); ok {
+		t.Error("a task without headers is said to be in line")
 	}
-	// A child that is itself enqueued in line has its own place.
-	info, err := r.queue.Enqueue(t.Context(), "a key {%}", asynq.NewTaskWithHeaders("test", nil, headers))
+	if of, ok := delayqueue.EnqueuedFor(task, "a key {%}", headers); !ok || of != task {
+		t.Errorf("in its own line it is said to be %v, %v", of, ok)
+	}
+	// A child that is itself enqueued in line has a place of its own.
+	info, err := r.queue.Enqueue(t.Context(), "a key {%}", "test", nil, headers)
 	if err != nil {
 		t.Fatal(err)
 	}
 	child := delayqueue.Task{Queue: info.Queue, ID: info.ID}
-	at, ok := delayqueue.PlaceOf(child, "a key {%}", info.Headers)
-	if mine, _ := delayqueue.PlaceOf(task, "a key {%}", headers); !ok || !at.After(mine) {
-		t.Errorf("the child has the place %v (%v), its parent %v", at, ok, mine)
+	if of, ok := delayqueue.EnqueuedFor(child, "a key {%}", info.Headers); !ok || of != child {
+		t.Errorf("the child is said to be in line as %v, %v", of, ok)
+	}
+	if of, ok := delayqueue.EnqueuedFor(task, "a key {%}", headers); !ok || of != task {
+		t.Errorf("the headers of the parent now say %v, %v", of, ok)
 	}
 }
 
-func TestAMovedTaskHasThePlaceOfItsOriginal(t *testing.T) {
+func TestAMovedTaskWasPutInLineAsItsOriginal(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task, headers := r.enqueue("k")
 	copied := r.move(task, headers, 3)
-	want, _ := delayqueue.PlaceOf(task, "k", headers)
-	if at, ok := delayqueue.PlaceOf(copied, "k", r.headers(copied)); !ok || !at.Equal(want) {
-		t.Errorf("it has the place %v (%v), its original %v", at, ok, want)
+	if of, ok := delayqueue.EnqueuedFor(copied, "k", r.headers(copied)); !ok || of != task {
+		t.Errorf("it is said to be in line as %v, %v; want its original", of, ok)
 	}
 }
 
-func TestForeignHeadersGiveNoPlace(t *testing.T) {
-	t.Parallel()
-	task := delayqueue.Task{Queue: "q", ID: "id"}
-	for _, value := range []string{
-		"", "1", "1 n k", "x n k 1:qid", "0 n k 1:qid", "-1 n k 1:qid", "99999999999999999 n k 1:qid", "1 n k 1:qi", "1 n l 1:qid", "1 n k 1:qid ",
-	} {
-		if at, ok := delayqueue.PlaceOf(task, "k", map[string]string{"Railtoken-Place": value}); ok {
-			t.Errorf("%q is taken for the place %v", value, at)
-		}
-	}
-	if at, ok := delayqueue.PlaceOf(task, "k", map[string]string{"Railtoken-Place": "1 n k 1:qid"}); !ok || at.UnixMicro() != 1 {
-		t.Errorf("the well-formed one is read as %v, %v", at, ok)
-	}
-}
-
-// Options may be given to the task or to Enqueue, as with asynq's client; what asynq keeps of them is the same.
 func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
-	for name, c := range map[string]struct{ inTask, inCall []asynq.Option }{
-		"none":      {},
-		"in task":   {inTask: []asynq.Option{asynq.Queue("a"), asynq.MaxRetry(0), asynq.Timeout(time.Minute), asynq.Deadline(deadline), asynq.Retention(time.Hour), asynq.Unique(time.Minute)}},
-		"in call":   {inCall: []asynq.Option{asynq.Queue("b"), asynq.MaxRetry(7), asynq.Deadline(deadline), asynq.Unique(2 * time.Minute)}},
-		"both":      {inTask: []asynq.Option{asynq.Queue("c"), asynq.MaxRetry(7)}, inCall: []asynq.Option{asynq.MaxRetry(3), asynq.Timeout(time.Hour)}},
-		"scheduled": {inTask: []asynq.Option{asynq.ProcessIn(time.Hour)}, inCall: []asynq.Option{asynq.Queue("d"), asynq.Unique(time.Minute)}},
-		"grouped":   {inTask: []asynq.Option{asynq.Group("g")}, inCall: []asynq.Option{asynq.Queue("e")}},
+	for name, opts := range map[string][]asynq.Option{
+		"none":      nil,
+		"most":      {asynq.Queue("a"), asynq.MaxRetry(0), asynq.Timeout(time.Minute), asynq.Deadline(deadline), asynq.Retention(time.Hour), asynq.Unique(time.Minute)},
+		"some":      {asynq.Queue("b"), asynq.MaxRetry(7), asynq.Deadline(deadline), asynq.Unique(2 * time.Minute)},
+		"twice":     {asynq.Queue("x"), asynq.MaxRetry(7), asynq.Queue("c"), asynq.MaxRetry(3), asynq.Timeout(time.Hour)},
+		"scheduled": {asynq.ProcessIn(time.Hour), asynq.Queue("d"), asynq.Unique(time.Minute)},
+		"grouped":   {asynq.Group("g"), asynq.Queue("e")},
 	} {
-		mine, err := r.queue.Enqueue(t.Context(), name, asynq.NewTask("test", []byte(name), c.inTask...), c.inCall...)
+		mine, err := r.queue.Enqueue(t.Context(), name, "test", []byte(name), nil, opts...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		theirs, err := r.tasks.Enqueue(asynq.NewTask("test", []byte(name+"2"), c.inTask...), c.inCall...)
+		theirs, err := r.tasks.Enqueue(asynq.NewTask("test", []byte(name+"2")), opts...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -147,10 +142,8 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 		if got, want := kept(mine), kept(theirs); got != want {
 			t.Errorf("%s: asynq keeps %s, without a line %s", name, got, want)
 		}
-		_, placed := delayqueue.PlaceOf(delayqueue.Task{Queue: mine.Queue, ID: mine.ID}, name, r.headers(delayqueue.Task{Queue: mine.Queue, ID: mine.ID}))
-		inLine := r.client.Exists(t.Context(), "railtoken:line:{"+strings.ReplaceAll(name, " ", "%20")+"}").Val() == 1
-		if want := mine.State == asynq.TaskStatePending; placed != want || inLine != want {
-			t.Errorf("%s: has a place %v, is in line %v, want %v", name, placed, inLine, want)
+		if inLine, want := len(r.line(name)) == 1, mine.State == asynq.TaskStatePending; inLine != want {
+			t.Errorf("%s: is in line %v, want %v", name, inLine, want)
 		}
 	}
 }
@@ -159,13 +152,13 @@ func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for _, opt := range []asynq.Option{asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond), asynq.Group("")} {
-		if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), opt); err == nil {
+		if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, opt); err == nil {
 			t.Errorf("%v was accepted", opt)
 		}
 	}
-	for _, task := range []*asynq.Task{nil, asynq.NewTask("", nil)} {
-		if _, err := r.queue.Enqueue(t.Context(), "k", task); err == nil {
-			t.Errorf("%v was accepted", task)
+	for _, taskType := range []string{"", " "} {
+		if _, err := r.queue.Enqueue(t.Context(), "k", taskType, nil, nil); err == nil {
+			t.Errorf("a task of type %q was accepted", taskType)
 		}
 	}
 	if n := r.client.DBSize(t.Context()).Val(); n != 0 {
@@ -176,18 +169,39 @@ func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task, headers := r.enqueue("k", asynq.TaskID("id"))
+	task, _ := r.enqueue("k", asynq.TaskID("id"))
+	at := r.turn(task, "k", delayqueue.TurnOptions{}).At
 	for _, key := range []string{"k", "another"} {
-		if _, err := r.queue.Enqueue(t.Context(), key, asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
-			t.Errorf("a second one for %q gives %v", key, err)
+		if info, err := r.queue.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
+			t.Errorf("a second one for %q gives %v, %v", key, info, err)
 		}
 	}
 	if n := r.client.Exists(t.Context(), "railtoken:line:{another}").Val(); n != 0 {
 		t.Error("the refused one is in the line of its key")
 	}
-	at, _ := delayqueue.PlaceOf(task, "k", headers)
 	if turn := r.turn(task, "k", delayqueue.TurnOptions{}); !turn.At.Equal(at) {
 		t.Errorf("the refused one cost the first its place: %+v, want %v", turn, at)
+	}
+}
+
+func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise")); err != nil {
+		t.Fatal(err)
+	}
+	r.enqueue("k", asynq.TaskID("later"), asynq.ProcessIn(time.Hour))
+	failed, _ := r.enqueue("k", asynq.TaskID("has failed"))
+	r.serve(1, func(context.Context, string) error { return errors.New("it failed") })
+	r.become(failed, asynq.TaskStateRetry)
+	r.leaveLine(failed, "k")
+	for _, id := range []string{"enqueued otherwise", "later", "has failed"} {
+		if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id)); !errors.Is(err, asynq.ErrTaskIDConflict) {
+			t.Errorf("a second one gives %v", err)
+		}
+		if got := r.line("k"); len(got) != 0 {
+			t.Errorf("in line are %v", got)
+		}
 	}
 }
 
@@ -196,7 +210,7 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 	r := newSolo(t)
 	task := r.delayed("id")
 	r.turn(task, "k", delayqueue.TurnOptions{})
-	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
+	if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
 		t.Errorf("a second one gives %v", err)
 	}
 	later, _ := r.enqueue("k")
@@ -210,64 +224,11 @@ func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 	r := newSolo(t)
 	r.enqueue("k", asynq.Unique(time.Minute))
 	before := r.line("k")
-	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", []byte("payload")), asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
+	if _, err := r.queue.Enqueue(t.Context(), "k", "test", []byte("payload"), nil, asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
 		t.Errorf("a duplicate gives %v", err)
 	}
 	if after := r.line("k"); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("in line are %v, before %v", after, before)
-	}
-}
-
-// A task that parked behind an entry that is taken back would wait for its timer, or forever.
-func TestWhoParkedBehindARefusedTaskIsWoken(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	r.delayed("taken")
-	behind := r.delayed("behind")
-	joined := false
-	r.client.AddHook(before(func(cmd redis.Cmder) {
-		if !joined && len(cmd.Args()) > 7 && cmd.Args()[3] == "asynq:{default}:t:taken" { // between its joining and asynq's script
-			joined = true
-			if turn := r.turn(behind, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 {
-				t.Errorf("the task behind stands at %+v", turn)
-			}
-			r.park(behind, "k")
-		}
-	}))
-	if _, err := r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("taken")); !errors.Is(err, asynq.ErrTaskIDConflict) {
-		t.Fatalf("a conflict gives %v", err)
-	}
-	if !joined {
-		t.Fatal("nobody came between")
-	}
-	r.become(behind, asynq.TaskStatePending)
-}
-
-// Two producers enqueue a task with one ID. The entry is made by the one that is refused.
-func TestARefusedTaskLeavesItsPlaceToTheOneThatHasItsID(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	other := redis.NewClient(r.client.Options())
-	t.Cleanup(func() { _ = other.Close() })
-	queue, err := delayqueue.New(other, delayqueue.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = queue.Close() })
-	var came *asynq.TaskInfo
-	other.AddHook(before(func(cmd redis.Cmder) {
-		if came == nil && len(cmd.Args()) > 7 && cmd.Args()[3] == "asynq:{default}:t:id" { // between its joining and asynq's script
-			if came, err = r.queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("id")); err != nil {
-				t.Error(err)
-			}
-		}
-	}))
-	if info, err := queue.Enqueue(t.Context(), "k", asynq.NewTask("test", nil), asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
-		t.Errorf("the one that came second gets %+v, %v", info, err)
-	}
-	later, _ := r.enqueue("k")
-	if turn := r.turn(later, "k", delayqueue.TurnOptions{}); came == nil || turn.Ahead != 1 || turn.First.ID != "id" {
-		t.Errorf("a later one stands at %+v, and %+v came between", turn, came)
 	}
 }
 
@@ -283,6 +244,11 @@ func (f before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (f before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			f(cmd)
+		}
+		return next(ctx, cmds)
+	}
 }

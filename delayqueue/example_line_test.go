@@ -2,6 +2,7 @@ package delayqueue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
@@ -28,8 +29,7 @@ func ExampleQueue_Turn() {
 	defer queue.Close()
 
 	for _, name := range []string{"audit", "allocate"} {
-		task := asynq.NewTask(name, nil, asynq.Queue(name), asynq.TaskID("1042"))
-		if _, err := queue.Enqueue(ctx, "order:1042", task); err != nil {
+		if _, err := queue.Enqueue(ctx, "order:1042", name, nil, nil, asynq.Queue(name), asynq.TaskID("1042")); err != nil {
 			panic(err)
 		}
 	}
@@ -59,7 +59,7 @@ func ExampleQueue_Turn() {
 	// 0 ahead of allocate/1042
 }
 
-// A task brings its place with it, in its headers, to wherever it runs.
+// A task is in line as soon as it is enqueued.
 func ExampleQueue_Enqueue() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
@@ -75,19 +75,17 @@ func ExampleQueue_Enqueue() {
 	}
 	defer queue.Close()
 
-	info, err := queue.Enqueue(ctx, "order:1042", asynq.NewTask("audit", nil, asynq.Queue("audits")))
+	info, err := queue.Enqueue(ctx, "order:1042", "audit", []byte("1042"), nil, asynq.Queue("audits"))
+	if errors.Is(err, delayqueue.ErrNotInLine) {
+		err = nil // it is enqueued, and joins the line when it runs
+	}
 	if err != nil {
 		panic(err)
 	}
-	task := delayqueue.Task{Queue: info.Queue, ID: info.ID}
-	at, ok := delayqueue.PlaceOf(task, "order:1042", info.Headers)
-	if !ok {
-		panic("no place")
-	}
-	turn, err := queue.Turn(ctx, task, "order:1042", delayqueue.TurnOptions{At: at})
+	left, err := queue.Front(ctx, "order:1042")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(info.Queue, info.State, turn.Ahead, turn.At.Equal(at))
-	// Output: audits pending 0 true
+	fmt.Println(info.Queue, info.State, left.Next[0].ID == info.ID)
+	// Output: audits pending true
 }

@@ -37,7 +37,7 @@ func line(key string) string { return "railtoken:line:{" + keys.Encode(key) + "}
 
 // TurnOptions says how a task joins a line. The zero value is a new arrival.
 type TurnOptions struct {
-	// At is the place that the task was given before: by [Queue.Enqueue], see [PlaceOf], or in a queue from which it was moved.
+	// At is the place that the task was given before, in a queue from which it was moved for instance.
 	// Zero is a new arrival, behind everybody who is in line. A task that is in line keeps its place.
 	At time.Time
 	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest time between
@@ -73,9 +73,6 @@ type Turn struct {
 // they are.
 //
 // It makes one call to Redis when it is the task's turn, else two; and two more for each hundred that are gone.
-//
-// A task whose Enqueue is still under way when somebody behind it asks counts as gone. When it runs, it must join again with its
-// place from [PlaceOf], and stands before those that came after it again.
 func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) (Turn, error) {
 	var gone []string
 	looks := 1 // the first in line lives, as a rule
@@ -99,7 +96,7 @@ func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) 
 	return Turn{}, fmt.Errorf("delayqueue: the turn of task %s: the line was still full of tasks that are gone after %d looks", t, lineCalls)
 }
 
-// Left says who is in line for a key that a task has given back.
+// Left says who is in line for a key, that a task may have given back.
 type Left struct {
 	// Next is the first live tasks in line, two at most.
 	Next []Task
@@ -120,7 +117,16 @@ func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error)
 	return left, err
 }
 
-// front tells who is first in the line of key once an entry has left it, which may be none of the line's.
+// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as many calls as LeaveLine.
+func (q *Queue) Front(ctx context.Context, key string) (Left, error) {
+	left, err := q.front(ctx, key, "")
+	if err != nil {
+		err = fmt.Errorf("delayqueue: the front of a line: %w", err)
+	}
+	return left, err
+}
+
+// front tells who is first in the line of key once an entry has left it. None leaves when it is empty.
 func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 	var gone []string
 	looks := lineNext
@@ -199,6 +205,11 @@ type entry struct {
 
 // join runs the script that gives a task its place, after it has removed those that are gone.
 func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, looks int, gone []string) (entry, error) {
+	return q.joined(ctx, t, lineScript.Run(ctx, q.client, []string{line(key), registry(key)}, joinArgs(t, opts, looks, gone)...))
+}
+
+// joinArgs returns the arguments of the line script.
+func joinArgs(t Task, opts TurnOptions, looks int, gone []string) []any {
 	at, keep := "", opts.Keep
 	if !opts.At.IsZero() {
 		at = strconv.FormatInt(opts.At.UnixMicro(), 10)
@@ -215,9 +226,13 @@ func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, 
 	for _, member := range gone {
 		args = append(args, member)
 	}
-	reply, err := lineScript.Run(ctx, q.client, []string{line(key), registry(key)}, args...).Slice()
+	return args
+}
+
+// joined reads the reply of the line script, and takes a task that was parked out of the index.
+func (q *Queue) joined(ctx context.Context, t Task, cmd *redis.Cmd) (e entry, err error) {
+	reply, err := cmd.Slice()
 	if err == nil {
-		var e entry
 		if e, err = parseEntry(reply); err == nil {
 			if e.parked {
 				err = q.client.ZRem(ctx, q.index, t.member()).Err()
@@ -291,8 +306,8 @@ func leading(all []standing) []string {
 
 // look asks asynq's keys for the states of tasks, and when the first of them is due if it is delayed. Of the first two it finds out whether
 // they are overdue: who removes those in front looks again. It stands apart from the scripts:
-// on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since; only a task that is enqueued in this
-// very moment may come to life, see Turn.
+// on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since, but a task that is gone stays so: nobody
+// joins a line before asynq has the task.
 func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all []standing, err error) {
 	all = make([]standing, len(members))
 	for i, member := range members {

@@ -35,6 +35,16 @@ func (r *solo) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
 	return left
 }
 
+// front asks who is first.
+func (r *solo) front(key string) delayqueue.Left {
+	r.Helper()
+	left, err := r.queue.Front(r.Context(), key)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return left
+}
+
 // arrive lets tasks join the line one after another.
 func (r *solo) arrive(key string, n int) []delayqueue.Task {
 	r.Helper()
@@ -235,6 +245,26 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 	}
 }
 
+func TestTheFrontOfALineIsThatOfItsLiveTasks(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	if left := r.front("k"); len(left.Next) != 0 || left.Parked != 0 {
+		t.Errorf("the front of no line is %+v", left)
+	}
+	tasks := r.arrive("k", 5)
+	r.park(tasks[3], "k")
+	r.gone(0, tasks[0])
+	r.gone(1, tasks[2])
+	for range 2 {
+		if left := r.front("k"); !slices.Equal(left.Next, []delayqueue.Task{tasks[1], tasks[3]}) || left.Parked != 1 {
+			t.Errorf("the front is %+v, want %v and one that is parked", left, []delayqueue.Task{tasks[1], tasks[3]})
+		}
+	}
+	if got := r.line("k"); len(got) != 3 {
+		t.Errorf("in line are %v, want the three live ones", got)
+	}
+}
+
 // A task that was parked may have come back by its own timer: then nobody has taken it out of those that wait.
 func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 	t.Parallel()
@@ -271,25 +301,6 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 	begin(tasks[3])
 	if left := r.leaveLine(tasks[3], "k"); left.Parked != 0 || len(r.waiting("k")) != 0 {
 		t.Errorf("left %+v and %v wait, want nobody", left, r.waiting("k"))
-	}
-}
-
-// A producer joins the line and enqueues a moment later. Whoever looks in between takes the task for gone.
-func TestATaskThatWasTakenForGoneComesBackToItsPlace(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	ghost, second, third := delayqueue.Task{Queue: "default", ID: "ghost"}, r.delayed("second"), r.delayed("third")
-	at := r.turn(ghost, "k", delayqueue.TurnOptions{}).At
-	r.turn(third, "k", delayqueue.TurnOptions{At: at.Add(time.Hour)})
-	if turn := r.turn(second, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 {
-		t.Errorf("the second stands at %+v, want the third before it", turn)
-	}
-	r.delayed("ghost")
-	if turn := r.turn(ghost, "k", delayqueue.TurnOptions{At: at}); turn.Ahead != 0 {
-		t.Errorf("it stands at %+v", turn)
-	}
-	if turn := r.turn(third, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != ghost {
-		t.Errorf("the third stands at %+v", turn)
 	}
 }
 
@@ -342,6 +353,7 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 	}{
 		{"the turn of the first", func() { r.turn(a, "k", delayqueue.TurnOptions{}) }, 1},
 		{"the turn of the second", func() { r.turn(b, "k", delayqueue.TurnOptions{}) }, 2},
+		{"a look at the front", func() { r.front("k") }, 2},
 		{"leaving", func() { r.leaveLine(a, "k") }, 2},
 		{"leaving as the last", func() { r.leaveLine(b, "k") }, 1},
 	} {

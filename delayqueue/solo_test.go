@@ -86,6 +86,17 @@ func (r *solo) become(t delayqueue.Task, want asynq.TaskState) {
 	r.Fatalf("task %s did not become %v", t, want)
 }
 
+// until waits for something to be so.
+func (r *solo) until(what string, so func() bool) {
+	r.Helper()
+	for began := time.Now(); time.Since(began) < limit; <-time.After(time.Millisecond) {
+		if so() {
+			return
+		}
+	}
+	r.Fatalf("waited %v in vain until %s", limit, what)
+}
+
 // waiting returns the IDs of the tasks in line.
 func (r *solo) waiting(key string) []string {
 	r.Helper()

@@ -100,11 +100,7 @@ func (r *run) holdsUp(t delayqueue.Turn) bool {
 func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	at := r.place
-	if at.IsZero() {
-		at, _ = delayqueue.PlaceOf(r.id, r.keys[0], r.task.Headers())
-	}
-	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: at, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun})
+	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun})
 }
 
 // unpark notes that a task that has parked, and has got its key at its second look, is not parked any more.
@@ -210,8 +206,8 @@ func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) dela
 // leaveNeedlessLine takes a task out of the line that its producer has put it in though its handler knows no order.
 func (r *run) leaveNeedlessLine(ctx context.Context) {
 	for _, key := range r.keys {
-		if _, ok := delayqueue.PlaceOf(r.id, key, r.task.Headers()); ok {
-			r.leaveLine(ctx, r.id, key)
+		if t, ok := delayqueue.EnqueuedFor(r.id, key, r.task.Headers()); ok {
+			r.leaveLine(ctx, t, key)
 		}
 	}
 }
@@ -227,10 +223,20 @@ func (r *run) quitLine(ctx context.Context) {
 	}
 }
 
+// front returns who is first in the line of a key, or nobody.
+func (r *run) front(ctx context.Context, key string) []delayqueue.Task {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	left, err := insist(ctx, r, func() (delayqueue.Left, error) { return r.queue.Front(ctx, key) })
+	if err != nil {
+		r.log.WarnContext(ctx, "who is first in line is not known; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
+	}
+	return left.Next[:min(len(left.Next), 1)]
+}
+
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
-	left := r.leaveLine(ctx, delayqueue.Task{}, r.keys[0]) // which is in no line
-	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
+	r.wakeTasks(ctx, r.front(ctx, r.keys[0]))
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.

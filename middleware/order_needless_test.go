@@ -20,7 +20,7 @@ func TestATaskLeavesALineThatItsHandlerDoesNotHeed(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		if _, err := r.queue.Enqueue(t.Context(), "order:1", asynq.NewTask("test", []byte(`{"key":"order:1"}`))); err != nil {
+		if _, err := r.queue.Enqueue(t.Context(), "order:1", "test", []byte(`{"key":"order:1"}`), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -84,7 +83,7 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 					if !lease.Contended() {
 						return
 					}
-					left, err := outside.queue.LeaveLine(context.Background(), delayqueue.Task{}, queue)
+					left, err := outside.queue.Front(context.Background(), queue)
 					if err == nil && len(left.Next) > 0 {
 						_, err = outside.queue.WakeTask(context.Background(), queue, left.Next[0])
 					}

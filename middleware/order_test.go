@@ -90,7 +90,7 @@ func (r *rig) queued(key string, first, n int, opts ...asynq.Option) {
 			r.Fatal(err)
 		}
 		opts := append([]asynq.Option{asynq.TaskID(fmt.Sprint(key, "-", first+i))}, opts...)
-		if _, err := r.queue.Enqueue(r.Context(), key, asynq.NewTask("test", data), opts...); err != nil {
+		if _, err := r.queue.Enqueue(r.Context(), key, "test", data, nil, opts...); err != nil {
 			r.Fatal(err)
 		}
 	}

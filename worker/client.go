@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/once"
 )
 
 // Client enqueues tasks. It is safe for use by many goroutines at the same time.
@@ -64,6 +64,9 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 //
 // The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with another one its
 // tasks run as ever, but nobody takes them out of the line.
+//
+// When the error matches [delayqueue.ErrNotInLine] the task is enqueued, and the TaskInfo is there, but it has no place in line before it runs: do
+// not enqueue it again.
 func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -72,15 +75,11 @@ func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	if taskType == "" || key == "" {
 		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
 	}
-	whole := make([]asynq.Option, len(opts))
-	for i, opt := range opts {
-		whole[i] = wholeSeconds(opt, time.Now())
-	}
-	info, err := c.queue.Enqueue(ctx, key, asynq.NewTask(taskType, data), whole...)
+	info, err := c.queue.Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
 	if err != nil {
-		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
+		err = fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
-	return info, nil
+	return info, err
 }
 
 // EnqueueRaw adds a task with a payload of any form and with headers, both of which may be nil: see [Client.Enqueue].
@@ -88,57 +87,20 @@ func (c *Client) EnqueueRaw(ctx context.Context, taskType string, payload []byte
 	if taskType == "" {
 		return nil, errors.New("worker: enqueue: the type of the task is empty")
 	}
-	task := asynq.NewTaskWithHeaders(taskType, payload, headers)
-	queue, id, own := "default", "", false
-	whole := make([]asynq.Option, 0, len(opts)+1)
-	for _, opt := range opts {
-		if name, ok := opt.Value().(string); ok {
-			switch opt.Type() {
-			case asynq.QueueOpt:
-				queue = name
-			case asynq.TaskIDOpt:
-				id = name
-			default:
-			}
-		}
-		whole = append(whole, wholeSeconds(opt, time.Now()))
-	}
-	if id == "" {
-		id, own = rand.Text(), true
-		whole = append(whole, asynq.TaskID(id))
-	}
-	info, err := c.tasks.EnqueueContext(ctx, task, whole...)
-	if err != nil && own {
-		info, err = c.sentTwice(queue, id, task, err)
-	}
+	info, err := once.New(taskType, payload, headers, whole(opts)...).Enqueue(ctx, c.tasks, c.inspect)
 	if err != nil {
-		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", task.Type(), err)
+		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
 	return info, nil
 }
 
-// sentTwice looks at an error of a task with an ID that nobody else can have. When asynq says that the task is there, the first
-// call came through, its answer was lost, and go-redis sent it again.
-func (c *Client) sentTwice(queue, id string, task *asynq.Task, err error) (*asynq.TaskInfo, error) {
-	conflict := errors.Is(err, asynq.ErrTaskIDConflict)
-	if !conflict && !errors.Is(err, asynq.ErrDuplicateTask) { // the uniqueness lock may be that of the first call
-		return nil, err
+// whole rounds options up where asynq keeps whole seconds.
+func whole(opts []asynq.Option) []asynq.Option {
+	all := make([]asynq.Option, len(opts))
+	for i, opt := range opts {
+		all[i] = wholeSeconds(opt, time.Now())
 	}
-	info, lookup := c.inspect.GetTaskInfo(queue, id)
-	switch {
-	case lookup == nil:
-		return info, nil
-	case conflict: // it is queued, or is done already: the lookup may have failed, the task is safe
-		state := asynq.TaskStatePending
-		if errors.Is(lookup, asynq.ErrTaskNotFound) || errors.Is(lookup, asynq.ErrQueueNotFound) {
-			state = asynq.TaskStateCompleted
-		}
-		return &asynq.TaskInfo{
-			ID: id, Queue: queue, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers(), State: state,
-		}, nil
-	default:
-		return nil, err
-	}
+	return all
 }
 
 // wholeSeconds rounds an option up where asynq keeps whole seconds: a timeout of half a second would be taken for none, and a

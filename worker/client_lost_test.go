@@ -7,11 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
 )
@@ -151,22 +149,4 @@ func TestLostReplyWithTheCallersID(t *testing.T) {
 	if _, err := inspect.GetTaskInfo("default", "mine"); err != nil {
 		t.Errorf("the task is not there: %v", err)
 	}
-}
-
-func TestTaskThatIsDoneBeforeItIsLookedUpWasEnqueued(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := virtualProducer(t)
-		task := orderTask(t, "audit", "42")
-		info, err := c.sentTwice("default", "gone", task, asynq.ErrTaskIDConflict)
-		if err != nil || info.ID != "gone" || info.Queue != "default" || info.Type != "audit" || info.State.String() != "completed" {
-			t.Errorf("it is told to be %+v, %v", info, err)
-		}
-		if _, err := c.sentTwice("default", "gone", task, asynq.ErrDuplicateTask); !errors.Is(err, asynq.ErrDuplicateTask) {
-			t.Errorf("a duplicate of another task gives %v", err)
-		}
-		if _, err := c.sentTwice("default", "gone", task, redis.ErrClosed); !errors.Is(err, redis.ErrClosed) {
-			t.Errorf("another error becomes %v", err)
-		}
-	})
 }

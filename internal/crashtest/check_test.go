@@ -45,14 +45,12 @@ func (r *run) check() {
 	r.checkKeys()
 }
 
-// checkLines checks that nobody stands in line, except a job that was never enqueued and that nobody has met who came after it.
+// checkLines checks that nobody stands in line.
 func (r *run) checkLines() {
 	for _, j := range r.jobs {
 		for _, key := range j.keys() {
 			for _, member := range inLine(r.m, key) {
-				if r.lost != r.jobs[len(r.jobs)-1].ID || !strings.HasSuffix(member, r.lost) {
-					r.Errorf("%s still stands in the line of %s", member, key)
-				}
+				r.Errorf("%s still stands in the line of %s", member, key)
 			}
 		}
 	}

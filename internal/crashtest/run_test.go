@@ -39,7 +39,7 @@ type run struct {
 	produced chan struct{} // closed when all jobs have been enqueued
 
 	producers []*producer
-	// What a producer was at when it was stopped: a job that may have been enqueued, and if so one that nobody enqueues again.
+	// What a producer was at when it was stopped: a job that may have been enqueued, and one that was not and that nobody enqueues.
 	unsure, lost string
 
 	fetching sync.Mutex   // held while the mate fetches a task
