@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -24,7 +25,7 @@ type producer struct {
 	tap   *tap
 	queue *delayqueue.Queue
 	tasks *asynq.Client
-	next  int           // the job that it is at, or comes to
+	next  atomic.Int64  // the job that it is at, or comes to
 	done  chan struct{} // closed when it has returned
 }
 
@@ -36,7 +37,8 @@ func (r *run) hire(hook *tap, next int, began time.Time) *producer {
 	if err != nil {
 		r.Fatal(err)
 	}
-	p := &producer{tap: hook, queue: queue, tasks: asynq.NewClientFromRedisClient(client), next: next, done: make(chan struct{})}
+	p := &producer{tap: hook, queue: queue, tasks: asynq.NewClientFromRedisClient(client), done: make(chan struct{})}
+	p.next.Store(int64(next))
 	hook.stop = func() { r.doubt(p) }
 	if r.fault.lives() {
 		hook.found = func(redis.Cmder) { r.doubt(p) }
@@ -44,12 +46,13 @@ func (r *run) hire(hook *tap, next int, began time.Time) *producer {
 	r.producers = append(r.producers, p)
 	go func() {
 		defer close(p.done)
-		for ; p.next < len(r.jobs) && !hook.isDead(); p.next++ {
-			time.Sleep(r.jobs[p.next].At - time.Since(began))
-			r.enqueue(p, r.jobs[p.next])
+		for ; next < len(r.jobs) && !hook.isDead(); p.next.Add(1) {
+			time.Sleep(r.jobs[next].At - time.Since(began))
+			r.enqueue(p, r.jobs[next])
 			if hook.isDead() {
 				return
 			}
+			next++
 		}
 	}()
 	return p
@@ -85,6 +88,12 @@ func (r *run) enqueue(p *producer, j job) {
 	}
 }
 
+// tidiesUp reports whether the fault is in the way of a producer that takes out of line a task that was done before it stood there, and wakes
+// who waits behind it.
+func (r *run) tidiesUp() bool {
+	return r.at.name == ofProducer+"line_leave" || r.at.name == ofProducer+"wake task"
+}
+
 // mayBeThere reports whether a job may have been enqueued before.
 func (r *run) mayBeThere(j job) bool { return j.ID == r.unsure }
 
@@ -104,16 +113,20 @@ func (r *run) produce() {
 	case <-hook.dead:
 	}
 	time.Sleep(producerRestart)
-	next := first.next
+	next := int(first.next.Load())
 	if r.fault == before {
 		next++
 	}
 	<-r.hire(newTap(r.m, spot{}, before), next, began).done
 }
 
-// doubt notes which job a producer is at when a fault is in its way.
+// doubt notes which job a producer is at when a fault is in its way. It may be at none any more, and take care of one that has ended.
 func (r *run) doubt(p *producer) {
-	r.unsure = r.jobs[p.next].ID
+	next := int(p.next.Load())
+	if next == len(r.jobs) {
+		return
+	}
+	r.unsure = r.jobs[next].ID
 	switch {
 	case p.tap.fault != before: // it may be done by the time at which it is enqueued again
 		r.again = append(r.again, r.unsure)

@@ -75,10 +75,12 @@ func TestOrderedTasksOfAKeyRunInTheOrderInWhichTheyWereEnqueued(t *testing.T) {
 				t.Fatalf("%d of %d tasks are done", count, tasks)
 			}
 			inversions := 0
-			for _, order := range done {
+			for key, order := range done {
 				for i := 1; i < len(order); i++ {
 					if order[i] < order[i-1] {
 						inversions++
+						t.Errorf("of order:%d, task %d ran after task %d, which was enqueued later; they ran in the order %v",
+							key, order[i], order[i-1], order[max(i-3, 0):min(i+3, len(order))])
 					}
 				}
 			}
