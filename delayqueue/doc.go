@@ -28,8 +28,8 @@
 // runs first. This is the line that [Queue.Waiters] shows and [Queue.MoveFirst] changes.
 //
 // [Queue.Turn] knows the line of all who have come, whether they wait, run or have yet to be fetched. A task joins it when it
-// is enqueued ([Queue.Enqueue]), else when it first runs, and stays in it until [Queue.LeaveLine], or until somebody behind it
-// finds that it was deleted, archived or completed. Who takes a key's lock only when it is its turn runs in this order,
+// has been enqueued ([Queue.Enqueue]), else when it first runs, and stays in it until [Queue.LeaveLine], or until somebody behind it
+// finds that it was deleted, archived or completed. Nobody is in line of whom asynq knows nothing yet: who is gone stays so. Who takes a key's lock only when it is its turn runs in this order,
 // whichever queue or process it is in; [Queue.WakeTask] wakes the one whose turn it is. A task that is parked meanwhile stands
 // in both lines. Whoever enqueues in line needs handlers that leave it: with others the line grows with every task, and is
 // forgotten 48 h after the last.
@@ -56,6 +56,7 @@
 //     by itself.
 //   - Wake promoted a task, but it is still in the index: it counts until it parks again or ends.
 //   - Move chose a name and no more: the next one chooses again.
+//   - Enqueue enqueued the task, but it is not in line, here and on one node: it joins when it runs.
 //
 // What every Redis with replicas does holds there too: a failover may lose the last writes.
 package delayqueue

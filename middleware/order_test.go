@@ -164,6 +164,37 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 	})
 }
 
+// A failed task joins the line anew, also when its producer has put it there.
+func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		order middleware.Order
+		want  []int
+	}{
+		"ordered":    {middleware.Ordered, []int{1, 2, 1}},
+		"keep order": {middleware.KeepOrder, []int{1, 1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				s := &script{steps: func(_ context.Context, n, run int) error {
+					if n == 1 && run == 1 {
+						return errors.New("it failed")
+					}
+					<-time.After(10 * time.Second)
+					return nil
+				}}
+				cfg := asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 5 * time.Second }}
+				r.serve(r.options(middleware.Requeue{Delay: time.Hour, Order: tt.order}), cfg, s.handle)
+				r.queued("order:1", 1, 2, asynq.MaxRetry(5))
+				s.sees(r, time.Minute, tt.want...)
+				<-time.After(20 * time.Second)
+				r.leftNothing("order:1")
+			})
+		})
+	}
+}
+
 // leftNothing checks that nothing is kept of a key whose tasks are all done.
 func (r *rig) leftNothing(key string) {
 	r.Helper()

@@ -70,3 +70,18 @@ func BenchmarkEnqueue(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEnqueueInOrder adds a task at the end of the line of one of a hundred keys.
+func BenchmarkEnqueueInOrder(b *testing.B) {
+	client, err := worker.NewClient(worker.Redis{Addr: redistest.Start(b).Addr()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = client.Close() })
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := client.EnqueueInOrder(b.Context(), strconv.Itoa(i%100), "work", 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// lineOf returns the entries of the line of a key.
+func lineOf(t testing.TB, client *redis.Client, key string) []string {
+	t.Helper()
+	members, err := client.ZRange(t.Context(), "railtoken:line:{"+key+"}", 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return members
+}
+
+func TestLostReplyEnqueuesInOrderOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client(t)
+	for name, marker := range map[string]string{"task": "marked-type", "place": "railtoken:line:{place}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := loseReply(t, server.Addr(), marker)
+			c, inspect := producer(t, proxy.addr)
+			info, err := c.EnqueueInOrder(t.Context(), name, "marked-type", order{"42"}, asynq.Queue(name))
+			if err != nil || proxy.lost.Load() != 1 {
+				t.Fatalf("%d lost replies give %v", proxy.lost.Load(), err)
+			}
+			got, err := inspect.GetQueueInfo(name)
+			if err != nil || got.Size != 1 {
+				t.Errorf("%+v, %v; want one task", got, err)
+			}
+			if line := lineOf(t, client, name); len(line) != 1 || !strings.HasSuffix(line[0], info.ID) {
+				t.Errorf("in line are %v, want %s", line, info.ID)
+			}
+		})
+	}
+}
+
+// noLine refuses to put anybody in line.
+type noLine struct{}
+
+func (noLine) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.Contains(cmds[0].Args(), any("railtoken:line:{k}")) {
+			cmds[0].SetErr(net.ErrClosed)
+			return net.ErrClosed
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestATaskWithoutAPlaceIsToldToBeEnqueued(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c, inspect := producer(t, server.Addr())
+	c.conn.AddHook(noLine{})
+	info, err := c.EnqueueInOrder(t.Context(), "k", "audit", order{"42"})
+	if !errors.Is(err, delayqueue.ErrNotInLine) || !errors.Is(err, net.ErrClosed) || info == nil {
+		t.Fatalf("enqueueing gives %+v, %v", info, err)
+	}
+	wantParts(t, err, `"audit"`, "do not enqueue it again")
+	if _, err := inspect.GetTaskInfo("default", info.ID); err != nil {
+		t.Errorf("the task is not there: %v", err)
+	}
+	if line := lineOf(t, server.Client(t), "k"); len(line) != 0 {
+		t.Errorf("in line are %v", line)
+	}
+}
