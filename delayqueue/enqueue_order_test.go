@@ -28,7 +28,8 @@ func (r *solo) between(do func()) *delayqueue.Queue {
 		}
 		name := fmt.Sprint(cmd.Args()[3])
 		if strings.HasPrefix(name, "railtoken:line:{k}") || strings.HasPrefix(name, "asynq:{default}:t:") {
-			if steps++; steps == 2 {
+			steps++
+			if steps == 2 {
 				do()
 			}
 		}
