@@ -187,16 +187,17 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise")); err != nil {
+	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise"), asynq.Queue("idle")); err != nil {
 		t.Fatal(err)
 	}
+	r.enqueue("another key", asynq.TaskID("in another line"), asynq.Queue("idle"))
 	r.enqueue("k", asynq.TaskID("later"), asynq.ProcessIn(time.Hour))
 	failed, _ := r.enqueue("k", asynq.TaskID("has failed"))
 	r.serve(1, func(context.Context, string) error { return errors.New("it failed") })
 	r.become(failed, asynq.TaskStateRetry)
 	r.leaveLine(failed, "k")
-	for _, id := range []string{"enqueued otherwise", "later", "has failed"} {
-		if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id)); !errors.Is(err, asynq.ErrTaskIDConflict) {
+	for id, queue := range map[string]string{"enqueued otherwise": "idle", "in another line": "idle", "later": "default", "has failed": "default"} {
+		if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id), asynq.Queue(queue)); !errors.Is(err, asynq.ErrTaskIDConflict) {
 			t.Errorf("a second one gives %v", err)
 		}
 		if got := r.line("k"); len(got) != 0 {
