@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: redis-server, and a C compiler for the race detector.
+# Installs what the tests need and the machine lacks: redis-server, etcd, and a C compiler for the race detector.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -57,6 +57,15 @@ if ! have redis-server; then
   have redis-server ||
     fail "cannot install redis-server. Install it by hand (Debian: apt-get install redis-server; Fedora: dnf install redis;" \
       "Alpine: apk add redis; macOS: brew install redis) and run \"make test\" again."
+fi
+
+if ! have etcd; then
+  say "the tests of the benchmark start etcd processes of their own, and there is no etcd here"
+  install_packages etcd-server etcd etcd etcd || true
+  hash -r
+  have etcd ||
+    fail "cannot install etcd. Install it by hand (Debian: apt-get install etcd-server; Fedora: dnf install etcd;" \
+      "Alpine: apk add etcd; macOS: brew install etcd) and run \"make test\" again."
 fi
 
 if ! compiles_c; then

@@ -1,9 +1,10 @@
 // Package contestant sets up locks of several libraries to be measured against each other, each as its own documentation
-// recommends: the same servers, the same TTL, a key of its own name.
+// recommends: the same servers, or those of its kind on the same machine, the same TTL, a key of its own name.
 package contestant
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,19 +18,34 @@ const TTL = 30 * time.Second
 // Names of the contestants that others are compared with.
 const (
 	Railtoken       = "railtoken"
+	NameRaw         = "raw connection"
 	NameFloor       = "floor"
 	NameRedislock   = "redislock"
 	NameRedsync     = "redsync"
 	NameRueidislock = "rueidislock"
+	NameEtcd        = "etcd"
+)
+
+// Store is the kind of server that a contestant locks on.
+type Store int
+
+// The stores.
+const (
+	OnRedis Store = iota
+	OnEtcd
 )
 
 // A Kind is a way to lock that can be set up on some servers.
 type Kind struct {
-	Name string
-	// Open sets it up on the servers with these addresses: one, or several that are independent of each other.
+	Name  string
+	Store Store
+	// Open sets it up on the servers with these addresses: one, or several that are independent
+	// of each other; those of the members of a cluster for etcd.
 	Open func(addrs []string) (Locker, error)
 	// Aged is how long the servers must have run before they are trusted; zero when it asks for nothing.
 	Aged time.Duration
+
+	pooled func(addrs []string, connections int) (Locker, error)
 }
 
 // Locker is one contestant.
@@ -42,13 +58,33 @@ type Locker interface {
 	Close() error
 }
 
-// OneNode, FiveNodes and Contended are the contestants on a single server, on several independent ones, and for a key that
-// many want, on a single server.
+// The contestants on a single server and on several independent ones, and those of either for keys that many want.
 var (
-	OneNode   = []Kind{Floor, Single, Redislock, Redsync, Rueidislock}
-	FiveNodes = []Kind{Redsync, RedsyncFailFast, Rueidislock}
-	Contended = []Kind{Redislock, Redsync, Rueidislock}
+	OneNode            = []Kind{Raw, Floor, Single, gated, Redislock, Redsync, Rueidislock, Etcd}
+	FiveNodes          = []Kind{Redlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
+	Contended          = []Kind{Gate, Redislock, Redsync, Rueidislock, Etcd}
+	ContendedFiveNodes = []Kind{GateRedlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 )
+
+// Pooled returns those of the kinds that keep a pool of go-redis with so many connections, under names of their own. By itself a
+// pool has ten for each processor, which is little for many callers that are far away from the server.
+func Pooled(kinds []Kind, connections int) []Kind {
+	var pooled []Kind
+	for _, k := range kinds {
+		if k.pooled != nil {
+			pooled = append(pooled, Kind{
+				Name: fmt.Sprintf("%s pool %d", k.Name, connections),
+				Open: func(addrs []string) (Locker, error) { return k.pooled(addrs, connections) },
+			})
+		}
+	}
+	return pooled
+}
+
+// pooling returns a kind whose pools of go-redis can have another size than the usual one, which 0 stands for.
+func pooling(name string, open func(addrs []string, connections int) (Locker, error)) Kind {
+	return Kind{Name: name, Open: func(addrs []string) (Locker, error) { return open(addrs, 0) }, pooled: open}
+}
 
 // Named returns the kind among kinds that has this name.
 func Named(kinds []Kind, name string) (kind Kind, ok bool) {
@@ -60,9 +96,11 @@ func Named(kinds []Kind, name string) (kind Kind, ok bool) {
 }
 
 // options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely on to give up
-// on a server that hangs, and a feature of other servers that would be tried in vain on each connection.
-func options(addr string) *redis.Options {
+// on a server that hangs, and a feature of other servers that would be tried in vain on each connection. connections is the size of the
+// pool, the usual one when 0.
+func options(addr string, connections int) *redis.Options {
 	return &redis.Options{
+		PoolSize:                 connections,
 		Addr:                     addr,
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -10,20 +10,22 @@ import (
 
 // Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that deletes the key
 // when it still has that value. It has no fencing token, no renewal and no way to wait.
-var Floor = Kind{Name: NameFloor, Open: func(addrs []string) (Locker, error) {
-	return floor{redis.NewClient(options(addrs[0]))}, nil
-}}
+var Floor = pooling(NameFloor, func(addrs []string, connections int) (Locker, error) {
+	return floor{redis.NewClient(options(addrs[0], connections))}, nil
+})
 
 var (
 	errTaken = errors.New("the key is taken")
 	errGone  = errors.New("the key was no longer held at the release")
 )
 
-var compareAndDelete = redis.NewScript(`
+const compareAndDeleteScript = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 	return 0
 end
-return redis.call('DEL', KEYS[1])`)
+return redis.call('DEL', KEYS[1])`
+
+var compareAndDelete = redis.NewScript(compareAndDeleteScript)
 
 type floor struct{ client *redis.Client }
 

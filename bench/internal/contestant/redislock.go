@@ -12,10 +12,10 @@ import (
 const redislockBackoff = 10 * time.Millisecond
 
 // Redislock is github.com/bsm/redislock. It waits by a linear backoff.
-var Redislock = Kind{Name: NameRedislock, Open: func(addrs []string) (Locker, error) {
-	client := redis.NewClient(options(addrs[0]))
+var Redislock = pooling(NameRedislock, func(addrs []string, connections int) (Locker, error) {
+	client := redis.NewClient(options(addrs[0], connections))
 	return &redislocker{client: client, locks: redislock.New(client)}, nil
-}}
+})
 
 type redislocker struct {
 	client *redis.Client

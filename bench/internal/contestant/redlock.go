@@ -11,16 +11,20 @@ import (
 
 // Redlock is our lock on several independent servers, with its guard against those that have restarted.
 var Redlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (Locker, error) {
-	nodes := make([]*redis.Options, len(addrs))
-	for i, addr := range addrs {
-		nodes[i] = options(addr)
-	}
-	redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
+	redlock, err := newRedlock(addrs)
 	if err != nil {
 		return nil, err
 	}
 	return ours{Locker: redlock, close: redlock.Close}, nil
 }}
+
+func newRedlock(addrs []string) (*locking.Redlock, error) {
+	nodes := make([]*redis.Options, len(addrs))
+	for i, addr := range addrs {
+		nodes[i] = options(addr, 0)
+	}
+	return locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
+}
 
 // Gate is our lock on one server behind the gate where the callers of one process stand in line.
 var Gate = Kind{Name: Railtoken, Open: func(addrs []string) (Locker, error) {
@@ -28,7 +32,23 @@ var Gate = Kind{Name: Railtoken, Open: func(addrs []string) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate := locking.NewGate(single, locking.GateOptions{})
+	return behindGate(single, func() error { return errors.Join(single.Close(), client.Close()) }), nil
+}}
+
+// GateRedlock is our lock on several servers behind the same gate.
+var GateRedlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (Locker, error) {
+	redlock, err := newRedlock(addrs)
+	if err != nil {
+		return nil, err
+	}
+	return behindGate(redlock, redlock.Close), nil
+}}
+
+// gated is Gate under a name of its own, to show what the gate costs a key that nobody else wants.
+var gated = Kind{Name: Railtoken + " gate", Open: Gate.Open}
+
+func behindGate(inner locking.Locker, closeInner func() error) Locker {
+	gate := locking.NewGate(inner, locking.GateOptions{})
 	return ours{
 		Locker: gate,
 		do: func(ctx context.Context, key string, hold func()) error {
@@ -37,15 +57,6 @@ var Gate = Kind{Name: Railtoken, Open: func(addrs []string) (Locker, error) {
 				return nil
 			})
 		},
-		close: func() error { return errors.Join(single.Close(), client.Close()) },
-	}, nil
-}}
-
-// gated is the same under a name of its own, to show what the gate costs a key that nobody else wants.
-var gated = Kind{Name: Railtoken + " gate", Open: Gate.Open}
-
-func init() {
-	OneNode = append(OneNode, gated)
-	FiveNodes = append([]Kind{Redlock}, FiveNodes...)
-	Contended = append([]Kind{Gate}, Contended...)
+		close: closeInner,
+	}
 }

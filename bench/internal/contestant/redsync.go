@@ -11,17 +11,17 @@ import (
 )
 
 // Redsync is github.com/go-redsync/redsync as it is by default. It waits 50 to 250 ms between its attempts, of which it makes 32.
-var Redsync = Kind{Name: NameRedsync, Open: openRedsync()}
+var Redsync = pooling(NameRedsync, openRedsync())
 
 // RedsyncFailFast is the same with the option not to wait for more servers than it takes.
-var RedsyncFailFast = Kind{Name: NameRedsync + " failfast", Open: openRedsync(redsync.WithFailFast(true))}
+var RedsyncFailFast = pooling(NameRedsync+" failfast", openRedsync(redsync.WithFailFast(true)))
 
-func openRedsync(extra ...redsync.Option) func([]string) (Locker, error) {
-	return func(addrs []string) (Locker, error) {
+func openRedsync(extra ...redsync.Option) func([]string, int) (Locker, error) {
+	return func(addrs []string, connections int) (Locker, error) {
 		r := &redsyncer{options: append([]redsync.Option{redsync.WithExpiry(TTL)}, extra...)}
 		var pools []redsyncredis.Pool
 		for _, addr := range addrs {
-			client := redis.NewClient(options(addr))
+			client := redis.NewClient(options(addr, connections))
 			r.clients = append(r.clients, client)
 			pools = append(pools, goredis.NewPool(client))
 		}

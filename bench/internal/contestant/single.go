@@ -19,7 +19,7 @@ var Single = Kind{Name: Railtoken, Open: func(addrs []string) (Locker, error) {
 }}
 
 func newSingle(addrs []string) (*redis.Client, *locking.Single, error) {
-	client := redis.NewClient(options(addrs[0]))
+	client := redis.NewClient(options(addrs[0], 0))
 	single, err := locking.NewSingle(client, locking.SingleOptions{})
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())

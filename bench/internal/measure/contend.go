@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Hold is how long a caller keeps the key that others wait for.
+// Hold is how long a caller keeps a key that others wait for.
 const Hold = time.Millisecond
 
 // Window is the time in which acquisitions count. Callers begin before it, so that it sees them in full swing.
@@ -19,14 +19,14 @@ type Window struct {
 // Has reports whether t lies in the window.
 func (w Window) Has(t time.Time) bool { return !t.Before(w.From) && t.Before(w.Until) }
 
-// Contention is how callers shared a key.
+// Contention is how callers shared their keys.
 type Contention struct {
 	// Acquired is the number of acquisitions in the window, Waited the sum of their waits.
 	Acquired int
 	Waited   time.Duration
 	// Longest is the longest wait, also one that had no end in the window.
 	Longest time.Duration
-	// Overlaps counts holds during which another caller of this process held too. It must be 0.
+	// Overlaps counts holds of a key during which another caller of this process held it too. It must be 0.
 	Overlaps int
 	// Failed counts attempts that ended with an error in the window; Err is one of those errors.
 	Failed int
@@ -54,8 +54,9 @@ func (c *Contention) MeanWait() time.Duration {
 }
 
 // Contend lets callers take a key in a loop, hold it and give it back, until the window ends: then the context of those who
-// still wait is cancelled. do acquires, calls hold and releases; an error of do after a hold is one of the release.
-func Contend(ctx context.Context, w Window, callers int, do func(ctx context.Context, hold func()) error) Contention {
+// still wait is cancelled. Each caller has one of the keys, which are numbered from 0, and every key as many callers as any other, or
+// one more. do acquires, calls hold and releases; an error of do after a hold is one of the release.
+func Contend(ctx context.Context, w Window, callers, keys int, do func(ctx context.Context, key int, hold func()) error) Contention {
 	runtime.GC()
 	// Not a deadline: some locks would take it for their own end.
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,12 +65,13 @@ func Contend(ctx context.Context, w Window, callers int, do func(ctx context.Con
 	var (
 		mu    sync.Mutex
 		total Contention
-		held  atomic.Int32
+		held  = make([]atomic.Int32, keys)
 		wg    sync.WaitGroup
 	)
-	for range callers {
+	for i := range callers {
 		wg.Go(func() {
-			mine := contendOnce(ctx, w, &held, do)
+			key := i % keys
+			mine := contendOnce(ctx, w, &held[key], func(ctx context.Context, hold func()) error { return do(ctx, key, hold) })
 			mu.Lock()
 			defer mu.Unlock()
 			total.Add(mine)

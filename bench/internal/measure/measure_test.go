@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,7 +121,7 @@ func TestContendAgainstAMutexReachesTheIdeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mutex := make(chan struct{}, 1)
 		w := window(100*time.Millisecond, time.Second)
-		got := measure.Contend(t.Context(), w, 8, func(ctx context.Context, hold func()) error {
+		got := measure.Contend(t.Context(), w, 8, 1, func(ctx context.Context, _ int, hold func()) error {
 			select {
 			case mutex <- struct{}{}:
 			case <-ctx.Done():
@@ -143,7 +144,7 @@ func TestContendSeesHoldsThatOverlapAndWaitsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var once sync.Once
-		got := measure.Contend(t.Context(), window(0, time.Second), 3, func(ctx context.Context, hold func()) error {
+		got := measure.Contend(t.Context(), window(0, time.Second), 3, 1, func(ctx context.Context, _ int, hold func()) error {
 			starved := false
 			once.Do(func() { starved = true })
 			if starved {
@@ -158,6 +159,28 @@ func TestContendSeesHoldsThatOverlapAndWaitsWithoutEnd(t *testing.T) {
 		}
 		if got.Longest != time.Second || got.Failed != 0 {
 			t.Errorf("the longest wait is %v, with %d failures (%s)", got.Longest, got.Failed, got.Err)
+		}
+	})
+}
+
+func TestContendKeepsKeysApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mutexes := [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
+		var asked [2]atomic.Int32
+		got := measure.Contend(t.Context(), window(0, time.Second), 4, 2, func(_ context.Context, key int, hold func()) error {
+			mutexes[key] <- struct{}{}
+			defer func() { <-mutexes[key] }()
+			asked[key].Add(1)
+			hold()
+			return nil
+		})
+		// Two keys are held for 1 ms each, at the same time.
+		if got.Acquired != 2000 || got.Overlaps != 0 {
+			t.Errorf("got %+v", got)
+		}
+		if a, b := asked[0].Load(), asked[1].Load(); a < 1000 || a > 1002 || b < 1000 || b > 1002 {
+			t.Errorf("the keys were held %d and %d times", a, b)
 		}
 	})
 }

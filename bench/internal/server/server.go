@@ -1,17 +1,14 @@
-// Package server runs the redis-servers of a benchmark: each a process of its own on a free port, with nothing on disk.
+// Package server runs the servers of a benchmark, redis-servers and clusters of etcd: each a process of its own on a free port, with
+// nothing on disk.
 package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,20 +21,20 @@ const (
 
 // Server is a redis-server that this program has started.
 type Server struct {
-	addr   string
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process is gone
-	probe  *redis.Client
+	*process
+
+	addr  string
+	probe *redis.Client
 }
 
 // Start runs a server in the directory, where its log goes, and returns when it answers.
 func Start(ctx context.Context, dir string) (*Server, error) {
 	for range 20 {
-		port, err := freePort(ctx)
+		addrs, err := freeAddrs(ctx, 1)
 		if err != nil {
 			return nil, err
 		}
-		s, err := start(dir, port)
+		s, err := start(dir, addrs[0])
 		if err != nil {
 			return nil, err
 		}
@@ -59,16 +56,9 @@ func (s *Server) Addr() string { return s.addr }
 // Probe is a client for looking at the server, not for the load.
 func (s *Server) Probe() *redis.Client { return s.probe }
 
-// Pause stops the process as it is: connections stay open and nothing is answered.
-func (s *Server) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
-
-// Resume lets a paused process run on.
-func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
-
 // Kill ends the process at once, also a paused one, and returns when it is gone.
 func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill()
-	<-s.exited
+	s.end()
 	_ = s.probe.Close()
 }
 
@@ -82,37 +72,24 @@ func (s *Server) Age(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, err
 }
 
-func start(dir string, port int) (*Server, error) {
-	addr := net.JoinHostPort(loopback, strconv.Itoa(port))
-	log, err := os.OpenFile(filepath.Join(dir, "redis-"+strconv.Itoa(port)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func start(dir, addr string) (*Server, error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "redis-"+port+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command("redis-server", //nolint:noctx // it ends by Kill
-		"--bind", loopback, "--port", strconv.Itoa(port), "--dir", dir, "--save", "", "--appendonly", "no")
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = DieWithParent()
-	s := &Server{
-		addr: addr, cmd: cmd, exited: make(chan struct{}),
+	p, err := run(log, "redis-server", "--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		process: p, addr: addr,
 		probe: redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true}),
-	}
-	started := make(chan error)
-	go func() {
-		// The death signal comes when the thread that forked ends: keep that thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(s.exited)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, errors.Join(err, s.probe.Close())
-	}
-	return s, nil
+	}, nil
 }
 
 // await returns when this very process answers: another one may have taken the port.
@@ -148,17 +125,4 @@ func listens(ctx context.Context, addr string) error {
 		return err
 	}
 	return conn.Close()
-}
-
-func freePort(ctx context.Context) (int, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("%s is not a TCP address", l.Addr())
-	}
-	return addr.Port, nil
 }

@@ -1,4 +1,4 @@
-package main
+package locks
 
 import (
 	"context"
@@ -13,20 +13,21 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/measure"
 )
 
-// childArgument makes the program serve another run of it, which wants callers in several processes.
-const childArgument = "child"
+// ChildArgument is the first argument of a run of the program that is to call [Serve]: another run wants callers in several processes.
+const ChildArgument = "locks-child"
 
-// request asks a child to let callers contend. No name means one caller without a lock: the ideal.
+// request asks a child to let callers contend for keys. No name means callers without a lock: the ideal.
 type request struct {
 	Name    string
+	Five    bool // the contestant for five servers is meant
 	Addrs   []string
-	Key     string
+	Keys    []string
 	Callers int
 	Window  measure.Window
 }
 
-// serve answers the requests that come on in, one after another, until it ends.
-func serve(ctx context.Context, in io.Reader, out io.Writer) error {
+// Serve answers the requests that come on in, one after another, until it ends.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	open := lockers{}
 	defer open.close()
 	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
@@ -47,19 +48,19 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// lockers are the contestants for one contended key that are set up in a process.
+// lockers are the contestants for contended keys that are set up in a process.
 type lockers map[string]contestant.Locker
 
 func (l lockers) contend(ctx context.Context, r request) (measure.Contention, error) {
 	if r.Name == "" {
-		return measure.Contend(ctx, r.Window, r.Callers, func(_ context.Context, hold func()) error {
+		return measure.Contend(ctx, r.Window, r.Callers, len(r.Keys), func(_ context.Context, _ int, hold func()) error {
 			hold()
 			return nil
 		}), nil
 	}
 	locks := l[r.Name]
 	if locks == nil {
-		kind, ok := contestant.Named(contestant.Contended, r.Name)
+		kind, ok := contestant.Named(contendedKinds(r.Five), r.Name)
 		if !ok {
 			return measure.Contention{}, fmt.Errorf("no contestant is called %q", r.Name)
 		}
@@ -69,9 +70,16 @@ func (l lockers) contend(ctx context.Context, r request) (measure.Contention, er
 		}
 		l[r.Name] = locks
 	}
-	return measure.Contend(ctx, r.Window, r.Callers, func(ctx context.Context, hold func()) error {
-		return locks.Do(ctx, r.Key, hold)
+	return measure.Contend(ctx, r.Window, r.Callers, len(r.Keys), func(ctx context.Context, key int, hold func()) error {
+		return locks.Do(ctx, r.Keys[key], hold)
 	}), nil
+}
+
+func contendedKinds(five bool) []contestant.Kind {
+	if five {
+		return contestant.ContendedFiveNodes
+	}
+	return contestant.Contended
 }
 
 func (l lockers) close() {
@@ -93,7 +101,7 @@ func startChild() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, childArgument) //nolint:noctx // it ends with its input
+	cmd := exec.Command(program, ChildArgument) //nolint:noctx // it ends with its input
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

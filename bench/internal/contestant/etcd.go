@@ -1,0 +1,127 @@
+package contestant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+)
+
+// The times by which the client notices that a member has gone are those of etcdctl.
+const (
+	etcdDialTimeout      = 2 * time.Second
+	etcdKeepAlive        = 2 * time.Second
+	etcdKeepAliveTimeout = 6 * time.Second
+	etcdOpenTimeout      = 30 * time.Second
+)
+
+// Etcd is the mutex of go.etcd.io/etcd/client/v3/concurrency: a lock that consensus makes safe. A process has one session, whose lease
+// keeps all its locks. Only those who wait for keys that others of the same process want have a session each, as in the package's
+// example: mutexes of one session do not exclude each other. It waits by a watch on the one before it.
+var Etcd = Kind{Name: NameEtcd, Store: OnEtcd, Open: func(addrs []string) (Locker, error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: addrs, Logger: zap.NewNop(),
+		DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e := &etcd{client: client, free: map[string][]*concurrency.Session{}}
+	e.session, err = e.open()
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return e, nil
+}}
+
+type etcd struct {
+	client  *clientv3.Client
+	session *concurrency.Session
+
+	mu   sync.Mutex
+	all  []*concurrency.Session // of those who wait
+	free map[string][]*concurrency.Session
+}
+
+// open makes a session. Its lease must last longer than this call.
+func (e *etcd) open() (*concurrency.Session, error) {
+	ctx, cancel := context.WithTimeout(e.client.Ctx(), etcdOpenTimeout)
+	defer cancel()
+	lease, err := e.client.Grant(ctx, int64(TTL/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("a lease of etcd: %w", err)
+	}
+	return concurrency.NewSession(e.client, concurrency.WithLease(lease.ID))
+}
+
+// Pair acquires and releases.
+func (e *etcd) Pair(ctx context.Context, key string) error {
+	mutex := concurrency.NewMutex(e.session, key)
+	if err := mutex.TryLock(ctx); err != nil {
+		return err
+	}
+	return mutex.Unlock(ctx)
+}
+
+// Do waits in etcd's line, with a session that no other caller has meanwhile.
+func (e *etcd) Do(ctx context.Context, key string, hold func()) error {
+	session, err := e.take(key)
+	if err != nil {
+		return err
+	}
+	defer e.give(key, session)
+	mutex := concurrency.NewMutex(session, key)
+	if err := mutex.Lock(ctx); err != nil {
+		return err
+	}
+	hold()
+	return mutex.Unlock(context.WithoutCancel(ctx))
+}
+
+// take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its own clean-up, its
+// place in the line stays, and the next wait of that session for that key takes it up: with another key the line would stand still.
+func (e *etcd) take(key string) (*concurrency.Session, error) {
+	e.mu.Lock()
+	if free := e.free[key]; len(free) > 0 {
+		session := free[len(free)-1]
+		e.free[key] = free[:len(free)-1]
+		e.mu.Unlock()
+		return session, nil
+	}
+	e.mu.Unlock()
+	session, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, session)
+	return session, nil
+}
+
+// give takes a session back, unless its lease has ended.
+func (e *etcd) give(key string, session *concurrency.Session) {
+	select {
+	case <-session.Done():
+		return
+	default:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.free[key] = append(e.free[key], session)
+}
+
+// Close ends the connections. The leases end by themselves: a cluster without a majority could not be asked to end them.
+func (e *etcd) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, session := range append(e.all, e.session) {
+		session.Orphan()
+	}
+	return e.client.Close()
+}

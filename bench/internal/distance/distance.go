@@ -1,0 +1,160 @@
+// Package distance puts a network between a client and a server of the same machine: a proxy whose bytes take their time.
+//
+// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came, however many are
+// under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip too early.
+package distance
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunk    = 64 << 10
+	underWay = 4096 // chunks; with more than that on one way of a connection, the sender has to wait
+)
+
+// Proxy passes connections on to a server.
+type Proxy struct {
+	target   string
+	oneWay   time.Duration
+	listener *net.TCPListener
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*net.TCPConn]bool
+	wg     sync.WaitGroup
+}
+
+// Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after oneWay, and what it
+// gets from there is given to the client after oneWay. The target need not listen yet.
+func Listen(ctx context.Context, target string, oneWay time.Duration) (*Proxy, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	listener, ok := l.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(errors.New("not a TCP listener"), l.Close())
+	}
+	p := &Proxy{target: target, oneWay: oneWay, listener: listener, open: map[*net.TCPConn]bool{}}
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Addr is where clients are to connect.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Close ends all connections at once and returns when nothing of the proxy is left.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	err := p.listener.Close()
+	for conn := range p.open {
+		_ = conn.Close()
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // too many open files, say
+			continue
+		}
+		p.wg.Go(func() { p.serve(client) })
+	}
+}
+
+// serve passes one connection on until both sides have ended it.
+func (p *Proxy) serve(client *net.TCPConn) {
+	if !p.keep(client) {
+		return
+	}
+	defer p.drop(client)
+	addr, err := net.ResolveTCPAddr("tcp", p.target)
+	if err != nil {
+		return
+	}
+	server, err := net.DialTCP("tcp", nil, addr)
+	if err != nil || !p.keep(server) {
+		return
+	}
+	defer p.drop(server)
+	var ways sync.WaitGroup
+	ways.Go(func() { p.carry(client, server) })
+	ways.Go(func() { p.carry(server, client) })
+	ways.Wait()
+}
+
+func (p *Proxy) keep(conn *net.TCPConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+		return false
+	}
+	p.open[conn] = true
+	return true
+}
+
+func (p *Proxy) drop(conn *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, conn)
+	_ = conn.Close()
+}
+
+// parcel is some bytes that are due at a time; none stand for the end.
+type parcel struct {
+	due   time.Time
+	bytes []byte
+}
+
+// carry is one way of a connection, until its sender has no more to say, or one of the two is gone.
+func (p *Proxy) carry(from, to *net.TCPConn) {
+	line := make(chan parcel, underWay)
+	var delivery sync.WaitGroup
+	delivery.Go(func() { deliver(line, from, to) })
+	buf := make([]byte, chunk)
+	for {
+		n, err := from.Read(buf)
+		due := time.Now().Add(p.oneWay)
+		if n > 0 {
+			line <- parcel{due, append([]byte(nil), buf[:n]...)}
+		}
+		if err != nil {
+			line <- parcel{due: due}
+			break
+		}
+	}
+	close(line)
+	delivery.Wait()
+}
+
+func deliver(line <-chan parcel, from, to *net.TCPConn) {
+	gone := false
+	for next := range line {
+		if gone {
+			continue // until the reader has noticed too
+		}
+		time.Sleep(time.Until(next.due))
+		if next.bytes == nil {
+			_ = to.CloseWrite()
+			continue
+		}
+		if _, err := to.Write(next.bytes); err != nil {
+			gone = true
+			_ = from.Close()
+		}
+	}
+}
