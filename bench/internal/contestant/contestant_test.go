@@ -3,13 +3,18 @@ package contestant_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/railtoken/railtoken/bench/internal/contestant"
+	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -24,7 +29,7 @@ func TestEveryPairTakesTheKeyAndGivesItBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			mustBeFree(t, servers)
+			servers.mustBeFree(t)
 		})
 	}
 }
@@ -43,8 +48,12 @@ func TestEveryPairOnSeveralServersTakesTheKeyOnAMajority(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if servers.etcd != nil { // whom it asks is its own affair
+				servers.mustBeFree(t)
+				return
+			}
 			took := 0
-			for _, s := range servers {
+			for _, s := range servers.redis {
 				info, err := s.Client(t).InfoMap(t.Context(), "commandstats").Result()
 				if err != nil {
 					t.Fatal(err)
@@ -90,7 +99,7 @@ func TestEveryContestantExcludesTheOthersAndWaits(t *testing.T) {
 			if done.Load() != 4 && kind.Name != contestant.NameRueidislock || done.Load() == 0 {
 				t.Errorf("%d of 4 got the key", done.Load())
 			}
-			mustBeFree(t, servers)
+			servers.mustBeFree(t)
 		})
 	}
 }
@@ -115,14 +124,130 @@ func TestEveryContestantStopsWaitingWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, kind contestant.Kind, n int) ([]*redistest.Server, contestant.Locker) {
+func TestARawPairSeesATakenKey(t *testing.T) {
+	t.Parallel()
+	servers, locks := open(t, contestant.Raw, 1)
+	client := servers.redis[0].Client(t)
+	if err := client.Set(t.Context(), "order:1", "another's", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := locks.Pair(t.Context(), "order:1"); err == nil {
+		t.Error("it took the key of another")
+	}
+	if got := client.Get(t.Context(), "order:1").Val(); got != "another's" {
+		t.Errorf("the key now holds %q", got)
+	}
+	if err := locks.Pair(t.Context(), "order:2"); err != nil {
+		t.Errorf("after a refusal the connection is of no use: %v", err)
+	}
+}
+
+func TestRawPairsOfManyCallersHaveAConnectionEach(t *testing.T) {
+	t.Parallel()
+	servers, locks := open(t, contestant.Raw, 1)
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			for range 50 {
+				if err := locks.Pair(t.Context(), strconv.Itoa(i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	servers.mustBeFree(t)
+	info, err := servers.redis[0].Client(t).InfoMap(t.Context(), "clients").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(info["Clients"]["connected_clients"]); err != nil || n > 32+2 {
+		t.Errorf("32 callers have %d connections, %v", n, err)
+	}
+}
+
+func TestARawPairEndsWhenTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	servers, locks := open(t, contestant.Raw, 1)
+	servers.redis[0].Kill()
+	if err := locks.Pair(t.Context(), "order:1"); err == nil {
+		t.Error("a pair without a server has no error")
+	}
+}
+
+func TestAPoolOfAnotherSizeIsAnotherContestant(t *testing.T) {
+	t.Parallel()
+	pooled := contestant.Pooled(contestant.OneNode, 3)
+	var names []string
+	for _, kind := range pooled {
+		names = append(names, kind.Name)
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			servers, locks := open(t, kind, 1)
+			if err := locks.Pair(t.Context(), "order:1"); err != nil {
+				t.Error(err)
+			}
+			servers.mustBeFree(t)
+		})
+	}
+	if want := []string{"floor pool 3", "redislock pool 3", "redsync pool 3"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+}
+
+func TestAWaitForEtcdThatIsCalledOffKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	_, locks := open(t, contestant.Etcd, 1)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { _ = locks.Do(ctx, "order:1", cancel) })
+		}
+		wg.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := locks.Do(ctx, "order:1", func() {}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// servers are what a contestant locks on.
+type servers struct {
+	redis []*redistest.Server
+	etcd  *server.Etcd
+}
+
+func open(t *testing.T, kind contestant.Kind, n int) (servers, contestant.Locker) {
 	t.Helper()
-	var servers []*redistest.Server
+	var s servers
 	var addrs []string
-	for range n {
-		s := redistest.Start(t)
-		servers = append(servers, s)
-		addrs = append(addrs, s.Addr())
+	if kind.Store == contestant.OnEtcd {
+		var err error
+		if s.etcd, err = server.StartEtcd(t.Context(), t.TempDir(), n, nil); err != nil {
+			t.Fatal("needs etcd, which make test installs: ", err)
+		}
+		t.Cleanup(func() {
+			if err := s.etcd.End(); err != nil {
+				t.Error(err)
+			}
+		})
+		addrs = s.etcd.Addrs()
+	} else {
+		for range n {
+			r := redistest.Start(t)
+			s.redis = append(s.redis, r)
+			addrs = append(addrs, r.Addr())
+		}
 	}
 	locks, err := kind.Open(addrs)
 	if err != nil {
@@ -133,22 +258,41 @@ func open(t *testing.T, kind contestant.Kind, n int) ([]*redistest.Server, conte
 			t.Error(err)
 		}
 	})
-	return servers, locks
+	return s, locks
 }
 
 // mustBeFree fails when a server holds a key with an end that is a lock's: a fence counter lives longer.
-func mustBeFree(t *testing.T, servers []*redistest.Server) {
+func (s servers) mustBeFree(t *testing.T) {
 	t.Helper()
-	for _, s := range servers {
-		client := s.Client(t)
+	for _, r := range s.redis {
+		client := r.Client(t)
 		keys, err := client.Keys(t.Context(), "*").Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range keys {
 			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= contestant.TTL {
-				t.Errorf("%s still holds %s for %v", s.Addr(), key, ttl)
+				t.Errorf("%s still holds %s for %v", r.Addr(), key, ttl)
 			}
 		}
 	}
+	if s.etcd != nil {
+		if kvs := s.etcdKeys(t); kvs.Count > 0 || kvs.Header.GetRevision() == 1 {
+			t.Errorf("etcd holds %d keys at revision %d", kvs.Count, kvs.Header.GetRevision())
+		}
+	}
+}
+
+func (s servers) etcdKeys(t *testing.T) *clientv3.GetResponse {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: s.etcd.Addrs(), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	kvs, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kvs
 }

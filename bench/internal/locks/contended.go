@@ -22,7 +22,6 @@ const (
 	unfairness = "longest wait ÷ mean"
 	meanWait   = "mean wait ms"
 	callersAll = 64
-	warmUp     = 250 * time.Millisecond
 )
 
 // crowd are the processes that callers live in: this one, or some children.
@@ -100,7 +99,7 @@ func (c contention) measure(ctx context.Context, b *bench, table *report.Table) 
 	counters := make([]counter, len(kinds))
 	for i, kind := range kinds {
 		row := table.Row(kind.Name)
-		if counters[i], err = c.learn(ctx, crowd, at, kind, row); err != nil {
+		if counters[i], err = c.learn(ctx, crowd, at, kind, 3*b.warmUp, row); err != nil {
 			return fmt.Errorf("%s: %w", kind.Name, err)
 		}
 	}
@@ -108,7 +107,7 @@ func (c contention) measure(ctx context.Context, b *bench, table *report.Table) 
 		rates := make([]float64, len(kinds)+1)
 		for _, i := range measure.Turns(len(kinds)+1, round) {
 			if i == len(kinds) { // the ideal
-				r := request{Keys: make([]string, c.keys), Callers: c.keys, Window: window(warmUp, b.contendedSlice)}
+				r := request{Keys: make([]string, c.keys), Callers: c.keys, Window: window(b.warmUp, b.contendedSlice)}
 				got, err := crowd.contend(ctx, r)
 				if err != nil {
 					return err
@@ -116,7 +115,7 @@ func (c contention) measure(ctx context.Context, b *bench, table *report.Table) 
 				rates[i] = float64(got.Acquired)
 				continue
 			}
-			r := c.request(kinds[i], at, warmUp, b.contendedSlice)
+			r := c.request(kinds[i], at, b.warmUp, b.contendedSlice)
 			counted := make(chan float64, 1)
 			go func() { counted <- counters[i].in(ctx, r.Window) }()
 			got, err := crowd.contend(ctx, r)
@@ -165,8 +164,7 @@ func window(warm, length time.Duration) measure.Window {
 }
 
 // learn warms a contestant up and finds out which commands of it come from clients.
-func (c contention) learn(ctx context.Context, crowd *crowd, at *site, kind contestant.Kind, row *report.Row) (counter, error) {
-	const watch = 3 * warmUp
+func (c contention) learn(ctx context.Context, crowd *crowd, at *site, kind contestant.Kind, watch time.Duration, row *report.Row) (counter, error) {
 	if kind.Store != contestant.OnRedis {
 		_, err := crowd.contend(ctx, c.request(kind, at, 0, watch))
 		return nil, err

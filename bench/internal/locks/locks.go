@@ -16,15 +16,16 @@ const (
 	slice          = 600 * time.Millisecond
 	contendedSlice = 1500 * time.Millisecond
 	outageSlice    = 600 * time.Millisecond
+	warmUp         = 250 * time.Millisecond // of those who contend, besides
 	shortest       = 10 * time.Millisecond
 )
 
 // bench is one run.
 type bench struct {
-	reps                               int
-	slice, contendedSlice, outageSlice time.Duration
-	say                                func(format string, args ...any)
-	lab                                *lab
+	reps                                       int
+	slice, contendedSlice, outageSlice, warmUp time.Duration
+	say                                        func(format string, args ...any)
+	lab                                        *lab
 }
 
 // Measure runs the scenarios that env asks for, on servers of its own. It returns what it has measured with an error too.
@@ -32,8 +33,8 @@ func Measure(ctx context.Context, env report.Env) (sections []*report.Section, e
 	scaled := func(d time.Duration) time.Duration { return max(d*time.Duration(env.Scale)/100, shortest) }
 	b := &bench{
 		reps: max(env.Reps, 1), say: env.Say,
-		slice: scaled(slice), contendedSlice: scaled(contendedSlice), outageSlice: scaled(outageSlice),
-		lab: &lab{dir: env.Dir, say: env.Say},
+		slice: scaled(slice), contendedSlice: scaled(contendedSlice), outageSlice: scaled(outageSlice), warmUp: scaled(warmUp),
+		lab: &lab{dir: env.Dir},
 	}
 	if b.say == nil {
 		b.say = func(string, ...any) {}

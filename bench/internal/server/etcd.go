@@ -157,6 +157,9 @@ func (e *Etcd) status(ctx context.Context, addr string) (*clientv3.StatusRespons
 // Addrs are the addresses of the members.
 func (e *Etcd) Addrs() []string { return e.addrs }
 
+// Dir is where the cluster keeps its data.
+func (e *Etcd) Dir() string { return e.dir }
+
 // InMemory reports whether the cluster keeps its data in memory.
 func (e *Etcd) InMemory() bool { return e.ram }
 

@@ -55,12 +55,18 @@ func (p *process) end() {
 // freeAddrs returns addresses on which nobody listens.
 func freeAddrs(ctx context.Context, n int) ([]string, error) {
 	addrs := make([]string, n)
+	var listeners []net.Listener // closed when all are known, or two addresses would be the same
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+	}()
 	for i := range addrs {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // not before all are known, or two would be the same
+		listeners = append(listeners, l)
 		addr, ok := l.Addr().(*net.TCPAddr)
 		if !ok {
 			return nil, fmt.Errorf("%s is not a TCP address", l.Addr())
