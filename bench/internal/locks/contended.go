@@ -123,7 +123,7 @@ func (c contention) measure(ctx context.Context, b *bench, table *report.Table) 
 				return err
 			}
 			rates[i] = float64(got.Acquired)
-			addContention(table.Row(kinds[i].Name), got, <-counted)
+			addContention(table.Row(kinds[i].Name), got, len(counters[i]) > 0, <-counted)
 		}
 		for i, kind := range kinds {
 			table.Row(kind.Name).Add(efficiency, rates[i]/rates[len(kinds)])
@@ -136,14 +136,19 @@ func (c contention) measure(ctx context.Context, b *bench, table *report.Table) 
 	return nil
 }
 
-func addContention(row *report.Row, got measure.Contention, commandsSent float64) {
-	if !math.IsNaN(commandsSent) {
-		row.Add(commands, commandsSent/float64(got.Acquired))
+func addContention(row *report.Row, got measure.Contention, counted bool, commandsSent float64) {
+	each, longest, mean := commandsSent/float64(got.Acquired), float64(got.Longest)/float64(got.MeanWait()), got.MeanWait().Seconds()*1000
+	if got.Acquired == 0 {
+		each, longest, mean = math.NaN(), math.NaN(), math.NaN() // the rounds must stay side by side
+		row.Note = "in some slices nobody got a key"
 	}
-	row.Add(unfairness, float64(got.Longest)/float64(got.MeanWait()))
-	row.Add(meanWait, got.MeanWait().Seconds()*1000)
+	if counted {
+		row.Add(commands, each)
+	}
+	row.Add(unfairness, longest)
+	row.Add(meanWait, mean)
 	if got.Failed > 0 {
-		row.Note = fmt.Sprintf("waits failed (%d in one slice), such as: %s", got.Failed, got.Err)
+		row.Note = fmt.Sprintf("waits failed (%d in one slice), such as: %s", got.Failed, firstLine(got.Err))
 	}
 	if got.Overlaps > 0 {
 		row.Note = fmt.Sprintf("%d holds OVERLAPPED", got.Overlaps)

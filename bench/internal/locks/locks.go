@@ -13,8 +13,8 @@ import (
 
 // The slices of one contestant in a round when all of the work is done. Those far away are as long as those nearby.
 const (
-	slice          = 600 * time.Millisecond
-	contendedSlice = 1500 * time.Millisecond
+	slice          = 500 * time.Millisecond
+	contendedSlice = 1250 * time.Millisecond
 	outageSlice    = 600 * time.Millisecond
 	warmUp         = 250 * time.Millisecond // of those who contend, besides
 	shortest       = 10 * time.Millisecond

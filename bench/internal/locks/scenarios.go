@@ -121,7 +121,7 @@ func contended(name string, c contention, share float64) scenario {
 			t.AtMost(3, "longest wait against the mean", ours.Values[unfairness])
 		}
 		for _, peer := range peers(t) {
-			t.AtLeast(1, "share of the ideal against "+peer, t.Against(efficiency, contestant.Railtoken, peer))
+			t.AtLeast(1, "share of the ideal against "+peer, versus(t, efficiency, peer))
 		}
 	}}
 }
@@ -133,8 +133,17 @@ func outageTargets(t *report.Table) {
 	for _, peer := range peers(t) {
 		t.AtMost(1, "p50 in the outage against "+peer, t.Against(outage+p50, contestant.Railtoken, peer))
 		t.AtMost(1, "p50 in the outage to healthy, against "+peer, t.Against(slowdown, contestant.Railtoken, peer))
-		t.AtLeast(1, "pairs/s in the outage against "+peer, t.Against(outage+rate, contestant.Railtoken, peer))
+		t.AtLeast(1, "pairs/s in the outage against "+peer, versus(t, outage+rate, peer))
 	}
+}
+
+// versus returns our ratios to a peer, and notes the rounds in which there is none, as the peer got nothing done.
+func versus(t *report.Table, column, peer string) []float64 {
+	ratios := t.Against(column, contestant.Railtoken, peer)
+	if nothing, all := len(t.Row(peer).Values[column])-len(ratios), len(t.Row(peer).Values[column]); nothing > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%s got nothing done in %d of %d rounds, which the target against it leaves out.", peer, nothing, all))
+	}
+	return ratios
 }
 
 // peers are the rows of others.

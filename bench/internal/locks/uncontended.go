@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
@@ -73,8 +74,18 @@ func addSample(r *report.Row, sample measure.Sample, prefix string) {
 	}
 	r.Add(prefix+rate, sample.Rate())
 	if sample.Failed > 0 {
-		r.Note = fmt.Sprintf("pairs failed (%d of %d in one slice), such as: %v", sample.Failed, sample.Failed+sample.Done, sample.Err)
+		r.Note = fmt.Sprintf("pairs failed (%d of %d in one slice), such as: %s", sample.Failed, sample.Failed+sample.Done,
+			firstLine(sample.Err.Error()))
 	}
+}
+
+// firstLine leaves out what an error says of each server.
+func firstLine(text string) string {
+	first, _, more := strings.Cut(text, "\n")
+	if more {
+		first += " …"
+	}
+	return first
 }
 
 // uncontended measures contestants on keys that nobody else wants.

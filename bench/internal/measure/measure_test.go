@@ -23,6 +23,9 @@ func TestSpreadIsMedianAndQuartiles(t *testing.T) {
 	if got := measure.NewSpread([]float64{1, 2}).Median; got != 1.5 {
 		t.Errorf("the median of 1 and 2 is %v", got)
 	}
+	if got := measure.NewSpread([]float64{1, 2, math.Inf(1)}).Median; got != 2 {
+		t.Errorf("the median of 1, 2 and what has no bound is %v", got)
+	}
 	if got := measure.NewSpread(nil).Median; !math.IsNaN(got) {
 		t.Errorf("the median of nothing is %v", got)
 	}

@@ -46,8 +46,9 @@ func quantile(sorted []float64, p float64) float64 {
 	place := p * float64(len(sorted)-1)
 	below := int(place)
 	above := min(below+1, len(sorted)-1)
-	if sorted[below] == sorted[above] { // also when both are infinite
+	share := place - float64(below)
+	if share == 0 || sorted[below] == sorted[above] { // also when either is infinite
 		return sorted[below]
 	}
-	return sorted[below] + (place-float64(below))*(sorted[above]-sorted[below])
+	return sorted[below] + share*(sorted[above]-sorted[below])
 }
