@@ -37,8 +37,12 @@ func contendedCharts(s *report.Section) []*report.Chart {
 func outageCharts(s *report.Section) []*report.Chart {
 	chart := &report.Chart{File: "locks-outage", Title: "Five servers: the median pair of one caller", YLabel: p50, LogY: true}
 	for _, t := range s.Tables {
-		chart.Groups = append(chart.Groups,
-			report.BarsOf("healthy", t, healthy+p50), report.BarsOf(groups[t.Name], t, outage+p50))
+		broken := report.BarsOf(groups[t.Name], t, outage+p50)
+		for i := range broken.Bars {
+			bar := &broken.Bars[i]
+			bar.Over = t.Row(bar.Name).Spread(outage+rate).Median == 0 // it did no pair in its slice
+		}
+		chart.Groups = append(chart.Groups, report.BarsOf("healthy", t, healthy+p50), broken)
 	}
 	return []*report.Chart{chart}
 }
