@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/setting"
@@ -27,6 +28,13 @@ func main() {
 	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
+	if len(os.Args) > 1 && os.Args[1] == locks.ChildArgument {
+		if err := locks.Serve(ctx, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/profile"
 	"github.com/railtoken/railtoken/bench/internal/report"
 )
@@ -15,6 +16,7 @@ type part struct {
 
 // parts in the order of the report.
 var parts = []part{
+	{"locks", locks.Measure},
 	{"profile", profile.Measure},
 }
 
