@@ -8,6 +8,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key. Tasks of one
@@ -80,7 +82,7 @@ func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
 	if json.Unmarshal(task.Payload(), &p) != nil {
 		return
 	}
-	if !errors.Is(err, errRefused) {
+	if !errors.Is(err, errRefused) && !errors.Is(err, middleware.ErrConflict) {
 		j.Tally.Fault(err)
 	}
 	retried, _ := asynq.GetRetryCount(ctx)

@@ -21,7 +21,7 @@ const (
 
 // SleepRetry is a lock written by hand: a handler that is refused sleeps in its slot and tries again.
 var SleepRetry = Contestant{
-	Name: "sleep-retry", Title: "SET NX PX in the handler; refused: sleep 25-75 ms in the slot and try again", Locks: true,
+	Name: "sleep-retry", Title: "SET NX PX in the handler; refused: sleep 25-75 ms in the slot and try again", Locks: true, ByHand: true,
 	Start: func(_ context.Context, job Job) (func() error, error) {
 		cfg := asynq.Config{Concurrency: Slots, TaskCheckInterval: checkInterval}
 		return startAsynq(job, cfg, func(ctx context.Context, client *redis.Client, p payload) error {
@@ -42,26 +42,35 @@ var SleepRetry = Contestant{
 
 // RetryUncounted returns an error in conflict that asynq does not count as a failure: the task is retried after a second.
 var RetryUncounted = Contestant{
-	Name: "asynq retry, IsFailure=false", Title: "SET NX PX in the handler; refused: an error that is no failure, retried after 1 s", Locks: true,
+	Name: "asynq retry, IsFailure=false", Title: "SET NX PX in the handler; refused: an error that is no failure, retried after 1 s",
+	Locks: true, ByHand: true, Timed: true,
 	Start: func(_ context.Context, job Job) (func() error, error) {
-		return startRetry(job, func(err error) bool { return !errors.Is(err, errRefused) })
+		return startRetry(job, isFailure)
 	},
 }
 
 // Retry returns an error in conflict: asynq counts a failure and retries the task after a second, as often as it may be retried.
 var Retry = Contestant{
-	Name: "asynq retry", Title: "SET NX PX in the handler; refused: a counted failure, retried after 1 s", Locks: true,
+	Name: "asynq retry", Title: "SET NX PX in the handler; refused: a counted failure, retried after 1 s",
+	Locks: true, ByHand: true, Timed: true,
 	Start: func(_ context.Context, job Job) (func() error, error) { return startRetry(job, nil) },
 }
 
 func startRetry(job Job, isFailure func(error) bool) (func() error, error) {
-	cfg := asynq.Config{
+	return startAsynq(job, retryConfig(isFailure), func(ctx context.Context, client *redis.Client, p payload) error {
+		return withLock(ctx, client, p.Key, func() error { return job.Tally.Work(ctx, p.N) })
+	})
+}
+
+// isFailure tells asynq that a task in conflict has not failed.
+func isFailure(err error) bool { return !errors.Is(err, errRefused) }
+
+// retryConfig is that of a server whose tasks in conflict are retried by asynq.
+func retryConfig(isFailure func(error) bool) asynq.Config {
+	return asynq.Config{
 		Concurrency: Slots, TaskCheckInterval: checkInterval, IsFailure: isFailure,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return retryDelay },
 	}
-	return startAsynq(job, cfg, func(ctx context.Context, client *redis.Client, p payload) error {
-		return withLock(ctx, client, p.Key, func() error { return job.Tally.Work(ctx, p.N) })
-	})
 }
 
 // errRefused reports that another task has the key.

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -32,9 +33,21 @@ type Contestant struct {
 	Locks bool
 	// Parks says that tasks in conflict are counted when they are parked.
 	Parks bool
+	// Refuses says that tasks in conflict are given up.
+	Refuses bool
+	// InOrder says that the tasks of a key are to be done in the order in which they were enqueued.
+	InOrder bool
+	// ByHand says that it is a pattern that people write themselves, and Timed that its tasks in conflict wait for asynq's own timer.
+	ByHand, Timed bool
 	// Start begins to work. stop ends it, soon: a handler that works on is broken off.
 	Start func(ctx context.Context, job Job) (stop func() error, err error)
 }
 
 // All are the contestants, in the order in which they are shown.
-var All = []Contestant{Bare, BareDefault, Railtoken, RailtokenWait, SleepRetry, RetryUncounted, Retry}
+var All = slices.Concat([]Contestant{Bare, BareDefault}, Ours, ByHand)
+
+// Ours are railtoken with each of its strategies.
+var Ours = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFailFast, RailtokenOrdered, RailtokenKeepOrder}
+
+// ByHand are the patterns that people write themselves.
+var ByHand = []Contestant{SleepRetry, SleepRedsync, Semaphore, RetryUncounted, Retry}

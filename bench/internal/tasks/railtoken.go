@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 
@@ -13,17 +12,38 @@ import (
 )
 
 // Railtoken is package worker with its defaults: a task in conflict is parked and woken when the key is free.
-var Railtoken = Contestant{
-	Name: "railtoken", Title: "package worker, default strategy", Locks: true, Parks: true,
-	Start: func(ctx context.Context, job Job) (func() error, error) { return startRailtoken(ctx, job, nil) },
-}
+var Railtoken = ours("railtoken", "package worker, default strategy `Requeue{}`: the next few in line wait in their slots, the others are parked", nil)
+
+// RailtokenParks parks every task in conflict: none waits in a slot.
+var RailtokenParks = ours("railtoken parks", "package worker, `Requeue{OnDeck: -1}`: every task in conflict is parked", middleware.Requeue{OnDeck: -1})
 
 // RailtokenWait waits in the slot for up to a second before it parks.
-var RailtokenWait = Contestant{
-	Name: "railtoken wait", Title: "package worker, Wait{}.Then(Requeue{})", Locks: true, Parks: true,
-	Start: func(ctx context.Context, job Job) (func() error, error) {
-		return startRailtoken(ctx, job, middleware.Wait{}.Then(middleware.Requeue{}))
-	},
+var RailtokenWait = ours("railtoken wait", "package worker, `Wait{}.Then(Requeue{})`: up to 1 s in the slot, then parked", middleware.Wait{}.Then(middleware.Requeue{}))
+
+// RailtokenFailFast gives tasks in conflict up at once: asynq archives them.
+var RailtokenFailFast = func() Contestant {
+	c := ours("railtoken failfast", "package worker, `FailFast{}`: a task in conflict is archived at once, so most are not done, by intention", middleware.FailFast{})
+	c.Parks, c.Refuses = false, true
+	return c
+}()
+
+// RailtokenOrdered keeps each key's tasks in the order in which they were enqueued.
+var RailtokenOrdered = inOrder("railtoken ordered", "package worker, `Requeue{Order: Ordered}`, enqueued by `EnqueueInOrder`", middleware.Ordered)
+
+// RailtokenKeepOrder does so also when a task fails, which holds up those behind it.
+var RailtokenKeepOrder = inOrder("railtoken keeporder", "package worker, `Requeue{Order: KeepOrder}`, enqueued by `EnqueueInOrder`", middleware.KeepOrder)
+
+func ours(name, title string, strategy middleware.Strategy) Contestant {
+	return Contestant{
+		Name: name, Title: title, Locks: true, Parks: true,
+		Start: func(ctx context.Context, job Job) (func() error, error) { return startRailtoken(ctx, job, strategy) },
+	}
+}
+
+func inOrder(name, title string, order middleware.Order) Contestant {
+	c := ours(name, title, middleware.Requeue{Order: order})
+	c.InOrder = true
+	return c
 }
 
 func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) (stop func() error, err error) {
@@ -88,19 +108,20 @@ func (j Job) observe(_ context.Context, e middleware.Event) {
 }
 
 // enqueue adds the tasks, in their order, with their places as their IDs.
-func enqueue(ctx context.Context, job Job) (err error) {
+func enqueue(ctx context.Context, job Job, inOrder bool, tasks []Task) (err error) {
 	client, err := worker.NewClient(worker.Redis{Addr: job.Addr})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	for _, t := range job.Scenario.Tasks {
-		data, err := json.Marshal(payload{N: t.N, Key: t.Key})
-		if err != nil {
-			return err
+	for _, t := range tasks {
+		p := payload{N: t.N, Key: t.Key}
+		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N)), asynq.MaxRetry(job.Retries)}
+		if inOrder {
+			_, err = client.EnqueueInOrder(ctx, t.Key, t.Type, p, opts...)
+		} else {
+			_, err = client.Enqueue(ctx, t.Type, p, opts...)
 		}
-		_, err = client.EnqueueRaw(ctx, t.Type, data, nil,
-			asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N)), asynq.MaxRetry(job.Retries))
 		if err != nil {
 			return err
 		}

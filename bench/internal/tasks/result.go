@@ -8,8 +8,10 @@ import (
 
 // Result is what a contestant reached in one run.
 type Result struct {
-	// Tasks were to be done, Done of them were. Lost ones were archived or have vanished: nobody will do them.
+	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived or have vanished: nobody will do them.
 	Tasks, Done, Lost int
+	// AsideDone is how many of the tasks aside were done.
+	AsideDone int
 	// Finished says that every task was done or lost before the time was up.
 	Finished bool
 	// Took is the time from the start of the server to the end of the last handler, or until the time was up.
@@ -22,6 +24,10 @@ type Result struct {
 	Runs []int `json:"-"`
 	// Commands is how many commands the contestant sent to Redis, NaN when it was not counted.
 	Commands float64
+	// At is when each task was done, by its place, since the start of the server; 0 for those that were not.
+	At []time.Duration `json:"-"`
+	// CPU is the processor time of this process, without that of the redis-server; 0 where it is not known.
+	CPU time.Duration
 	// Err is an error that should not have been, or "".
 	Err string `json:",omitempty"`
 }
@@ -50,6 +56,14 @@ func (r Result) AtMost(runs int) float64 {
 	}
 	n, _ := slices.BinarySearch(r.Runs, runs+1)
 	return float64(n) / float64(len(r.Runs))
+}
+
+// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN when there are none or it is not known.
+func (r Result) CPUPerTask() float64 {
+	if r.Done == 0 || r.CPU <= 0 {
+		return math.NaN()
+	}
+	return float64(r.CPU.Microseconds()) / float64(r.Done)
 }
 
 // PerTask returns the commands for each task that was done; NaN when there are none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -60,7 +61,8 @@ func withServer(ctx context.Context, dir string, do func(*server.Server) (Result
 // counted runs the contestant between two looks at the commands that the server has got.
 func counted(ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits) (Result, error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks), Retries: limits.Retries}
-	if err := enqueue(ctx, job); err != nil {
+	late := func(t Task) bool { return t.Late }
+	if err := enqueue(ctx, job, c.InOrder, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
 		return Result{}, err
 	}
 	count := func() (float64, error) { return math.NaN(), nil }
@@ -91,18 +93,34 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Resu
 	runtime.GC() // the garbage of the last contestant is not this one's
 	up := time.NewTimer(bound)
 	defer up.Stop()
+	spent := processorTime()
 	began := time.Now()
 	stop, err := c.Start(ctx, job)
 	if err != nil {
 		return Result{}, err
 	}
+	added := make(chan error, 1)
+	go func() { added <- enqueueLate(ctx, c, job) }()
 	select {
 	case <-job.Tally.Over():
 	case <-up.C:
 	case <-ctx.Done():
 	}
 	r := job.Tally.Freeze(began)
-	return r, errors.Join(stop(), ctx.Err())
+	r.CPU = processorTime() - spent
+	return r, errors.Join(<-added, stop(), ctx.Err())
+}
+
+// enqueueLate adds the tasks that come late.
+func enqueueLate(ctx context.Context, c Contestant, job Job) error {
+	late := slices.DeleteFunc(slices.Clone(job.Scenario.Tasks), func(t Task) bool { return !t.Late })
+	if len(late) == 0 {
+		return nil
+	}
+	if _, err := await(ctx, time.After(settled)); err != nil {
+		return err
+	}
+	return enqueue(ctx, job, c.InOrder, late)
 }
 
 // vanished returns how many tasks were not done and are nowhere any more. Those that were broken off at the end may have been done

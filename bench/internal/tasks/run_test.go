@@ -46,10 +46,67 @@ func TestThoseWhoLockLetNoTasksOfAKeyOverlap(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Locks == (got.Overlaps > 0) || got.Done != 8 || !got.Finished || got.Err != "" {
+			if c.Locks == (got.Overlaps > 0) || got.Done+got.Lost != 8 || got.Done == 0 || !got.Finished || got.Err != "" {
 				t.Errorf("got %+v", got)
 			}
+			if c.Refuses == (got.Lost == 0) {
+				t.Errorf("%d tasks were given up", got.Lost)
+			}
 		})
+	}
+}
+
+func TestInOrderTheTasksOfAKeyAreDoneAsTheyWereEnqueued(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 3, 15, 2*time.Millisecond, 1)
+	for _, c := range []tasks.Contestant{tasks.RailtokenOrdered, tasks.RailtokenKeepOrder} {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Done != len(s.Tasks) {
+				t.Fatalf("got %+v", got)
+			}
+			last := map[string]time.Duration{}
+			for n, task := range s.Tasks {
+				if got.At[n] <= last[task.Key] {
+					t.Errorf("task %d of %s was done at %v, one before it at %v", n, task.Key, got.At[n], last[task.Key])
+				}
+				last[task.Key] = got.At[n]
+			}
+		})
+	}
+}
+
+func TestATaskWhoseMutexHasUsedUpItsTriesIsRetriedAndDone(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 1, 2, time.Millisecond, 1)
+	s.Tasks[0].Work = 9 * time.Second // redsync tries for 32 x 250 ms at most
+	s.Tasks[1].Late = true
+	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.SleepRedsync, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Done != 2 || got.RunsAt(1) < 2 || got.Err != "" || got.Overlaps != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTasksAsideAndLateOnesAreDoneToo(t *testing.T) {
+	t.Parallel()
+	needRedis(t)
+	s := tasks.Repeat("", 2, 2, 5*time.Millisecond, 1)
+	s.Tasks[0].Aside, s.Tasks[3].Late = true, true
+	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.Railtoken, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Tasks != 3 || got.Done != 3 || got.AsideDone != 1 || !got.Finished || got.At[3] < 100*time.Millisecond {
+		t.Errorf("got %+v, %v", got, got.At)
 	}
 }
 
@@ -70,12 +127,12 @@ func TestARunEndsWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	s := tasks.Repeat("", 1, 3, time.Minute, 1)
-	for _, c := range []tasks.Contestant{tasks.Railtoken, tasks.SleepRetry} {
+	for _, c := range []tasks.Contestant{tasks.Railtoken, tasks.SleepRetry, tasks.SleepRedsync} {
 		got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: 200 * time.Millisecond, Retries: 25}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Finished || got.Done != 0 || got.Lost != 0 || got.Took < 200*time.Millisecond || got.Took > 20*time.Second {
+		if got.Finished || got.CPU <= 0 || got.Done != 0 || got.Lost != 0 || got.Took < 200*time.Millisecond || got.Took > 20*time.Second {
 			t.Errorf("%s: %+v", c.Name, got)
 		}
 	}

@@ -69,3 +69,68 @@ func TestDistinctIsAsManyTasksWithoutConflicts(t *testing.T) {
 		t.Error("the original has changed")
 	}
 }
+
+func TestZipfGivesTheFirstKeysTheirShareAndIsTheSameForTheSameSeed(t *testing.T) {
+	t.Parallel()
+	first := func(exponent float64) float64 {
+		s := tasks.Zipf("", exponent, 1000, 20_000, time.Millisecond, 1)
+		n := 0
+		for i, task := range s.Tasks {
+			if task.N != i || task.Work != time.Millisecond {
+				t.Fatalf("task %d is %+v", i, task)
+			}
+			if task.Key == "key:0" {
+				n++
+			}
+		}
+		if again := tasks.Zipf("", exponent, 1000, 20_000, time.Millisecond, 1); !slices.Equal(again.Tasks, s.Tasks) {
+			t.Error("the same seed gives other tasks")
+		}
+		return float64(n) / float64(len(s.Tasks))
+	}
+	for exponent, want := range map[float64]float64{0: 0.001, 1: 1 / 7.485, 1.4: 1 / 2.953} { // 1 / the sum of r^-exponent
+		if got := first(exponent); got < 0.9*want-0.001 || got > 1.1*want+0.001 {
+			t.Errorf("exponent %v: the first key has %v of the tasks, want %v", exponent, got, want)
+		}
+	}
+}
+
+func TestHotTasksAreAsideAmongTheFirstHalfOfTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, counts := range [][2]int{{2000, 200}, {40, 4}, {10, 10}, {7, 2}} {
+		s := tasks.BesideAHotKey(counts[0], counts[1])
+		hot, last := 0, 0
+		for i, task := range s.Tasks {
+			if task.Aside != (task.Key == "hot") || task.N != i {
+				t.Fatalf("task %d is %+v", i, task)
+			}
+			if task.Aside {
+				hot++
+				last = i
+			}
+		}
+		if hot != counts[1] || len(s.Tasks) != counts[0]+counts[1] || s.Keys() != counts[0]+1 {
+			t.Errorf("%d others, %d hot: %d hot, %d in all", counts[0], counts[1], hot, len(s.Tasks))
+		}
+		if last-hot > counts[0]/2 {
+			t.Errorf("%d others, %d hot: the last hot one is at %d", counts[0], counts[1], last)
+		}
+	}
+	if alone := tasks.BesideAHotKey(10, 0); len(alone.Tasks) != 10 || alone.Keys() != 10 {
+		t.Errorf("%+v", alone.Tasks)
+	}
+}
+
+func TestPairsHaveAHolderAndOneWhoComesLate(t *testing.T) {
+	t.Parallel()
+	s := tasks.Pairs(15)
+	if len(s.Tasks) != 30 || s.Keys() != 15 || len(s.Tasks) > tasks.Slots {
+		t.Fatalf("%d tasks, %d keys", len(s.Tasks), s.Keys())
+	}
+	for i := range 15 {
+		holder, waiter := s.Tasks[i], s.Tasks[15+i]
+		if holder.Key != waiter.Key || holder.Late || !waiter.Late || holder.Work < 500*time.Millisecond || holder.Work > 1500*time.Millisecond {
+			t.Errorf("%+v and %+v", holder, waiter)
+		}
+	}
+}

@@ -15,7 +15,7 @@ type Tally struct {
 	mu       sync.Mutex
 	frozen   bool
 	runs     []int
-	done     []bool
+	done     []time.Time // zero for those that are not done
 	lost     []bool
 	open     int // tasks that are neither done nor lost
 	inWork   map[string]int
@@ -29,13 +29,19 @@ type Tally struct {
 // NewTally returns a tally for the tasks, of which nothing has happened yet.
 func NewTally(tasks []Task) *Tally {
 	n := len(tasks)
-	return &Tally{
-		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), done: make([]bool, n), lost: make([]bool, n), open: n,
+	t := &Tally{
+		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), done: make([]time.Time, n), lost: make([]bool, n),
 		inWork: map[string]int{},
 	}
+	for _, task := range tasks {
+		if !task.Aside {
+			t.open++
+		}
+	}
+	return t
 }
 
-// Over is closed when every task is done or lost.
+// Over is closed when every task that is not aside is done or lost.
 func (t *Tally) Over() <-chan struct{} { return t.over }
 
 // Run notes that a worker has begun to run task n.
@@ -69,11 +75,11 @@ func (t *Tally) Fault(err error) {
 func (t *Tally) Lost(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.frozen || t.done[n] || t.lost[n] {
+	if t.frozen || !t.done[n].IsZero() || t.lost[n] {
 		return
 	}
 	t.lost[n] = true
-	t.close()
+	t.close(n)
 }
 
 // Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that ends
@@ -81,6 +87,10 @@ func (t *Tally) Lost(n int) {
 func (t *Tally) Work(ctx context.Context, n int) error {
 	task := t.tasks[n]
 	t.enter(task.Key)
+	if task.Work == 0 {
+		t.leave(n, true)
+		return nil
+	}
 	timer := time.NewTimer(task.Work)
 	defer timer.Stop()
 	select {
@@ -108,20 +118,26 @@ func (t *Tally) leave(n int, worked bool) {
 	t.inWork[t.tasks[n].Key]--
 	switch {
 	case !worked || t.frozen:
-	case t.done[n]:
+	case !t.done[n].IsZero():
 		t.again++
 	default:
-		t.done[n] = true
-		t.last = time.Now()
+		t.done[n] = time.Now()
+		if !t.tasks[n].Aside {
+			t.last = t.done[n]
+		}
 		if !t.lost[n] {
-			t.close()
+			t.close(n)
 		} else { // it was not lost after all
 			t.lost[n] = false
 		}
 	}
 }
 
-func (t *Tally) close() {
+// close notes that task n is over.
+func (t *Tally) close(n int) {
+	if t.tasks[n].Aside {
+		return
+	}
 	t.open--
 	if t.open == 0 {
 		close(t.over)
@@ -134,14 +150,24 @@ func (t *Tally) Freeze(began time.Time) Result {
 	defer t.mu.Unlock()
 	t.frozen = true
 	r := Result{
-		Tasks: len(t.tasks), Finished: t.open == 0, Took: time.Since(began), Overlaps: t.overlaps, Again: t.again, Parked: t.parked,
-		Runs: slices.Sorted(slices.Values(t.runs)),
+		Finished: t.open == 0, Took: time.Since(began), Overlaps: t.overlaps, Again: t.again, Parked: t.parked,
+		Runs: slices.Sorted(slices.Values(t.runs)), At: make([]time.Duration, len(t.tasks)),
 	}
 	if r.Finished && !t.last.IsZero() {
 		r.Took = t.last.Sub(began)
 	}
-	for n := range t.tasks {
-		if t.done[n] {
+	for n, task := range t.tasks {
+		if !t.done[n].IsZero() {
+			r.At[n] = t.done[n].Sub(began)
+		}
+		if task.Aside {
+			if !t.done[n].IsZero() {
+				r.AsideDone++
+			}
+			continue
+		}
+		r.Tasks++
+		if !t.done[n].IsZero() {
 			r.Done++
 		}
 		if t.lost[n] {

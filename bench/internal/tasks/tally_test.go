@@ -136,6 +136,38 @@ func TestWhatHappensAfterTheEndDoesNotCount(t *testing.T) {
 	})
 }
 
+func TestATallyDoesNotWaitForTasksAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		all := list("a", "b", "b")
+		all[1].Aside, all[2].Aside = true, true
+		tally := tasks.NewTally(all)
+		for n := range 2 {
+			_ = tally.Work(t.Context(), n)
+		}
+		<-tally.Over()
+		got := tally.Freeze(began)
+		if got.Tasks != 1 || got.Done != 1 || got.AsideDone != 1 || !got.Finished || got.Took != workTime {
+			t.Errorf("got %+v", got)
+		}
+		if want := []time.Duration{workTime, 2 * workTime, 0}; !slices.Equal(got.At, want) {
+			t.Errorf("they were done at %v, want %v", got.At, want)
+		}
+	})
+}
+
+func TestWorkThatTakesNoTimeIsDone(t *testing.T) {
+	t.Parallel()
+	all := list("a")
+	all[0].Work = 0
+	tally := tasks.NewTally(all)
+	if err := tally.Work(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	<-tally.Over()
+}
+
 func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
 	t.Parallel()
 	r := tasks.Result{}
@@ -145,6 +177,12 @@ func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
 	r.Runs = append(r.Runs, 2, 7)
 	if r.RunsAt(0.5) != 1 || r.RunsAt(0.99) != 2 || r.RunsAt(1) != 7 || r.AtMost(2) != 0.99 || r.AtMost(1) != 0.98 || r.AtMost(7) != 1 {
 		t.Errorf("p50 %v, p99 %v, most %v, at most two %v", r.RunsAt(0.5), r.RunsAt(0.99), r.RunsAt(1), r.AtMost(2))
+	}
+	if got := (tasks.Result{Done: 4, CPU: time.Millisecond}).CPUPerTask(); got != 250 {
+		t.Errorf("%v us for each task", got)
+	}
+	if none := (tasks.Result{Done: 4}); !math.IsNaN(none.CPUPerTask()) {
+		t.Error("processor time that is not known has a figure")
 	}
 	if none := (tasks.Result{}); !math.IsNaN(none.RunsAt(0.5)) || !math.IsNaN(none.AtMost(2)) || !math.IsNaN(none.PerTask()) || none.Rate() != 0 {
 		t.Error("nothing has a figure")
