@@ -146,7 +146,8 @@ func (p *part) contest(ctx context.Context, c contest) (*report.Table, error) {
 	}
 	t.AtLeast(0.99, t.Name+": share of railtoken's tasks that a worker runs twice at most", ours.Values[colTwice])
 	aheadOf(t, colRate)
-	if slices.Sort(mixed); len(mixed) > 0 {
+	slices.Sort(mixed)
+	if len(mixed) > 0 {
 		t.Notes = append(t.Notes, "commands are an estimate: clients and scripts both call "+strings.Join(mixed, ", "))
 	}
 	return t, err
