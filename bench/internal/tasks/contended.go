@@ -187,7 +187,7 @@ func (p *part) withoutConflicts(ctx context.Context, t *report.Table, mixed *[]s
 
 // fill enters the results of all rounds. alone is that of tasks without conflicts, for those that park.
 func fill(r *report.Row, c Contestant, s Scenario, results []Result, alone Result) {
-	finished, overlaps, lost, most := true, 0, 0, 0.0
+	late, overlaps, lost, most := 0, 0, 0, 0.0
 	var done []float64
 	for _, got := range results {
 		addFinished(r, got.Finished)
@@ -202,7 +202,9 @@ func fill(r *report.Row, c Contestant, s Scenario, results []Result, alone Resul
 			r.Add(colParked, float64(got.Parked)/float64(got.Tasks))
 			r.Add(colPerConflict, got.PerConflict(alone))
 		}
-		finished = finished && got.Finished
+		if !got.Finished {
+			late++
+		}
 		overlaps += got.Overlaps
 		lost += got.Lost
 		most = math.Max(most, got.RunsAt(1))
@@ -212,7 +214,9 @@ func fill(r *report.Row, c Contestant, s Scenario, results []Result, alone Resul
 	switch {
 	case c.Refuses:
 		r.Set(colMakespan, fmt.Sprintf("%.2f: %.0f of %d done, the others refused", took, middle(done), len(s.Tasks)))
-	case !finished:
+	case late > 0 && late < len(results):
+		r.Set(colMakespan, fmt.Sprintf("%.2f, not through in %d of %d runs", took, late, len(results)))
+	case late > 0:
 		r.Set(colMakespan, fmt.Sprintf("> %.1f: %.0f of %d done", took, middle(done), len(s.Tasks)))
 	}
 	r.Set(colRunsMost, fmt.Sprintf("%.0f", most))

@@ -39,6 +39,10 @@ func TestARowSaysWhatDidNotFinishAndWhatMustNotBe(t *testing.T) {
 			t.Errorf("the note %q lacks %q", got.Note, part)
 		}
 	}
+	fill(table.Row("mixed"), SleepRetry, s, []Result{result(time.Second, 100), result(3*time.Second, 60)}, Result{})
+	if got := table.Row("mixed").Cells[colMakespan]; got != "2.00, not through in 1 of 2 runs" {
+		t.Errorf("mixed: %q", got)
+	}
 	bad.Err, bad.Again = "", 0
 	fill(table.Row("bare"), Bare, s, []Result{bad}, Result{})
 	if bare := table.Row("bare"); bare.Cells[colOverlaps] != "(3)" || bare.Note != "" {
