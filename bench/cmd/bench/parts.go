@@ -6,6 +6,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/profile"
 	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
 
 // part is one package of measurements.
@@ -17,6 +18,7 @@ type part struct {
 // parts in the order of the report.
 var parts = []part{
 	{"locks", locks.Measure},
+	{"tasks", tasks.Measure},
 	{"profile", profile.Measure},
 }
 
