@@ -1,0 +1,221 @@
+package growth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/noop"
+	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/worker"
+)
+
+const (
+	lifeType  = "life"
+	lifeKey   = "order-000001"
+	lifeSlots = 4
+	// lifeAhead is how many tasks are enqueued before they may come: more than there are slots, so that no look for tasks is in vain.
+	lifeAhead = lifeSlots + 2
+	lifeDelay = 10 * time.Minute
+)
+
+// life measures what a task costs from its enqueueing to its end while so many wait for its key.
+func life(table, title string, order middleware.Order, lives int) series {
+	return series{
+		Table: &report.Table{Name: table, Title: title, Columns: costs}, what: "waiters",
+		slices: waitSlices,
+		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
+			return startChain(ctx, at, order, size, lives)
+		},
+	}
+}
+
+// link is the payload of a task: its place in the chain.
+type link struct {
+	N int `json:"n"`
+}
+
+// chain is tasks of one key. Each lets the next one come and ends when that is parked; then the one that has waited longest is woken. It
+// rests, with a task that runs, unless some lives are asked for.
+type chain struct {
+	order  middleware.Order
+	lives  int // of a slice
+	client *worker.Client
+	worker *worker.Worker
+	meter  usage.Meter
+	come   []chan struct{} // closed when the task may ask for the key
+	parked chan struct{}   // a value for each task that has parked
+	asked  chan int        // so many lives
+	lived  chan error      // when they have passed
+	over   chan struct{}
+
+	mu           sync.Mutex // of the one task that runs
+	next, queued int        // the next one to come, and to be enqueued
+	left         int        // lives that are asked for
+}
+
+// startChain enqueues the tasks and lets all wait for the first of them.
+func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, lives int) (*chain, error) {
+	c := &chain{
+		order: order, lives: lives, meter: meter(at), next: 1,
+		come:  make([]chan struct{}, 1+depth+(1+waitSlices)*lives+lifeAhead),
+		asked: make(chan int), lived: make(chan error), over: make(chan struct{}),
+	}
+	for i := range c.come {
+		c.come[i] = make(chan struct{})
+	}
+	close(c.come[0])
+	c.parked = make(chan struct{}, 2*len(c.come))
+	var err error
+	if c.client, err = worker.NewClient(worker.Redis{Addr: at.Addr()}); err != nil {
+		return nil, err
+	}
+	for range 1 + depth + lifeAhead {
+		if err := c.enqueue(ctx); err != nil {
+			return nil, errors.Join(err, c.client.Close())
+		}
+	}
+	if err := c.startWorker(ctx, at); err != nil {
+		return nil, errors.Join(err, c.client.Close())
+	}
+	err = c.letCome(ctx, depth)
+	if err == nil {
+		learning := noop.LearnFrom(ctx, at)
+		err = c.pass(ctx)
+		var failed error
+		c.meter.Sent, failed = learning()
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) {
+	c.worker, err = worker.New(worker.Config{
+		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
+		Strategy: middleware.Requeue{
+			Order: c.order, OnDeck: -1, Delay: lifeDelay, Bounds: delayqueue.Bounds{Waiters: 2 * len(c.come)},
+		},
+		Observer: middleware.ObserverFunc(c.observe),
+	})
+	if err != nil {
+		return err
+	}
+	err = worker.Handle(c.worker, lifeType, worker.Handler[link]{
+		Keys: func(l link) []string {
+			select {
+			case <-c.come[l.N]:
+			case <-c.over:
+			}
+			return []string{lifeKey}
+		},
+		Run: func(context.Context, link) error { return c.live(ctx) },
+	})
+	if err == nil {
+		err = c.worker.Start(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, c.worker.Shutdown())
+	}
+	return nil
+}
+
+// close lets all tasks go that run.
+func (c *chain) close() error {
+	close(c.over)
+	return errors.Join(c.worker.Shutdown(), c.client.Close())
+}
+
+// slice measures some lives.
+func (c *chain) slice(ctx context.Context) (map[string]float64, error) {
+	before, err := c.meter.Read(ctx)
+	if err == nil {
+		err = c.pass(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.meter.Read(ctx)
+	return costOf(after.Since(before, c.lives)), err
+}
+
+// pass lets the tasks live on for a slice.
+func (c *chain) pass(ctx context.Context) error {
+	select {
+	case c.asked <- c.lives:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-c.lived:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *chain) enqueue(ctx context.Context) (err error) {
+	if c.order == middleware.NextFirst {
+		_, err = c.client.Enqueue(ctx, lifeType, link{c.queued})
+	} else {
+		_, err = c.client.EnqueueInOrder(ctx, lifeKey, lifeType, link{c.queued})
+	}
+	c.queued++
+	return err
+}
+
+func (c *chain) observe(_ context.Context, e middleware.Event) {
+	conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
+	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Parked {
+		c.parked <- struct{}{}
+	}
+}
+
+// live is the handler. The context is that of the measurement.
+func (c *chain) live(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left == 0 {
+		select {
+		case c.left = <-c.asked:
+		case <-c.over:
+			return nil
+		}
+	}
+	err := c.enqueue(ctx)
+	if err == nil {
+		err = c.letCome(ctx, 1)
+	}
+	if c.left--; c.left > 0 && err == nil {
+		return nil
+	}
+	c.left = 0
+	select {
+	case c.lived <- err:
+	case <-c.over:
+	}
+	return nil
+}
+
+// letCome lets the next n tasks ask for the key and returns when they have parked.
+func (c *chain) letCome(ctx context.Context, n int) error {
+	for range n {
+		close(c.come[c.next])
+		c.next++
+	}
+	for range n {
+		select {
+		case <-c.parked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
