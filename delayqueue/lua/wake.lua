@@ -20,35 +20,44 @@ if leaver ~= '' then
   end
 end
 
-local looked = look(registry, leaver, only, offset, most)
-local active, woken = 0, {}
-for i = 2, #looked do
-  local entry = looked[i]
-  local _, _, task = parse(entry)
-  local verdict, state = unpack(check(task, registry))
-  if verdict == 'active' or verdict == 'passed' then
-    if only ~= '' or verdict == 'active' and not pass then
-      if #woken == 0 then
-        return {'busy', redis.call('ZCARD', registry)}
-      end
-      break
-    end
-    if verdict == 'active' then
-      mark(task)
-    end
-    active = active + 1
-  else
-    redis.call('ZREM', registry, entry)
-    if verdict ~= 'elsewhere' then
-      redis.call('ZREM', index, entry)
-    end
-    if verdict == 'here' and pull(entry, state) then
-      woken[#woken + 1] = entry
-      if #woken == wanted then
+-- As a rule the first in line can be woken: those behind them are looked at only if not, as a long look costs more than all the rest.
+local active, woken, looked, size, over = 0, {}, 0, wanted, false
+while not over and looked < most do
+  size = math.min(size, most - looked)
+  local found = look(registry, leaver, only, offset + active, size)
+  for i = 2, #found do
+    local entry = found[i]
+    local _, _, task = parse(entry)
+    local verdict, state = unpack(check(task, registry))
+    if verdict == 'active' or verdict == 'passed' then
+      if only ~= '' or verdict == 'active' and not pass then
+        if #woken == 0 then
+          return {'busy', redis.call('ZCARD', registry)}
+        end
+        over = true
         break
+      end
+      if verdict == 'active' then
+        mark(task)
+      end
+      active = active + 1
+    else
+      redis.call('ZREM', registry, entry)
+      if verdict ~= 'elsewhere' then
+        redis.call('ZREM', index, entry)
+      end
+      if verdict == 'here' and pull(entry, state) then
+        woken[#woken + 1] = entry
+        if #woken == wanted then
+          over = true
+          break
+        end
       end
     end
   end
+  looked = looked + #found - 1
+  over = over or only ~= '' or #found - 1 < size
+  leaver, size = '', most
 end
 if #woken > 0 then
   for i = #woken, 1, -1 do -- the first of them comes last, to the very head
@@ -60,7 +69,7 @@ if #woken > 0 then
   end
   return {'woken', redis.call('ZCARD', registry), unpack(woken)}
 end
-if only == '' and #looked - 1 == most then
+if only == '' and looked == most then
   return {'more', offset + active}
 end
 return {pass and active > 0 and 'busy' or 'none', redis.call('ZCARD', registry)}
