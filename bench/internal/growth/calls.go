@@ -33,12 +33,12 @@ var (
 
 // calls measures single calls, while so many tasks wait.
 func calls(table, title string, names []string, n int, open func(context.Context, *lineup) ([]func(context.Context) error, error)) series {
-	columns := []string{}
+	var columns []string
 	for _, name := range names {
 		columns = append(columns, name+" "+took, name+" "+commands)
 	}
 	return series{
-		Table: &report.Table{Name: table, Title: title, Columns: append(columns, servers)}, what: "waiters",
+		Table: &report.Table{Name: table, Title: title, Columns: append(columns, took, commands, servers)}, what: "waiters",
 		slices: waitSlices,
 		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
 			l, err := newLineup(at, names, size, n)
@@ -114,11 +114,13 @@ func (l *lineup) slice(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]float64{servers: usage.Cost{Units: l.n}.Micros(after - before)}
+	values := map[string]float64{took: 0, commands: 0, servers: usage.Cost{Units: l.n}.Micros(after - before)}
 	for i, name := range l.names {
 		slices.Sort(times[i])
-		values[name+" "+took] = float64(measure.Percentile(times[i], 0.5).Nanoseconds()) / 1e3
-		values[name+" "+commands] = float64(sent[i]) / float64(l.n)
+		time, n := float64(measure.Percentile(times[i], 0.5).Nanoseconds())/1e3, float64(sent[i])/float64(l.n)
+		values[name+" "+took], values[name+" "+commands] = time, n
+		values[took] += time
+		values[commands] += n
 	}
 	return values, nil
 }

@@ -23,8 +23,9 @@ func measureWaiters(ctx context.Context, env report.Env) (*report.Section, error
 		" until the one that came is parked, and ends, so that the number of those who wait stays the same. Nobody is on deck (`OnDeck: -1`), else the"+
 		" line would be left out, and the parked tasks' own timers are far off (`Delay: 10 min`). The last tables tell what single calls of the"+
 		" delay queue cost at that depth, made %d times %d times in turn by one caller: Park and Wake of one task, and in order Enqueue, Turn of one that must"+
-		" wait, and LeaveLine of the first. Their times are medians by the clock; `server µs` is that of redis-server for one call of each."+
-		" `commands` are those sent to Redis. "+inTurns,
+		" wait, and LeaveLine of the first. Their times are medians by the clock; the last columns are those of one"+
+		" call of each together. `commands` are those sent to Redis. LeaveLine looks at the next two in line, of which there is but one behind the only"+
+		" waiter. "+inTurns,
 		waitSlices, lives, waitSlices, n)
 	tables := []series{
 		life("growth-waiters-next", "A task's life, default order", middleware.NextFirst, lives),
@@ -60,9 +61,8 @@ func measureWaiters(ctx context.Context, env report.Env) (*report.Section, error
 		var times []string
 		for _, name := range c.names {
 			times = append(times, name+" "+took)
-			c.judge(name+" "+took, name+" "+commands)
 		}
-		c.judge(servers)
+		c.judge(took, commands, servers)
 		section.Tables = append(section.Tables, c.Table)
 		section.Charts = append(section.Charts, c.chart(c.Name, c.Title, "µs", append(times, servers)...))
 		if err != nil {

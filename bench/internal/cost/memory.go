@@ -1,0 +1,228 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// The columns of memory.
+const (
+	bytesEach = "bytes each"
+	keysEach  = "Redis keys each"
+)
+
+// The rows of memory.
+const (
+	heldKey     = "key that is held"
+	idleKey     = "key that was given back, until FenceTTL"
+	forgotten   = "key that was given back, after FenceTTL"
+	bareTask    = "task in asynq's retry set"
+	parkedTask  = "parked task"
+	orderedTask = "parked task, `Ordered`"
+	beyond      = ", beyond asynq's own"
+)
+
+const (
+	items        = 10_000
+	memoryRounds = 2 // as the figures hardly vary
+	shortFence   = 3 * time.Second
+	lockers      = 64
+	settleBound  = 30 * time.Second
+	shrinkBound  = 3 * time.Second
+	noise        = 1.0 // bytes of each item that the server may keep for itself
+)
+
+const memoryText = "The difference of `used_memory` before and after, divided by 10 000 keys or tasks at full scale, with all connections of the load closed, and" +
+	" that of the number of Redis keys. A key that was given back leaves its fence counter until `FenceTTL`, 1 h by default and 3 s here, and then" +
+	" nothing: the row waits until Redis has removed it. Tasks have a payload of some 30 bytes. A parked task lies in asynq's retry set with its" +
+	" conflict in place of an error, and has a record, an entry in its key's line and one in the index; all wait for one key."
+
+func measureMemory(ctx context.Context, env report.Env, t *report.Table) error {
+	n := part(items, env.Scale, 100)
+	for _, row := range []string{
+		heldKey, idleKey, forgotten, bareTask, parkedTask, parkedTask + beyond, orderedTask, orderedTask + beyond,
+	} {
+		t.Row(row)
+	}
+	rounds := min(env.Reps, memoryRounds)
+	for round := range rounds {
+		env.Say("%s, round %d of %d", t.Title, round+1, rounds)
+		for _, step := range []func(context.Context, *store) error{
+			held, expired,
+			tasks(bareTask, bare), tasks(parkedTask, parked(middleware.NextFirst)), tasks(orderedTask, parked(middleware.Ordered)),
+		} {
+			if err := withStore(ctx, env, t, n, step); err != nil {
+				return fmt.Errorf("%s: %w", t.Name, err)
+			}
+		}
+		for _, name := range []string{parkedTask, orderedTask} {
+			for _, column := range t.Columns {
+				row := t.Row(name)
+				row2 := t.Row(bareTask)
+				t.Row(name+beyond).Add(column, row.Values[column][round]-row2.Values[column][round])
+			}
+		}
+	}
+	t.AtMost(0, "Redis keys of an idle key after FenceTTL", t.Row(forgotten).Values[keysEach])
+	t.AtMost(noise, "bytes of an idle key after FenceTTL, but for what the server keeps for itself", t.Row(forgotten).Values[bytesEach])
+	return nil
+}
+
+// store is a redis-server whose memory is looked at.
+type store struct {
+	at          *server.Server
+	table       *report.Table
+	n           int // items
+	bytes, keys float64
+}
+
+func withStore(ctx context.Context, env report.Env, t *report.Table, n int, step func(context.Context, *store) error) error {
+	at, err := server.Start(ctx, env.Dir)
+	if err != nil {
+		return err
+	}
+	defer at.Kill()
+	s := &store{at: at, table: t, n: n}
+	if s.bytes, s.keys, err = usage.Memory(ctx, at.Probe()); err != nil {
+		return err
+	}
+	return step(ctx, s)
+}
+
+// look returns what each item takes.
+func (s *store) look(ctx context.Context) (bytes, keys float64, err error) {
+	bytes, keys, err = usage.Memory(ctx, s.at.Probe())
+	return (bytes - s.bytes) / float64(s.n), (keys - s.keys) / float64(s.n), err
+}
+
+// add adds what each item takes now, when nobody but the probe is connected.
+func (s *store) add(ctx context.Context, row string) error {
+	err := until(ctx, settleBound, "the load has left", func() (bool, error) {
+		info, err := s.at.Probe().InfoMap(ctx, "clients").Result()
+		return info["Clients"]["connected_clients"] == "1", err
+	})
+	if err != nil {
+		return err
+	}
+	return s.addNow(ctx, row)
+}
+
+func (s *store) addNow(ctx context.Context, row string) error {
+	bytes, keys, err := s.look(ctx)
+	if err == nil {
+		s.table.Row(row).Add(bytesEach, bytes)
+		s.table.Row(row).Add(keysEach, keys)
+	}
+	return err
+}
+
+// held takes keys and gives them back.
+func held(ctx context.Context, s *store) error {
+	var (
+		mu     sync.Mutex
+		leases []*locking.Lease
+	)
+	// The connections are closed while the leases are held.
+	err := s.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error {
+		mu.Lock()
+		defer mu.Unlock()
+		leases = append(leases, l)
+		return nil
+	})
+	if err == nil {
+		err = s.add(ctx, heldKey)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, l := range leases {
+		_ = l.Release(ctx) // in vain: the server is about to end
+	}
+	return err
+}
+
+// expired takes keys, gives them back, and waits until they are forgotten.
+func expired(ctx context.Context, s *store) error {
+	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
+	err := s.lockAll(ctx, locking.SingleOptions{FenceTTL: shortFence}, opts, func(l *locking.Lease) error { return l.Release(ctx) })
+	if err == nil {
+		err = s.add(ctx, idleKey)
+	}
+	if err != nil {
+		return err
+	}
+	err = until(ctx, settleBound, "Redis has removed all keys", func() (bool, error) {
+		_, keys, err := s.look(ctx)
+		return keys <= 0, err
+	})
+	if err == nil {
+		err = until(ctx, shrinkBound, "Redis has shrunk its tables", func() (bool, error) {
+			bytes, _, err := s.look(ctx)
+			return bytes <= noise, err
+		})
+	}
+	if err != nil && !errors.Is(err, errUntil) { // what is left is the figure
+		return err
+	}
+	return s.addNow(ctx, forgotten)
+}
+
+// lockAll takes each of n keys.
+func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) (err error) {
+	conn := redis.NewClient(&redis.Options{Addr: s.at.Addr(), PoolSize: lockers})
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	locker, err := locking.NewSingle(conn, single)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locker.Close()) }()
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+		errs = make([]error, lockers)
+	)
+	for caller := range lockers {
+		wg.Go(func() {
+			for i := next.Add(1); int(i) <= s.n && errs[caller] == nil; i = next.Add(1) {
+				lease, err := locker.Acquire(ctx, []string{fmt.Sprintf("order-%06d", i)}, opts)
+				if err == nil {
+					err = then(lease)
+				}
+				errs[caller] = err
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+var errUntil = errors.New("it takes too long until")
+
+// until polls until it is done, for a bounded time.
+func until(ctx context.Context, bound time.Duration, what string, done func() (bool, error)) error {
+	for end := time.Now().Add(bound); ; {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%w %s", errUntil, what)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
