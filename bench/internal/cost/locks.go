@@ -32,6 +32,8 @@ const (
 	warmTime  = 100 * time.Millisecond
 	loadTime  = 500 * time.Millisecond
 	ageBound  = 2 * time.Minute
+	// afterFailure is how long a caller rests after a pair that failed.
+	afterFailure = 10 * time.Millisecond
 )
 
 const locksText = "Each figure is that of a pair, acquire and release, of a key that nobody else wants. Allocations and allocated bytes are those of this" +
@@ -121,7 +123,7 @@ func measureLock(ctx context.Context, env report.Env, row *report.Row, kind cont
 // measureAllocations makes one pair after another.
 func measureAllocations(ctx context.Context, row *report.Row, lock contestant.Locker, n int) error {
 	var before, after runtime.MemStats
-	c := caller{lock: lock, name: "cost"}
+	c := caller{lock: lock, first: "cost", name: "cost"}
 	for i := range warmPairs + n {
 		if i == warmPairs {
 			runtime.GC()
@@ -129,6 +131,7 @@ func measureAllocations(ctx context.Context, row *report.Row, lock contestant.Lo
 		}
 		if err := c.pair(ctx); err != nil {
 			note(row, err)
+			time.Sleep(afterFailure) // some do not ask a slow server again at once
 		}
 		if c.failed > (warmPairs+n)/10 {
 			return errors.New(row.Note)
@@ -142,9 +145,10 @@ func measureAllocations(ctx context.Context, row *report.Row, lock contestant.Lo
 
 // caller makes pairs with a key of its own.
 type caller struct {
-	lock   contestant.Locker
-	name   string
-	failed int
+	lock contestant.Locker
+	// first is its first key, name the present one.
+	first, name string
+	failed      int
 }
 
 // pair makes one. When it fails its key may stay locked, and the next one has another.
@@ -152,7 +156,7 @@ func (c *caller) pair(ctx context.Context) error {
 	err := c.lock.Pair(ctx, c.name)
 	if err != nil {
 		c.failed++
-		c.name += "'"
+		c.name = fmt.Sprintf("%s again %d", c.first, c.failed)
 	}
 	return err
 }
@@ -166,7 +170,8 @@ func note(row *report.Row, err error) {
 func measureCPU(ctx context.Context, row *report.Row, lock contestant.Locker, meter usage.Meter, slice time.Duration) error {
 	all := make([]caller, callers)
 	for i := range all {
-		all[i] = caller{lock: lock, name: fmt.Sprint("cost-", i)}
+		name := fmt.Sprint("cost-", i)
+		all[i] = caller{lock: lock, first: name, name: name}
 	}
 	var done atomic.Int64
 	pair := func(i int) error {

@@ -41,7 +41,7 @@ const (
 	lockers      = 64
 	settleBound  = 30 * time.Second
 	shrinkBound  = 3 * time.Second
-	noise        = 1.0 // bytes of each item that the server may keep for itself
+	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
 )
 
 const memoryText = "The difference of `used_memory` before and after, divided by 10 000 keys or tasks at full scale, with all connections of the load closed, and" +
@@ -95,10 +95,34 @@ func withStore(ctx context.Context, env report.Env, t *report.Table, n int, step
 	}
 	defer at.Kill()
 	s := &store{at: at, table: t, n: n}
+	if err := s.prime(ctx); err != nil {
+		return err
+	}
 	if s.bytes, s.keys, err = usage.Memory(ctx, at.Probe()); err != nil {
 		return err
 	}
 	return step(ctx, s)
+}
+
+// prime lets the server get what it keeps for itself once it has had clients and scripts.
+func (s *store) prime(ctx context.Context) error {
+	few := store{at: s.at, n: lockers}
+	err := few.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error { return l.Release(ctx) })
+	if err == nil {
+		err = s.alone(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return s.at.Probe().FlushAll(ctx).Err()
+}
+
+// alone returns when nobody but the probe is connected.
+func (s *store) alone(ctx context.Context) error {
+	return until(ctx, settleBound, "the load has left", func() (bool, error) {
+		info, err := s.at.Probe().InfoMap(ctx, "clients").Result()
+		return info["Clients"]["connected_clients"] == "1", err
+	})
 }
 
 // look returns what each item takes.
@@ -109,11 +133,7 @@ func (s *store) look(ctx context.Context) (bytes, keys float64, err error) {
 
 // add adds what each item takes now, when nobody but the probe is connected.
 func (s *store) add(ctx context.Context, row string) error {
-	err := until(ctx, settleBound, "the load has left", func() (bool, error) {
-		info, err := s.at.Probe().InfoMap(ctx, "clients").Result()
-		return info["Clients"]["connected_clients"] == "1", err
-	})
-	if err != nil {
+	if err := s.alone(ctx); err != nil {
 		return err
 	}
 	return s.addNow(ctx, row)
