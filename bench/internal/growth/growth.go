@@ -101,16 +101,28 @@ func (s series) round(ctx context.Context, env report.Env, round int) (err error
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	benches := make([]bench, len(s.sizes))
+	var started []*server.Server
+	defer func() {
+		for _, b := range benches {
+			if b != nil {
+				err = errors.Join(err, b.close())
+			}
+		}
+		for _, at := range started {
+			at.Kill()
+		}
+	}()
 	for _, i := range measure.Turns(len(s.sizes), round) {
 		at, err := server.Start(ctx, env.Dir)
 		if err != nil {
 			return err
 		}
-		defer at.Kill()
-		if benches[i], err = s.open(ctx, at, s.sizes[i]); err != nil {
+		started = append(started, at)
+		b, err := s.open(ctx, at, s.sizes[i])
+		if err != nil {
 			return fmt.Errorf("%d %s: %w", s.sizes[i], s.what, err)
 		}
-		defer func() { err = errors.Join(err, benches[i].close()) }()
+		benches[i] = b
 	}
 	values := make([]map[string][]float64, len(s.sizes))
 	for slice := range s.slices {
@@ -206,8 +218,14 @@ type crew struct {
 // startCrew enqueues tasks for so many slices, starts the workers of the job and lets them warm up.
 func startCrew(ctx context.Context, at *server.Server, job noop.Job, slices, tasks int) (bench, error) {
 	job.Redis, job.Queues, job.Tasks = worker.Redis{Addr: at.Addr()}, []string{queue}, (1+slices)*tasks+job.Workers*job.Slots
+	if err := job.Enqueue(ctx); err != nil {
+		return nil, err
+	}
 	c, err := job.Start(ctx, meter(at), at, tasks)
-	return crew{c, tasks}, err
+	if err != nil {
+		return nil, err
+	}
+	return crew{c, tasks}, nil
 }
 
 func (c crew) slice(ctx context.Context) (map[string]float64, error) {

@@ -87,18 +87,12 @@ func lockAll(ctx context.Context, at *server.Server, names []string) (err error)
 	var (
 		next atomic.Int64
 		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
+		errs = make([]error, lockers)
 	)
-	for range lockers {
+	for i := range errs {
 		wg.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(names); i = next.Add(1) - 1 {
-				if err := lockOnce(ctx, locker, names[i]); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					errs = append(errs, err)
-					return
-				}
+			for n := next.Add(1); int(n) <= len(names) && errs[i] == nil; n = next.Add(1) {
+				errs[i] = lockOnce(ctx, locker, names[n-1])
 			}
 		})
 	}

@@ -30,7 +30,11 @@ func life(table, title string, order middleware.Order, lives int) series {
 		Table: &report.Table{Name: table, Title: title, Columns: costs}, what: "waiters",
 		slices: waitSlices,
 		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
-			return startChain(ctx, at, order, size, lives)
+			c, err := startChain(ctx, at, order, size, lives)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
 		},
 	}
 }
@@ -193,7 +197,8 @@ func (c *chain) live(ctx context.Context) error {
 	if err == nil {
 		err = c.letCome(ctx, 1)
 	}
-	if c.left--; c.left > 0 && err == nil {
+	c.left--
+	if c.left > 0 && err == nil {
 		return nil
 	}
 	c.left = 0

@@ -43,12 +43,9 @@ type Crew struct {
 	stop  func() error
 }
 
-// Start enqueues the tasks and starts the workers, which do the first of them, so many, to warm up: meanwhile it watches learn to tell the
-// commands of clients from others. None are counted when learn is nil. The meter is for what follows.
+// Start starts the workers, which do the first tasks that were enqueued, so many, to warm up: meanwhile it watches learn to tell the commands of
+// clients from others. None are counted when learn is nil. The meter is for what follows.
 func (j Job) Start(ctx context.Context, meter usage.Meter, learn *server.Server, warm int) (*Crew, error) {
-	if err := j.Enqueue(ctx); err != nil {
-		return nil, err
-	}
 	runtime.GC() // the garbage of the enqueueing
 	goOn, err := j.hold()
 	if err != nil {
