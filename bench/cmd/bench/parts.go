@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 
+	"github.com/railtoken/railtoken/bench/internal/cost"
+	"github.com/railtoken/railtoken/bench/internal/growth"
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/profile"
 	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/shards"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
 
@@ -19,7 +22,10 @@ type part struct {
 var parts = []part{
 	{"locks", locks.Measure},
 	{"tasks", tasks.Measure},
+	{"growth", growth.Measure},
+	{"cost", cost.Measure},
 	{"profile", profile.Measure},
+	{"shards", shards.Measure},
 }
 
 // modules are the libraries whose versions the report names.

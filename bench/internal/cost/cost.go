@@ -35,7 +35,7 @@ func Measure(ctx context.Context, env report.Env) (sections []*report.Section, e
 	}{
 		{section, one, func() error { return measureOne(ctx, env, one) }},
 		{memory, held, func() error { return measureMemory(ctx, env, held) }},
-		{section, five, func() error { return measureLocks(ctx, env, five, contestant.FiveNodes, many) }},
+		{section, five, func() error { return measureLocks(ctx, env, five, onRedis(contestant.FiveNodes), many) }},
 	}
 	for _, step := range steps {
 		if !wanted(env, step.section, step.table) {

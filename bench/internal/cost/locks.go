@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,8 @@ const (
 const locksText = "Each figure is that of a pair, acquire and release, of a key that nobody else wants. Allocations and allocated bytes are those of this" +
 	" process while one caller makes one pair after another. Processor time is that of 128 callers with a key each: of this process, and of all" +
 	" redis-servers together. Contestants are set up anew for each turn, with a TTL of 30 s; `floor` is `SET NX PX` and a compare-and-delete script by" +
-	" the bare client. railtoken's figures include a fencing token, a renewal and the holder's name, which the others do not have."
+	" the bare client. railtoken's figures include a fencing token, a renewal and the holder's name, which the others do not have. etcd is left out: its servers do not" +
+	" count their processor time."
 
 // measureOne measures the locks on one server.
 func measureOne(ctx context.Context, env report.Env, t *report.Table) error {
@@ -48,11 +50,16 @@ func measureOne(ctx context.Context, env report.Env, t *report.Table) error {
 		return err
 	}
 	defer stop(one)
-	err = measureLocks(ctx, env, t, contestant.OneNode, one)
+	err = measureLocks(ctx, env, t, onRedis(contestant.OneNode), one)
 	for _, column := range []string{clientCPU, serverCPU} {
 		t.Compare(column+" / floor", column, contestant.NameFloor)
 	}
 	return err
+}
+
+// onRedis leaves out the kinds that lock elsewhere: what their servers take is not told by Redis.
+func onRedis(kinds []contestant.Kind) []contestant.Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k contestant.Kind) bool { return k.Store != contestant.OnRedis })
 }
 
 // measureLocks measures each kind on the servers, when these are old enough for it.

@@ -163,7 +163,7 @@ func openNext(ctx context.Context, l *lineup) ([]func(context.Context) error, er
 func openOrdered(ctx context.Context, l *lineup) ([]func(context.Context) error, error) {
 	var all []delayqueue.Task
 	enqueue := func(ctx context.Context) error {
-		info, err := l.queue.Enqueue(ctx, callKey, asynq.NewTask(lifeType, nil))
+		info, err := l.queue.Enqueue(ctx, callKey, lifeType, nil, nil)
 		if err == nil {
 			all = append(all, delayqueue.Task{Queue: info.Queue, ID: info.ID})
 		}
