@@ -40,8 +40,7 @@ const (
 const locksText = "Each figure is that of a pair, acquire and release, of a key that nobody else wants. Allocations and allocated bytes are those of this" +
 	" process while one caller makes one pair after another. Processor time is that of 128 callers with a key each: of this process, and of all" +
 	" redis-servers together. Contestants are set up anew for each turn, with a TTL of 30 s; `floor` is `SET NX PX` and a compare-and-delete script by" +
-	" the bare client. railtoken's figures include a fencing token, a renewal and the holder's name, which the others do not have. etcd is left out: its servers do not" +
-	" count their processor time."
+	" the bare client. railtoken's figures include a fencing token, a renewal and the holder's name, which the others do not have."
 
 // measureOne measures the locks on one server.
 func measureOne(ctx context.Context, env report.Env, t *report.Table) error {
@@ -57,7 +56,7 @@ func measureOne(ctx context.Context, env report.Env, t *report.Table) error {
 	return err
 }
 
-// onRedis leaves out the kinds that lock elsewhere: what their servers take is not told by Redis.
+// onRedis leaves out the kinds that lock elsewhere: these figures are those of Redis.
 func onRedis(kinds []contestant.Kind) []contestant.Kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(k contestant.Kind) bool { return k.Store != contestant.OnRedis })
 }
