@@ -49,8 +49,6 @@ type contest struct {
 	scenario    Scenario
 	contestants []Contestant
 	ofBare      float64 // 0 for none
-	// times is how often everyone does it in a round: more than once where chance decides on the number of conflicts.
-	times int
 }
 
 // contended measures tasks that want the same keys.
@@ -91,16 +89,16 @@ func (p *part) contests() ([]contest, error) {
 		}
 		from = "real "
 	}
-	byOrder, bySeller := ByOrder(orders, p.share(1500), contendedWork, seed), BySeller(orders, p.share(1500), briefWork, seed)
+	byOrder, bySeller := ByOrder(orders, p.share(3000), contendedWork, seed), BySeller(orders, p.share(1500), briefWork, seed)
 	byOrder.Title, bySeller.Title = from+byOrder.Title, from+bySeller.Title
 	everyone := slices.Concat([]Contestant{Bare}, Ours, ByHand)
 	short := slices.Concat([]Contestant{Bare, Railtoken}, ByHand)
 	return []contest{
-		{Repeat("K1", 1, p.share(500), briefWork, seed), everyone, 0.92, 1},
-		{Repeat("K4", 4, p.share(250), contendedWork, seed), everyone, 0.92, 1},
-		{Repeat("K20", 20, p.share(100), briefWork, seed), everyone, 0.92, 1},
-		{byOrder, short, 0.9, 2},
-		{bySeller, short, 0, 1},
+		{Repeat("K1", 1, p.share(500), briefWork, seed), everyone, 0.92},
+		{Repeat("K4", 4, p.share(250), contendedWork, seed), everyone, 0.92},
+		{Repeat("K20", 20, p.share(100), briefWork, seed), everyone, 0.92},
+		{byOrder, short, 0.9},
+		{bySeller, short, 0},
 	}, nil
 }
 
@@ -129,7 +127,7 @@ func (p *part) contest(ctx context.Context, c contest) (*report.Table, error) {
 			}
 		}
 	}
-	err := p.rounds(ctx, slices.Repeat(turns, c.times))
+	err := p.rounds(ctx, turns)
 	for _, one := range c.contestants {
 		fill(t.Row(one.Name), one, s, results[one.Name], alone[one.Name])
 	}
