@@ -10,8 +10,7 @@ func contendedText() string {
 	return fmt.Sprintf(`Tasks that want the same keys are in asynq's queues before the workers start; the makespan is the time until the last one is done. Work is to
 wait, so the processors are free for the overhead. Every contestant has %d slots, except that bare has as many slots as there are keys, at most %d:
 it can do no more at a time than one task for each key, but it takes them as they come, so that tasks of one key overlap. The ideal is the
-work of the busiest key, or all work spread over the slots when that is more. In %s everyone has two turns in a round, as asynq picks
-the queue of each task by chance, on which the number of conflicts depends. In %s bare may be quicker than the ideal: it works on the
+work of the busiest key, or all work spread over the slots when that is more. In %s bare may be quicker than the ideal: it works on the
 same key many times at once.
 
 All have the same intervals: an idle server looks for tasks each 50 ms and for delayed ones each second, where asynq's own defaults
@@ -34,5 +33,5 @@ semaphore here is the pattern of its documentation, written anew.
   takes, but 2.5 to 3.5 s in all, the others for three times the ideal and 3 s.
 - **%s** is the throughput of railtoken with its default strategy over that of the row; above 1 we are ahead.
 - Overlaps and lost tasks are the sums of all rounds, in brackets where no lock is claimed. Lost is a task that nobody will do any more.
-`, Slots, Slots, "`orders`", "`sellers`", list(slices.Concat([]Contestant{Bare}, Ours, ByHand)...), "runs", colTwice, colPerConflict, colPerAlone, enough, colOurs)
+`, Slots, Slots, "`sellers`", list(slices.Concat([]Contestant{Bare}, Ours, ByHand)...), "runs", colTwice, colPerConflict, colPerAlone, enough, colOurs)
 }
