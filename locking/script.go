@@ -17,10 +17,14 @@ var (
 	renewSource string
 	//go:embed lua/release.lua
 	releaseSource string
+	//go:embed lua/batch.lua
+	batchSource string
 
-	acquireScript = node.NewScript(acquireSource)
+	batch = node.NewJoint(batchSource, 3) // for calls of one key
+
+	acquireScript = node.NewScript(acquireSource).In(batch, 'a')
 	renewScript   = node.NewScript(renewSource)
-	releaseScript = node.NewScript(releaseSource)
+	releaseScript = node.NewScript(releaseSource).In(batch, 'A')
 )
 
 // acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for

@@ -4,8 +4,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -45,6 +43,7 @@ type Node struct {
 	queue    []*Call
 	idle     chan struct{} // not nil while Settle waits; closed when nothing is on its way
 	health   health
+	apart    time.Time // until when no calls are put together
 }
 
 // New returns a node on the server that client is connected to.
@@ -287,7 +286,7 @@ func (n *Node) deliver(batch []*Call) {
 // transportError returns why a batch had no answer, or nil when the server has answered.
 func transportError(batch []*Call) error {
 	for _, c := range batch {
-		if _, reply := errors.AsType[redis.Error](c.Err); c.Err == nil || reply {
+		if c.Err == nil || isReply(c.Err) {
 			return nil
 		}
 	}
@@ -299,54 +298,10 @@ func (n *Node) one(ctx context.Context, c *Call) {
 	cmd := redis.NewCmd(ctx, c.command.args...)
 	_ = n.client.Process(ctx, cmd)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = redis.NewCmd(ctx, c.eval()...)
+		cmd = redis.NewCmd(ctx, c.command.eval()...)
 		_ = n.client.Process(ctx, cmd)
 	}
 	c.Reply, c.Err = cmd.Result()
-}
-
-// eval returns the command that sends the source of the script along.
-func (c *Call) eval() []any {
-	return append([]any{"eval", c.command.script.source}, c.command.args[2:]...)
-}
-
-// pipeline makes several calls in one round trip, and in a second one those whose script the server did not know.
-func (n *Node) pipeline(ctx context.Context, batch []*Call) {
-	n.roundTrip(ctx, batch, nil)
-	var unknown []*Call
-	first := map[*Script]*Call{}
-	for _, c := range batch {
-		if redis.HasErrorPrefix(c.Err, "NOSCRIPT") {
-			unknown = append(unknown, c)
-			if first[c.command.script] == nil {
-				first[c.command.script] = c // brings the script along for the others
-			}
-		}
-	}
-	if len(unknown) > 0 {
-		n.roundTrip(ctx, unknown, first)
-	}
-}
-
-// roundTrip makes the calls in one pipeline. Those in withSource bring the source of their script along.
-func (n *Node) roundTrip(ctx context.Context, batch []*Call, withSource map[*Script]*Call) {
-	pipe := n.client.Pipeline()
-	cmds := make([]*redis.Cmd, len(batch))
-	for i, c := range batch {
-		args := c.command.args
-		if withSource[c.command.script] == c {
-			args = c.eval()
-		}
-		cmds[i] = redis.NewCmd(ctx, args...)
-		_ = pipe.Process(ctx, cmds[i])
-	}
-	_, err := pipe.Exec(ctx)
-	for i, c := range batch {
-		c.Reply, c.Err = cmds[i].Result()
-		if c.Err == nil && c.Reply == nil && err != nil { // the client reports it for the whole pipeline alone
-			c.Err = fmt.Errorf("pipeline: %w", err)
-		}
-	}
 }
 
 // until is a context with an earlier deadline that costs no timer: the client looks at the deadline alone.

@@ -8,7 +8,9 @@ import (
 // Script is a Lua script that servers keep by its SHA-1.
 type Script struct {
 	source string
-	sha    any // a string, boxed once
+	sha    any    // a string, boxed once
+	joint  *Joint // that can make calls of this script, or nil
+	code   byte   // of this script there
 }
 
 // NewScript returns the script with that source.
@@ -32,6 +34,7 @@ var counts = func() (boxed [64]any) {
 type Command struct {
 	script *Script
 	args   []any
+	keys   int
 }
 
 // Empty reports whether the command is the zero value.
@@ -39,7 +42,7 @@ func (c *Command) Empty() bool { return c.script == nil }
 
 // Command returns the command that calls the script with keys, and has room for as many arguments to be added as room says.
 func (s *Script) Command(keys []string, room int) Command {
-	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room)}
+	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room), keys: len(keys)}
 	c.args = append(c.args, evalsha, s.sha)
 	if len(keys) < len(counts) {
 		c.args = append(c.args, counts[len(keys)])
@@ -57,5 +60,24 @@ func (c *Command) Add(args ...any) { c.args = append(c.args, args...) }
 
 // With returns the command with further arguments; c stays as it is.
 func (c *Command) With(args ...any) Command {
-	return Command{script: c.script, args: append(c.args[:len(c.args):len(c.args)], args...)}
+	return Command{script: c.script, keys: c.keys, args: append(c.args[:len(c.args):len(c.args)], args...)}
+}
+
+// keyArgs returns the keys, as they are sent.
+func (c *Command) keyArgs() []any { return c.args[3 : 3+c.keys] }
+
+// ownArgs returns the arguments that follow the keys.
+func (c *Command) ownArgs() []any { return c.args[3+c.keys:] }
+
+// joint returns the joint script that can make this call, or nil.
+func (c *Command) joint() *Joint {
+	if j := c.script.joint; j != nil && c.keys == j.keys {
+		return j
+	}
+	return nil
+}
+
+// eval returns the arguments that send the source of the script along.
+func (c *Command) eval() []any {
+	return append([]any{"eval", c.script.source}, c.args[2:]...)
 }

@@ -1,0 +1,308 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// batchCall is a call that the batch script can make.
+type batchCall struct {
+	name string // of the business key
+	code byte
+	args []any
+}
+
+func (c batchCall) keys() []string {
+	lock := lockName(c.name)
+	return []string{lock, lock + ":fence", lock + ":interest"}
+}
+
+// alone makes the call by its own script, as a reply or an error.
+func (c batchCall) alone(ctx context.Context, client *redis.Client) any {
+	source := acquireSource
+	if c.code == 'A' {
+		source = releaseSource
+	}
+	reply, err := client.Eval(ctx, source, c.keys(), c.args...).Result()
+	if err != nil {
+		return err
+	}
+	return reply
+}
+
+// asBatch makes the calls by the batch script.
+func asBatch(ctx context.Context, client *redis.Client, calls []batchCall) (replies []any, err error) {
+	var keys []string
+	var codes []byte
+	var args []any
+	for _, c := range calls {
+		keys, codes, args = append(keys, c.keys()...), append(codes, c.code+byte(len(c.args))), append(args, c.args...)
+	}
+	reply, err := client.Eval(ctx, batchSource, keys, append([]any{string(codes)}, args...)...).Result()
+	if err != nil {
+		return nil, err
+	}
+	replies = reply.([]any)
+	for i, r := range replies {
+		if r == nil {
+			replies[i] = redis.Nil
+		}
+	}
+	if len(replies) > len(calls) {
+		failures := replies[len(calls)].([]any)
+		for i := 0; i < len(failures); i += 2 {
+			replies[failures[i].(int64)-1] = errors.New(failures[i+1].(string))
+		}
+		replies = replies[:len(calls)]
+	}
+	return replies, nil
+}
+
+// anyCalls draws calls of a few owners on a few keys.
+func anyCalls(t *rapid.T) []batchCall {
+	calls := make([]batchCall, rapid.IntRange(1, 12).Draw(t, "calls"))
+	for i := range calls {
+		c := batchCall{name: rapid.SampledFrom([]string{"k1", "k2"}).Draw(t, "key"), code: 'A'}
+		owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner")
+		if rapid.Bool().Draw(t, "release") {
+			c.args = []any{owner}
+			if rapid.Bool().Draw(t, "with a token") {
+				c.args = append(c.args, rapid.SampledFrom([]int64{1, 50, 1 << 40, 1 << 52}).Draw(t, "token"))
+			}
+		} else {
+			c.code = 'a'
+			all := []any{
+				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
+				rapid.SampledFrom([]int64{0, 50, 1 << 40, 1 << 52}).Draw(t, "proposal"),
+				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "interest"), rapid.SampledFrom([]int{1, 16}).Draw(t, "block"),
+			}
+			c.args = all[:rapid.IntRange(3, 6).Draw(t, "arguments")]
+		}
+		calls[i] = c
+	}
+	return calls
+}
+
+// anyState draws what the servers hold before, as commands.
+func anyState(t *rapid.T) (commands [][]any) {
+	put := func(what, key string, values ...string) {
+		value := rapid.SampledFrom(append([]string{"nothing", "nothing", "nothing", "a list"}, values...)).Draw(t, what)
+		switch value {
+		case "nothing":
+		case "a list":
+			commands = append(commands, []any{"RPUSH", key, "x"})
+		default:
+			command := []any{"SET", key, value}
+			if rapid.Bool().Draw(t, what+" ends") {
+				command = append(command, "PX", 100_000)
+			}
+			commands = append(commands, command)
+		}
+	}
+	for _, name := range []string{"k1", "k2"} {
+		keys := batchCall{name: name}.keys()
+		put("lock", keys[0], "a", "b", "of another program")
+		put("counter", keys[1], "7", fmt.Sprint(1<<51), "no number", "")
+		put("mark", keys[2], "1", "1", "1")
+	}
+	return commands
+}
+
+// dump returns all that a server holds: type, value, and time left in whole minutes or so.
+func dump(t *rapid.T, client *redis.Client) map[string][]any {
+	all := map[string][]any{}
+	for _, key := range client.Keys(context.Background(), "*").Val() {
+		kind := client.Type(context.Background(), key).Val()
+		value := any(client.Get(context.Background(), key).Val())
+		if number, err := client.Get(context.Background(), key).Int64(); err == nil {
+			value = number
+		}
+		left := client.PTTL(context.Background(), key).Val().Milliseconds()
+		all[key] = []any{kind, value, left}
+	}
+	if len(all) > 6 {
+		t.Fatalf("keys that were not named: %v", all)
+	}
+	return all
+}
+
+// alike reports whether two replies say the same: numbers that come from the clock, and times left, may differ by a minute.
+func alike(a, b any) bool {
+	switch x := a.(type) {
+	case error:
+		y, ok := b.(error)
+		return ok && firstWord(x) == firstWord(y) && isTransient(x.Error()) == isTransient(y.Error())
+	case []any:
+		y, ok := b.([]any)
+		return ok && len(x) == len(y) && allAlike(x, y)
+	case string: // a counter in the reply to an acquisition that was refused
+		y, ok := b.(string)
+		var m, n int64
+		if _, err := fmt.Sscan(x, &m); err == nil && ok {
+			if _, err := fmt.Sscan(y, &n); err == nil {
+				return alike(m, n)
+			}
+		}
+		return x == y
+	case int64:
+		y, ok := b.(int64)
+		const clock = 1_600_000_000_000_000
+		distance := int64(math.Abs(float64(x - y)))
+		switch {
+		case !ok:
+			return false
+		case x > clock && x < 1<<51:
+			return distance < time.Minute.Microseconds()
+		case x > 10_000 && x < 1_000_000: // ms left
+			return distance < 9_000
+		default:
+			return x == y
+		}
+	default:
+		return reflect.DeepEqual(a, b)
+	}
+}
+
+func allAlike(a, b []any) bool {
+	for i := range a {
+		if !alike(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func firstWord(err error) string {
+	word, _, _ := strings.Cut(err.Error(), " ")
+	return word
+}
+
+// compareBatch makes random calls on two servers, one by one and as a batch, and compares all that can be seen of them.
+func compareBatch(t *testing.T, alone, together *redis.Client) {
+	ctx := t.Context()
+	clients := []*redis.Client{alone, together}
+	notices := make([]<-chan *redis.Message, 2)
+	for i, client := range clients {
+		watch := client.PSubscribe(ctx, "*")
+		t.Cleanup(func() { _ = watch.Close() })
+		if _, err := watch.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		notices[i] = watch.Channel()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		state, calls := anyState(t), anyCalls(t)
+		for _, client := range clients {
+			client.FlushAll(ctx)
+			for _, command := range state {
+				if err := client.Do(ctx, command...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got, err := asBatch(ctx, together, calls)
+		if err != nil || len(got) != len(calls) {
+			t.Fatalf("the batch: %v, %v", got, err)
+		}
+		for i, c := range calls {
+			if want := c.alone(ctx, alone); !alike(want, got[i]) {
+				t.Fatalf("call %d, %c %v on %s: %v in the batch, %v alone", i, c.code, c.args, c.name, got[i], want)
+			}
+		}
+		want, have := dump(t, alone), dump(t, together)
+		for key := range want {
+			if !alike(want[key], have[key]) || len(want) != len(have) {
+				t.Fatalf("%s: %v after the batch, %v otherwise", key, have[key], want[key])
+			}
+		}
+		var told [2][]string
+		for i, client := range clients {
+			if err := client.Publish(ctx, "end", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+			for m := range notices[i] {
+				if m.Channel == "end" {
+					break
+				}
+				told[i] = append(told[i], m.Channel)
+			}
+		}
+		if !slices.Equal(told[0], told[1]) {
+			t.Fatalf("notices %v of the batch, %v otherwise", told[1], told[0])
+		}
+	})
+}
+
+func TestABatchDoesWhatItsCallsDoAlone(t *testing.T) {
+	t.Parallel()
+	compareBatch(t, redistest.Start(t).Client(t), redistest.Start(t).Client(t))
+}
+
+// A fake Redis reports errors within scripts as a Redis before 7 does.
+func TestABatchDoesWhatItsCallsDoAloneOnAFake(t *testing.T) {
+	t.Parallel()
+	_, alone := redistest.Virtual(t)
+	_, together := redistest.Virtual(t)
+	compareBatch(t, alone, together)
+}
+
+func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	take := func(key, owner string) batchCall { return batchCall{key, 'a', []any{owner, 30_000, 60_000}} }
+	leave := func(key, owner string) batchCall { return batchCall{key, 'A', []any{owner, 1 << 52}} }
+	if _, err := asBatch(t.Context(), client, []batchCall{take("mine", "a")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	replies, err := asBatch(t.Context(), client, []batchCall{
+		take("x", "a"), leave("x", "a"), take("mine", "a"), leave("mine", "a"), leave("mine", "b"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, 2} {
+		if refusal, ok := replies[i].(error); !ok || !isTransient(refusal.Error()) {
+			t.Errorf("call %d has reply %v, want that there is no memory", i, replies[i])
+		}
+	}
+	if replies[1] != int64(0) || replies[3] != int64(0) || replies[4] != int64(0) {
+		t.Errorf("replies %v, want that all is released", replies)
+	}
+	if n := client.Exists(t.Context(), lockName("x"), lockName("mine")).Val(); n != 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+// Otherwise the client would not see that it has to look for another server.
+func TestABatchOnAReplicaFailsAsAWhole(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	if err := client.Do(t.Context(), "REPLICAOF", "192.0.2.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, calls := range [][]batchCall{
+		{{"x", 'A', []any{"a"}}, {"x", 'a', []any{"a", 30_000, 60_000}}},
+		{{"x", 'a', []any{"a", 30_000, 60_000}}},
+	} {
+		replies, err := asBatch(t.Context(), client, calls)
+		if !redis.HasErrorPrefix(err, "READONLY") {
+			t.Errorf("replies %v, error %v; want READONLY", replies, err)
+		}
+	}
+}

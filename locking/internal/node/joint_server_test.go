@@ -1,0 +1,156 @@
+package node_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking/internal/node"
+)
+
+// appends and its joint script add to a list. The server refuses the joint one while the key "refuse" is there.
+func appends() *node.Script {
+	joint := node.NewJoint(`
+		if redis.call('EXISTS', 'refuse') == 1 then return redis.error_reply('CROSSSLOT not together') end
+		local replies, errors = {}, {}
+		for i, key in ipairs(KEYS) do
+			local done, reply = pcall(redis.call, 'RPUSH', key, ARGV[1 + i])
+			replies[i] = done and reply
+			if not done then errors[1], errors[2] = i, reply end
+		end
+		if errors[1] then replies[#KEYS + 1] = errors end
+		return replies`, 1)
+	return node.NewScript(`return redis.call('RPUSH', KEYS[1], ARGV[1])`).In(joint, 0)
+}
+
+// pushes returns calls of a script on one list, for together.
+func pushes(t testing.TB, n *node.Node, script *node.Script, key string, args ...any) (calls []func() <-chan *node.Call) {
+	for _, arg := range args {
+		calls = append(calls, func() <-chan *node.Call { return send(t, n, script, []string{key}, arg) })
+	}
+	return calls
+}
+
+func TestAJointScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	w := newWire(nil)
+	client := redistest.Start(t).Client(t, deadlines)
+	client.AddHook(w)
+	n := node.New(client, node.Options{Leaders: 1})
+	script := appends()
+	for round := range 2 { // the server does not know the script in the first one
+		calls := pushes(t, n, script, "list", "a", "b", "c")
+		for i, c := range together(t, n, w, calls...) {
+			if c.Err != nil || c.Reply != int64(3*round+i+1) {
+				t.Errorf("call %d has reply %v, error %v", i, c.Reply, c.Err)
+			}
+		}
+	}
+	if got := client.LRange(t.Context(), "list", 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "a", "b", "c"}) {
+		t.Errorf("the list is %v", got)
+	}
+	// Of the first call of together, and of the joint script; twice each, since the server has to learn them first.
+	if got, want := w.sizes(), []int{1, 1, 1, 1, 1, 1}; !slices.Equal(got, want) || w.sources() != 2 {
+		t.Errorf("round trips of %v commands with %d sources, want %v with 2", got, w.sources(), want)
+	}
+}
+
+func TestAJointScriptGoesInOnePipelineWithOthers(t *testing.T) {
+	t.Parallel()
+	w := newWire(nil)
+	client := redistest.Start(t).Client(t, deadlines)
+	client.AddHook(w)
+	n := node.New(client, node.Options{Leaders: 1})
+	script := appends()
+	if err := client.Set(t.Context(), "text", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	calls := pushes(t, n, script, "list", "a", "b")
+	calls = append(calls, pushes(t, n, echo, "other", "x")...)
+	calls = append(calls, pushes(t, n, script, "text", "c")...)
+	calls = append(calls, pushes(t, n, script, "list", "d")...)
+	var got []string
+	for _, c := range together(t, n, w, calls...) {
+		if c.Err != nil {
+			got = append(got, c.Err.Error()[:9])
+			continue
+		}
+		got = append(got, fmt.Sprint(c.Reply))
+	}
+	if want := []string{"1", "2", "x", "WRONGTYPE", "3"}; !slices.Equal(got, want) {
+		t.Errorf("replies %v, want %v", got, want)
+	}
+	if last := w.sizes()[len(w.sizes())-1]; last != 1 { // the joint script, which the server did not know
+		t.Errorf("the last round trip had %d commands", last)
+	}
+}
+
+func TestWhatAServerRefusesToDoTogetherIsDoneOneByOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		w := newWire(nil)
+		client.AddHook(w)
+		n := node.New(client, node.Options{Leaders: 1})
+		script := appends()
+		added := 0
+		push := func(commands int) {
+			t.Helper()
+			for i, c := range together(t, n, w, pushes(t, n, script, "list", "a", "b", "c")...) {
+				if added++; c.Err != nil || c.Reply != int64(added) {
+					t.Errorf("call %d has reply %v, error %v; want %d", i, c.Reply, c.Err, added)
+				}
+			}
+			if got := w.sizes()[len(w.sizes())-1]; got != commands {
+				t.Errorf("the last round trip had %d commands, want %d", got, commands)
+			}
+		}
+		push(1)
+		client.Set(t.Context(), "refuse", 1, 0)
+		push(3)
+		client.Del(t.Context(), "refuse")
+		trips := len(w.sizes())
+		push(3) // it is not even tried
+		if got := len(w.sizes()) - trips; got != 2 {
+			t.Errorf("%d round trips, want 2", got)
+		}
+		time.Sleep(2 * time.Minute) // virtual
+		push(1)
+	})
+}
+
+func TestAnErrorThatComesOneByOneAsWellIsNoReasonToSendThemApart(t *testing.T) {
+	t.Parallel()
+	w := newWire(nil)
+	server := redistest.Start(t)
+	client := server.Client(t, deadlines)
+	client.AddHook(w)
+	n := node.New(client, node.Options{Leaders: 1})
+	script := appends()
+	admin := server.Client(t)
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", "resetkeys", "~other*").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range together(t, n, w, pushes(t, n, script, "list", "a", "b")...) {
+		if _, reply := c.Err.(redis.Error); !reply || !strings.HasPrefix(c.Err.Error(), "NOPERM") {
+			t.Errorf("call %d has reply %v, error %v; want NOPERM", i, c.Reply, c.Err)
+		}
+	}
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", "allkeys").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range together(t, n, w, pushes(t, n, script, "list", "a", "b")...) {
+		if c.Err != nil || c.Reply != int64(i+1) {
+			t.Errorf("call %d has reply %v, error %v", i, c.Reply, c.Err)
+		}
+	}
+	if last := w.sizes()[len(w.sizes())-1]; last != 1 {
+		t.Errorf("the last round trip had %d commands, want the joint one", last)
+	}
+}

@@ -1,0 +1,101 @@
+-- Does several calls of acquire.lua and release.lua, of one key each, in their order: the server then pays once for all what it
+-- pays for every script call. Each call is atomic for the reason that its own script gives; all of them being so does no harm.
+-- What is done and answered must be the same as there: a change there is one here, and a test compares them.
+--
+-- KEYS  for each call: lock, fence counter, interest mark
+-- ARGV  1 a byte for each call: 'a' + the number of its arguments for acquire, 'A' + it for release
+--       2... the arguments of each call, one after another
+--
+-- Returns a list of what each call returns. The error of one is none of the others, which are done: one more list then holds its
+-- position and text, and so on for each (as an error reply within the list it would confuse go-redis). Only that this server is a
+-- replica is the error of all, since nothing was done then, and a client leaves a server that says so.
+-- A Redis that is out of memory grants what comes after a release, since it refuses no script that has written before.
+local call, byte = redis.call, string.byte
+local now, clock = nil, nil -- of this server (us), as a number and as it is written
+
+local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, interest, block)
+  if not call('SET', lock, owner, 'NX', 'PX', ttl) then
+    local value = call('GET', lock)
+    if value == owner then
+      return tonumber(call('GET', fence) or 0)
+    end
+    interest = tonumber(interest or 0)
+    if interest > 0 and interest > call('PTTL', mark) then
+      call('SET', mark, '1', 'PX', interest)
+    end
+    return {0, 1, value, call('PTTL', lock), call('GET', fence) or '0'}
+  end
+  block = block or 1
+  local last, text = tonumber(proposal or 0), proposal
+  if last == 0 then
+    if not now then
+      local time = call('TIME')
+      now = time[1] * 1000000 + time[2]
+      clock = string.format('%.0f', now)
+    end
+    last, text = now, clock
+    if block ~= 1 then
+      last = now + block - 1
+      text = string.format('%.0f', last)
+    end
+  end
+  local before = call('SET', fence, text, 'PX', fence_ttl, 'GET')
+  if (before or 0) + block > last then
+    last = before + block
+    call('SET', fence, string.format('%.0f', last), 'PX', fence_ttl)
+  end
+  return last
+end
+
+local function release(lock, fence, mark, owner, token)
+  local value = call('GET', lock)
+  local interest = call('EXISTS', mark)
+  if value == owner then
+    call('DEL', lock)
+    if interest == 1 then
+      call('PUBLISH', lock, '1')
+    end
+  else
+    local counter = token and call('GET', fence)
+    if token and (value or counter and tonumber(counter) > tonumber(token)) then
+      return {1, interest}
+    end
+  end
+  if interest == 1 then
+    return {0, 1}
+  end
+  return 0
+end
+
+local calls, key, arg = ARGV[1], 1, 2
+local replies, errors = {}, {}
+for i = 1, #calls do
+  local done, reply
+  local code = byte(calls, i)
+  local lock, fence, mark = KEYS[key], KEYS[key + 1], KEYS[key + 2]
+  if code >= 97 then -- 'a'
+    code = code - 97
+    done, reply = pcall(acquire, lock, fence, mark, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2],
+      code > 3 and ARGV[arg + 3], code > 4 and ARGV[arg + 4], code > 5 and ARGV[arg + 5])
+  else
+    code = code - 65 -- 'A'
+    done, reply = pcall(release, lock, fence, mark, ARGV[arg], code > 1 and ARGV[arg + 1])
+  end
+  key, arg = key + 3, arg + code
+  if not done then
+    if string.find(reply, 'READONLY', 1, true) then
+      return {err = reply}
+    end
+    if not string.find(reply, '^%u+ ') then -- an error of the script itself, or of a Redis before 7
+      reply = 'ERR ' .. reply
+    end
+    errors[#errors + 1] = i
+    errors[#errors + 1] = reply
+    reply = false
+  end
+  replies[i] = reply or false -- nil would end the list
+end
+if #errors > 0 then
+  replies[#calls + 1] = errors
+end
+return replies
