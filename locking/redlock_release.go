@@ -197,11 +197,7 @@ func (g *redlockGrant) leave(counters []int64) node.Command {
 	if common && !g.goodbye.Empty() {
 		return g.goodbye
 	}
-	command := releaseScript.Command(g.keys, 1+len(counters))
-	command.Add(g.owner)
-	for _, counter := range counters {
-		command.Add(counter)
-	}
+	command := releaseCommand(&g.request, counters)
 	if common {
 		g.goodbye = command
 	}

@@ -30,15 +30,36 @@ var (
 // acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for
 // the server's clock. More arguments are added at the end when all says that none may be left out.
 func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool) node.Command {
-	c := script.Command(keys, 7)
-	c.Add(owner, ms(opts.TTL), ms(fenceTTL))
+	room := 3
 	switch {
-	case opts.Block != 1 || all:
-		c.Add(proposal, ms(opts.Interest), opts.Block)
+	case all:
+		room = 7
+	case opts.Block != 1:
+		room = 6
 	case opts.Interest != 0:
-		c.Add(proposal, ms(opts.Interest))
+		room = 5
 	case proposal != 0:
+		room = 4
+	}
+	c := script.Command(keys, room)
+	c.Add(owner, ms(opts.TTL), ms(fenceTTL))
+	if room > 3 {
 		c.Add(proposal)
+	}
+	if room > 4 {
+		c.Add(ms(opts.Interest))
+	}
+	if room > 5 {
+		c.Add(opts.Block)
+	}
+	return c
+}
+
+// releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are not known.
+func releaseCommand(acquire *node.Command, tops []int64) node.Command {
+	c := releaseScript.Like(acquire, len(tops))
+	for _, top := range tops {
+		c.Add(top)
 	}
 	return c
 }

@@ -115,9 +115,9 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	}
 	began := Now()
 	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block}
-	for i, part := range parts {
+	for i := range parts {
 		g.parts = parts[:i+1]
-		if err := g.acquire(ctx, part, opts); err != nil {
+		if err := g.acquire(ctx, &parts[i], opts); err != nil {
 			return nil, g.takeBack(ctx, err)
 		}
 	}
@@ -141,8 +141,9 @@ func (s *Single) Watch(_ context.Context, names []string) (*Watch, error) {
 
 // part is some of an attempt's keys: those that one script can take at once.
 type part struct {
-	names []string // business keys
-	redis []string // lock, fence counter and interest mark of each
+	names   []string     // business keys
+	redis   []string     // lock, fence counter and interest mark of each
+	acquire node.Command // the call that takes them
 }
 
 // parts divides the keys of an attempt: all in one when they lie on one server or in one slot, else each for itself.

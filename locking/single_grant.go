@@ -29,10 +29,10 @@ type singleGrant struct {
 
 // acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
 // answer comes.
-func (g *singleGrant) acquire(ctx context.Context, p part, opts Options) error {
-	call := new(node.Call).Of(acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, 0, opts, false), 0, nil)
-	reply, err := g.single.node.Run(ctx, call, func(*node.Call) {
-		_ = g.single.node.Send(node.NewCall(nil, releaseScript, p.redis, g.owner))
+func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
+	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, 0, opts, false)
+	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), func(*node.Call) {
+		_ = g.single.node.Send(new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
 	})
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
@@ -90,7 +90,7 @@ func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	g.each(func(_, _ int, p part) {
-		_, _ = g.single.node.Run(ctx, node.NewCall(nil, releaseScript, p.redis, g.owner), nil)
+		_, _ = g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil), nil)
 	})
 	return cause
 }
@@ -197,13 +197,7 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (re
 func (g *singleGrant) releaseOnce(ctx context.Context, p part, tops []int64,
 	run func(ctx context.Context, c *node.Call) (any, error),
 ) (releaseReply, error) {
-	command := releaseScript.Command(p.redis, 1+len(tops))
-	command.Add(g.owner)
-	for _, top := range tops {
-		command.Add(top)
-	}
-	call := new(node.Call).Of(command, 0, nil)
-	answer, err := run(ctx, call)
+	answer, err := run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, tops), 0, nil))
 	if err != nil {
 		return releaseReply{}, err
 	}

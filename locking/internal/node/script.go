@@ -55,6 +55,15 @@ func (s *Script) Command(keys []string, room int) Command {
 	return c
 }
 
+// Like returns the command that calls the script with the keys of another command and the first of its arguments, at a lower cost, and
+// has room for as many arguments to be added as room says.
+func (s *Script) Like(other *Command, room int) Command {
+	c := Command{script: s, args: make([]any, 0, 4+other.keys+room), keys: other.keys}
+	c.args = append(c.args, evalsha, s.sha)
+	c.args = append(c.args, other.args[2:4+other.keys]...)
+	return c
+}
+
 // Add adds arguments.
 func (c *Command) Add(args ...any) { c.args = append(c.args, args...) }
 
