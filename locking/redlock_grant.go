@@ -21,6 +21,9 @@ type redlockGrant struct {
 	request node.Command // the acquire call
 	goodbye node.Command // the release call, for nodes that hold the committed tokens
 
+	onAnswer func(*node.Call) // answered, and left: bound once for all nodes
+	onLeft   func(*node.Call)
+
 	mu    sync.Mutex
 	rules *quorum.Acquisition
 	nodes []grantNode
@@ -56,6 +59,7 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
+	g.onAnswer, g.onLeft = g.answered, g.left
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
 	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
 	return g
@@ -103,7 +107,7 @@ func (g *redlockGrant) ask(i int, call *node.Call) {
 		g.nodes[i].sent = time.Now()
 		request = request.With(n.guard.Identity()) // it is the last one
 	}
-	if err := n.calls.Send(call.Of(request, i, g.answered)); err != nil {
+	if err := n.calls.Send(call.Of(request, i, g.onAnswer)); err != nil {
 		g.fail(i, err)
 		return
 	}

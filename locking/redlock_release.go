@@ -185,7 +185,7 @@ func (g *redlockGrant) await(round <-chan struct{}) {
 func (g *redlockGrant) release(i int, call *node.Call) {
 	n := &g.nodes[i]
 	n.release = leaving
-	if err := g.redlock.nodes[i].calls.Send(call.Of(g.leave(g.rules.Counters(i)), i, g.left)); err != nil {
+	if err := g.redlock.nodes[i].calls.Send(call.Of(g.leave(g.rules.Counters(i)), i, g.onLeft)); err != nil {
 		n.release, n.failure = unclear, err
 		g.insist()
 	}

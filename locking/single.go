@@ -15,7 +15,7 @@ import (
 const DefaultFenceTTL = time.Hour
 
 const (
-	singleLeaders = 3
+	singleLeaders = 2
 	singleTimeout = 2 * time.Second
 )
 
@@ -46,6 +46,10 @@ func (o SingleOptions) Validate() error {
 // Single is a [Locker] on one Redis: a standalone server, a master watched by Sentinel, or a Redis Cluster (each key on
 // the one node that has its slot). It takes one round trip to acquire and one to release; on a cluster several keys
 // that lie in different slots are taken one after another, in order, and given back when one is refused.
+//
+// On one server, calls that wait at the same time are put together in one script call with the keys of all of them. A server that refuses
+// several slots in one call, as a node of a cluster and most proxies of one do, gets them one by one. A proxy must not split
+// a script call silently, or send it to the server of its first key: that never was supported, since a lease of several keys is one call.
 //
 // It needs Redis 6.2 or later. It is safe for use by many goroutines at the same time.
 type Single struct {

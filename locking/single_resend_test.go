@@ -131,6 +131,7 @@ func TestScriptsThatTheServerHasForgottenAreSentAgain(t *testing.T) {
 
 // replyLoss breaks a client's connection after the server has executed a script and before the client sees the reply.
 type replyLoss struct {
+	kind  string // how the reply begins, empty for any
 	armed atomic.Bool
 	lost  atomic.Pointer[string]
 }
@@ -169,7 +170,8 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 
 func (c *lossyConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n == 0 || !c.script.Load() || bytes.HasPrefix(b[:n], []byte("-NOSCRIPT")) || !c.loss.armed.CompareAndSwap(true, false) {
+	if n == 0 || !c.script.Load() || bytes.HasPrefix(b[:n], []byte("-NOSCRIPT")) ||
+		!bytes.HasPrefix(b[:n], []byte(c.loss.kind)) || !c.loss.armed.CompareAndSwap(true, false) {
 		return n, err
 	}
 	reply := string(b[:n])

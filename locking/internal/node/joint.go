@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// leastJoint is for how many calls one command of a joint script is worth its while.
-const leastJoint = 2
+// leastJoint is for how many calls one command of a joint script is worth its while: for two it costs as much as two commands.
+const leastJoint = 3
 
 // Joint is a script that does in one command what several calls of other scripts do. A server spends about half of its time on what every
 // script call costs, whatever the script does.
@@ -93,10 +93,8 @@ func together(units []unit, joint *Joint, calls []*Call, least int) []unit {
 func meets(c *Call, others []*Call) bool {
 	for _, key := range c.command.keyArgs() {
 		for _, other := range others {
-			for _, its := range other.command.keyArgs() {
-				if key == its {
-					return true
-				}
+			if slices.Contains(other.command.keyArgs(), key) {
+				return true
 			}
 		}
 	}
@@ -140,31 +138,37 @@ func (u *unit) answer(reply any, err error) {
 			}
 		}
 	}
-	for i := 0; i < len(failures) && err == nil; i += 2 {
-		c := u.calls[failures[i].(int64)-1]
-		c.Reply, c.Err = nil, replyError(failures[i+1].(string))
+	for _, f := range failures {
+		u.calls[f.call].Reply, u.calls[f.call].Err = nil, replyError(f.text)
 	}
 }
 
-// split returns what a joint script has answered to so many calls: the replies, and the positions and texts of errors. It is not ok when
-// no joint script answers so.
-func split(reply any, calls int) (replies, failures []any, ok bool) {
+// failure is the error of one of the calls that a joint script has made.
+type failure struct {
+	call int
+	text string
+}
+
+// split returns what a joint script has answered to so many calls. It is not ok when no joint script answers so.
+func split(reply any, calls int) (replies []any, failures []failure, ok bool) {
 	list, _ := reply.([]any)
-	switch len(list) {
-	case calls:
+	if len(list) == calls {
 		return list, nil, true
-	case calls + 1:
-		failures, ok = list[calls].([]any)
 	}
-	if !ok || len(failures)%2 != 0 {
+	if len(list) != calls+1 {
 		return nil, nil, false
 	}
-	for i := 0; i < len(failures); i += 2 {
-		position, ok1 := failures[i].(int64)
-		_, ok2 := failures[i+1].(string)
+	pairs, ok := list[calls].([]any)
+	if !ok || len(pairs)%2 != 0 {
+		return nil, nil, false
+	}
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		position, ok1 := pairs[0].(int64)
+		text, ok2 := pairs[1].(string)
 		if !ok1 || !ok2 || position < 1 || int(position) > calls {
 			return nil, nil, false
 		}
+		failures = append(failures, failure{int(position) - 1, text})
 	}
 	return list[:calls], failures, true
 }

@@ -17,7 +17,7 @@ const maxBatch = 128
 // Options configures a [Node].
 type Options struct {
 	// Leaders is how many pipelines may be on their way at the same time. With one, calls reach the server in the order in
-	// which they were made. Zero is for clients of several servers: every call goes by itself.
+	// which they were made, as far as they have a key in common. Zero is for clients of several servers: every call goes by itself.
 	Leaders int
 
 	// Timeout bounds one pipeline, since others wait for it. The client must have ContextTimeoutEnabled for that.

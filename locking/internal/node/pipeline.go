@@ -69,7 +69,7 @@ func (n *Node) roundTrips(ctx context.Context, units []unit) {
 
 // roundTrip makes the calls in one pipeline. The units at the positions withSource bring the source of their script along.
 func (n *Node) roundTrip(ctx context.Context, units []unit, withSource map[*Script]int) {
-	cmds := make([]redis.Cmder, len(units))
+	cmds := make([]*redis.Cmd, len(units))
 	for i := range units {
 		args := units[i].command.args
 		if at, ok := withSource[units[i].command.script]; ok && at == i {
@@ -82,11 +82,13 @@ func (n *Node) roundTrip(ctx context.Context, units []unit, withSource map[*Scri
 		_ = n.client.Process(ctx, cmds[0])
 	} else {
 		pipe := n.client.Pipeline()
-		_ = pipe.BatchProcess(ctx, cmds...)
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd)
+		}
 		_, err = pipe.Exec(ctx)
 	}
 	for i, cmd := range cmds {
-		reply, failure := cmd.(*redis.Cmd).Result()
+		reply, failure := cmd.Result()
 		if failure == nil && reply == nil && err != nil { // the client reports it for the whole pipeline alone
 			failure = fmt.Errorf("pipeline: %w", err)
 		}
