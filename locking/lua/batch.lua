@@ -83,11 +83,11 @@ for i = 1, #calls do
   end
   key, arg = key + 3, arg + code
   if not done then
-    if string.find(reply, 'READONLY', 1, true) then
-      return {err = reply}
-    end
     if not string.find(reply, '^%u+ ') then -- an error of the script itself, or of a Redis before 7
       reply = 'ERR ' .. reply
+    end
+    if string.find(reply, 'READONLY', 1, true) then
+      return {err = reply}
     end
     errors[#errors + 1] = i
     errors[#errors + 1] = reply
