@@ -47,16 +47,29 @@ func (c *commands) reset() {
 }
 
 func (c *commands) count(cmd redis.Cmder, err error) {
-	name := nameOf(cmd, err)
-	if name == "" {
-		return
+	for _, name := range namesOf(cmd, err) {
+		c.mu.Lock()
+		c.n[name]++
+		c.mu.Unlock()
+		if c.each != nil {
+			c.each(name)
+		}
 	}
-	c.mu.Lock()
-	c.n[name]++
-	c.mu.Unlock()
-	if c.each != nil {
-		c.each(name)
+}
+
+// namesOf returns what a command was for; nothing for one that does not count. One that takes or releases several locks for tasks that came
+// together counts once for each of them: it is chance how many do.
+func namesOf(cmd redis.Cmder, err error) (names []string) {
+	args := cmd.Args()
+	if n, ok := numberOfKeys(args); ok && n > 3 && n%3 == 0 && len(args) > 3+n && strings.Contains(fmt.Sprint(args[3]), "railtoken:lock:") {
+		if codes, ok := args[3+n].(string); ok && len(codes) == n/3 {
+			return namesOfCalls(cmd, codes)
+		}
 	}
+	if name := nameOf(cmd, err); name != "" {
+		names = append(names, name)
+	}
+	return names
 }
 
 func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -77,6 +90,31 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		}
 		return err
 	}
+}
+
+// namesOfCalls returns the names of the calls that one command makes; none when the server did not know its script, which is sent again.
+func namesOfCalls(cmd redis.Cmder, codes string) (names []string) {
+	replies, _ := cmd.(*redis.Cmd).Val().([]any)
+	for i := range min(len(codes), len(replies)) {
+		refused, _ := replies[i].([]any)
+		switch {
+		case codes[i] < 'a':
+			names = append(names, "release")
+		case len(refused) == 5:
+			names = append(names, "acquire, refused")
+		default:
+			names = append(names, "acquire")
+		}
+	}
+	return names
+}
+
+// numberOfKeys returns that of a call of a script.
+func numberOfKeys(args []any) (n int, ok bool) {
+	if len(args) > 2 {
+		n, ok = args[2].(int)
+	}
+	return n, ok
 }
 
 // nameOf returns what a command was for, or "" for one that does not count. A script is told by its keys and arguments.

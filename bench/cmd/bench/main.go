@@ -132,7 +132,9 @@ func (o *options) measure(ctx context.Context, out io.Writer) (err error) {
 		sections, err := p.measure(ctx, o.env)
 		r.Sections = append(r.Sections, sections...)
 		if err != nil {
-			runErr = fmt.Errorf("%s: %w", p.name, err)
+			runErr = errors.Join(runErr, fmt.Errorf("%s: %w", p.name, err))
+		}
+		if ctx.Err() != nil {
 			break
 		}
 	}
