@@ -186,21 +186,30 @@ func TestADeadWaiterDelaysAWakeOnce(t *testing.T) {
 	})
 }
 
+// One call looks at a hundred: the next is the last of those that the first call sees, the first of the others, or the last of all.
 func TestAHundredActiveWaitersDoNotHideTheNext(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		for i := range 250 {
-			task := r.delayed(fmt.Sprintf("active%d", i))
-			r.park(task, "k")
-			r.set(task, "state", "active")
-		}
-		next := r.delayed("next")
-		r.park(next, "k")
-		if woken := r.wake("k"); !woken.Pending {
-			t.Errorf("woke %+v", woken)
-		}
-		r.become(next, asynq.TaskStatePending)
-	})
+	for _, before := range []int{99, 100, 250} {
+		t.Run(fmt.Sprint("behind ", before), func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, r *rig) {
+				var next delayqueue.Task
+				for i := range 251 {
+					task := r.delayed(fmt.Sprint("task", i))
+					r.park(task, "k")
+					if i == before {
+						next = task
+						continue
+					}
+					r.set(task, "state", "active")
+				}
+				if woken := r.wake("k"); !woken.Pending {
+					t.Errorf("woke %+v", woken)
+				}
+				r.become(next, asynq.TaskStatePending)
+			})
+		})
+	}
 }
 
 func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
