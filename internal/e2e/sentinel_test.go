@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -111,7 +112,11 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 		if err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the task waits", func() bool { return client.ZScore(t.Context(), place, info.ID).Err() == nil })
+		// Its run must have ended too: one that is moved looks at the key once more after it has its place.
+		until(t, "the task waits", func() bool {
+			return client.ZScore(t.Context(), place, info.ID).Err() == nil &&
+				!slices.Contains(client.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val(), info.ID)
+		})
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
