@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
@@ -38,7 +36,7 @@ const (
 	items        = 10_000
 	memoryRounds = 2 // as the figures hardly vary
 	shortFence   = 3 * time.Second
-	lockers      = 64
+	warmKeys     = 64
 	settleBound  = 30 * time.Second
 	shrinkBound  = 3 * time.Second
 	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
@@ -106,8 +104,8 @@ func withStore(ctx context.Context, env report.Env, t *report.Table, n int, step
 
 // prime lets the server get what it keeps for itself once it has had clients and scripts.
 func (s *store) prime(ctx context.Context) error {
-	few := store{at: s.at, n: lockers}
-	err := few.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error { return l.Release(ctx) })
+	few := store{at: s.at, n: warmKeys}
+	err := few.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
 	if err == nil {
 		err = s.alone(ctx)
 	}
@@ -175,7 +173,7 @@ func held(ctx context.Context, s *store) error {
 // expired takes keys, gives them back, and waits until they are forgotten.
 func expired(ctx context.Context, s *store) error {
 	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
-	err := s.lockAll(ctx, locking.SingleOptions{FenceTTL: shortFence}, opts, func(l *locking.Lease) error { return l.Release(ctx) })
+	err := s.lockAll(ctx, locking.SingleOptions{FenceTTL: shortFence}, opts, lockall.GiveBack(ctx))
 	if err == nil {
 		err = s.add(ctx, idleKey)
 	}
@@ -199,32 +197,8 @@ func expired(ctx context.Context, s *store) error {
 }
 
 // lockAll takes each of n keys.
-func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) (err error) {
-	conn := redis.NewClient(&redis.Options{Addr: s.at.Addr(), PoolSize: lockers})
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	locker, err := locking.NewSingle(conn, single)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, locker.Close()) }()
-	var (
-		next atomic.Int64
-		wg   sync.WaitGroup
-		errs = make([]error, lockers)
-	)
-	for caller := range lockers {
-		wg.Go(func() {
-			for i := next.Add(1); int(i) <= s.n && errs[caller] == nil; i = next.Add(1) {
-				lease, err := locker.Acquire(ctx, []string{fmt.Sprintf("order-%06d", i)}, opts)
-				if err == nil {
-					err = then(lease)
-				}
-				errs[caller] = err
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) error {
+	return lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), single, opts, then)
 }
 
 var errUntil = errors.New("it takes too long until")

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/silent"
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -57,7 +58,7 @@ func bare(ctx context.Context, at *server.Server, n int) (err error) {
 	conn := redis.NewClient(&redis.Options{Addr: at.Addr()})
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	s := asynq.NewServerFromRedisClient(conn, asynq.Config{
-		Concurrency: taskSlots, TaskCheckInterval: 10 * time.Millisecond, Logger: silent{},
+		Concurrency: taskSlots, TaskCheckInterval: 10 * time.Millisecond, Logger: silent.Logger{},
 		IsFailure:      func(error) bool { return false },
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return taskDelay },
 	})
@@ -120,21 +121,3 @@ func enqueue(ctx context.Context, at *server.Server, order middleware.Order, n i
 	}
 	return nil
 }
-
-// silent is a Logger of asynq that writes nothing.
-type silent struct{}
-
-// Debug does nothing.
-func (silent) Debug(...any) {}
-
-// Info does nothing.
-func (silent) Info(...any) {}
-
-// Warn does nothing.
-func (silent) Warn(...any) {}
-
-// Error does nothing.
-func (silent) Error(...any) {}
-
-// Fatal does nothing.
-func (silent) Fatal(...any) {}

@@ -7,6 +7,7 @@ package distance
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -91,8 +92,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 	defer p.drop(server)
 	var ways sync.WaitGroup
-	ways.Go(func() { p.carry(client, server) })
-	ways.Go(func() { p.carry(server, client) })
+	ways.Go(func() { carry(client, server, p.oneWay) })
+	ways.Go(func() { carry(server, client, p.oneWay) })
 	ways.Wait()
 }
 
@@ -120,15 +121,21 @@ type parcel struct {
 	bytes []byte
 }
 
+// end is one end of a connection, of which one way can be closed.
+type end interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
 // carry is one way of a connection, until its sender has no more to say, or one of the two is gone.
-func (p *Proxy) carry(from, to *net.TCPConn) {
+func carry(from, to end, oneWay time.Duration) {
 	line := make(chan parcel, underWay)
 	var delivery sync.WaitGroup
 	delivery.Go(func() { deliver(line, from, to) })
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
-		due := time.Now().Add(p.oneWay)
+		due := time.Now().Add(oneWay)
 		if n > 0 {
 			line <- parcel{due, append([]byte(nil), buf[:n]...)}
 		}
@@ -141,7 +148,7 @@ func (p *Proxy) carry(from, to *net.TCPConn) {
 	delivery.Wait()
 }
 
-func deliver(line <-chan parcel, from, to *net.TCPConn) {
+func deliver(line <-chan parcel, from, to end) {
 	gone := false
 	for next := range line {
 		if gone {

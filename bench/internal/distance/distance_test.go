@@ -41,41 +41,6 @@ func TestARoundTripTakesTwiceTheDistance(t *testing.T) {
 	}
 }
 
-func TestManyAreUnderWayAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	// One after the other these would take a second each.
-	const far, many = 500 * time.Millisecond, 30
-	proxy, err := distance.Listen(t.Context(), echo(t), far)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	conn := dial(t, proxy)
-	sent := make(chan error, 1)
-	go func() {
-		for i := range many {
-			if _, err := conn.Write([]byte{byte(i)}); err != nil {
-				sent <- err
-				return
-			}
-			time.Sleep(time.Millisecond) // so that they are chunks of their own
-		}
-		sent <- nil
-	}()
-	got := make([]byte, many)
-	if _, err := io.ReadFull(conn, got); err != nil { // within atMost, a third of what they would take in turn
-		t.Fatal(err)
-	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
-	for i, b := range got {
-		if int(b) != i {
-			t.Fatalf("got %v", got)
-		}
-	}
-}
-
 func TestAllBytesArriveInOrderBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	conn := dial(t, listen(t, echo(t)))

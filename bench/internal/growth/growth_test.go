@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 )
@@ -44,7 +45,7 @@ func TestSizesShrinkWithTheScale(t *testing.T) {
 
 func TestSpreadTakesKeysFromAllOver(t *testing.T) {
 	t.Parallel()
-	names := keyNames(100)
+	names := lockall.Keys(100)
 	if got, want := spread(names, 4), []string{names[0], names[25], names[50], names[75]}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

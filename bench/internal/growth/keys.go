@@ -2,13 +2,9 @@ package growth
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/noop"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
@@ -19,7 +15,6 @@ const (
 	keySlots  = 8
 	keySlices = 8
 	keyTasks  = 1000 // of a slice
-	lockers   = 64   // callers that lock each key once
 )
 
 func measureKeys(ctx context.Context, env report.Env) (*report.Section, error) {
@@ -28,8 +23,8 @@ func measureKeys(ctx context.Context, env report.Env) (*report.Section, error) {
 		Table: &report.Table{Name: "growth-keys", Title: "Cost of a task over the number of keys", Columns: append([]string{rate}, costs...)},
 		what:  "keys", sizes: sizes(env.Scale, 10, 100, 1000, 10_000, 100_000), slices: keySlices,
 		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
-			names := keyNames(size)
-			if err := lockAll(ctx, at, names); err != nil {
+			names := lockall.Keys(size)
+			if err := lockall.Each(ctx, at.Addr(), names, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx)); err != nil {
 				return nil, err
 			}
 			job := noop.Job{Keys: spread(names, (1+keySlices)*tasks), Workers: 1, Slots: keySlots}
@@ -54,15 +49,6 @@ func measureKeys(ctx context.Context, env report.Env) (*report.Section, error) {
 	return section, err
 }
 
-// keyNames returns n keys.
-func keyNames(n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("order-%06d", i)
-	}
-	return names
-}
-
 // spread returns at most so many of the names, at equal distances.
 func spread(names []string, most int) []string {
 	if len(names) <= most {
@@ -73,37 +59,4 @@ func spread(names []string, most int) []string {
 		some[i] = names[i*len(names)/most]
 	}
 	return some
-}
-
-// lockAll takes and gives back each key once.
-func lockAll(ctx context.Context, at *server.Server, names []string) (err error) {
-	conn := redis.NewClient(&redis.Options{Addr: at.Addr(), PoolSize: lockers})
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	locker, err := locking.NewSingle(conn, locking.SingleOptions{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, locker.Close()) }()
-	var (
-		next atomic.Int64
-		wg   sync.WaitGroup
-		errs = make([]error, lockers)
-	)
-	for i := range errs {
-		wg.Go(func() {
-			for n := next.Add(1); int(n) <= len(names) && errs[i] == nil; n = next.Add(1) {
-				errs[i] = lockOnce(ctx, locker, names[n-1])
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func lockOnce(ctx context.Context, locker locking.Locker, key string) error {
-	lease, err := locker.Acquire(ctx, []string{key}, locking.Options{})
-	if err != nil {
-		return err
-	}
-	return lease.Release(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/noop"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
@@ -50,7 +51,7 @@ func crewOver(table, title, what string, tasks int, of func(size int) (workers, 
 		Table: &report.Table{Name: table, Title: title, Columns: append([]string{rate}, costs...)}, what: what, slices: 1,
 		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
 			workers, slots := of(size)
-			return startCrew(ctx, at, noop.Job{Keys: keyNames(crewKeys), Workers: workers, Slots: slots}, 1, tasks)
+			return startCrew(ctx, at, noop.Job{Keys: lockall.Keys(crewKeys), Workers: workers, Slots: slots}, 1, tasks)
 		},
 	}
 }

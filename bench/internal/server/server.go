@@ -27,14 +27,15 @@ type Server struct {
 	probe *redis.Client
 }
 
-// Start runs a server in the directory, where its log goes, and returns when it answers.
-func Start(ctx context.Context, dir string) (*Server, error) {
+// Start runs a server in the directory, where its log goes, and returns when it answers. Settings are further arguments, such as
+// "--cluster-enabled", "yes".
+func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	for range 20 {
 		addrs, err := freeAddrs(ctx, 1)
 		if err != nil {
 			return nil, err
 		}
-		s, err := start(dir, addrs[0])
+		s, err := start(dir, addrs[0], settings)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +73,7 @@ func (s *Server) Age(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, err
 }
 
-func start(dir, addr string) (*Server, error) {
+func start(dir, addr string, settings []string) (*Server, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func start(dir, addr string) (*Server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p, err := run(log, "redis-server", "--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	args := []string{"--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"}
+	p, err := run(log, "redis-server", append(args, settings...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/bench/internal/silent"
+
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -51,7 +53,7 @@ func startAsynq(job Job, cfg asynq.Config, handle func(ctx context.Context, clie
 	cfg.Queues = job.Scenario.weights()
 	cfg.DelayedTaskCheckInterval = delayedInterval
 	cfg.ShutdownTimeout = shutdownTimeout
-	cfg.Logger = silent{}
+	cfg.Logger = silent.Logger{}
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
 	s := asynq.NewServerFromRedisClient(client, cfg)
 	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -90,21 +92,3 @@ func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
 		j.Tally.Lost(p.N)
 	}
 }
-
-// silent is a Logger of asynq that writes nothing: a conflict may be an error in its eyes.
-type silent struct{}
-
-// Debug does nothing.
-func (silent) Debug(...any) {}
-
-// Info does nothing.
-func (silent) Info(...any) {}
-
-// Warn does nothing.
-func (silent) Warn(...any) {}
-
-// Error does nothing.
-func (silent) Error(...any) {}
-
-// Fatal does nothing.
-func (silent) Fatal(...any) {}

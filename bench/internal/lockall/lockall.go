@@ -1,0 +1,61 @@
+// Package lockall takes many keys, to leave on a server what many locks leave.
+package lockall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// callers is how many keys are taken at a time.
+const callers = 64
+
+// Each takes each of the keys once, on the server with that address, and calls then with the lease, which may give it back. Several keys are taken at
+// a time; each caller ends with its first error. The connections are closed when it returns.
+func Each(ctx context.Context, addr string, keys []string, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) (err error) {
+	conn := redis.NewClient(&redis.Options{Addr: addr, PoolSize: callers})
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	locker, err := locking.NewSingle(conn, single)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locker.Close()) }()
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+		errs = make([]error, callers)
+	)
+	for caller := range errs {
+		wg.Go(func() {
+			for n := next.Add(1); int(n) <= len(keys) && errs[caller] == nil; n = next.Add(1) {
+				lease, err := locker.Acquire(ctx, []string{keys[n-1]}, opts)
+				if err == nil {
+					err = then(lease)
+				}
+				errs[caller] = err
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Keys returns n keys, all of one length.
+func Keys(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("order-%06d", i)
+	}
+	return names
+}
+
+// GiveBack gives a key back at once, for [Each].
+func GiveBack(ctx context.Context) func(*locking.Lease) error {
+	return func(l *locking.Lease) error { return l.Release(ctx) }
+}
