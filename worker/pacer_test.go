@@ -5,104 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/middleware"
 )
-
-// counted counts the fetches that reach Redis.
-type counted struct{ fetches atomic.Int64 }
-
-func (c *counted) hook() hook {
-	return func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if kindOf(cmd) == fetch {
-			c.fetches.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func TestAnIdleWorkerLooksNoMoreOftenThanItsInterval(t *testing.T) {
-	t.Parallel()
-	for _, queues := range []int{1, 2, 5} {
-		for _, fetchers := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%d queues, %d fetchers", queues, fetchers), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					var c counted
-					cfg := Config{TaskCheckInterval: 50 * time.Millisecond, Fetchers: fetchers, Concurrency: 6, Queues: map[string]int{}}
-					for i := range queues {
-						cfg.Queues[fmt.Sprint("q", i)] = i + 1
-					}
-					w, _ := virtual(t, cfg, c.hook())
-					handle(t, w, "work", nothing)
-					start(t, w)
-					time.Sleep(time.Second)
-					const seconds = 20 // then 34 a second would be eight standard deviations from the mean
-					before := c.fetches.Load()
-					time.Sleep(seconds * time.Second)
-					// asynq's own pause is from half the interval to one and a half: the interval on average. Each queue has a delay queue.
-					got := float64(c.fetches.Load()-before) / seconds
-					each := got / float64(2*queues*fetchers)
-					t.Logf("%.0f fetches a second, %.1f looks of each server", got, each)
-					if each > 1.7*20 || each < 20 {
-						t.Errorf("each server looks %.1f times a second, want once in a third of 50ms to 50ms: about 30 times", each)
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, fetchers := range []int{1, 3} {
-		t.Run(fmt.Sprint(fetchers, " fetchers"), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w, m := virtual(t, Config{
-					TaskCheckInterval: 10 * time.Second, DelayedTaskCheckInterval: time.Hour, Fetchers: fetchers, Concurrency: 6,
-					Strategy: middleware.Requeue{Delay: time.Hour, OnDeck: -1}, Queues: map[string]int{"default": 2, "other": 1},
-				})
-				started, ended := make(chan time.Time, 1), make(chan time.Time, 1)
-				release := make(chan struct{})
-				handle(t, w, "work", func(context.Context, order) error {
-					started <- time.Now()
-					<-release
-					ended <- time.Now()
-					return nil
-				})
-				start(t, w)
-				const tasks = 30
-				for range tasks {
-					enqueue(t, m, orderTask(t, "work", "1"))
-				}
-				<-started
-				time.Sleep(time.Minute) // the others have parked
-				var worst, all time.Duration
-				for range tasks - 1 {
-					release <- struct{}{}
-					at := <-ended
-					took := (<-started).Sub(at)
-					worst, all = max(worst, took), all+took
-					time.Sleep(11 * time.Second) // the fetchers have come to rest
-				}
-				release <- struct{}{}
-				<-ended
-				t.Logf("a woken task started after %v on average, %v at most", all/(tasks-1), worst)
-				if worst > 10*time.Millisecond {
-					t.Errorf("a task that was woken started after %v, want a few milliseconds", worst)
-				}
-			})
-		})
-	}
-}
 
 // looker fetches through a pacer as asynq's server does: from each queue, until one has a task.
 type looker struct {
@@ -295,23 +203,6 @@ func TestAShutdownEndsThePauseAtOnce(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatPausesShutsDownAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := virtual(t, Config{TaskCheckInterval: time.Hour, DelayedTaskCheckInterval: time.Second, Fetchers: 3, Concurrency: 3})
-		handle(t, w, "work", nothing)
-		start(t, w)
-		time.Sleep(time.Minute)
-		began := time.Now()
-		if err := w.Shutdown(); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("the shutdown took %v while its fetchers paused", took)
-		}
-	})
-}
-
 // An error is the guard's to pace. The pacer neither counts it as an empty queue nor forgets the others for it.
 func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 	t.Parallel()
@@ -358,26 +249,6 @@ func TestAnErrorEndsALook(t *testing.T) {
 	})
 }
 
-func TestErrorsDoNotMakeAWorkerSpin(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var fetches atomic.Int64
-		w, _ := virtual(t, Config{TaskCheckInterval: 50 * time.Millisecond}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if kindOf(cmd) != fetch {
-				return next(ctx, cmd)
-			}
-			fetches.Add(1)
-			return fail(cmd, errors.New("READONLY you may not write to a replica"))
-		}))
-		handle(t, w, "work", nothing)
-		start(t, w)
-		time.Sleep(20 * time.Second)
-		if got := fetches.Load(); got > 60 {
-			t.Errorf("%d fetches in 20s of errors", got)
-		}
-	})
-}
-
 func TestAFetchThatFindsATaskIsNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -396,27 +267,6 @@ func TestAFetchThatFindsATaskIsNotHeld(t *testing.T) {
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("a hundred looks that found a task took %v", took)
-		}
-	})
-}
-
-// Should a future asynq name its keys differently, nothing is held, and what is left of asynq's own pause sets the pace: a thousand looks a
-// second. The tests on the interval and on errors fail then, and so does the one of the guard on what a command is.
-func TestWithoutThePacerAsynqsOwnPauseIsTheFloor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var c counted
-		w, _ := virtual(t, Config{TaskCheckInterval: 50 * time.Millisecond}, c.hook())
-		s := asynq.NewServerFromRedisClient(w.tasks, w.serverConfig(0))
-		if err := s.Start(w); err != nil {
-			t.Fatal(err)
-		}
-		defer s.Shutdown()
-		time.Sleep(5 * time.Second)
-		looks := float64(c.fetches.Load()) / 5 / float64(len(w.queues()))
-		t.Logf("%.0f looks a second", looks)
-		if looks > 1500 || looks < 500 {
-			t.Errorf("%.0f looks a second, want about 1000", looks)
 		}
 	})
 }
