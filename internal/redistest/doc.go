@@ -5,7 +5,8 @@
 //
 //   - [Start] runs a redis-server on its own loopback port. It can be killed, paused and restarted, so it answers what
 //     a crash, a slow node or a script does.
-//   - [StartCluster] joins several of them to a Redis Cluster, for everything that depends on hash slots.
+//   - [StartCluster] joins several of them to a Redis Cluster, for everything that depends on hash slots. [Cluster.MoveSlot] moves
+//     a slot at once, [Cluster.BeginMove] as slowly as the test says.
 //   - [StartSentinel] gives a server a replica and sentinels, so it answers what a failover does.
 //   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it answers
 //     what happens after an hour without waiting for one.
