@@ -35,6 +35,9 @@ const splitRemaining = 100 * time.Millisecond
 //
 // So servers that have just been started do not vote for MaxTTL, 55 s by default: until a majority does, attempts fail with
 // [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
+//
+// A Locker that saw a server's process change counts MaxTTL by its own monotonic clock. A server that it sees for the first time is
+// as old as it says, by its wall clock: start servers after their clocks are synchronized, and slew clocks instead of stepping them.
 type GuardMode int
 
 // The modes of the guard.

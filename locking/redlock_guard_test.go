@@ -2,10 +2,12 @@ package locking_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -240,6 +242,49 @@ func TestAProxyThatChangesTheServerBehindAConnectionGivesNobodyASecondLeaseInStr
 	}
 }
 
+// The clock of a server that restarts is set forward, so that its process looks older than the longest TTL. This process has known the
+// one before for longer than that, and keeps its connections meanwhile.
+func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	var stepped []*proxy
+	for i := range 2 {
+		p := startProxy(t, servers[i].Addr())
+		nodes[i] = &redis.Options{Addr: p.addr()}
+		stepped = append(stepped, p)
+	}
+	trusted(t, clients)
+	holder, other := newRedlock(t, nodes, guarded(locking.GuardConnect)), newRedlock(t, nodes, guarded(locking.GuardConnect))
+	joined(t, holder, clients)
+	joined(t, other, clients)
+	known := time.Now()
+	await(t, "known for longer than the clock is set forward", func() bool { return time.Since(known) > guardedMaxTTL+2*time.Second })
+	do(t, clients[2], "SET", lockOf("order:1"), "somebody who is about to leave", "PX", 60_000)
+	lease := acquire(t, holder, locking.Options{TTL: guardedTTL}, "order:1")
+	everywhere(t, clients[:2], "order:1")
+	for i, p := range stepped {
+		p.step()
+		servers[i].Kill()
+		servers[i].Restart(t)
+	}
+	do(t, clients[2], "DEL", lockOf("order:1"))
+	if err := lease.Err(); err != nil {
+		t.Fatalf("the machine is too slow for this test: %v", err)
+	}
+	await(t, "somebody else gets the key", func() bool {
+		second, err := other.Acquire(t.Context(), []string{"order:1"}, locking.Options{TTL: guardedTTL})
+		if err != nil {
+			return false
+		}
+		if lease.Err() == nil {
+			t.Error("two holders")
+		}
+		release(t, second)
+		return true
+	})
+}
+
 func TestARefusalByTheGuardSaysWhyAndThatItPasses(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]locking.GuardMode{"connect": locking.GuardConnect, "strict": locking.GuardStrict} {
@@ -272,6 +317,7 @@ type proxy struct {
 	mu     sync.Mutex
 	target string
 	turn   int // counts the changes
+	ahead  bool
 	conns  map[net.Conn]bool
 }
 
@@ -325,6 +371,37 @@ func (p *proxy) now() (target string, turn int) {
 	return p.target, p.turn
 }
 
+// step makes the server look as if its clock had been set forward by some seconds after it was started.
+func (p *proxy) step() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead = true
+}
+
+// uptime is the age of a process that is younger than 10 s.
+var uptime = regexp.MustCompile(`uptime_in_seconds:\d\r`)
+
+// answer hands the answers of a server on.
+func (p *proxy) answer(client io.Writer, server io.Reader) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		ahead := p.ahead
+		p.mu.Unlock()
+		reply := buffer[:n]
+		if ahead {
+			reply = uptime.ReplaceAll(reply, fmt.Appendf(nil, "uptime_in_seconds:%d\r", guardedMaxTTL/time.Second+2))
+		}
+		if _, err := client.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
 // serve hands the requests of one client on.
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
@@ -346,7 +423,7 @@ func (p *proxy) serve(client net.Conn) {
 			served = turn
 			p.keep(server)
 			from := server
-			p.done.Go(func() { _, _ = io.Copy(client, from) })
+			p.done.Go(func() { p.answer(client, from) })
 		}
 		if _, err := server.Write(buffer[:n]); err != nil {
 			break

@@ -16,9 +16,10 @@
 // A master that is made a replica of another one takes over that one's data, keeps its connections, and may be made a master again
 // (REPLICAOF). A connection that was vetted before goes on, unless it happens to write meanwhile. [Strict] sees it.
 //
-// The age of a process that is seen for the first time is what the server says of itself. A wall clock that is set forward after
-// the server started, and before this process saw it, makes the server look older than it is. A start before 2021, which a clock
-// without a battery produces, is not believed.
+// A process that takes the place of another one is quarantined by this process's own monotonic clock. But the age of a process on a
+// node that is seen for the first time is what the server says of itself, and all that a server says of time comes from its wall clock.
+// A clock that is set forward after the server started, and before this process saw it, makes the server look older than it is. A start
+// before 2021, which a clock without a battery produces, is not believed. The remedy is to start the server after its clock has been set.
 //
 // A promoted replica shows a second replication id, but Redis forgets it when no replica was connected for repl-backlog-ttl (an
 // hour by default). With a repl-backlog-ttl below the longest TTL a promotion can go unnoticed.

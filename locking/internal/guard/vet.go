@@ -26,12 +26,13 @@ type Limits struct {
 type Known struct {
 	// RunID is the process that served the node last.
 	RunID string
-	// Before is the process that served the node before RunID and was alive together with it; empty when there was none, as after
-	// a restart.
+	// Before is the process that served the node before RunID and was alive together with it, as RunID's own claim of its age has it;
+	// empty when there was none, as after a restart.
 	Before string
 	// Seen is when it was first seen, and LastSeen when it was last seen.
 	Seen, LastSeen time.Time
-	// Born is the latest time at which the process can have started, as far as is known. It is never after Seen.
+	// Born is the latest time at which the process can have started, as far as is known. It is never after Seen. For a process that
+	// has taken the place of another it is Seen, whatever its age by its own clock.
 	Born time.Time
 	// ReplID is the history of writes in which the node was last seen as a master, and ReplSince when it was first seen so.
 	ReplID    string
@@ -56,9 +57,9 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 	}
 	if until := k.Born.Add(l.MaxTTL); now.Before(until) {
 		if k.Before != "" {
-			return k, refuse(Replaced, until, "run_id %.8s was alive after this one, %.8s, had started", k.Before, f.RunID)
+			return k, refuse(Replaced, until, "run_id %.8s answered after this one, %.8s, had started, by what it says of its age", k.Before, f.RunID)
 		}
-		return k, refuse(Young, until, "it runs for %v of %v", now.Sub(k.Born).Round(time.Millisecond), l.MaxTTL)
+		return k, refuse(Young, until, "it is known to run for %v of %v", now.Sub(k.Born).Round(time.Millisecond), l.MaxTTL)
 	}
 	if until := k.ReplSince.Add(l.MaxTTL); f.ReplID2 != "" && now.Before(until) {
 		return k, refuse(Promoted, until, "master_replid2 is %.8s, and its master_replid %.8s is known for %v of %v", f.ReplID2, f.ReplID,
@@ -83,8 +84,9 @@ func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	return refuse(Duplicate, now.Add(recheck), "run_id %.8s votes already", f.RunID)
 }
 
-// meet returns what is known after the facts. A process that started after the one before was last seen is taken for its restart. One
-// that was alive together with it is another server, which knows nothing of the locks that were taken up to this moment.
+// meet returns what is known after the facts. A process in the place of another one is as old as this process has known it: its own
+// clock may have been set since it started, and the process before may have been seen last long ago. One that says it was alive
+// together with the one before is another server, else it is taken for a restart; that makes a difference to the refusal alone.
 func (k Known) meet(f Facts, now time.Time) Known {
 	age := f.Uptime - rounding
 	if f.Clock.Add(-f.Uptime).Before(firstRelease) {
@@ -102,8 +104,10 @@ func (k Known) meet(f Facts, now time.Time) Known {
 		}
 	case k.RunID != "" && born.Before(k.LastSeen):
 		k.Before, k.RunID, k.Seen, k.Born = k.RunID, f.RunID, now, now
+	case k.RunID != "":
+		k.Before, k.RunID, k.Seen, k.Born = "", f.RunID, now, now
 	default:
-		k.Before, k.RunID, k.Seen, k.Born = "", f.RunID, now, born
+		k.RunID, k.Seen, k.Born = f.RunID, now, born
 	}
 	k.LastSeen = now
 	return k

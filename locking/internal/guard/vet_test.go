@@ -49,8 +49,14 @@ func TestVetDecides(t *testing.T) {
 			facts: facts(now, 2*time.Second), want: guard.Young, until: ttl - 3*time.Second,
 			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-3 * time.Second), Born: now.Add(-time.Hour)},
 		},
-		"restarted":                 {facts: facts(now, 5*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young, until: ttl - 4*time.Second},
-		"restarted long ago":        {facts: facts(now, 50*time.Second), known: known(guard.Known{RunID: idC})},
+		"restarted": {facts: facts(now, 5*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young, until: ttl},
+		"restarted, as it says long ago": {
+			facts: facts(now, 50*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young, until: ttl,
+		},
+		"restarted a while ago": {
+			facts: facts(now, 50*time.Second), want: guard.Young, until: ttl - 10*time.Second,
+			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second), Born: now.Add(-10 * time.Second)},
+		},
 		"another that was alive":    {facts: old(), known: known(guard.Known{RunID: idC}), want: guard.Replaced, until: ttl},
 		"replica":                   {facts: old(func(f *guard.Facts) { f.Role = "slave" }), want: guard.NotMaster, until: time.Second},
 		"promoted":                  {facts: old(func(f *guard.Facts) { f.ReplID2 = idC }), want: guard.Promoted, until: ttl},
