@@ -26,6 +26,13 @@ func Virtual(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	tb.Cleanup(m.Close)
+	// It has a server to hook into once somebody has dialed.
+	conn, err := m.Dial()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.Server().SetPreHook(answerIdle(m))
+	_ = conn.Close()
 	return m, VirtualClient(tb, m)
 }
 
