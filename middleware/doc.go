@@ -22,6 +22,13 @@
 // [delayqueue.Bounds], also on its last attempt, and also while Redis cannot be reached. Wakes are a matter of speed: when one is
 // lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
 //
+// # Panics
+//
+// When a handler, a key function, a strategy or an OnBound callback panics, the run gives its keys and its place in the slot back and wakes the
+// next waiter; asynq reports the panic and retries the task, as it does without the middleware. The same is given back when such code calls
+// runtime.Goexit, as t.FailNow does; asynq does not notice that and takes the task for running until its timeout. An [Observer] that
+// panics is logged, and the task goes on.
+//
 // # Order
 //
 // With [NextFirst], the default, the task that was refused first is woken first. That is the usual order and no promise: a

@@ -61,6 +61,7 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 	}
 	lease, err := locking.Wait(waiting, r.locker, r.keys, r.options())
 	if lease != nil {
+		r.lease = lease
 		if r.order != NextFirst {
 			return r.verify(ctx, lease)
 		}

@@ -155,23 +155,15 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 	if err != nil {
 		return err
 	}
-	for {
-		lease, err := r.acquire(ctx)
-		if err != nil {
-			return r.ended(ctx, err)
+	returned := false
+	defer func() {
+		if !returned {
+			r.abandon(ctx)
 		}
-		mine, err := r.claim(ctx, lease)
-		if err == nil && mine {
-			return r.work(ctx, lease, next)
-		}
-		_ = r.release(ctx, lease, err == nil)
-		if err == nil {
-			return &duplicateError{r.id}
-		}
-		if err := r.sitOut(ctx, &r.claims, err); err != nil {
-			return r.ended(ctx, err)
-		}
-	}
+	}()
+	err = r.process(ctx, next)
+	returned = true
+	return err
 }
 
 // interest is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. It asks anew

@@ -37,7 +37,8 @@ type Event struct {
 }
 
 // Observer is told of events, in the goroutine of the task: it must be quick, and safe for use by many goroutines. Metrics and
-// traces are made from it. Keys are business data: hash them before they go into logs or labels.
+// traces are made from it. Keys are business data: hash them before they go into logs or labels. An observer that panics fails no task: the panic
+// is logged with its stack, and the run goes on.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

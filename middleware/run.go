@@ -40,10 +40,11 @@ type run struct {
 	began    time.Time       // of its handler
 	delays   *backoff.ExponentialBackOff
 	watch    *locking.Watch
-	blind    bool // releases cannot be watched
+	lease    *locking.Lease // what is to be given back
+	blind    bool           // releases cannot be watched
 }
 
-// begin finds out which task this is and which keys it needs.
+// begin finds out which task this is.
 func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	id, err := delayqueue.TaskOf(ctx)
 	if err != nil {
@@ -53,21 +54,47 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
 	r.promised, _ = l.sleepers.decks.arrive(id)
-	r.keys, err = keysOf(ctx, l.key, task, l.limits)
-	if err == nil && len(r.keys) != 1 && l.order != NextFirst {
-		err = &KeyError{Type: task.Type(), Err: errOneKey}
+	return r, nil
+}
+
+// process runs the task from its keys to the error that asynq gets.
+func (r *run) process(ctx context.Context, next asynq.Handler) error {
+	if err := r.prepare(ctx); err != nil {
+		r.leave(ctx)
+		return err
 	}
-	if moved, ok := delayqueue.MovedFrom(id, task.Headers()); ok {
-		r.moved = &moved
-		if _, over := moved.Exhausted(attempt); over && err == nil {
-			err = &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", id, moved.Retries)}
+	for {
+		lease, err := r.acquire(ctx)
+		if err != nil {
+			return r.ended(ctx, err)
+		}
+		mine, err := r.claim(ctx, lease)
+		if err == nil && mine {
+			return r.work(ctx, lease, next)
+		}
+		_ = r.release(ctx, lease, err == nil)
+		if err == nil {
+			return &duplicateError{r.id}
+		}
+		if err := r.sitOut(ctx, &r.claims, err); err != nil {
+			return r.ended(ctx, err)
 		}
 	}
-	if err != nil {
-		r.leave(ctx)
-		return nil, err
+}
+
+// prepare finds out which keys the task needs, and whether it may run at all.
+func (r *run) prepare(ctx context.Context) (err error) {
+	r.keys, err = keysOf(ctx, r.key, r.task, r.limits)
+	if err == nil && len(r.keys) != 1 && r.order != NextFirst {
+		err = &KeyError{Type: r.task.Type(), Err: errOneKey}
 	}
-	return r, nil
+	if moved, ok := delayqueue.MovedFrom(r.id, r.task.Headers()); ok {
+		r.moved = &moved
+		if _, over := moved.Exhausted(r.attempt); over && err == nil {
+			err = &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", r.id, moved.Retries)}
+		}
+	}
+	return err
 }
 
 // leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
@@ -191,13 +218,4 @@ func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Dura
 		e.RetryAfter = max(held.Holder.Remaining, 0)
 	}
 	return e
-}
-
-// observe tells the observer of an event of this run.
-func (r *run) observe(ctx context.Context, e Event) {
-	if r.observer == nil {
-		return
-	}
-	e.At, e.Task, e.Type, e.Keys = time.Now(), r.id, r.task.Type(), r.keys
-	r.observer.Observe(ctx, e)
 }

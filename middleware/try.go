@@ -50,7 +50,9 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.locker.Acquire(ctx, r.keys, r.options())
+	lease, err := r.locker.Acquire(ctx, r.keys, r.options())
+	r.lease = lease
+	return lease, err
 }
 
 // options returns how an attempt is made.

@@ -43,17 +43,13 @@ func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err e
 	return r.queue.Claim(ctx, r.id, r.task.Headers())
 }
 
-// handle runs the handler, and gives the keys back also when it panics.
-func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) (err error) {
-	returned := false
-	defer func() {
-		failed := !returned || err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
-		if lost := r.giveBack(ctx, lease, r.staysInLine(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
-			err = errors.Join(err, lost)
-		}
-	}()
-	err = next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
-	returned = true
+// handle runs the handler and gives the keys back.
+func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
+	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
+	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
+	if lost := r.giveBack(ctx, lease, r.staysInLine(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+		err = errors.Join(err, lost)
+	}
 	return err
 }
 
@@ -82,6 +78,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 		r.unpark(ctx)
 		left = r.leaveLine(ctx, r.id, r.keys[0])
 	}
+	r.lease = nil
 	if err := lease.Release(ctx); err != nil {
 		if errors.Is(err, locking.ErrLost) {
 			lost = err

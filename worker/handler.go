@@ -57,39 +57,46 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	handler := asynq.Handler(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		payload, _ := ctx.Value(payloadKey{}).(T)
-		return h.Run(ctx, payload)
+	if h.Unlocked {
+		return w.register(taskType, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			payload, err := h.decode(task)
+			if err != nil {
+				return &middleware.KeyError{Type: taskType, Err: err}
+			}
+			return h.Run(ctx, payload)
+		}))
+	}
+	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold, func(ctx context.Context, task *asynq.Task) (keys []string, err error) {
+		payload, _ := ctx.Value(payloadKey{}).(*T)
+		if *payload, err = h.decode(task); err != nil {
+			return nil, err
+		}
+		return h.Keys(*payload), nil
+	})
+	if err != nil {
+		return fmt.Errorf("worker: handler of %q: %w", taskType, err)
+	}
+	handler := lock(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		payload, _ := ctx.Value(payloadKey{}).(*T)
+		return h.Run(ctx, *payload)
 	}))
-	if !h.Unlocked {
-		lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold, func(ctx context.Context, _ *asynq.Task) ([]string, error) {
-			payload, _ := ctx.Value(payloadKey{}).(T)
-			return h.Keys(payload), nil
-		})
-		if err != nil {
-			return fmt.Errorf("worker: handler of %q: %w", taskType, err)
-		}
-		handler = lock(handler)
-	}
-	decode := h.Decode
-	if decode == nil {
-		decode = decodeJSON[T]
-	}
 	return w.register(taskType, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		payload, err := decode(task)
-		if err != nil {
-			w.leave(ctx)
-			return &middleware.KeyError{Type: task.Type(), Err: fmt.Errorf("the payload cannot be decoded: %w", err)}
-		}
-		return handler.ProcessTask(context.WithValue(ctx, payloadKey{}, payload), task)
+		return handler.ProcessTask(context.WithValue(ctx, payloadKey{}, new(T)), task)
 	}))
 }
 
-// payloadKey is the context key of a decoded payload, so that a payload is decoded once for its keys and its handler.
+// payloadKey is the context key of a pointer to the payload: it is decoded once, for its keys, and the handler finds it there.
 type payloadKey struct{}
 
-func decodeJSON[T any](task *asynq.Task) (T, error) {
-	var payload T
-	err := json.Unmarshal(task.Payload(), &payload)
+// decode reads the payload of a task.
+func (h Handler[T]) decode(task *asynq.Task) (payload T, err error) {
+	if h.Decode != nil {
+		payload, err = h.Decode(task)
+	} else {
+		err = json.Unmarshal(task.Payload(), &payload)
+	}
+	if err != nil {
+		err = fmt.Errorf("the payload cannot be decoded: %w", err)
+	}
 	return payload, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,59 +152,71 @@ func TestPoisonIsArchivedWithItsReason(t *testing.T) {
 	}
 }
 
-// TestTaskThatBecomesUndecodablePassesOnItsWake: the next in line must not wait for its timer.
-func TestTaskThatBecomesUndecodablePassesOnItsWake(t *testing.T) {
+// TestATaskThatBecomesUndecodablePassesOnItsWake: the next waiter must not wait for its timer.
+func TestATaskThatBecomesUndecodablePassesOnItsWake(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var decoded sync.Map // task -> true
-		parked, ran := make(chan string, 10), make(chan string, 10)
-		finish := make(chan struct{})
-		w, m := virtual(t, Config{
-			Strategy: middleware.Requeue{Delay: time.Hour},
-			Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
-				if e.Kind == middleware.Ended {
-					parked <- e.Task.ID
-				}
-			}),
+	for name, decode := range map[string]func() (string, error){
+		"error":           func() (string, error) { return "", errors.New("the schema is gone") },
+		"panic":           func() (string, error) { panic("the schema is gone") },
+		"goroutine's end": func() (string, error) { runtime.Goexit(); return "", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { becomeUndecodable(t, decode) })
 		})
-		if err := Handle(w, "audit", Handler[string]{
-			Decode: func(task *asynq.Task) (string, error) {
-				name := task.Headers()["name"]
-				if _, again := decoded.LoadOrStore(name, true); again && name == "second" {
-					return "", errors.New("the schema is gone")
-				}
-				return name, nil
-			},
-			Keys: func(string) []string { return []string{"order:42"} },
-			Run: func(_ context.Context, name string) error {
-				ran <- name
-				if name == "first" {
-					<-finish
-				}
-				return nil
-			},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		start(t, w)
-		add := func(name string) {
-			enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"name": name}), asynq.TaskID(name))
-		}
-		add("first")
-		<-ran
-		for _, name := range []string{"second", "third"} {
-			add(name)
-			if got := <-parked; got != name {
-				t.Fatalf("%s was parked; want %s", got, name)
+	}
+}
+
+func becomeUndecodable(t *testing.T, decode func() (string, error)) {
+	t.Helper()
+	var decoded sync.Map // task -> true
+	parked, ran := make(chan string, 10), make(chan string, 10)
+	finish := make(chan struct{})
+	w, m := virtual(t, Config{
+		Strategy: middleware.Requeue{Delay: time.Hour},
+		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+			if e.Kind == middleware.Ended {
+				parked <- e.Task.ID
 			}
-			time.Sleep(time.Second) // until it is in asynq's retry set
-		}
-		began := time.Now()
-		close(finish)
-		if got := <-ran; got != "third" || time.Since(began) > 10*time.Second {
-			t.Errorf("%s ran %v after the release; want third at once", got, time.Since(began))
-		}
+		}),
 	})
+	if err := Handle(w, "audit", Handler[string]{
+		Decode: func(task *asynq.Task) (string, error) {
+			name := task.Headers()["name"]
+			if _, again := decoded.LoadOrStore(name, true); again && name == "second" {
+				return decode()
+			}
+			return name, nil
+		},
+		Keys: func(string) []string { return []string{"order:42"} },
+		Run: func(_ context.Context, name string) error {
+			ran <- name
+			if name == "first" {
+				<-finish
+			}
+			return nil
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, w)
+	add := func(name string) {
+		enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"name": name}), asynq.TaskID(name), asynq.Timeout(30*time.Second))
+	}
+	add("first")
+	<-ran
+	for _, name := range []string{"second", "third"} {
+		add(name)
+		if got := <-parked; got != name {
+			t.Fatalf("%s was parked; want %s", got, name)
+		}
+		time.Sleep(time.Second) // until it is in asynq's retry set
+	}
+	began := time.Now()
+	close(finish)
+	if got := <-ran; got != "third" || time.Since(began) > 10*time.Second {
+		t.Errorf("%s ran %v after the release; want third at once", got, time.Since(began))
+	}
 }
 
 func TestPayloadIsDecodedOnce(t *testing.T) {

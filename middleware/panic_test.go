@@ -1,0 +1,226 @@
+package middleware_test
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// wantFree fails the test unless the key can be had at once and no task counts as waiting in its slot.
+func (r *rig) wantFree(key string, s *middleware.Sleepers) {
+	r.Helper()
+	lease, err := r.locker.Acquire(context.Background(), []string{key}, locking.Options{})
+	if err != nil {
+		r.Errorf("the key is not free: %v", err)
+		return
+	}
+	_ = lease.Release(context.Background())
+	if n := s.InUse(); n != 0 {
+		r.Errorf("%d tasks count as waiting in their slots, want none", n)
+	}
+}
+
+// Three tasks of a key cause every kind of event. Whatever the observer does at one of them, all three run.
+func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []middleware.EventKind{middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
+		for name, s := range map[string]middleware.Requeue{
+			"on deck":  {Delay: time.Hour},
+			"parked":   {Delay: time.Hour, OnDeck: -1},
+			"in order": {Delay: time.Hour, OnDeck: -1, Order: middleware.Ordered},
+		} {
+			t.Run(string(kind)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(r *rig) {
+					var log lines
+					var panics atomic.Int32
+					u := newUsage()
+					opts := r.options(s)
+					opts.Sleepers, opts.Logger = middleware.NewSleepers(2), slog.New(slog.NewTextHandler(&log, nil))
+					opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+						if e.Kind == kind {
+							panics.Add(1)
+							panic("the observer is broken")
+						}
+					})
+					r.serve(opts, asynq.Config{Concurrency: 6}, func(ctx context.Context, task *asynq.Task) error {
+						u.work(ctx, task, 50*time.Millisecond)
+						return nil
+					})
+					var tasks []delayqueue.Task
+					for range 3 {
+						tasks = append(tasks, r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3)))
+					}
+					for _, task := range tasks {
+						r.gone(task)
+					}
+					if n := u.finished(); n != 3 {
+						r.Errorf("%d of 3 tasks ran", n)
+					}
+					r.wantFree("order:1", opts.Sleepers)
+					if name == "parked" && panics.Load() == 0 {
+						r.Errorf("there was no event of kind %q", kind)
+					}
+					if n := int(panics.Load()); log.count("level=ERROR") != n || log.count("the observer is broken") != n {
+						r.Errorf("the log tells of %d panics, want %d", log.count("level=ERROR"), n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A task that was woken meets code of the user's that does not return. The next waiter runs all the same, at once; the task is retried as after
+// any panic of a handler, and nothing of its run is left.
+func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	hooks := map[string]userCode{
+		"key function": {set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+			find := o.Key
+			o.Key = func(ctx context.Context, task *asynq.Task) ([]string, error) {
+				end()
+				return find(ctx, task)
+			}
+		}},
+		"handler": {set: func(_ *middleware.Options, handle *asynq.HandlerFunc, end func()) {
+			inner := *handle
+			*handle = func(ctx context.Context, task *asynq.Task) error {
+				end()
+				return inner(ctx, task)
+			}
+		}},
+		"strategy": {refused: true, set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+			o.Strategy = endingStrategy{o.Strategy, end}
+		}},
+		"OnBound": {refused: true, set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+			s, _ := o.Strategy.(middleware.Requeue)
+			s.Bounds.Conflicts = 1
+			s.OnBound = func(context.Context, *asynq.Task, *middleware.ConflictError) error {
+				end()
+				return nil
+			}
+			o.Strategy = s
+		}},
+	}
+	for _, kind := range []middleware.EventKind{middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
+		hooks["observer/"+string(kind)] = userCode{
+			refused: kind == middleware.Refused || kind == middleware.Ended, recovered: true, runs: kind == middleware.Released || kind == middleware.Woke,
+			set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+				observe := o.Observer
+				o.Observer = middleware.ObserverFunc(func(ctx context.Context, e middleware.Event) {
+					observe.Observe(ctx, e)
+					if e.Kind == kind {
+						end()
+					}
+				})
+			},
+		}
+	}
+	for name, hook := range hooks {
+		for how, end := range map[string]func(){"panics": func() { panic("it is broken") }, "ends its goroutine": runtime.Goexit} {
+			if hook.recovered && how == "panics" {
+				continue // TestAnObserverThatPanicsFailsNoTask
+			}
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(r *rig) { r.breakOff(hook, how == "panics", end) })
+			})
+		}
+	}
+}
+
+// userCode is a place where code of the user's runs.
+type userCode struct {
+	refused   bool // it runs for a task that is refused its key
+	recovered bool // from its panics
+	runs      bool // the task's handler has run by then
+	set       func(o *middleware.Options, handle *asynq.HandlerFunc, end func())
+}
+
+// endingStrategy calls end before each decision.
+type endingStrategy struct {
+	middleware.Strategy
+
+	end func()
+}
+
+func (s endingStrategy) Decide(c middleware.Conflict) middleware.Decision {
+	s.end()
+	return s.Strategy.Decide(c)
+}
+
+// breakOff parks two tasks and wakes the first, whose run ends at the hook.
+func (r *rig) breakOff(hook userCode, panics bool, end func()) {
+	r.Helper()
+	var armed atomic.Bool
+	ran := make(chan string, 3)
+	handle := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		ran <- id
+		return nil
+	})
+	opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1})
+	opts.Sleepers = middleware.NewSleepers(2)
+	hook.set(&opts, &handle, func() {
+		if armed.CompareAndSwap(true, false) {
+			end()
+		}
+	})
+	lease := r.hold("order:1")
+	r.serve(opts, asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 2 * time.Hour }}, handle)
+	victim := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3), asynq.Timeout(5*time.Second))
+	r.settled(victim, asynq.TaskStateRetry)
+	other := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+	r.settled(other, asynq.TaskStateRetry)
+	armed.Store(true)
+	if hook.refused {
+		if _, err := r.queue.Wake(r.Context(), "order:1", delayqueue.WakeOptions{}); err != nil {
+			r.Fatal(err)
+		}
+		r.until(10*time.Second, "the hook", func() bool { return !armed.Load() })
+		<-time.After(10 * time.Millisecond)
+	}
+	r.giveBack(lease)
+	released := time.Now()
+	if hook.runs {
+		if id := receive(r.T, ran); id != victim.ID {
+			r.Errorf("%s ran, want %s", id, victim.ID)
+		}
+	}
+	if id := receive(r.T, ran); id != other.ID {
+		r.Errorf("%s ran, want %s", id, other.ID)
+	}
+	if took := time.Since(released); took > time.Second {
+		r.Errorf("the next waiter ran after %v, want within 1s", took)
+	}
+	r.gone(other)
+	r.wantFree("order:1", opts.Sleepers)
+	info := r.settled(victim, asynq.TaskStateRetry)
+	for info.Retried == 0 { // of a goroutine that has ended asynq hears nothing: it is the task's timeout that ends it
+		<-time.After(time.Second)
+		if time.Since(released) > limit {
+			r.Fatalf("the task was not retried: %+v", info)
+		}
+		info = r.settled(victim, asynq.TaskStateRetry)
+	}
+	want := "deadline exceeded"
+	if panics {
+		want = "it is broken"
+	}
+	if !strings.Contains(info.LastErr, want) {
+		r.Errorf("the task's error is %q, want %q in it", info.LastErr, want)
+	}
+	if waiters, err := r.queue.Waiters(r.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
+		r.Errorf("waiters %v, %v; want none", waiters, err)
+	}
+}
