@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 // benched is a Queue on a Redis of its own.
-func benched(b *testing.B) (*delayqueue.Queue, *asynq.Client) {
+func benched(b *testing.B) (*delayqueue.Queue, *asynq.Client, *redis.Client) {
 	b.Helper()
 	client := redistest.Start(b).Client(b)
 	queue, err := delayqueue.New(client, delayqueue.Options{})
@@ -20,7 +21,7 @@ func benched(b *testing.B) (*delayqueue.Queue, *asynq.Client) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = queue.Close() })
-	return queue, asynq.NewClientFromRedisClient(client)
+	return queue, asynq.NewClientFromRedisClient(client), client
 }
 
 // delayedTask is in asynq's set of scheduled tasks: what a wake finds is the same as for a parked one.
@@ -37,7 +38,7 @@ func delayedTask(b *testing.B, tasks *asynq.Client, id string) delayqueue.Task {
 func BenchmarkParkAndWake(b *testing.B) {
 	for _, waiting := range []int{0, 1000} {
 		b.Run(fmt.Sprint("behind ", waiting), func(b *testing.B) {
-			queue, tasks := benched(b)
+			queue, tasks, _ := benched(b)
 			for i := range waiting {
 				if _, err := queue.Park(b.Context(), delayedTask(b, tasks, fmt.Sprint("w", i)), "k", delayqueue.ParkOptions{}); err != nil {
 					b.Fatal(err)
@@ -59,9 +60,49 @@ func BenchmarkParkAndWake(b *testing.B) {
 	}
 }
 
+// BenchmarkPark parks tasks on a key for which others wait, and on one whose waiters are full: a park must not cost more for their number.
+func BenchmarkPark(b *testing.B) {
+	for _, waiting := range []int{1, 100_000} {
+		for name, most := range map[string]int{"": 0, ", refused": waiting} {
+			b.Run(fmt.Sprint(waiting, " waiting", name), func(b *testing.B) {
+				queue, tasks, client := benched(b)
+				for begin := 0; begin < waiting; begin += 1000 {
+					_, err := client.Pipelined(b.Context(), func(pipe redis.Pipeliner) error {
+						for i := begin; i < min(begin+1000, waiting); i++ {
+							t := delayqueue.Task{Queue: "default", ID: fmt.Sprint("w", i)}
+							at := redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry(t)}
+							pipe.HSet(b.Context(), hash(t), "state", "retry")
+							pipe.ZAdd(b.Context(), "railtoken:waiters:{k}", at)
+							pipe.ZAdd(b.Context(), "railtoken:parked", at)
+						}
+						return nil
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				opts := delayqueue.ParkOptions{Look: 30 * time.Second, Bounds: delayqueue.Bounds{Waiters: most}}
+				for i := 0; b.Loop(); i++ {
+					b.StopTimer()
+					task := delayedTask(b, tasks, fmt.Sprint(i))
+					b.StartTimer()
+					if place, err := queue.Park(b.Context(), task, "k", opts); err != nil || (place.Bound == delayqueue.NoBound) != (most == 0) {
+						b.Fatalf("%+v, %v", place, err)
+					}
+					b.StopTimer()
+					if err := client.ZRem(b.Context(), "railtoken:waiters:{k}", entry(task)).Err(); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkTurn joins the line of a key as the only one, and leaves it.
 func BenchmarkTurn(b *testing.B) {
-	queue, tasks := benched(b)
+	queue, tasks, _ := benched(b)
 	task := delayedTask(b, tasks, "id")
 	b.ReportAllocs()
 	for b.Loop() {

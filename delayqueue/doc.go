@@ -15,9 +15,9 @@
 //
 // # What it promises and what not
 //
-// A task is never dropped without a word: it waits, runs, or reaches a bound that the caller gave, which is reported. One
-// sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys: [Bounds].Total bounds how many there
-// are of all workers on this Redis.
+// A task is never dropped without a word: it waits, runs, or reaches a bound that the caller gave, which is reported. There is no bound by
+// default. One sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys: [Bounds].Total bounds how many
+// there are of all workers on this Redis.
 //
 // # Order
 //

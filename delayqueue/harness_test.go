@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,6 +166,43 @@ func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 		r.Fatal(err)
 	}
 	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
+}
+
+// crowd puts many in line for a key, of which asynq has each.
+func (r *rig) crowd(key string, n int) {
+	r.Helper()
+	for begin := 0; begin < n; begin += 1000 {
+		_, err := r.client.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
+			for i := begin; i < min(begin+1000, n); i++ {
+				t, at := r.task(fmt.Sprint("crowd", i)), float64(time.Now().UnixMicro())
+				pipe.HSet(r.Context(), hash(t), "state", "retry")
+				pipe.ZAdd(r.Context(), r.registry(key), redis.Z{Score: at, Member: entry(t)})
+				pipe.ZAdd(r.Context(), r.index(), redis.Z{Score: at, Member: entry(t)})
+			}
+			return nil
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// commands returns how many commands the server has run, those of scripts too.
+func (r *rig) commands() (calls int) {
+	r.Helper()
+	stats, err := r.client.InfoMap(r.Context(), "commandstats").Result()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, stat := range stats["Commandstats"] {
+		count, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			r.Fatal(err)
+		}
+		calls += n
+	}
+	return calls
 }
 
 // park puts a task in line.

@@ -8,30 +8,22 @@ import (
 	"time"
 )
 
-// Defaults of [Bounds].
-const (
-	DefaultMaxConflicts = 10_000
-	DefaultMaxAge       = 24 * time.Hour
-	DefaultMaxWaiters   = 10_000
-	DefaultMaxTotal     = 1_000_000
-)
-
 // idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
-// timer ends, and never waits longer than its age bound, so a registry in use does not run out; this removes what tasks that were
-// deleted by hand leave behind.
+// timer ends, and the registry outlives two of the longest timers, so a registry in use does not run out; this removes what tasks that
+// were deleted by hand leave behind.
 const idleRegistry = 48 * time.Hour
 
-// Bounds says how long a task may go on waiting. The zero value has every default.
+// Bounds limits the waiting of a task. The zero value sets no limit: a task waits until it gets its key.
 type Bounds struct {
-	// Conflicts is how many times a task may be refused before its handler runs; 10 000 when zero.
+	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
 	Conflicts int
-	// Age is how long after its first conflict a task may wait again; 24 h when zero.
+	// Age is how long after its first conflict a task may wait again; no limit when zero.
 	Age time.Duration
-	// Waiters is how many tasks may wait for one key; 10 000 when zero.
+	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand may count for some
+	// time: each task that finds the waiters full has a few of them looked at.
 	Waiters int
-	// Total is how many tasks may wait for all keys together, of all workers on this Redis; 1 000 000 when zero. Tasks that were deleted
-	// or archived by hand may count for some time, but they keep nobody out: when the bound seems reached, the 1000 that were parked
-	// longest ago are looked at.
+	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks that were deleted
+	// or archived by hand count as they do for Waiters.
 	Total int
 }
 
@@ -51,22 +43,6 @@ func (b Bounds) Validate() error {
 		errs = append(errs, fmt.Errorf("delayqueue: Total is %d: it cannot be negative", b.Total))
 	}
 	return errors.Join(errs...)
-}
-
-func (b Bounds) withDefaults() Bounds {
-	if b.Conflicts == 0 {
-		b.Conflicts = DefaultMaxConflicts
-	}
-	if b.Age == 0 {
-		b.Age = DefaultMaxAge
-	}
-	if b.Waiters == 0 {
-		b.Waiters = DefaultMaxWaiters
-	}
-	if b.Total == 0 {
-		b.Total = DefaultMaxTotal
-	}
-	return b
 }
 
 // Bound names a bound that a task has reached.
@@ -99,11 +75,11 @@ type Place struct {
 	Waiters int
 	// Ahead is how many of them stand before it. It is 0 on a Cluster, where a wake does not reach the timers of others (see [ParkOptions].Look).
 	Ahead int
-	// Bound is the bound that the task has reached, and then it does not wait; NoBound when it does.
+	// Bound is the bound that the task has reached: then it is not among the waiters, and no wake finds it. NoBound when it waits.
 	Bound Bound
 }
 
-// ParkOptions is what [Queue.Park] must know of a task. The zero value is a first attempt with the default bounds.
+// ParkOptions is what [Queue.Park] must know of a task. The zero value is a first attempt without bounds.
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
@@ -119,11 +95,14 @@ type ParkOptions struct {
 // Park notes that a task waits for key: from now on [Queue.Wake] finds it. A task waits for one key at a time; if it was
 // woken for another key, which it can no longer give back, the next waiter of that key is woken.
 //
+// A task at the bound on conflicts or age has its conflicts forgotten. One that finds the waiters full keeps its count: it has no place, and
+// may try again.
+//
 // Park does not move the task. Its handler must try the key once more after Park, because it may have been given back just
 // before, and then return the error that makes asynq move the task to its retry set. The error matches [ErrGone] when the
 // task has been deleted.
 //
-// It makes one call to Redis, on a Cluster three as a rule.
+// It makes one call to Redis, on a Cluster three as a rule. The cost does not grow with the number of waiters.
 func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	place, err := q.park(ctx, t, key, opts)
 	if err != nil {
@@ -133,13 +112,13 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) 
 }
 
 func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
-	bounds, before := opts.Bounds.withDefaults(), opts.Before
+	bounds, before := opts.Bounds, opts.Before
 	first := int64(0)
 	if !before.First.IsZero() {
 		first = before.First.UnixMicro()
 	}
 	conflict := []any{opts.Attempt, bounds.Conflicts, bounds.Age.Microseconds(), before.Count, first}
-	ttl := max(idleRegistry, 2*bounds.Age).Milliseconds()
+	ttl := max(idleRegistry, 2*bounds.Age, 2*opts.Look).Milliseconds()
 	if q.steps {
 		return q.parkInSteps(ctx, t, registry(key), conflict, bounds, ttl)
 	}

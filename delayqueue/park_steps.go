@@ -15,7 +15,7 @@ import (
 //  3. The index. After that alone: a task too many counts, until it is parked again, ends, or is found to be gone.
 //  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of its first.
 //
-// At a bound the entries are taken out before the record is cleared, which knows of them.
+// At a bound the entries are taken out before the record, which knows of them, is cleared or loses its place.
 func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict []any, bounds Bounds, ttl int64) (Place, error) {
 	n, err := q.note(ctx, t, line, conflict)
 	if err != nil {
@@ -206,7 +206,11 @@ func (q *Queue) refuse(ctx context.Context, t Task, line string, n noted) (Place
 		return Place{}, errors.Join(ErrGone, err)
 	}
 	if err == nil {
-		err = q.step(ctx, forgetStep, t.hash()).Err()
+		step := forgetStep
+		if n.Bound == WaitersBound || n.Bound == TotalBound {
+			step = unplaceStep
+		}
+		err = q.step(ctx, step, t.hash()).Err()
 	}
 	if err != nil {
 		return Place{}, err

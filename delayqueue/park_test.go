@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 func TestATaskAtABoundDoesNotWait(t *testing.T) {
@@ -23,9 +24,7 @@ func TestATaskAtABoundDoesNotWait(t *testing.T) {
 			"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 2}, delayqueue.NoBound},
 			"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
 			"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
-			"defaults":              {delayqueue.Bounds{}, delayqueue.Conflict{Count: 5000, First: time.Now().Add(-23 * time.Hour)}, delayqueue.NoBound},
-			"conflicts by default":  {delayqueue.Bounds{}, delayqueue.Conflict{Count: 10_000}, delayqueue.ConflictsBound},
-			"age by default":        {delayqueue.Bounds{}, delayqueue.Conflict{First: time.Now().Add(-25 * time.Hour)}, delayqueue.AgeBound},
+			"none by default":       {delayqueue.Bounds{}, delayqueue.Conflict{Count: 10_000_000, First: time.Now().Add(-1000 * time.Hour)}, delayqueue.NoBound},
 			"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
 		} {
 			task := r.delayed(name)
@@ -73,6 +72,72 @@ func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
 			t.Errorf("%+v, %v", place, err)
 		}
 	})
+}
+
+// A task that finds the waiters full comes back by itself, and may do so many times: what it has met must still count.
+func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		r.park(r.delayed("a"), "k")
+		r.park(r.delayed("b"), "other")
+		task, full := r.delayed("c"), delayqueue.Bounds{Waiters: 1, Conflicts: 3}
+		var first delayqueue.Place
+		for i, tt := range []struct {
+			key    string
+			bounds delayqueue.Bounds
+			want   delayqueue.Bound
+		}{
+			{"k", full, delayqueue.WaitersBound},
+			{"k", delayqueue.Bounds{Total: 2, Conflicts: 3}, delayqueue.TotalBound},
+			{"other", full, delayqueue.WaitersBound},
+			{"k", full, delayqueue.ConflictsBound},
+		} {
+			place, err := r.queue.Park(t.Context(), task, r.key(tt.key), delayqueue.ParkOptions{Bounds: tt.bounds})
+			if err != nil || place.Bound != tt.want || place.Count != i+1 {
+				t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, tt.want)
+			}
+			if i == 0 {
+				first = place
+			} else if !place.First.Equal(first.First) {
+				t.Errorf("conflict %d: the first was at %v, want %v", i+1, place.First, first.First)
+			}
+			if got := r.waiting("k"); !slices.Equal(got, []string{"a"}) {
+				t.Errorf("for k wait %v", got)
+			}
+		}
+	})
+}
+
+func TestAnyNumberOfTasksWaitsByDefault(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		const waiting = 10_100
+		r.crowd("k", waiting)
+		if place := r.park(r.delayed("one more"), "k"); place.Bound != delayqueue.NoBound || place.Waiters != waiting+1 {
+			t.Errorf("%+v", place)
+		}
+	})
+}
+
+// A full registry once had each task that met it look at a thousand others.
+func TestARefusedParkLooksAtFewWaiters(t *testing.T) {
+	t.Parallel()
+	for name, bounds := range map[string]delayqueue.Bounds{"waiters": {Waiters: 2000}, "total": {Total: 2000}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRigOn(t, "standalone", redistest.Start(t).Client(t))
+			r.crowd("k", 2000)
+			task := r.delayed("one more")
+			before := r.commands()
+			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			if err != nil || string(place.Bound) != name {
+				t.Fatalf("%+v, %v", place, err)
+			}
+			if n := r.commands() - before; n > 30 {
+				t.Errorf("a refused park made %d commands on the server, want 30 at most", n)
+			}
+		})
+	}
 }
 
 func TestATaskThatReachedABoundBeginsAnew(t *testing.T) {

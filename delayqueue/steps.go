@@ -27,6 +27,7 @@ var (
 	noteStep    = stepOf("note", recordSource)
 	standStep   = stepOf("stand", recordSource)
 	forgetStep  = stepOf("forget", recordSource)
+	unplaceStep = stepOf("unplace", recordSource)
 	leaveStep   = stepOf("leave", recordSource)
 	joinStep    = stepOf("join", registrySource)
 	lookStep    = stepOf("look", registrySource)

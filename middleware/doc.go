@@ -18,8 +18,8 @@
 // handler that was stopped for longer than its TTL may still be writing. Let the database check the lease's fencing token
 // ([locking.FromContext], then Fence) where that matters. See package locking.
 //
-// A task that waits is never lost and never counts as failed: it waits until it runs or reaches one of its
-// [delayqueue.Bounds], also on its last attempt, and also while Redis cannot be reached. Wakes are a matter of speed: when one is
+// A task that waits is never lost and never counts as failed: it waits until it runs or reaches one of the
+// [delayqueue.Bounds] that its strategy sets, also on its last attempt, and also while Redis cannot be reached. Wakes are a matter of speed: when one is
 // lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
 //
 // # Panics
@@ -43,8 +43,8 @@
 //   - they are enqueued with [delayqueue.Queue.Enqueue] or worker.Client.EnqueueInOrder. Others join the line when they first run;
 //   - Redis keeps its data: the line is on the Redis of the tasks. One that was lost costs the order, and nothing else.
 //
-// With KeepOrder a task whose handler has failed holds up those behind it until its last retry, or for the bound on age; so choose
-// its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
+// With KeepOrder a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
+// choose its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
 // [delayqueue.Queue.LeaveLine] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
 //
 // # On deck

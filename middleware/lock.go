@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +120,6 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.order, l.maxAge = orderOf(l.strategy)
-	l.maxAge = cmp.Or(l.maxAge, delayqueue.DefaultMaxAge)
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })
@@ -145,7 +143,7 @@ type lock struct {
 	observer Observer
 	log      *slog.Logger
 	order    Order
-	maxAge   time.Duration // the bound on it
+	maxAge   time.Duration // the bound on it; 0 for none
 	held     atomic.Int64  // how long handlers take, a moving average in ns
 }
 

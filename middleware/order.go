@@ -24,8 +24,9 @@ const (
 	// Ordered runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
 	Ordered
-	// KeepOrder is Ordered, and a task whose handler fails keeps its place: those behind it wait until it has succeeded, is archived,
-	// or has been in line for longer than half the bound on age, so that they do not reach theirs for it. Then it is passed.
+	// KeepOrder is Ordered, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
+	// the strategy sets a bound on age, a task that has been in line for longer than half of it is passed, so that those behind it do
+	// not reach theirs for it.
 	KeepOrder
 )
 
@@ -39,8 +40,8 @@ func (o Order) String() string {
 
 // Orderer is a [Strategy] whose tasks run in an order. A strategy that wraps another one must pass it on.
 type Orderer interface {
-	// TaskOrder returns the order, and with [KeepOrder] how long after it has joined the line a task that fails keeps its place; 24 h when
-	// zero. It must always return the same.
+	// TaskOrder returns the order, and with [KeepOrder] twice how long after it has joined the line a task that fails keeps its place; until it
+	// is archived when zero. It must always return the same.
 	TaskOrder() (order Order, keep time.Duration)
 }
 
@@ -93,7 +94,7 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 
 // holdsUp reports whether the first in line has failed, and may hold up the others no more.
 func (r *run) holdsUp(t delayqueue.Turn) bool {
-	return t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
+	return r.maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
 }
 
 // askTurn joins the line with a task, at the place that it was given before if there is one.
@@ -165,7 +166,7 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 			return false
 		}
 	}
-	return r.order == KeepOrder && time.Since(r.place) < r.maxAge/2
+	return r.order == KeepOrder && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
 }
 
 // wasPutBack reports whether asynq has put the task of a run that was cancelled back to the head of its queue, as it does when a server shuts down

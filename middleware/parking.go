@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -22,9 +21,11 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 	if r.queue == nil {
 		return nil, errNoQueue
 	}
-	// A task that looked for itself only after its age is at the bound could have lost its place in line meanwhile.
-	d.Delay = min(d.Delay, cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
+	d.Delay = beforeAge(d.Delay, d.Bounds)
 	r.parkFor = d.Delay
+	if r.order != NextFirst && d.OnBound == nil {
+		d.Bounds.Waiters, d.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
+	}
 	if r.toQueue != "" && r.toQueue != r.id.Queue || r.lastAttempt() {
 		return nil, r.move(ctx, d, held)
 	}
@@ -36,10 +37,24 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*l
 		return lease, err
 	}
 	parked.Outcome = Parked
-	if parked.Bound != delayqueue.NoBound {
+	if parked.Bound != delayqueue.NoBound && !waitsWithout(parked.Bound, d) {
 		return nil, r.atBound(ctx, d, parked)
 	}
 	return nil, parked
+}
+
+// beforeAge returns the delay, but not more than the bound on age, at which the task is to be looked at.
+func beforeAge(delay time.Duration, b delayqueue.Bounds) time.Duration {
+	if b.Age > 0 {
+		return min(delay, b.Age)
+	}
+	return delay
+}
+
+// waitsWithout reports whether a task at a bound waits on all the same, without a place among the waiters: when they are full, unless the
+// strategy's callback is to decide.
+func waitsWithout(b delayqueue.Bound, d Decision) bool {
+	return d.OnBound == nil && (b == delayqueue.WaitersBound || b == delayqueue.TotalBound)
 }
 
 // standInLine puts a task in line for the key that is held, and looks once more. If it is another key now that is held, the task
@@ -57,11 +72,17 @@ func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldErr
 			return conflict, nil, nil
 		}
 		conflict.Conflicts, conflict.Waited, conflict.Bound = place.Count, max(time.Since(place.First), 0), place.Bound
-		if place.Bound != delayqueue.NoBound {
+		switch {
+		case place.Bound == delayqueue.NoBound:
+		case waitsWithout(place.Bound, d):
+			r.parkFor = beforeAge(unplaced(d.Delay, place), d.Bounds)
+			conflict.RetryAfter = r.parkFor
+			return conflict, nil, nil
+		default:
 			return conflict, nil, nil
 		}
 		r.inLine = held.Key
-		r.parkFor = min(r.fallback(d.Delay, place.Ahead), cmp.Or(d.Bounds.Age, delayqueue.DefaultMaxAge))
+		r.parkFor = beforeAge(r.fallback(d.Delay, place.Ahead), d.Bounds)
 		conflict.RetryAfter = r.parkFor
 		r.sleepers.decks.park(held.Key, place.Waiters, d.Places)
 		lease, again, err := look()

@@ -19,6 +19,8 @@ func TestThoseFarBackInLineLookForThemselvesLater(t *testing.T) {
 		{32 * time.Second, 8, 64 * time.Second},
 		{32 * time.Second, 16, 96 * time.Second},
 		{32 * time.Second, 10_000, 10 * time.Minute},
+		{32 * time.Second, 30_000, 10 * time.Minute},
+		{32 * time.Second, 90_000, 30 * time.Minute},
 		{time.Hour, 10_000, time.Hour},
 		{10 * time.Minute, 3, 10 * time.Minute},
 		{9 * time.Minute, 8, 10 * time.Minute},
@@ -26,6 +28,25 @@ func TestThoseFarBackInLineLookForThemselvesLater(t *testing.T) {
 	} {
 		if got := fallback(tt.delay, tt.ahead); got != tt.want {
 			t.Errorf("a delay of %v with %d tasks before it becomes %v, want %v", tt.delay, tt.ahead, got, tt.want)
+		}
+	}
+}
+
+func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		waiters, count int
+		want           time.Duration
+	}{
+		{8, 1, time.Minute},
+		{8, 2, 2 * time.Minute},
+		{8, 4, 8 * time.Minute},
+		{8, 1 << 60, 10 * time.Minute},
+		{90_000, 9, 30 * time.Minute},
+	} {
+		place := delayqueue.Place{Conflict: delayqueue.Conflict{Count: tt.count}, Waiters: tt.waiters}
+		if got := unplaced(30*time.Second, place); got != tt.want {
+			t.Errorf("with %d waiters and %d conflicts it looks in %v, want %v", tt.waiters, tt.count, got, tt.want)
 		}
 	}
 }

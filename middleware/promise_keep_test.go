@@ -90,7 +90,6 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 	}{
 		delayqueue.ConflictsBound: {delayqueue.Bounds{Conflicts: 5}, 6, 4 * time.Second},
 		delayqueue.AgeBound:       {delayqueue.Bounds{Age: 10 * time.Second}, 0, 10 * time.Second},
-		delayqueue.WaitersBound:   {delayqueue.Bounds{Waiters: 1}, 1, 0},
 	} {
 		t.Run(string(bound), func(t *testing.T) {
 			t.Parallel()
@@ -100,10 +99,6 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 				strategy.Delay, strategy.Bounds = time.Second, tt.bounds
 				r.serve(r.options(strategy), asynq.Config{Concurrency: 1}, func(context.Context, *asynq.Task) error { return nil })
 				task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-				if bound == delayqueue.WaitersBound {
-					r.settled(task, asynq.TaskStateRetry)
-					task = r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-				}
 				r.events.await(r, 1, ended(middleware.Archive))
 				info := r.settled(task, asynq.TaskStateArchived)
 				conflict, err := middleware.ParseConflict(info.Result)

@@ -72,6 +72,9 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			}
 			ran := make(chan int, 10)
 			strategy := middleware.Requeue{Delay: time.Hour, Bounds: tt.bounds}
+			if bound == delayqueue.WaitersBound {
+				strategy.OnBound = archive
+			}
 			r.serve(r.options(strategy), asynq.Config{Concurrency: 2}, func(ctx context.Context, _ *asynq.Task) error {
 				n, _ := asynq.GetRetryCount(ctx)
 				ran <- n
@@ -152,11 +155,14 @@ func TestTheLeaseOfAHolderThatIsUnknownHasNoAge(t *testing.T) {
 	}
 }
 
+// archive is a callback that has a task archived with its reason.
+func archive(_ context.Context, _ *asynq.Task, c *middleware.ConflictError) error { return c }
+
 // full returns a server whose strategy lets one task wait for a key, with that one for each of the keys, and a lease on each key.
 func (r *rig) full(handler asynq.HandlerFunc, keys ...string) []*locking.Lease {
 	r.Helper()
 	var leases []*locking.Lease
-	strategy := middleware.Requeue{Delay: time.Hour, Bounds: delayqueue.Bounds{Waiters: 1}}
+	strategy := middleware.Requeue{Delay: time.Hour, Bounds: delayqueue.Bounds{Waiters: 1}, OnBound: archive}
 	r.serve(r.options(strategy), asynq.Config{Concurrency: 2, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }}, handler)
 	for _, key := range keys {
 		leases = append(leases, r.hold(key))

@@ -18,19 +18,30 @@ const (
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
 	maxFallback = locking.MaxTTL
-	// fewAhead is how many tasks look so soon. Of those behind them each look so much later; farAhead is the latest of all, unless the
-	// strategy's own delay is longer.
+	// fewAhead is how many tasks look so soon. Those behind them look the later, the further back they are: farAhead is the latest in a line
+	// of up to 30 000, unless the strategy's own delay is longer. Of a longer line about one task looks in each lookEach.
 	fewAhead = 8
 	farAhead = 10 * time.Minute
+	lookEach = 20 * time.Millisecond
 )
 
 // fallback returns when a parked task tries again although nobody woke it. The first in line do so soon, for all: whoever gets the key wakes
 // the next. If those far behind did the same, a long line would keep Redis busy with asking in vain.
 func fallback(delay time.Duration, ahead int) time.Duration {
-	if ahead <= 0 || delay >= farAhead {
+	latest := max(farAhead, time.Duration(ahead)*lookEach)
+	if ahead <= 0 || delay >= latest {
 		return delay
 	}
-	return time.Duration(min(float64(delay)*(1+float64(ahead)/fewAhead), float64(farAhead)))
+	return time.Duration(min(float64(delay)*(1+float64(ahead)/fewAhead), float64(latest)))
+}
+
+// unplaced returns when a task tries again that nobody wakes, because it found the waiters full: as one behind all of them, and later each time.
+func unplaced(delay time.Duration, p delayqueue.Place) time.Duration {
+	delay = fallback(delay, p.Waiters)
+	for n := 1; n < p.Count && delay < farAhead; n++ {
+		delay = min(2*delay, farAhead)
+	}
+	return delay
 }
 
 // Requeue parks a task in conflict and frees its worker slot. The task that gives the key back wakes it. A conflict is
@@ -46,15 +57,18 @@ type Requeue struct {
 
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
 	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. Tasks with others
-	// before them try later, the further back the later, up to 10 min. It is never more than the bound on age, after which a task is to
-	// be looked at.
+	// before them try later, the further back the later, up to 10 min, or 20 ms for each of more than 30 000 tasks. It is never more than the
+	// bound on age, after which a task is to be looked at.
 	Delay time.Duration
 
-	// Bounds ends the waiting: by default after 10 000 conflicts or 24 h, or at once when 10 000 tasks wait for the key. A
-	// task at a bound is archived, with a [ConflictError] that says which one.
+	// Bounds limits the waiting; by default there is no limit, since asynq keeps only 9 999 archived tasks of a queue and deletes the
+	// others. A task at the bound on conflicts or age is archived, with a [ConflictError] that says which one. One that finds the waiters
+	// full (Waiters, Total) is not: it waits without a place, for its own timer alone, which is longer each time, up to 10 min or more of a long
+	// line. In order, every task has a place all the same.
 	Bounds delayqueue.Bounds
 
-	// OnBound, when not nil, is called instead for a task at a bound. Its error is the outcome of the run: nil completes the task.
+	// OnBound, when not nil, decides what becomes of a task at any bound. Its error is the outcome of the run: nil completes the task, and
+	// the conflict itself archives it with its reason.
 	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 
 	// Order is the order in which the tasks of a key run; [NextFirst] when zero. All handlers that work on a key must use the same one,

@@ -168,6 +168,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	if atBound {
 		r.quitLine(ctx)
 		r.observe(ctx, Event{Kind: Ended, Key: bound.conflict.Key, Holder: bound.conflict.Holder, Err: bound.conflict})
+		r.keepReason(ctx, bound.outcome)
 		return bound.outcome
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
@@ -182,10 +183,17 @@ func (r *run) ended(ctx context.Context, err error) error {
 		return err
 	}
 	r.observe(ctx, Event{Kind: Ended, Key: conflict.Key, Holder: conflict.Holder, Err: conflict})
-	if conflict.Outcome == Archive {
-		if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
-			r.log.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
-		}
-	}
+	r.keepReason(ctx, err)
 	return err
+}
+
+// keepReason writes why a conflict has a task archived as the task's result, for [ParseConflict].
+func (r *run) keepReason(ctx context.Context, outcome error) {
+	conflict, ok := errors.AsType[*ConflictError](outcome)
+	if !ok || conflict.Outcome != Archive {
+		return
+	}
+	if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
+		r.log.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
+	}
 }

@@ -2,14 +2,14 @@
 -- of its own on a Cluster, where its first argument is KEYS[1] and the others are ARGV. It must be atomic: the bound holds at the moment at
 -- which an entry is added.
 
--- enter(index, entry, now (us), most, how long an entry counts (ms)) adds an entry, or refreshes it. Returns {}, or when the index is full,
--- up to 1000 of its entries, the oldest first, each with its score.
+-- enter(index, entry, now (us), most or 0, how long an entry counts (ms)) adds an entry, or refreshes it. Returns {}, or when the index is full,
+-- a few of its entries, the oldest first, each with its score: those that wait are refreshed, so what is left over becomes the oldest.
 local function enter(index, entry, now, most, ttl)
   if redis.call('ZADD', index, now, entry) == 1 then
     redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('(%.0f', tonumber(now) - tonumber(ttl) * 1000))
-    if redis.call('ZCARD', index) > tonumber(most) then
+    if tonumber(most) > 0 and redis.call('ZCARD', index) > tonumber(most) then
       redis.call('ZREM', index, entry)
-      return redis.call('ZRANGE', index, 0, 999, 'WITHSCORES')
+      return redis.call('ZRANGE', index, 0, 2, 'WITHSCORES')
     end
   end
   redis.call('PEXPIRE', index, ttl)

@@ -4,16 +4,17 @@
 -- KEYS  1 registry of the key   2 the task's hash (asynq's own)   3 index of all parked tasks
 -- ARGV  1 entry of the task   2 its retry count   3 most conflicts   4 most age (us)   5 conflicts before
 --       6 first conflict before (us), 0 for none   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)
+--       (3, 4, 7 and 8: 0 for no bound)
 --       10 when it would look for itself if it were next (ms), 0 for as it is
 --
 -- Returns {bound, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before it}. The
 -- bound is '' when the task waits now; 'gone' when there is no such task; else the bound that it has reached: then it does not
--- wait, and its count begins anew.
+-- wait. At the bound on conflicts or age its count begins anew.
 local registry, task, index, entry = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local bound, conflicts, first, place, before, now = unpack(note(task, registry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]))
 local waiters, ahead, swallowed = 0, '', ''
 
--- Of those who seem to wait some may be gone: deleted or archived by hand. They count only after a look at them.
+-- Of those who seem to wait some may be gone: deleted or archived by hand. A few are looked at.
 local function prune(others, stride)
   for i = 1, #others, stride do
     local _, _, other = parse(others[i])
@@ -69,7 +70,9 @@ end
 if bound ~= '' then
   waiters = discard(registry, entry)[1]
   redis.call('ZREM', index, entry)
-  if bound ~= 'gone' then
+  if bound == 'waiters' or bound == 'total' then
+    unplace(task)
+  elseif bound ~= 'gone' then
     forget(task)
   end
 end

@@ -9,7 +9,12 @@ local function forget(task)
   return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry')
 end
 
--- note(task, registry, retry count, most conflicts, most age (us), conflicts before, first conflict before (us) or 0) counts a conflict.
+-- unplace(task) notes that a task stands nowhere, and keeps what it has met so far.
+local function unplace(task)
+  return redis.call('HDEL', task, 'railtoken:place', 'railtoken:registry')
+end
+
+-- note(task, registry, retry count, most conflicts or 0, most age (us) or 0, conflicts before, first conflict before (us) or 0) counts a conflict.
 -- Returns {bound, conflicts, first conflict (us), place, registry before or '', now (us)}. At a bound, or 'gone' when there is no such task,
 -- it writes nothing. It never takes the task to another line: the caller must first leave the one before (stand).
 local function note(task, registry, retried, most_conflicts, most_age, conflicts_before, first_before)
@@ -29,9 +34,10 @@ local function note(task, registry, retried, most_conflicts, most_age, conflicts
   end
   conflicts = conflicts + 1
   local bound = ''
-  if conflicts > tonumber(most_conflicts) then
+  most_conflicts, most_age = tonumber(most_conflicts), tonumber(most_age)
+  if most_conflicts > 0 and conflicts > most_conflicts then
     bound = 'conflicts'
-  elseif now - first > tonumber(most_age) then
+  elseif most_age > 0 and now - first > most_age then
     bound = 'age'
   end
   local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)

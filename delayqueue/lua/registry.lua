@@ -13,15 +13,15 @@ local function discard(registry, ...)
   return mine
 end
 
--- join(registry, entry, place, 1 to be behind those who came before, most waiters, how long an idle registry is kept (ms)) puts an entry
--- in line; one that is in it stays where it is. Returns {waiters, place, how many stand before it}, and when the line is full {waiters, place, ''}
--- and up to 1000 of its entries behind them.
+-- join(registry, entry, place, 1 to be behind those who came before, most waiters or 0, how long an idle registry is kept (ms)) puts an entry
+-- in line; one that is in it stays where it is. Returns {waiters, place, how many stand before it}, and when the waiters are full {waiters, place, ''}
+-- and a few entries behind them, chosen at random: their tasks may be gone. Each call looks at few, or a full registry would cost all who meet it.
 local function join(registry, entry, place, behind, most, ttl)
   local score = redis.call('ZSCORE', registry, entry)
   local waiters = redis.call('ZCARD', registry)
   if not score then
-    if waiters >= tonumber(most) then
-      return {waiters, place, '', unpack(redis.call('ZRANGE', registry, 0, 999))}
+    if tonumber(most) > 0 and waiters >= tonumber(most) then
+      return {waiters, place, '', unpack(redis.call('ZRANDMEMBER', registry, 3))}
     end
     -- Places are given by the first conflict; of two in the same microsecond the earlier arrival has the earlier place.
     score = place

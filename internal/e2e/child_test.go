@@ -19,9 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -71,8 +69,6 @@ func runChild(dbAddr string, hang bool) error {
 	err = worker.Handle(w, "work", worker.Handler[order]{
 		Keys: func(o order) []string { return []string{o.Order} },
 		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, hang) },
-		// As many as there are may wait for one order, without an end in the archive.
-		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Waiters: 1_000_000}},
 	})
 	if err != nil {
 		return err

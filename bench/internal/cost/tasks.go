@@ -11,7 +11,6 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/silent"
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -78,7 +77,7 @@ func parked(order middleware.Order) func(ctx context.Context, at *server.Server,
 		}
 		w, err := worker.New(worker.Config{
 			Redis: worker.Redis{Addr: at.Addr()}, Concurrency: taskSlots, ShutdownTimeout: 100 * time.Millisecond,
-			Strategy: middleware.Requeue{Order: order, OnDeck: -1, Delay: taskDelay, Bounds: delayqueue.Bounds{Waiters: 2*n + 2}},
+			Strategy: middleware.Requeue{Order: order, OnDeck: -1, Delay: taskDelay},
 		})
 		if err != nil {
 			return err

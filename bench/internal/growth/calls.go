@@ -136,7 +136,7 @@ func openNext(ctx context.Context, l *lineup) ([]func(context.Context) error, er
 		ready = append(ready, delayqueue.Task{Queue: info.Queue, ID: info.ID})
 	}
 	park := func(ctx context.Context) error {
-		opts := delayqueue.ParkOptions{Look: callLook, Bounds: delayqueue.Bounds{Waiters: 2 * (l.depth + l.more)}}
+		opts := delayqueue.ParkOptions{Look: callLook}
 		place, err := l.queue.Park(ctx, ready[0], callKey, opts)
 		if err == nil && place.Bound != delayqueue.NoBound {
 			err = fmt.Errorf("the bound on %s", place.Bound)

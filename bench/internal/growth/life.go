@@ -10,7 +10,6 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -106,7 +105,7 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 	c.worker, err = worker.New(worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
 		Strategy: middleware.Requeue{
-			Order: c.order, OnDeck: -1, Delay: lifeDelay, Bounds: delayqueue.Bounds{Waiters: 2 * len(c.come)},
+			Order: c.order, OnDeck: -1, Delay: lifeDelay,
 		},
 		Observer: middleware.ObserverFunc(c.observe),
 	})
