@@ -135,14 +135,7 @@ func (s *soak) ageLeases() {
 	for _, w := range s.workers {
 		w.stop()
 	}
-	aged := 0
-	for _, queue := range []string{"audit", "allocate", "audit:delayed", "allocate:delayed"} {
-		lease := "asynq:{" + queue + "}:lease"
-		for _, id := range s.client.ZRange(s.Context(), lease, 0, -1).Val() {
-			s.client.ZAdd(s.Context(), lease, redis.Z{Score: float64(time.Now().Add(-time.Minute).Unix()), Member: id})
-			aged++
-		}
-	}
+	aged := ageLeases(s.T, s.client, []string{"audit", "allocate", "audit:delayed", "allocate:delayed"})
 	s.Logf("%d tasks were in the hands of killed processes", aged)
 	for i := range s.workers {
 		s.workers[i] = s.start()
