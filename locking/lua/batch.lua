@@ -53,7 +53,7 @@ local function release(lock, fence, mark, owner, token)
   if value == owner then
     call('DEL', lock)
     if interest == 1 then
-      call('PUBLISH', lock, '1')
+      redis.pcall('PUBLISH', lock, '1')
     end
   else
     local counter = token and call('GET', fence)

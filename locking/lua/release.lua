@@ -8,7 +8,8 @@
 -- or only 0 for {0, 0}, which is nearly always.
 -- A lock that is gone while no later token was given is no loss: it ran out, or this call deleted it and is sent again
 -- because its reply was lost. The marks stay: whoever is parked renews its own, and an outdated one costs a look,
--- nothing else. The channel of a notice is the name of the lock.
+-- nothing else. The channel of a notice is the name of the lock. A notice is a hint: a user who may not publish, as is the default since
+-- Redis 7, has released the lock all the same.
 local owner = ARGV[1]
 local lost, contended = 0, 0
 for i = 1, #KEYS, 3 do
@@ -19,7 +20,7 @@ for i = 1, #KEYS, 3 do
   if value == owner then
     redis.call('DEL', lock)
     if interest == 1 then
-      redis.call('PUBLISH', lock, '1')
+      redis.pcall('PUBLISH', lock, '1')
     end
   elseif lost == 0 then
     local position = (i + 2) / 3
