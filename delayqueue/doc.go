@@ -58,5 +58,8 @@
 //   - Move chose a name and no more: the next one chooses again.
 //   - Enqueue enqueued the task, but it is not in line, here and on one node: it joins when it runs.
 //
+// While the slot of a queue moves to another node, the node refuses what needs several keys of it, before anything is written: the scripts declare all
+// of their keys. A wake then goes to a waiter of another queue, or is tried again for a minute; Drop and Replay try for five seconds.
+//
 // What every Redis with replicas does holds there too: a failover may lose the last writes.
 package delayqueue

@@ -12,12 +12,28 @@ const ParkedIndex = parkedIndex
 // UseIndex gives a Queue an index of its own, so that tests can share a Redis.
 func (q *Queue) UseIndex(name string) { q.index = name }
 
+// steps are the scripts that run on a Cluster alone.
+var steps = map[string]*redis.Script{
+	"note": noteStep, "stand": standStep, "forget": forgetStep, "leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep,
+	"enter": enterStep, "scores": scoresStep, "strike": strikeStep, "ended": endedStep, "check": checkStep, "mark": markStep, "promote": promoteStep,
+	"named": namedStep, "rename": renameStep,
+}
+
+// ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
+func ClusterScripts() map[string]string {
+	names := map[string]string{
+		claimScript.Hash(): "claim", markScript.Hash(): "mark.lua", replayScript.Hash(): "replay", reorderScript.Hash(): "reorder",
+		placeScript.Hash(): "place", dropScript.Hash(): "drop", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
+	}
+	for name, s := range steps {
+		names[s.Hash()] = name
+	}
+	return names
+}
+
 // LoadSteps loads every step on every master, so that each is one command.
 func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
-	for _, s := range []*redis.Script{
-		noteStep, standStep, forgetStep, leaveStep, joinStep, lookStep, discardStep, enterStep, scoresStep, strikeStep, endedStep, checkStep,
-		markStep, promoteStep, namedStep, whoseStep, renameStep,
-	} {
+	for _, s := range steps {
 		if err := s.Load(ctx, client).Err(); err != nil {
 			return err
 		}

@@ -95,7 +95,15 @@ func (q *Queue) Drop(ctx context.Context, t Task) error {
 	}
 	// The task goes first, and only as long as nobody has woken it. Its entry that is left is one of a waiter that is gone: a wake
 	// skips it and goes on to the next. In the other order a crash, or a task that is about to park, would leave a task with no line.
-	state, err := dropScript.Run(ctx, q.client, []string{t.hash()}, t.ID, t.prefix(), w.registry).Text()
+	keys := []string{t.hash(), t.prefix() + "retry", t.prefix() + "scheduled"}
+	unique, err := q.client.HGet(ctx, t.hash(), "unique_key").Result()
+	if unique != "" {
+		keys = append(keys, unique)
+	}
+	state := ""
+	if err == nil || errors.Is(err, redis.Nil) {
+		state, err = q.runSettled(ctx, dropScript, keys, t.ID, w.registry)
+	}
 	if err != nil {
 		return fmt.Errorf("delayqueue: drop task %s: %w", t, err)
 	}

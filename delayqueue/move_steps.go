@@ -20,7 +20,7 @@ func (q *Queue) nameInSteps(ctx context.Context, from Task, earlier Moved) (name
 	}
 	old, next := found[0], rand.Text()
 	if old != "" {
-		ran, err := q.step(ctx, whoseStep, tombstone(old), earlier.copy).Text()
+		ran, err := q.whose(ctx, old, earlier.copy)
 		if err != nil {
 			return "", "", "", err
 		}

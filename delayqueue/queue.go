@@ -78,8 +78,9 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
 			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
 	}
+	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
 	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: ok, index: parkedIndex,
+		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	if q.log == nil {

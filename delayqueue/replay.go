@@ -69,7 +69,8 @@ func (q *Queue) Replay(ctx context.Context, t Task) error {
 
 // replay runs a task again whose retry count is known.
 func (q *Queue) replay(ctx context.Context, t Task, attempt int) error {
-	state, err := replayScript.Run(ctx, q.client, []string{t.hash()}, t.ID, t.prefix(), attempt, time.Now().UnixNano()).Text()
+	keys := []string{t.hash(), t.prefix() + "archived", t.prefix() + "pending"}
+	state, err := q.runSettled(ctx, replayScript, keys, t.ID, attempt, time.Now().UnixNano())
 	switch {
 	case err != nil:
 		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)

@@ -40,11 +40,12 @@ var (
 	markStep    = stepOf("mark", taskSource, stateSource)
 	promoteStep = stepOf("promote", taskSource, stateSource)
 	namedStep   = stepOf("named", movedSource)
-	whoseStep   = stepOf("whose", movedSource)
 	renameStep  = stepOf("rename", movedSource)
 )
 
-// stepOf returns the script that is one function: a step that needs the keys of one slot only.
+// stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all of them, the first of which
+// is the function's first argument. While a slot moves from one node to another, Redis refuses a script before it begins, when not
+// all of the keys that it declares are in one place; of a key that is not declared the script finds that out in the middle of its work.
 func stepOf(function string, sources ...string) *redis.Script {
 	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
 }
@@ -56,6 +57,13 @@ type step struct {
 	args   []any
 }
 
+// A scriptCall is a script and what it is called with: a step that declares more keys than one.
+type scriptCall struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
+
 // step runs one step.
 func (q *Queue) step(ctx context.Context, script *redis.Script, key string, args ...any) *redis.Cmd {
 	return script.Run(ctx, q.client, []string{key}, args...)
@@ -64,23 +72,35 @@ func (q *Queue) step(ctx context.Context, script *redis.Script, key string, args
 // together runs steps that need not follow one another, in one round trip to each node. Those of one slot run in their order. It returns
 // each step's own reply, and the first error.
 func (q *Queue) together(ctx context.Context, steps []step) ([]*redis.Cmd, error) {
-	replies := make([]*redis.Cmd, len(steps))
+	calls := make([]scriptCall, len(steps))
+	for i, s := range steps {
+		calls[i] = scriptCall{s.script, []string{s.key}, s.args}
+	}
+	replies := q.pipeline(ctx, calls)
+	for _, reply := range replies {
+		if err := reply.Err(); err != nil {
+			return replies, err
+		}
+	}
+	return replies, nil
+}
+
+// pipeline runs scripts in one round trip to each node, and returns the reply of each. On a Cluster go-redis may send some of them again, when
+// the first of those for a node was refused: a second run must do no harm.
+func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
+	replies := make([]*redis.Cmd, len(calls))
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, s := range steps {
-			replies[i] = s.script.EvalSha(ctx, pipe, []string{s.key}, s.args...)
+		for i, c := range calls {
+			replies[i] = c.script.EvalSha(ctx, pipe, c.keys, c.args...)
 		}
 		return nil
 	})
-	var failed error
-	for i, s := range steps {
+	for i, c := range calls {
 		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
-			replies[i] = s.script.Eval(ctx, q.client, []string{s.key}, s.args...)
-		}
-		if err := replies[i].Err(); err != nil && failed == nil {
-			failed = err
+			replies[i] = c.script.Eval(ctx, q.client, c.keys, c.args...)
 		}
 	}
-	return replies, failed
+	return replies
 }
 
 // unexpected is the error of a reply that the script cannot have given.

@@ -51,5 +51,10 @@ func taskOf(member string) Task {
 	return t
 }
 
+// listed returns the names of all keys that a wake of the task touches, its hash first: see state.lua.
+func (t Task) listed() []string {
+	return []string{t.hash(), t.prefix() + "retry", t.prefix() + "scheduled", t.prefix() + "pending"}
+}
+
 // hash returns the name of the hash in which asynq keeps the task.
 func (t Task) hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }

@@ -1,6 +1,7 @@
 package delayqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,10 +76,11 @@ type waiter struct {
 // wakeOrTryAgain wakes, and when that must wait until the waiter has parked, goes on in the background.
 func (q *Queue) wakeOrTryAgain(ctx context.Context, who waiter, opts WakeOptions, again bool) (Woken, error) {
 	outcome, woken, err := q.wake(ctx, who, opts, false)
-	if err == nil && outcome != "busy" {
+	later := outcome == "busy" || outcome == "moving"
+	if err == nil && !later {
 		q.follow(who, woken, again)
 	}
-	if err != nil || outcome != "busy" {
+	if err != nil || !later {
 		return woken, err
 	}
 	q.mu.Lock()
@@ -108,34 +110,48 @@ func (q *Queue) Leave(ctx context.Context, t Task) error {
 	return nil
 }
 
-// wakeBusy tries the wakes of a waiter again until it has parked: one goroutine for it, however many wakes there are.
+// wakeBusy tries the wakes of a waiter again until it has parked, or its slot has arrived: one goroutine for it, however many wakes there are.
 func (q *Queue) wakeBusy(who waiter) {
-	ctx, cancel := context.WithTimeout(q.closing, busyLimit)
-	defer cancel()
-	began := time.Now()
-	operation := func() error {
-		for {
-			outcome, woken, err := q.wake(ctx, who, WakeOptions{}, time.Since(began) > busyPatience)
-			switch {
-			case err != nil:
-				return err
-			case outcome == "busy":
-				return errBusy
-			}
+	busy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
+		backoff.WithMaxElapsedTime(busyLimit))
+	slow := backoff.NewExponentialBackOff(backoff.WithInitialInterval(movingFirst), backoff.WithMaxInterval(movingMost),
+		backoff.WithMaxElapsedTime(movingLimit))
+	for {
+		ctx, cancel := context.WithTimeout(q.closing, busyLimit)
+		outcome, woken, err := q.wake(ctx, who, WakeOptions{}, busy.GetElapsedTime() > busyPatience)
+		cancel()
+		wait := time.Duration(0)
+		switch {
+		case err == nil && outcome == "moving":
+			wait = slow.NextBackOff()
+			busy.Reset() // it has had no chance to park
+		case err != nil || outcome == "busy":
+			wait = busy.NextBackOff()
+		default:
 			q.follow(who, woken, false)
 			if !q.settle(who, outcome == "woken") {
-				return nil
+				return
 			}
 		}
-	}
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
-		backoff.WithMaxElapsedTime(busyLimit))
-	if err := backoff.Retry(operation, backoff.WithContext(wait, ctx)); err != nil {
-		q.settle(who, false)
-		if who.task != (Task{}) && errors.Is(err, errBusy) {
-			return // it did not park: most likely it runs
+		if wait == backoff.Stop || !q.pause(wait) {
+			q.settle(who, false)
+			if who.task == (Task{}) || outcome != "busy" { // one that was meant alone and did not park runs, most likely
+				q.log.Warn("waking the next task failed; its timer will bring it back", "error", cmp.Or(err, errNotWoken))
+			}
+			return
 		}
-		q.log.Warn("waking the next task failed; its timer will bring it back", "error", err)
+	}
+}
+
+// pause waits, and reports whether the Queue is still open then.
+func (q *Queue) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-q.closing.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -151,7 +167,7 @@ func (q *Queue) settle(who waiter, one bool) bool {
 	return true
 }
 
-var errBusy = fmt.Errorf("delayqueue: the next waiter stayed active for %v", busyLimit)
+var errNotWoken = fmt.Errorf("delayqueue: the next waiter stayed active for %v, or its slot of the cluster moved for %v", busyLimit, movingLimit)
 
 // call is one wake. An entry is empty when there is none.
 type call struct {

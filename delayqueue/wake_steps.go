@@ -20,6 +20,10 @@ const promoteTimeout = 2 * time.Second
 //  2. A look at the line, and at the state of those in it. This changes nothing: an active one is about to park, and is tried again.
 //  3. Those that are to be woken are taken out of the line. Of two wakes one alone has each: nobody is counted by both.
 //  4. They are promoted, and struck off the index. A wake that ends before this leaves tasks that are in no line: their timers bring them back.
+//     Those whose promotion fails are put back in line.
+//
+// A waiter whose queue's slot moves from one node to another is passed over in step 2, and stays in line: the wake goes to one behind it, or when there
+// is none, is tried again until the slot has arrived. One whose slot begins to move after that is put back by step 4.
 //
 // A task that step 4 finds active came back after step 2, that is, after the release that it is woken for: by its timer, or because another
 // wake had it first. It tries the key by itself, and so the wake is done; it is in no line until it is refused again, when it takes its old
@@ -31,7 +35,7 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "", w, err
 		}
 	}
-	size, passed, done := c.most, 0, 0
+	size, passed, done, blocked := c.most, 0, 0, false
 	for {
 		left, entries, err := numbered(q.step(ctx, lookStep, c.registry, c.leaver, c.only, passed, size))
 		if err != nil {
@@ -43,11 +47,15 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "", w, err
 		}
 		passed += choice.passed
+		blocked = blocked || choice.moving
 		if len(choice.out) > 0 {
 			n, again, err := q.takeAndPromote(ctx, c, choice, &w)
 			done += n
 			choice.busy = choice.busy || again
-			if err != nil {
+			switch {
+			case moving(err):
+				return "moving", w, nil
+			case err != nil:
 				return "", w, err
 			}
 		}
@@ -57,7 +65,10 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 		case choice.busy:
 			return "busy", w, nil
 		case choice.end(entries, size):
-			if c.pass && passed > 0 {
+			switch {
+			case blocked:
+				return "moving", w, nil
+			case c.pass && passed > 0:
 				return "busy", w, nil
 			}
 			return "none", w, nil
@@ -91,7 +102,9 @@ type choice struct {
 	out     []string          // to be taken out of the line, and woken if they can be
 	parked  map[string]string // when each of them was last parked
 	refused map[string]string // how often each of them was refused
-	passed  int               // active waiters that it passes over
+	place   map[string]string // where each of them stands
+	passed  int               // waiters that it passes over
+	moving  bool              // one of these was, because its slot moves
 	looked  int               // how many it has decided upon
 	busy    bool              // the next one is about to park
 }
@@ -106,24 +119,32 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 	if len(entries) == 0 {
 		return choice{}, nil
 	}
-	looks := make([]step, 0, len(entries)+1)
+	looks := make([]scriptCall, 0, len(entries)+1)
 	for _, entry := range entries {
-		looks = append(looks, step{checkStep, taskOf(entry).hash(), []any{c.registry}})
+		looks = append(looks, scriptCall{checkStep, taskOf(entry).listed(), []any{c.registry}})
 	}
-	replies, err := q.together(ctx, append(looks, step{scoresStep, q.index, anys(entries)}))
+	replies := q.pipeline(ctx, append(looks, scriptCall{scoresStep, []string{q.index}, anys(entries)}))
+	scores, err := replies[len(entries)].StringSlice()
 	if err != nil {
 		return choice{}, err
 	}
-	scores, err := replies[len(entries)].StringSlice()
-	if err != nil || len(scores) != len(entries) {
+	if len(scores) != len(entries) {
 		return choice{}, unexpected(scores)
 	}
-	found := choice{parked: map[string]string{}, refused: map[string]string{}}
+	found := choice{parked: map[string]string{}, refused: map[string]string{}, place: map[string]string{}}
 	var marks []step
 	for i, entry := range entries {
 		reply, err := replies[i].StringSlice()
-		if err != nil || len(reply) != 3 {
-			return choice{}, unexpected(replies[i].Val())
+		switch {
+		case moving(err):
+			found.moving = true
+			found.passed++
+			found.looked++
+			continue
+		case err != nil:
+			return choice{}, err
+		case len(reply) != 4:
+			return choice{}, unexpected(reply)
 		}
 		verdict := reply[0]
 		if verdict == "active" || verdict == "passed" {
@@ -132,7 +153,7 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 				break
 			}
 			if verdict == "active" {
-				marks = append(marks, step{markStep, looks[i].key, nil})
+				marks = append(marks, step{markStep, looks[i].keys[0], nil})
 			}
 			found.passed++
 			found.looked++
@@ -140,7 +161,7 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 		}
 		found.looked++
 		found.out = append(found.out, entry)
-		found.refused[entry] = reply[2]
+		found.refused[entry], found.place[entry] = reply[2], reply[3]
 		if scores[i] != "" && verdict != "elsewhere" {
 			found.parked[entry] = scores[i]
 		}
@@ -170,15 +191,18 @@ func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Wok
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
 	defer cancel()
-	steps := make([]step, 0, len(mine)+1)
+	calls := make([]scriptCall, 0, len(mine)+1)
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
-		steps = append(steps, step{promoteStep, taskOf(entry).hash(), []any{c.registry, entry, now, found.refused[entry]}})
+		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{c.registry, entry, now, found.refused[entry]}})
 	}
-	replies, err := q.together(ctx, append(steps, step{strikeStep, q.index, pairs(mine, found.parked)}))
+	replies := q.pipeline(ctx, append(calls, scriptCall{strikeStep, []string{q.index}, pairs(mine, found.parked)}))
+	err = replies[len(mine)].Err()
 	for i, entry := range mine {
-		verdict, _ := replies[len(mine)-1-i].StringSlice()
+		verdict, failed := replies[len(mine)-1-i].StringSlice()
 		switch {
+		case failed != nil:
+			err = errors.Join(failed, q.putBack(ctx, c.registry, entry, found.place[entry]), q.enterBack(ctx, entry, found.parked[entry]), err)
 		case len(verdict) == 1 && verdict[0] == "woken":
 			w.Tasks = append(w.Tasks, taskOf(entry))
 			done++
@@ -199,4 +223,12 @@ func (q *Queue) putBack(ctx context.Context, registry, entry, place string) erro
 		return unexpected(place)
 	}
 	return q.client.ZAddNX(ctx, registry, redis.Z{Score: score, Member: entry}).Err()
+}
+
+// enterBack puts an entry back in the index, as of the time when it was parked; one that was not in it stays out.
+func (q *Queue) enterBack(ctx context.Context, entry, parked string) error {
+	if parked == "" {
+		return nil
+	}
+	return q.putBack(ctx, q.index, entry, parked)
 }

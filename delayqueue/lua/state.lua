@@ -1,5 +1,6 @@
 -- Part of the scripts: asynq's state of a task, in the slot of its queue. Each function is a step of its own on a Cluster, where its first
--- argument is KEYS[1] and the others are ARGV. It must be atomic: asynq may change the state at any moment.
+-- argument is KEYS[1] and the others are ARGV. It must be atomic: asynq may change the state at any moment. What check and promote need is
+-- declared as KEYS  1 the task's hash   2 retry   3 scheduled   4 pending of its queue, so that neither begins while they move.
 
 -- ended(task) returns 1 when the task has gone for good, unless an operator fetches it back: it cannot wait.
 local function ended(task)
@@ -7,23 +8,23 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- check(task, registry) returns what a wake finds, asynq's state, and how often the task was refused:
+-- check(task, registry) returns what a wake finds, asynq's state, how often the task was refused, and its place:
 --   'active'     its handler has not returned yet: it is about to park
 --   'passed'     the same, but it was passed over before, so its worker has most likely been killed
 --   'here'       it can be woken
 --   'elsewhere'  it waits in another line, and its entry in this one is left over
 --   'gone'       it cannot be woken
 local function check(task, registry)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts')
-  local state, refused = found[1] or '', found[4] or ''
+  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts', 'railtoken:place')
+  local state, refused, place = found[1] or '', found[4] or '', found[5] or '0'
   if found[2] and found[2] ~= registry then
-    return {'elsewhere', state, refused}
+    return {'elsewhere', state, refused, place}
   elseif state == 'active' then
-    return {found[3] and 'passed' or 'active', state, refused}
+    return {found[3] and 'passed' or 'active', state, refused, place}
   elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
-    return {'here', state, refused}
+    return {'here', state, refused, place}
   end
-  return {'gone', state, refused}
+  return {'gone', state, refused, place}
 end
 
 -- mark(task) notes that a task that is active was passed over.
@@ -65,7 +66,7 @@ end
 local function promote(task, registry, entry, now, refused)
   local found = check(task, registry)
   if (found[1] == 'active' or found[1] == 'passed') and found[3] ~= refused then
-    return {'again', redis.call('HGET', task, 'railtoken:place') or '0'}
+    return {'again', found[4]}
   elseif found[1] ~= 'here' then
     return {found[1]}
   elseif not pull(entry, found[2]) then

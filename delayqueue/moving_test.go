@@ -1,0 +1,109 @@
+package delayqueue_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// Calls on tasks whose queue moves from one node to another.
+var movingCalls = map[string]struct {
+	most     time.Duration // what the call gets: an operator's goes on until the slot has arrived
+	archived bool
+	call     func(ctx context.Context, r *rig, t delayqueue.Task) error
+	done     asynq.TaskState // what becomes of the task at last; 0 when it is deleted or stays
+}{
+	"wake": {limit, false, func(ctx context.Context, r *rig, _ delayqueue.Task) error {
+		_, err := r.queue.Wake(ctx, r.key("k"), delayqueue.WakeOptions{})
+		return err
+	}, asynq.TaskStatePending},
+	"wake a task": {limit, false, func(ctx context.Context, r *rig, t delayqueue.Task) error {
+		_, err := r.queue.WakeTask(ctx, r.key("k"), t)
+		return err
+	}, asynq.TaskStatePending},
+	"drop": {50 * time.Millisecond, false, func(ctx context.Context, r *rig, t delayqueue.Task) error { return r.queue.Drop(ctx, t) }, 0},
+	"replay": {
+		50 * time.Millisecond, true, func(ctx context.Context, r *rig, t delayqueue.Task) error { return r.queue.Replay(ctx, t) }, 0,
+	},
+}
+
+// The keys of a queue are on two nodes while its slot moves, in every way in which they can be.
+func TestNoCallLosesATaskWhoseSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2)
+	client := cluster.Client(t)
+	for name, c := range movingCalls {
+		t.Run(name, func(t *testing.T) {
+			for moved := range 8 {
+				for _, backlog := range []bool{false, true} {
+					r := newRigOn(t, "cluster", client)
+					task := r.delayed("a", asynq.Unique(time.Hour))
+					if c.archived {
+						if err := r.inspect.ArchiveTask(task.Queue, task.ID); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						r.park(task, "k")
+					}
+					if backlog {
+						if _, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name), asynq.TaskID("b")); err != nil {
+							t.Fatal(err)
+						}
+					}
+					prefix := "asynq:{" + r.name + "}:"
+					slot := int(client.ClusterKeySlot(t.Context(), prefix).Val())
+					to := cluster.Nodes()[0]
+					if slot < 8192 {
+						to = cluster.Nodes()[1]
+					}
+					move := cluster.BeginMove(t, slot, to)
+					for i, key := range []string{hash(task), prefix + map[bool]string{true: "archived", false: "scheduled"}[c.archived], prefix + "pending"} {
+						if moved>>i&1 == 1 {
+							move.Keys(t, key)
+						}
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), c.most)
+					err := c.call(ctx, r, task)
+					cancel()
+					move.Finish(t)
+					state, lists := client.HGet(t.Context(), hash(task), "state").Val(), r.listsOf(task)
+					if want := map[bool]int{true: 1, false: 0}[state != ""]; len(lists) != want || want == 1 && lists[0] != state {
+						t.Errorf("%03b moved, backlog %v: %v: state %q, in the lists %v", moved, backlog, err, state, lists)
+					}
+					if c.done != 0 {
+						r.become(task, c.done)
+						if lists := r.listsOf(task); !slices.Equal(lists, []string{"pending"}) {
+							t.Errorf("%03b moved, backlog %v: in the end in the lists %v", moved, backlog, lists)
+						}
+					} else if err := c.call(t.Context(), r, task); state != "" && (err == nil) != (state == "archived" || state == "scheduled") {
+						t.Errorf("%03b moved, backlog %v: after the move of a %s task: %v", moved, backlog, state, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// listsOf returns the lists and sets of its queue that have a task, once for each time.
+func (r *rig) listsOf(t delayqueue.Task) (lists []string) {
+	r.Helper()
+	for _, list := range []string{"pending", "active"} {
+		for _, id := range r.client.LRange(r.Context(), "asynq:{"+t.Queue+"}:"+list, 0, -1).Val() {
+			if id == t.ID {
+				lists = append(lists, list)
+			}
+		}
+	}
+	for _, set := range []string{"scheduled", "retry", "archived"} {
+		if r.client.ZScore(r.Context(), "asynq:{"+t.Queue+"}:"+set, t.ID).Err() == nil {
+			lists = append(lists, set)
+		}
+	}
+	return lists
+}
