@@ -12,8 +12,9 @@ SEED ?= 1
 TASKS ?= 100000
 KEYS ?= 1000
 KILLS ?= 60s
+CROWD ?= 100000
 ORDERS ?=
-export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED
+export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED CROWD
 
 .PHONY: help
 help: ## Show this list
@@ -62,6 +63,10 @@ simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of eac
 .PHONY: soak
 soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); about five minutes
 	@scripts/soak.sh
+
+.PHONY: crowd
+crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server
+	@scripts/crowd.sh
 
 .PHONY: interop
 interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm
