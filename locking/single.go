@@ -2,7 +2,9 @@ package locking
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,16 +65,14 @@ type Single struct {
 }
 
 // NewSingle returns a Locker on the Redis that client is connected to. The client stays the caller's: close it after the
-// Locker. It panics when client is nil.
+// Locker. It returns an error when client is nil, and for a [redis.Ring]: when one of its servers is away, it sends callers to another
+// one, where the keys that are held seem to be free.
 //
 // Give it a client with ContextTimeoutEnabled. Any other waits for a server that hangs for as long as its ReadTimeout says, whatever
 // the context of the call says; a lease ends on time all the same. Such a client keeps to the deadline of a context; one that is cancelled may
 // keep a call to a server that hangs waiting for some seconds.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
-	if client == nil {
-		panic("locking: NewSingle needs a Redis client")
-	}
-	if err := opts.Validate(); err != nil {
+	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
 	s := &Single{client: client, label: cleanLabel(opts.Label), fence: opts.FenceTTL, name: opts.KeyName}
@@ -95,6 +95,18 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	s.node = node.New(client, node.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.notices = newNotices(client)
 	return s, nil
+}
+
+// validateClient returns why locks cannot be kept by a client, or nil.
+func validateClient(client redis.UniversalClient) error {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("locking: NewSingle got a nil client (%T): give it a *redis.Client or a *redis.ClusterClient", client)
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		return errors.New("locking: locks cannot be kept on a ring of Redis servers, which moves keys to another server when one is away: " +
+			"use a *redis.Client, a *redis.ClusterClient, or NewRedlock with the servers of the ring")
+	}
+	return nil
 }
 
 // Close ends the watches on releases. Leases that are held stay valid and can be released.

@@ -59,3 +59,25 @@ func TestSingleConformsInVirtualTime(t *testing.T) {
 		New: virtualLockers(),
 	})
 }
+
+func TestAClientThatCannotKeepLocksIsRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "192.0.2.1:6379", "b": "192.0.2.2:6379"}})
+	t.Cleanup(func() { _ = ring.Close() })
+	for name, tc := range map[string]struct {
+		client redis.UniversalClient
+		parts  []string
+	}{
+		"a ring":           {ring, []string{"ring", "*redis.ClusterClient", "NewRedlock"}},
+		"nil":              {nil, []string{"nil client", "*redis.Client"}},
+		"a nil client":     {(*redis.Client)(nil), []string{"nil client (*redis.Client)"}},
+		"a nil of cluster": {(*redis.ClusterClient)(nil), []string{"nil client (*redis.ClusterClient)"}},
+		"a nil ring":       {(*redis.Ring)(nil), []string{"nil client (*redis.Ring)"}},
+	} {
+		l, err := locking.NewSingle(tc.client, locking.SingleOptions{FenceTTL: 1})
+		if l != nil {
+			t.Errorf("%s: a locker", name)
+		}
+		isClear(t, err, append(tc.parts, "FenceTTL")...) // every fault at once
+	}
+}
