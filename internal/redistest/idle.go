@@ -46,14 +46,10 @@ func due(m *miniredis.Miniredis, key, now string) bool {
 	if err != nil {
 		return true
 	}
-	scores, err := m.SortedSet(key)
-	if err != nil {
+	ids, err := m.ZMembers(key) // by their scores
+	if err != nil || len(ids) == 0 {
 		return !errors.Is(err, miniredis.ErrKeyNotFound)
 	}
-	for _, score := range scores {
-		if score <= until {
-			return true
-		}
-	}
-	return false
+	first, err := m.ZScore(key, ids[0])
+	return err != nil || first <= until
 }
