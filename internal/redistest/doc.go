@@ -8,6 +8,7 @@
 //   - [StartCluster] joins several of them to a Redis Cluster, for everything that depends on hash slots. [Cluster.MoveSlot] moves
 //     a slot at once, [Cluster.BeginMove] as slowly as the test says.
 //   - [StartSentinel] gives a server a replica and sentinels, so it answers what a failover does.
+//   - [NewProxy] stands between clients and a server, so it answers what a late request or a lost reply does.
 //   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it answers
 //     what happens after an hour without waiting for one.
 //
