@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,7 +135,9 @@ type Redlock struct {
 	acquire *node.Script
 	clock   quorum.Clock
 
-	insisting limit // grants that send releases again
+	insisting pending // grants that send releases again
+	open      pending // grants with releases that have no answer
+	blocking  pending // those of them whose key could stay locked, and attempts
 	closing   atomic.Bool
 }
 
@@ -224,13 +227,16 @@ func nodeOptions(o redis.Options, timeout time.Duration) redis.Options {
 	return o
 }
 
-// Close ends the watches and the connections. It waits for releases that are on their way, for NodeTimeout at most. Leases that are held can no longer be
-// released and end with their TTL.
+// Close ends the watches and the connections. It waits for releases that have no answer, for NodeTimeout or 1 s, and for 5 s in all while there
+// are so many that a key could stay locked. Leases that are held can no longer be released and end with their TTL.
 func (r *Redlock) Close() error {
 	r.closing.Store(true)
+	patience := time.Now().Add(max(r.opts.NodeTimeout, cleanupTimeout))
+	r.blocking.wait(releaseTimeout)
+	r.open.wait(time.Until(patience))
 	var settling sync.WaitGroup
 	for _, n := range r.nodes {
-		settling.Go(func() { n.calls.Settle(r.opts.NodeTimeout) })
+		settling.Go(func() { n.calls.Settle(min(r.opts.NodeTimeout, time.Until(patience))) })
 	}
 	settling.Wait()
 	errs := make([]error, len(r.nodes))
@@ -262,6 +268,8 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 	if err != nil {
 		return nil, err
 	}
+	r.blocking.add(math.MaxInt)
+	defer r.blocking.done()
 	var pause *backoff.ExponentialBackOff
 	for attempt := 1; ; attempt++ {
 		if r.closing.Load() {

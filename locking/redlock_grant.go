@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/railtoken/railtoken/locking/internal/guard"
 	"github.com/railtoken/railtoken/locking/internal/node"
 	"github.com/railtoken/railtoken/locking/internal/quorum"
@@ -21,7 +23,7 @@ type redlockGrant struct {
 	request node.Command // the acquire call
 	goodbye node.Command // the release call, for nodes that hold the committed tokens
 
-	onAnswer func(*node.Call) // answered, and left: bound once for all nodes
+	onAnswer func(*node.Call) // answered, and released: bound once for all nodes
 	onLeft   func(*node.Call)
 
 	mu    sync.Mutex
@@ -29,28 +31,31 @@ type redlockGrant struct {
 	nodes []grantNode
 	held  *HeldError // of the refusals, the one that lasts longest
 
-	settled   chan struct{} // closed once the verdict is known
-	committed chan struct{} // closed once tokens are known
-	tokens    []int64       // committed: the last one of each key's block
-	waiting   bool          // a further step of the commit is due after commitPause
-	ended     bool          // given back: nothing is committed any more, and late grants are released
-	began     time.Time
-	enough    func() bool   // whether whoever waits for releases can go on; nil when nobody does
-	round     chan struct{} // closed then
-	alone     bool          // nobody waits for the releases any more: what is unclear is sent again in the background
-	pause     time.Duration // before the next time; 0 while none is due
-	expiry    time.Time     // when the locks have run out anyway
-	contended bool
+	settled        chan struct{} // closed once the verdict is known
+	committed      chan struct{} // closed once tokens are known
+	tokens         []int64       // committed: the last one of each key's block
+	waiting        bool          // a further step of the commit is due after commitPause
+	ended          bool          // given back: nothing is committed any more, and late grants are released
+	began          time.Time
+	enough         func() bool                 // whether whoever waits for releases can go on; nil when nobody does
+	round          chan struct{}               // closed then
+	alone          bool                        // nobody waits for the releases any more: what is unclear is sent again in the background
+	left           time.Time                   // since when
+	pauses         *backoff.ExponentialBackOff // between the times; nil while none is due
+	open, blocking bool                        // among those that Close waits for
+	contended      bool
 }
 
 // grantNode is what a grant knows of its calls to one node.
 type grantNode struct {
-	asked    bool  // the acquire call has been sent
-	answered bool  // and has its answer, or never will
-	failure  error // why the last call had no answer
+	asked    bool    // the acquire call has been sent
+	answered bool    // and has its answer, or never will
+	outcome  outcome // then, of the acquire call
+	failure  error   // why the last call had no answer
 	sent     time.Time
 	retried  bool // after the server has shown another identity
 	release  releaseState
+	repeated bool // the release call may have been executed without an answer, so that a later answer proves no loss
 }
 
 func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGrant {
@@ -59,7 +64,7 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
-	g.onAnswer, g.onLeft = g.answered, g.left
+	g.onAnswer, g.onLeft = g.answered, g.released
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
 	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
 	return g
@@ -141,6 +146,7 @@ func (g *redlockGrant) answered(c *node.Call) {
 	}
 	switch {
 	case err != nil:
+		g.nodes[i].outcome = outcomeOf(err)
 		g.fail(i, err)
 	case held != nil:
 		g.redlock.clock.See(held.Holder.Fence + parseOwner(value).block)
@@ -158,9 +164,7 @@ func (g *redlockGrant) answered(c *node.Call) {
 	}
 	g.settle()
 	if g.ended {
-		if g.nodes[i].release == leaving {
-			g.release(i, &node.Call{})
-		}
+		g.releaseLate(i)
 		return
 	}
 	if g.rules.Verdict() == quorum.Won {

@@ -3,8 +3,8 @@ package locking
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -13,26 +13,6 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/node"
 	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
-
-// Pauses between the releases that are sent in the background, and how many grants may do so at the same time.
-const (
-	firstInsistence = 50 * time.Millisecond
-	maxInsistence   = time.Second
-	maxInsisting    = 4096
-)
-
-// limit bounds how many do something at the same time.
-type limit struct{ n atomic.Int64 }
-
-func (l *limit) take() bool {
-	if l.n.Add(1) <= maxInsisting {
-		return true
-	}
-	l.n.Add(-1)
-	return false
-}
-
-func (l *limit) give() { l.n.Add(-1) }
 
 // releaseState is how far the release on one node is.
 type releaseState int
@@ -117,7 +97,7 @@ func (g *redlockGrant) outcome() quorum.Outcome {
 			deleted++
 		case n.release == leaving:
 			pending++
-		case n.release == unclear && n.asked:
+		case n.release == unclear:
 			failed++
 		}
 	}
@@ -144,8 +124,8 @@ func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) <-
 	for i := range g.nodes {
 		switch n := &g.nodes[i]; {
 		case n.release == gone, n.release == taken, n.release == leaving:
-		case !n.asked:
-			n.release = unclear
+		case !n.asked, n.answered && n.outcome == unsent:
+			n.release = gone
 		case !which(i):
 			n.release = gone
 		case !n.answered: // it must not overtake the acquire call, which may yet be granted
@@ -155,6 +135,7 @@ func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) <-
 		}
 	}
 	g.answeredRelease()
+	g.account()
 	return round
 }
 
@@ -185,9 +166,28 @@ func (g *redlockGrant) await(round <-chan struct{}) {
 func (g *redlockGrant) release(i int, call *node.Call) {
 	n := &g.nodes[i]
 	n.release = leaving
-	if err := g.redlock.nodes[i].calls.Send(call.Of(g.leave(g.rules.Counters(i)), i, g.onLeft)); err != nil {
+	command := g.leave(g.rules.Counters(i))
+	if n.outcome == unknown {
+		command = abandonCommand(&g.request, g.redlock.opts.FenceTTL)
+	}
+	if err := g.redlock.nodes[i].calls.Send(call.Of(command, i, g.onLeft)); err != nil {
 		n.release, n.failure = unclear, err
+		g.account()
 		g.insist()
+	}
+}
+
+// releaseLate releases on node i, which has answered the acquire call when the locks were given back already. The caller holds the mutex.
+func (g *redlockGrant) releaseLate(i int) {
+	n := &g.nodes[i]
+	switch {
+	case n.release != leaving:
+	case n.outcome == unsent:
+		n.release = gone
+		g.answeredRelease()
+		g.account()
+	default:
+		g.release(i, &node.Call{})
 	}
 }
 
@@ -204,8 +204,8 @@ func (g *redlockGrant) leave(counters []int64) node.Command {
 	return command
 }
 
-// left takes in the answer of a node to the release call.
-func (g *redlockGrant) left(c *node.Call) {
+// released takes in the answer of a node to the release call.
+func (g *redlockGrant) released(c *node.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := &g.nodes[c.Node]
@@ -217,50 +217,62 @@ func (g *redlockGrant) left(c *node.Call) {
 	switch {
 	case err != nil:
 		n.release, n.failure = unclear, err
-	case reply.lost > 0:
+		n.repeated = n.repeated || outcomeOf(err) == unknown
+	case reply.lost > 0 && !n.repeated:
 		n.release = taken
 	default:
 		n.release = gone
 	}
 	g.answeredRelease()
+	g.account()
 	g.insist()
 }
 
-// insist sends the releases that had no answer again after a pause, when nobody waits for them any more, until the locks have run out: one that
-// a server grants late, when it answers again, would keep the key from everybody for a whole TTL. The caller holds the mutex.
+// insist sends the releases that had no answer again after a pause, when nobody waits for them any more: until the locks have run out, or for
+// lateRetry where the acquire call may yet be granted. The caller holds the mutex.
 func (g *redlockGrant) insist() {
-	if !g.alone || g.pause != 0 || !g.isUnclear() || time.Now().After(g.expiry) || !g.redlock.insisting.take() {
+	if !g.alone || g.pauses != nil || !g.isUnclear() || time.Now().After(g.expiry()) {
 		return
 	}
-	g.pause = firstInsistence
+	if !g.redlock.insisting.add(maxRetries) {
+		g.uncount()
+		return
+	}
+	g.pauses = newRetry()
 	g.insistAfter()
 }
 
-// insistAfter sends them after the pause, which then grows. The caller holds the mutex.
+// insistAfter sends them after a pause. The caller holds the mutex.
 func (g *redlockGrant) insistAfter() {
-	time.AfterFunc(g.pause, func() {
+	time.AfterFunc(g.pauses.NextBackOff(), func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if !g.isUnclear() && !g.isLeaving() || time.Now().After(g.expiry) {
-			g.pause = 0
-			g.redlock.insisting.give()
+		if !g.isUnclear() && !g.isLeaving() || time.Now().After(g.expiry()) {
+			g.pauses = nil
+			g.redlock.insisting.done()
+			g.uncount()
 			return
 		}
 		for i := range g.nodes {
-			if g.nodes[i].asked && g.nodes[i].release == unclear {
+			if g.nodes[i].release == unclear {
 				g.release(i, &node.Call{})
 			}
 		}
-		g.pause = min(2*g.pause, maxInsistence)
 		g.insistAfter()
 	})
 }
 
+// expiry returns until when releases are sent again. The caller holds the mutex.
+func (g *redlockGrant) expiry() time.Time {
+	if slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == unclear && n.outcome == unknown }) {
+		return g.left.Add(lateRetry)
+	}
+	return g.left.Add(g.opts.TTL)
+}
+
 // isUnclear reports whether a release had no answer. The caller holds the mutex.
 func (g *redlockGrant) isUnclear() bool {
-	return slices.ContainsFunc(g.nodes, func(n grantNode) bool {
-		return n.asked && n.release == unclear && !isClosed(n.failure)
-	})
+	return slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == unclear && !isClosed(n.failure) })
 }
 
 // isLeaving reports whether a release is on its way. The caller holds the mutex.
@@ -268,8 +280,37 @@ func (g *redlockGrant) isLeaving() bool {
 	return slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == leaving })
 }
 
+// account counts the grant for Close while releases have no answer. The caller holds the mutex.
+func (g *redlockGrant) account() {
+	open := 0
+	for _, n := range g.nodes {
+		if n.release == leaving || n.release == unclear && !isClosed(n.failure) {
+			open++
+		}
+	}
+	g.count(&g.open, &g.redlock.open, open > 0)
+	g.count(&g.blocking, &g.redlock.blocking, open > len(g.nodes)-quorum.Of(len(g.nodes)))
+}
+
+// uncount undoes that. The caller holds the mutex.
+func (g *redlockGrant) uncount() {
+	g.count(&g.open, &g.redlock.open, false)
+	g.count(&g.blocking, &g.redlock.blocking, false)
+}
+
+// count makes the grant one of those that are pending, or not. The caller holds the mutex.
+func (g *redlockGrant) count(counted *bool, among *pending, counts bool) {
+	switch {
+	case counts && !*counted:
+		*counted = among.add(math.MaxInt)
+	case !counts && *counted:
+		*counted = false
+		among.done()
+	}
+}
+
 // leaveAlone ends the waiting for releases. The caller holds the mutex.
 func (g *redlockGrant) leaveAlone() {
-	g.alone, g.expiry = true, time.Now().Add(g.opts.TTL)
+	g.alone, g.left = true, time.Now()
 	g.insist()
 }

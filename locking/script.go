@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/railtoken/railtoken/locking/internal/node"
@@ -17,6 +18,8 @@ var (
 	renewSource string
 	//go:embed lua/release.lua
 	releaseSource string
+	//go:embed lua/abandon.lua
+	abandonSource string
 	//go:embed lua/batch.lua
 	batchSource string
 
@@ -25,6 +28,7 @@ var (
 	acquireScript = node.NewScript(acquireSource).In(batch, 'a')
 	renewScript   = node.NewScript(renewSource)
 	releaseScript = node.NewScript(releaseSource).In(batch, 'A')
+	abandonScript = node.NewScript(abandonSource)
 )
 
 // acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for
@@ -61,6 +65,17 @@ func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 	for _, top := range tops {
 		c.Add(top)
 	}
+	return c
+}
+
+// lateness is how long an acquire call that had no answer may be late: until then the server refuses it once its owner has given it up. It
+// is longer than the longest TTL, and than TCP goes on sending what a client has left behind.
+const lateness = 2 * time.Minute
+
+// abandonCommand returns the call that takes back an acquire call which had no answer.
+func abandonCommand(acquire *node.Command, fenceTTL time.Duration) node.Command {
+	c := abandonScript.Like(acquire, 2)
+	c.Add(int64(lateness/time.Second), ms(fenceTTL))
 	return c
 }
 
@@ -105,6 +120,7 @@ func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, val
 	held = &HeldError{Key: names[position-1], Holder: Holder{
 		Label: holder.label, Since: holder.since, Remaining: time.Duration(remaining) * time.Millisecond,
 	}}
+	counter, _, _ = strings.Cut(counter, " ")                                             // marks of owners that are given up
 	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.block { // 0 when another program wrote it
 		held.Holder.Fence = top - holder.block + 1
 	}

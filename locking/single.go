@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/keys"
@@ -19,6 +20,8 @@ const DefaultFenceTTL = time.Hour
 const (
 	singleLeaders = 2
 	singleTimeout = 2 * time.Second
+
+	defaultRetries = 3 // as go-redis has it
 )
 
 // SingleOptions configures a [Single]. The zero value has every default.
@@ -61,7 +64,9 @@ type Single struct {
 	name    func(string) string
 	sharded bool
 	node    *node.Node
+	retries int // of an attempt
 	notices *notices
+	pending pending // releases
 }
 
 // NewSingle returns a Locker on the Redis that client is connected to. The client stays the caller's: close it after the
@@ -93,6 +98,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 		leaders = 0
 	}
 	s.node = node.New(client, node.Options{Leaders: leaders, Timeout: singleTimeout})
+	s.retries = retriesOf(client)
 	s.notices = newNotices(client)
 	return s, nil
 }
@@ -109,10 +115,27 @@ func validateClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// Close ends the watches on releases. Leases that are held stay valid and can be released.
-func (s *Single) Close() error { return s.notices.close() }
+// retriesOf returns how often a client would send a command again. Calls for locks are sent once, and an attempt that had no answer is
+// taken back and made again instead.
+func retriesOf(client redis.UniversalClient) int {
+	switch c := client.(type) {
+	case *redis.Client:
+		return max(c.Options().MaxRetries, 0)
+	case *redis.ClusterClient:
+		return max(c.Options().MaxRedirects, 0)
+	default:
+		return defaultRetries
+	}
+}
 
-// Acquire makes one attempt: see [Locker].
+// Close ends the watches on releases. It waits for releases that have had no answer, for 5 s at most: keep the client open until then. Leases
+// that are held stay valid and can be released.
+func (s *Single) Close() error {
+	s.pending.wait(releaseTimeout)
+	return s.notices.close()
+}
+
+// Acquire makes one attempt: see [Locker]. One that has no answer is taken back and made again, as often as MaxRetries of the client says.
 func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Lease, error) {
 	names, opts, err := Prepare(names, opts)
 	if err != nil {
@@ -129,19 +152,35 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	if err != nil {
 		return nil, err
 	}
+	var pauses *backoff.ExponentialBackOff
+	for retries := 0; ; retries++ {
+		lease, undone, err := s.attempt(ctx, names, parts, label, opts)
+		if err == nil || !undone || retries == s.retries || !errors.Is(err, ErrUnavailable) {
+			return lease, err
+		}
+		if pauses == nil {
+			pauses = newRetry()
+		}
+		if !doze(ctx, pauses.NextBackOff(), nil) {
+			return nil, err
+		}
+	}
+}
+
+// attempt asks for the keys once. After an error undone reports whether nothing is left of it.
+func (s *Single) attempt(ctx context.Context, names []string, parts []part, label string, opts Options) (lease *Lease, undone bool, err error) {
 	began := Now()
-	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block}
+	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]
 		if err := g.acquire(ctx, &parts[i], opts); err != nil {
-			return nil, g.takeBack(ctx, err)
+			return nil, g.takeBack(ctx), err
 		}
 	}
-	lease, err := NewLease(g, names, opts, began)
-	if err != nil {
-		return nil, g.takeBack(ctx, err)
+	if lease, err = NewLease(g, names, opts, began); err != nil {
+		return nil, g.takeBack(ctx), err
 	}
-	return lease, nil
+	return lease, false, nil
 }
 
 // Watch returns a watch on the release of any of the keys: see [Watcher].
@@ -160,6 +199,7 @@ type part struct {
 	names   []string     // business keys
 	redis   []string     // lock, fence counter and interest mark of each
 	acquire node.Command // the call that takes them
+	asked   outcome      // of that
 }
 
 // parts divides the keys of an attempt: all in one when they lie on one server or in one slot, else each for itself.

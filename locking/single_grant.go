@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
-// cleanupTimeout bounds the taking back of an attempt whose outcome is not known.
+// cleanupTimeout is how long an attempt that has failed waits until it is taken back.
 const cleanupTimeout = time.Second
 
 // singleGrant is one acquisition on a [Single].
@@ -23,17 +22,16 @@ type singleGrant struct {
 	single *Single
 	owner  string
 	block  int
+	ttl    time.Duration
 	parts  []part
 	tops   []int64 // the last token of each key's block
 }
 
-// acquire takes one part and notes its tokens. When ctx ends while the call is on its way, what it takes is given back once its
-// answer comes.
+// acquire takes one part and notes its tokens.
 func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
 	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, 0, opts, false)
-	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), func(*node.Call) {
-		_ = g.single.node.Send(new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
-	})
+	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), nil)
+	p.asked = outcomeOf(err)
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
 	}
@@ -42,6 +40,7 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 		return &OpError{Op: "acquire", Keys: p.names, Err: err}
 	}
 	if held != nil {
+		p.asked = unsent // a refused script leaves nothing
 		return held
 	}
 	if g.tops == nil {
@@ -82,17 +81,28 @@ func isTransient(reply string) bool {
 		word == "ERR" && slices.ContainsFunc(transient, func(w string) bool { return strings.Contains(rest, " -"+w+" ") })
 }
 
-// takeBack releases what an attempt has taken before it failed, and returns why it failed.
-func (g *singleGrant) takeBack(ctx context.Context, cause error) error {
-	if len(g.parts) == 1 && errors.Is(cause, ErrHeld) {
-		return cause // a refused script leaves nothing
+// takeBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What has no answer soon is
+// released in the background.
+func (g *singleGrant) takeBack(ctx context.Context) bool {
+	var calls []*retry
+	for i := range g.parts {
+		p := &g.parts[i]
+		switch p.asked {
+		case unsent:
+		case answered:
+			calls = append(calls, g.single.retry(releaseCommand(&p.acquire, nil), g.ttl))
+		case unknown:
+			calls = append(calls, g.single.retry(abandonCommand(&p.acquire, g.single.fence), lateRetry))
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	defer cancel()
-	g.each(func(_, _ int, p part) {
-		_, _ = g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil), nil)
+	return settled(ctx, calls)
+}
+
+// retry makes a call in the background until it is answered, for so long at most.
+func (s *Single) retry(command node.Command, most time.Duration) *retry {
+	return s.pending.again(most, nil, func(ctx context.Context) (any, error) {
+		return s.node.Run(ctx, new(node.Call).Of(command, 0, nil), nil)
 	})
-	return cause
 }
 
 // each calls f for every part, for all at the same time, so that a server that does not answer keeps no key on another one
@@ -166,40 +176,46 @@ func (g *singleGrant) leave(ctx context.Context, p part, tops []int64) (contende
 	}
 }
 
-// releasePart releases one part, and tries again for as long as ctx lasts: a key that stays locked stops its users for a TTL.
-func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (reply releaseReply, err error) {
-	reply, err = g.releaseOnce(ctx, p, tops, g.single.node.Finish)
-	if err == nil || errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) {
+// releasePart releases one part. A call that has no answer is made again for as long as ctx lasts, and after that in the background until
+// the locks have run out: a key that stays locked stops its users for a TTL.
+func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (releaseReply, error) {
+	command := releaseCommand(&p.acquire, tops)
+	first, err := g.single.node.Finish(ctx, new(node.Call).Of(command, 0, nil))
+	reply, err := releasedBy(first, err, len(p.names))
+	if err == nil || isOver(err) {
 		return reply, err
 	}
-	last := err // of the server or the connection: the end of ctx must not hide it
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxElapsedTime(releaseTimeout))
-	err = backoff.Retry(func() error {
-		var err error
-		reply, err = g.releaseOnce(ctx, p, tops, func(ctx context.Context, c *node.Call) (any, error) {
-			return g.single.node.Run(ctx, c, nil)
-		})
-		if errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) {
-			return backoff.Permanent(err)
+	lone := outcomeOf(err) != unknown // the answer is to the only release that is executed
+	r := g.single.pending.again(g.ttl, err, func(ctx context.Context) (any, error) {
+		answer, err := g.single.node.Run(ctx, new(node.Call).Of(command, 0, nil), nil)
+		reply, err := releasedBy(answer, err, len(p.names))
+		if err != nil {
+			lone = lone && outcomeOf(err) != unknown
+			return nil, err
 		}
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			last = err
+		if !lone {
+			reply.lost = 0
 		}
-		return err
-	}, backoff.WithContext(wait, ctx))
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer in time: %w", last)
+		return reply, nil
+	})
+	select {
+	case <-r.done:
+	case <-ctx.Done():
 	}
-	return reply, err
+	answer, err := r.outcome()
+	if reply, ok := answer.(releaseReply); ok && err == nil {
+		return reply, nil
+	}
+	if !isOver(err) {
+		err = fmt.Errorf("no answer in time: %w", err)
+	}
+	return releaseReply{}, err
 }
 
-// releaseOnce releases one part with one call.
-func (g *singleGrant) releaseOnce(ctx context.Context, p part, tops []int64,
-	run func(ctx context.Context, c *node.Call) (any, error),
-) (releaseReply, error) {
-	answer, err := run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, tops), 0, nil))
+// releasedBy reads the outcome of a release call.
+func releasedBy(reply any, err error, keys int) (releaseReply, error) {
 	if err != nil {
 		return releaseReply{}, err
 	}
-	return parseRelease(answer, len(p.names))
+	return parseRelease(reply, keys)
 }

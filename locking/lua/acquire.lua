@@ -45,12 +45,24 @@ local counters = {}
 for i = 2, count, 3 do
   local counter = last
   if mine and mine[i - 1] then
-    counter = tonumber(redis.call('GET', KEYS[i]) or 0)
+    counter = tonumber(string.match(redis.call('GET', KEYS[i]) or '0', '^%d+'))
   else
-    local before = redis.call('SET', KEYS[i], last, 'PX', fence_ttl, 'GET')
-    if (before or 0) + block > last then
-      counter = (before or 0) + block
-      redis.call('SET', KEYS[i], string.format('%.0f', counter), 'PX', fence_ttl)
+    local before, marks = redis.call('SET', KEYS[i], last, 'PX', fence_ttl, 'GET') or 0, ''
+    if not tonumber(before) then -- owners that are given up are marked there: see abandon.lua
+      if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
+        redis.call('SET', KEYS[i], before, 'PX', fence_ttl)
+        for j = 1, count, 3 do
+          redis.call('DEL', KEYS[j])
+        end
+        return redis.error_reply('GIVENUP the call came after its owner had given the keys up')
+      end
+      local now = tonumber(redis.call('TIME')[1])
+      before, marks = string.match(before, '^(%d+)(.*)$')
+      marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= now and '' or nil end)
+    end
+    if before + block > last or marks ~= '' then
+      counter = math.max(before + block, last)
+      redis.call('SET', KEYS[i], string.format('%.0f', counter) .. marks, 'PX', fence_ttl)
     end
   end
   if count == 3 then

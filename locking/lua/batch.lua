@@ -17,7 +17,7 @@ local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, inter
   if not call('SET', lock, owner, 'NX', 'PX', ttl) then
     local value = call('GET', lock)
     if value == owner then
-      return tonumber(call('GET', fence) or 0)
+      return tonumber(string.match(call('GET', fence) or '0', '^%d+'))
     end
     interest = tonumber(interest or 0)
     if interest > 0 and interest > call('PTTL', mark) then
@@ -39,10 +39,20 @@ local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, inter
       text = string.format('%.0f', last)
     end
   end
-  local before = call('SET', fence, text, 'PX', fence_ttl, 'GET')
-  if (before or 0) + block > last then
-    last = before + block
-    call('SET', fence, string.format('%.0f', last), 'PX', fence_ttl)
+  local before, marks = call('SET', fence, text, 'PX', fence_ttl, 'GET') or 0, ''
+  if not tonumber(before) then
+    if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
+      call('SET', fence, before, 'PX', fence_ttl)
+      call('DEL', lock)
+      error('GIVENUP the call came after its owner had given the keys up', 0)
+    end
+    local seconds = tonumber(call('TIME')[1])
+    before, marks = string.match(before, '^(%d+)(.*)$')
+    marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= seconds and '' or nil end)
+  end
+  if before + block > last or marks ~= '' then
+    last = math.max(before + block, last)
+    call('SET', fence, string.format('%.0f', last) .. marks, 'PX', fence_ttl)
   end
   return last
 end
@@ -57,7 +67,7 @@ local function release(lock, fence, mark, owner, token)
     end
   else
     local counter = token and call('GET', fence)
-    if token and (value or counter and tonumber(counter) > tonumber(token)) then
+    if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
       return {1, interest}
     end
   end

@@ -6,10 +6,10 @@
 --
 -- Returns {position of the first key that somebody else has had since, or 0; how many keys somebody showed interest in},
 -- or only 0 for {0, 0}, which is nearly always.
--- A lock that is gone while no later token was given is no loss: it ran out, or this call deleted it and is sent again
--- because its reply was lost. The marks stay: whoever is parked renews its own, and an outdated one costs a look,
--- nothing else. The channel of a notice is the name of the lock. A notice is a hint: a user who may not publish, as is the default since
--- Redis 7, has released the lock all the same.
+-- A lock that is gone while no later token was given is no loss: it ran out. The position proves nothing when a release without an answer was
+-- sent before: that one may have released the key, and another has it since. The marks stay: whoever is parked renews its own, and an
+-- outdated one costs a look, nothing else. The channel of a notice is the name of the lock. A notice is a hint: a user who may not publish, as
+-- is the default since Redis 7, has released the lock all the same.
 local owner = ARGV[1]
 local lost, contended = 0, 0
 for i = 1, #KEYS, 3 do
@@ -26,7 +26,7 @@ for i = 1, #KEYS, 3 do
     local position = (i + 2) / 3
     local token = ARGV[1 + position]
     local counter = token and redis.call('GET', KEYS[i + 1])
-    if token and (value or counter and tonumber(counter) > tonumber(token)) then
+    if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
       lost = position
     end
   end

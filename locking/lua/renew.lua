@@ -8,17 +8,19 @@
 --
 -- Returns 0 when all are extended, or else the position of the first key that is lost; nothing is changed then.
 local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
-local count = #KEYS / 3
+local count, marks = #KEYS / 3, {} -- of owners that are given up: see abandon.lua
 for i = 1, count do
   if redis.call('GET', KEYS[3 * i - 2]) ~= owner then
     return i
   end
-  if tonumber(redis.call('GET', KEYS[3 * i - 1]) or '0') > tonumber(ARGV[3 + i]) then
+  local counter
+  counter, marks[i] = string.match(redis.call('GET', KEYS[3 * i - 1]) or '0', '^(%d+)(.*)$')
+  if tonumber(counter) > tonumber(ARGV[3 + i]) then
     return i
   end
 end
 for i = 1, count do
   redis.call('PEXPIRE', KEYS[3 * i - 2], ttl)
-  redis.call('SET', KEYS[3 * i - 1], ARGV[3 + i], 'PX', fence_ttl)
+  redis.call('SET', KEYS[3 * i - 1], ARGV[3 + i] .. marks[i], 'PX', fence_ttl)
 end
 return 0

@@ -295,10 +295,10 @@ func transportError(batch []*Call) error {
 
 // one makes a single call.
 func (n *Node) one(ctx context.Context, c *Call) {
-	cmd := redis.NewCmd(ctx, c.command.args...)
+	cmd := newOnce(ctx, c.command.args)
 	_ = n.client.Process(ctx, cmd)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = redis.NewCmd(ctx, c.command.eval()...)
+		cmd = newOnce(ctx, c.command.eval())
 		_ = n.client.Process(ctx, cmd)
 	}
 	c.Reply, c.Err = cmd.Result()

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // apartPause is for how long no calls are put together after a server has refused that.
@@ -69,13 +67,13 @@ func (n *Node) roundTrips(ctx context.Context, units []unit) {
 
 // roundTrip makes the calls in one pipeline. The units at the positions withSource bring the source of their script along.
 func (n *Node) roundTrip(ctx context.Context, units []unit, withSource map[*Script]int) {
-	cmds := make([]*redis.Cmd, len(units))
+	cmds := make([]once, len(units))
 	for i := range units {
 		args := units[i].command.args
 		if at, ok := withSource[units[i].command.script]; ok && at == i {
 			args = units[i].command.eval()
 		}
-		cmds[i] = redis.NewCmd(ctx, args...)
+		cmds[i] = newOnce(ctx, args)
 	}
 	var err error
 	if len(cmds) == 1 {

@@ -1,0 +1,152 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
+)
+
+// Releases that have no answer are sent again in the background, so that a key does not stay locked by nobody once the server answers.
+const (
+	firstRetry = 20 * time.Millisecond
+	maxRetry   = 250 * time.Millisecond
+	maxRetries = 4096 // at the same time; beyond that locks run out by their TTL
+
+	// lateRetry is for how long a call is taken back whose outcome is unknown. A server that has stood still executes it when it goes on,
+	// however long that was, so the TTL is no bound.
+	lateRetry = 10 * time.Minute
+)
+
+// newRetry returns the pauses between them.
+func newRetry() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(maxRetry),
+		backoff.WithRandomizationFactor(0.2), backoff.WithMaxElapsedTime(0))
+}
+
+// errTooManyRetries is the error of a release that has had no answer and is not sent again.
+var errTooManyRetries = errors.New("too many releases wait for an answer")
+
+// pending counts what a Locker still has to tell its servers. The zero value is ready for use.
+type pending struct {
+	mu   sync.Mutex
+	n    int
+	none chan struct{} // not nil while somebody waits; closed when n is 0
+}
+
+// add counts one more, unless there are that many.
+func (p *pending) add(most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n >= most {
+		return false
+	}
+	p.n++
+	return true
+}
+
+// done counts one less.
+func (p *pending) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n--
+	if p.n == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// wait returns when there are none, or after a time.
+func (p *pending) wait(most time.Duration) {
+	p.mu.Lock()
+	if p.n == 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.none == nil {
+		p.none = make(chan struct{})
+	}
+	none := p.none
+	p.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-none:
+	case <-timer.C:
+	}
+}
+
+// retry is a call that is made again and again in the background.
+type retry struct {
+	done chan struct{} // closed once it has ended
+
+	mu    sync.Mutex
+	reply any
+	err   error // of the last call, nil once it is answered
+}
+
+// again makes a call until it is answered or of no use, for so long at most. When it was made before, last is the error of that, and a pause
+// comes first.
+func (p *pending) again(most time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
+	r := &retry{done: make(chan struct{}), err: last}
+	if !p.add(maxRetries) {
+		r.err = errors.Join(errTooManyRetries, last)
+		close(r.done)
+		return r
+	}
+	go func() {
+		defer p.done()
+		defer close(r.done)
+		ctx, cancel := context.WithTimeout(context.Background(), most)
+		defer cancel()
+		pauses, began := newRetry(), time.Now()
+		for last == nil || doze(ctx, pauses.NextBackOff(), nil) {
+			var reply any
+			reply, last = call(ctx)
+			if last != nil && ctx.Err() != nil {
+				return // the error before says more
+			}
+			r.mu.Lock()
+			r.reply, r.err = reply, last
+			r.mu.Unlock()
+			if last == nil || isOver(last) || permanent(last) && time.Since(began) > releaseTimeout {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// isOver reports whether a call that has failed so cannot be made again.
+func isOver(err error) bool { return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) }
+
+// outcome returns the reply, or why there is none yet.
+func (r *retry) outcome() (reply any, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reply, r.err
+}
+
+// settled waits until all calls are answered, and reports whether they are. It waits for cleanupTimeout at most, and after the end of ctx
+// only for a moment.
+func settled(ctx context.Context, calls []*retry) bool {
+	patient, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	over := make(chan struct{})
+	stop := context.AfterFunc(patient, func() { time.AfterFunc(DefaultNodeTimeout, func() { close(over) }) })
+	defer stop()
+	for _, r := range calls {
+		select {
+		case <-r.done:
+		case <-over:
+			return false
+		}
+		if _, err := r.outcome(); err != nil {
+			return false
+		}
+	}
+	return true
+}
