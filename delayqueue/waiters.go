@@ -107,6 +107,20 @@ func (q *Queue) Line(ctx context.Context, key string, n int) ([]Waiter, error) {
 	return waiters, q.readTimers(ctx, waiters)
 }
 
+// Conflicts returns how often a task was refused since its handler last ran. attempt is its retry count.
+func (q *Queue) Conflicts(ctx context.Context, t Task, attempt int) (int, error) {
+	fields, err := q.client.HMGet(ctx, t.hash(), "railtoken:retried", "railtoken:conflicts").Result()
+	if err != nil {
+		return 0, fmt.Errorf("delayqueue: look at task %s: %w", t, err)
+	}
+	if fields[0] != strconv.Itoa(attempt) {
+		return 0, nil // of an earlier attempt
+	}
+	text, _ := fields[1].(string)
+	n, _ := strconv.Atoi(text)
+	return n, nil
+}
+
 // readRecords fills in what the tasks' hashes hold: where they are, what they wait for, and their conflicts.
 func (q *Queue) readRecords(ctx context.Context, waiters []Waiter) error {
 	return inBatches(waiters, func(batch []Waiter) error {

@@ -75,6 +75,20 @@ type waiter struct {
 	busy bool // it has been given a turn that it has not ended
 
 	stood bool // it was not the first in line, or the keys were not free, when it came
+	ahead bool // it holds other keys while it waits, so those who hold none wait behind it
+}
+
+// place returns where in line for the key a caller stands that comes now.
+func (d *door) place(ahead bool) int {
+	if !ahead {
+		return len(d.queue)
+	}
+	for i, w := range d.queue {
+		if !w.ahead {
+			return i
+		}
+	}
+	return len(d.queue)
 }
 
 // turn is what a waiter waits for: a lease, or the hold with which to ask the servers, or neither: let other processes ask first.

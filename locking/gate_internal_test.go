@@ -193,10 +193,10 @@ func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := gate.enqueue(keys, opts)
+			w := gate.enqueue(keys, opts, false)
 			var next *waiter
 			if behind {
-				next = gate.enqueue(keys, opts)
+				next = gate.enqueue(keys, opts, false)
 			}
 			if err := lease.Release(t.Context()); err != nil || !w.busy {
 				t.Fatalf("release: %v, its turn: %v", err, w.busy)

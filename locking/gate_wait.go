@@ -55,13 +55,13 @@ func (n *line) leave(g *Gate) {
 	}
 }
 
-// wait acquires the keys in the order of arrival: see [Wait].
-func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, error) {
+// wait acquires the keys in the order of arrival, or ahead of those who came before: see [Wait] and [Collect].
+func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error) {
 	keys, opts, err := Prepare(keys, opts)
 	if err != nil {
 		return nil, err
 	}
-	w := g.enqueue(keys, opts)
+	w := g.enqueue(keys, opts, ahead)
 	opts.Interest = max(opts.Interest, waitInterest)
 	began := time.Now()
 	_, announced := g.inner.(Watcher)
@@ -104,8 +104,8 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options) (*Lease, e
 	return g.quit(w, gaveUp(ctx, pause.last))
 }
 
-// enqueue puts a caller at the end of the line for each of its keys.
-func (g *Gate) enqueue(keys []string, opts Options) *waiter {
+// enqueue puts a caller in line for each of its keys: at the end, or ahead of all but those who were put there before.
+func (g *Gate) enqueue(keys []string, opts Options, ahead bool) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := lineName(keys)
@@ -115,10 +115,10 @@ func (g *Gate) enqueue(keys []string, opts Options) *waiter {
 		g.lines[name] = n
 	}
 	n.waiters++
-	w := &waiter{keys: keys, opts: opts, line: n, turn: make(chan turn, 1)}
+	w := &waiter{keys: keys, opts: opts, line: n, turn: make(chan turn, 1), ahead: ahead}
 	for _, key := range keys {
 		d := g.door(key)
-		d.queue = append(d.queue, w)
+		d.queue = slices.Insert(d.queue, d.place(ahead), w)
 	}
 	g.next(keys[0], nil)
 	w.stood = !w.busy

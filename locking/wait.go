@@ -48,8 +48,13 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 // When ctx ends, the error matches both its cause and [ErrHeld]; a lease that comes at that very moment is returned all the same. While the servers cannot be reached it goes on for 10 s; then the
 // error matches [ErrUnavailable]. Any other error is returned at once.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
+	return wait(ctx, l, keys, opts, false)
+}
+
+// wait is Wait. When ahead is set, a caller stands before those who wait in line already.
+func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool) (*Lease, error) {
 	if q, ok := l.(queue); ok {
-		return q.wait(ctx, keys, opts)
+		return q.wait(ctx, keys, opts, ahead)
 	}
 	opts.Interest = max(opts.Interest, waitInterest)
 	watcher, announced := l.(Watcher)
@@ -85,7 +90,7 @@ func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, e
 
 // queue is a Locker whose callers wait in line.
 type queue interface {
-	wait(ctx context.Context, keys []string, opts Options) (*Lease, error)
+	wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error)
 }
 
 // doze waits for a time or until a notice comes. It returns false when ctx has ended.

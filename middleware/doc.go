@@ -53,4 +53,12 @@
 // average, as many tasks of a server wait in their slots as it takes to bridge that time: usually one, at most OnDeck (4). Such
 // a wait lasts half a second at most, then the task is parked; it ends at once when the server shuts down. All waits in slots,
 // those of [Wait] too, draw on the server's budget of [Sleepers], so that a hot key cannot fill the slots.
+//
+// # Several keys
+//
+// A task of several keys takes all of them at once or none. When it has been refused three times and is to be parked, it takes them one after
+// another instead, in sorted order, and keeps those that it has while it waits in its slot for the next: many busy keys are hardly ever free at
+// the same moment, and the task would starve. One task of a server does so at a time, beside the budget of [Sleepers], for
+// 3 s to 1 min depending on how long keys are held, and for a quarter of the time before its deadline at most. A handler that locks
+// further keys by itself while it holds some can still wait for such a task, and make it wait, until that time is up.
 package middleware

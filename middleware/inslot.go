@@ -48,17 +48,8 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 
 // waitOnDeck stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.
 func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
-	waiting, cancel := context.WithDeadline(ctx, d.WaitUntil)
+	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
-	if r.stopping != nil {
-		go func() {
-			select {
-			case <-r.stopping:
-				cancel()
-			case <-waiting.Done():
-			}
-		}()
-	}
 	lease, err := locking.Wait(waiting, r.locker, r.keys, r.options())
 	if lease != nil {
 		r.lease = lease

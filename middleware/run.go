@@ -22,26 +22,27 @@ type run struct {
 	left    int               // how many retries it has left
 	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
 
-	parkFor  time.Duration // how long the task is parked, once that is known
-	outage   outage        // of the locks
-	claims   outage        // of what tells which copy of a moved task runs
-	refusals int
-	firstAt  time.Time
-	asleep   bool            // holds a place of the sleeper budget
-	onDeck   string          // the key that it has a place on deck for
-	promised string          // the key that it was woken for
-	place    time.Time       // of an ordered task in the line of its key
-	ahead    int             // tasks before it
-	first    delayqueue.Task // of them
-	turns    outage          // of what tells whose turn it is
-	begun    bool            // the line knows that the task is not parked
-	noDeck   bool            // it has tried the deck in vain
-	inLine   string          // the key that it stands in line for in the delay queue
-	began    time.Time       // of its handler
-	delays   *backoff.ExponentialBackOff
-	watch    *locking.Watch
-	lease    *locking.Lease // what is to be given back
-	blind    bool           // releases cannot be watched
+	parkFor   time.Duration // how long the task is parked, once that is known
+	outage    outage        // of the locks
+	claims    outage        // of what tells which copy of a moved task runs
+	refusals  int
+	firstAt   time.Time
+	asleep    bool            // holds a place of the sleeper budget
+	onDeck    string          // the key that it has a place on deck for
+	promised  string          // the key that it was woken for
+	place     time.Time       // of an ordered task in the line of its key
+	ahead     int             // tasks before it
+	first     delayqueue.Task // of them
+	turns     outage          // of what tells whose turn it is
+	begun     bool            // the line knows that the task is not parked
+	noDeck    bool            // it has tried the deck in vain
+	collected bool            // it has tried to collect its keys
+	inLine    string          // the key that it stands in line for in the delay queue
+	began     time.Time       // of its handler
+	delays    *backoff.ExponentialBackOff
+	watch     *locking.Watch
+	lease     *locking.Lease // what is to be given back
+	blind     bool           // releases cannot be watched
 }
 
 // begin finds out which task this is.
@@ -127,6 +128,8 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	lease, held, err := r.tryInTurn(ctx)
 	for err == nil && lease == nil {
 		switch d := r.decide(ctx, held); {
+		case (d.Action == Park || d.OnDeck) && r.starves(ctx):
+			lease, held, err = r.collect(ctx, held)
 		case d.Action == WaitInSlot && d.OnDeck:
 			lease, held, err = r.waitOnDeck(ctx, d)
 		case d.Action == WaitInSlot:

@@ -9,6 +9,8 @@ type Sleepers struct {
 	most  int64
 	now   atomic.Int64
 	decks decks
+
+	collecting atomic.Bool // a task of several keys takes them one after another
 }
 
 // NewSleepers returns a budget of most tasks at a time; none may wait when most is 0 or less.

@@ -1,0 +1,106 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Collect takes the keys one after another in sorted order, and keeps those that it has while it waits for the next one until ctx ends. It
+// is for a caller of several busy keys that would hardly ever find all of them free at the same moment. At a [Gate] it stands before
+// everyone who waits for the next key.
+//
+// It returns a lease for each key that it has taken, in sorted order: for every key with a nil error, else for as many as it had
+// when it gave up, with the error of [Wait]. The leases are the caller's: make them one with [Join], or release them.
+//
+// Two callers that keep keys while they wait could wait for each other. They do not if both take them by Collect, whose order is the same
+// for all; nor does a caller of [Wait] block it for good, which keeps no key while it waits.
+func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lease, error) {
+	keys, opts, err := Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]*Lease, 0, len(keys))
+	for _, key := range keys {
+		lease, err := wait(ctx, l, []string{key}, opts, true)
+		if err != nil {
+			return leases, err
+		}
+		leases = append(leases, lease)
+	}
+	return leases, nil
+}
+
+// Join makes one lease of several that no one else uses, and takes them over: it is renewed and released with them, and lost as soon as one
+// of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now. When that fails the error is that of the
+// renewal, and the leases are still the caller's to release.
+func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
+	var keys []string
+	for _, part := range leases {
+		keys = append(keys, part.keys...)
+	}
+	sorted, opts, err := Prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(sorted) != len(keys) {
+		return nil, errors.New("locking: leases that are joined share a key: two leases of one key cannot both be good")
+	}
+	grant := &joinedGrant{parts: leases, keys: sorted}
+	began := Now()
+	if err := grant.Renew(ctx, opts.TTL); err != nil {
+		return nil, err
+	}
+	joined, err := NewLease(grant, sorted, opts, began)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range leases {
+		context.AfterFunc(part.Context(context.Background()), func() {
+			joined.mu.Lock()
+			defer joined.mu.Unlock()
+			joined.end(part.Err())
+		})
+	}
+	return joined, nil
+}
+
+// joinedGrant is what a lease holds that was made of others.
+type joinedGrant struct {
+	parts []*Lease
+	keys  []string
+}
+
+// Fence returns the token of the part that has the i-th key.
+func (g *joinedGrant) Fence(ctx context.Context, i int) (int64, error) {
+	for _, part := range g.parts {
+		if slices.Contains(part.keys, g.keys[i]) {
+			return part.FenceOf(ctx, g.keys[i])
+		}
+	}
+	panic("locking: a joined lease has a key that none of its parts has")
+}
+
+// Renew renews every part for its own TTL.
+func (g *joinedGrant) Renew(ctx context.Context, _ time.Duration) error {
+	return g.each(func(part *Lease) error { return part.Renew(ctx) })
+}
+
+// Release releases every part, whatever becomes of the others.
+func (g *joinedGrant) Release(ctx context.Context) (contended bool, err error) {
+	err = g.each(func(part *Lease) error { return part.Release(ctx) })
+	return slices.ContainsFunc(g.parts, (*Lease).Contended), err
+}
+
+// each calls f for all parts at the same time, and returns their errors.
+func (g *joinedGrant) each(f func(*Lease) error) error {
+	errs := make([]error, len(g.parts))
+	var all sync.WaitGroup
+	for i, part := range g.parts {
+		all.Go(func() { errs[i] = f(part) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
