@@ -25,6 +25,9 @@
 // When a server loses its data, what keeps that true is: it does not vote before the longest TTL has passed ([GuardConnect]), and proposals
 // begin at the clock in microseconds, so the clocks of the clients must agree within half of the longest TTL.
 //
+// A renewal takes the lock again on servers that have lost it, once a majority has renewed without them: a lease outlives a restart of
+// all servers in turn, when each restart waits until the server before votes again (MaxTTL) and the leases have been renewed there.
+//
 // # Waiting
 //
 // [Do] and [Wait] wait for keys. With a [Gate] in front of a Locker the callers of one process stand in line in memory, and a lease is

@@ -314,20 +314,23 @@ func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	}()
 }
 
-// renewed takes in the outcome of a renewal. The caller holds the mutex.
+// renewed takes in the outcome of a renewal. One that comes when the lease is over extends nothing: somebody else may have had the keys
+// since. The caller holds the mutex.
 func (l *Lease) renewed(sent, ttl time.Duration, err error) {
-	if l.cause != nil {
-		return
+	if err != nil && !errors.Is(err, ErrLost) {
+		l.lastErr = err
 	}
+	now := l.check()
 	switch {
+	case l.cause != nil:
 	case err == nil:
 		l.term, l.lastErr = l.term.renewed(sent, ttl), nil
+		l.check()
 	case errors.Is(err, ErrLost):
 		l.end(err)
 	default:
-		l.term, l.lastErr = l.term.failed(l.watch.elapsed()), err
+		l.term = l.term.failed(now)
 	}
-	l.check()
 }
 
 // check ends the lease when its time is over, and returns that time. The caller holds the mutex.

@@ -24,6 +24,19 @@ func TestTheHoldersOwnRenewalKeepsTheNextOneOff(t *testing.T) {
 	})
 }
 
+func TestARenewalThatEndsTooLateExtendsNothing(t *testing.T) {
+	g := &fakeGrant{}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, wall *atomic.Int64) {
+		g.renew = func(context.Context, int) error { // the machine is suspended while the answer is on its way
+			wall.Add(int64(30 * time.Second))
+			return nil
+		}
+		if err := l.Renew(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("error %v, want ErrLost", err)
+		}
+	})
+}
+
 func TestTheHoldersOwnRenewalLeavesTheLeaseWhenItFails(t *testing.T) {
 	g := &fakeGrant{renew: func(context.Context, int) error { return errNoAnswer }}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {

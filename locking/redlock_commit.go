@@ -2,12 +2,10 @@ package locking
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/locking/internal/node"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // commitPause is after which a commit is tried again that had no answer.
@@ -107,70 +105,4 @@ func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
 		return 0, &LostError{Keys: g.names, Reason: LossTaken}
 	}
 	return g.tokens[i] - int64(g.opts.Block) + 1, nil
-}
-
-// Renew extends the lock on a majority of the nodes.
-func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
-	g.mu.Lock()
-	tokens := g.tokens
-	if tokens == nil {
-		tokens = g.rules.Commit().Tokens
-	}
-	if tokens == nil { // every node has lost it
-		g.mu.Unlock()
-		return &LostError{Keys: g.names, Reason: LossTaken}
-	}
-	poll, done := quorum.NewPoll(len(g.nodes)), make(chan struct{})
-	count := func(ok bool, err error) {
-		if poll.Outcome() != quorum.Open {
-			return
-		}
-		switch {
-		case err != nil:
-			poll.Failed()
-		case ok:
-			poll.Yes()
-		default:
-			poll.No()
-		}
-		if poll.Outcome() != quorum.Open {
-			close(done)
-		}
-	}
-	for i := range g.nodes {
-		if g.rules.Elsewhere(i) {
-			count(false, nil)
-			continue
-		}
-		err := g.renew(i, tokens, ttl, func(ok bool, err error) {
-			count(ok, err)
-			g.commit()
-		})
-		if err != nil {
-			g.nodes[i].failure = err
-			count(false, err)
-		}
-	}
-	g.mu.Unlock()
-
-	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
-	defer timer.Stop()
-	var ended error
-	select {
-	case <-done:
-	case <-timer.C:
-		ended = errNodeTimeout
-	case <-ctx.Done():
-		ended = ctx.Err()
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch poll.Outcome() {
-	case quorum.Done:
-		return nil
-	case quorum.Lost:
-		return &LostError{Keys: g.names, Reason: LossTaken}
-	default:
-		return &OpError{Op: "renew", Keys: g.names, Err: errors.Join(ended, g.failure())}
-	}
 }

@@ -15,14 +15,23 @@ var errNodeTimeout = errors.New("no answer in time")
 
 // failure returns the errors of the nodes. The caller holds the mutex.
 func (g *redlockGrant) failure() error {
+	failures := make([]error, len(g.nodes))
+	for i, n := range g.nodes {
+		failures[i] = n.failure
+	}
+	return g.redlock.failure(failures)
+}
+
+// failure returns one error of those of the nodes, of which some may be nil.
+func (r *Redlock) failure(failures []error) error {
 	var errs []error
 	again := false
-	for i, n := range g.nodes {
-		if n.failure == nil {
+	for i, err := range failures {
+		if err == nil {
 			continue
 		}
-		errs = append(errs, nodeError(i, g.redlock.nodes[i].addr, n.failure))
-		again = again || !permanent(n.failure)
+		errs = append(errs, nodeError(i, r.nodes[i].addr, err))
+		again = again || !permanent(err)
 	}
 	switch {
 	case len(errs) == 0:
@@ -60,7 +69,7 @@ func permanent(err error) bool {
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || isClosed(err)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, errNotHeld) || isClosed(err)
 }
 
 // isClosed reports whether err says that the client was closed.

@@ -131,20 +131,10 @@ func (g *redlockGrant) answered(c *node.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := c.Err
-	if err == nil && g.redlock.opts.Guard == GuardStrict {
-		var again bool
-		if again, err = g.otherServer(i, c.Reply); again {
-			return
-		}
-	}
-	var tops []int64
-	var held *HeldError
-	var value string
-	if err == nil {
-		tops, held, value, err = parseAcquire(c.Reply, g.names)
-	}
+	tops, held, value, err := g.parse(c)
 	switch {
+	case errors.Is(err, errAskedOnce):
+		return
 	case err != nil:
 		g.nodes[i].outcome = outcomeOf(err)
 		g.fail(i, err)
@@ -170,6 +160,26 @@ func (g *redlockGrant) answered(c *node.Call) {
 	if g.rules.Verdict() == quorum.Won {
 		g.commit()
 	}
+}
+
+// errAskedOnce says that the call is sent once more.
+var errAskedOnce = errors.New("another server has answered")
+
+// parse reads the answer to an acquire call as [parseAcquire] does. The caller holds the mutex.
+func (g *redlockGrant) parse(c *node.Call) (tops []int64, held *HeldError, value string, err error) {
+	if c.Err != nil {
+		return nil, nil, "", c.Err
+	}
+	if g.redlock.opts.Guard == GuardStrict {
+		again, err := g.otherServer(c.Node, c.Reply)
+		switch {
+		case again:
+			return nil, nil, "", errAskedOnce
+		case err != nil:
+			return nil, nil, "", err
+		}
+	}
+	return parseAcquire(c.Reply, g.names)
 }
 
 // outlasts reports whether one remaining time is longer than another. A negative one has no end.

@@ -9,6 +9,8 @@
  *   BLOCK      K, tokens reserved by one grant               (1)
  *   EXPIRY     1: a lock can expire at any moment            (1)
  *   DUP        1: each request can arrive again, at any time (0)
+ *   RETAKE     1: a committed client asks each node once     (0)
+ *              more for the lock, at any time
  *   PROPS      proposals are 1..PROPS                        (3)
  *   SPREAD     counters start anywhere in 0..SPREAD          (2)
  *   MUTANT     a protocol known to be wrong, see below       (0 = the protocol of DESIGN 3.4)
@@ -31,6 +33,9 @@
  *   - With EXPIRY=1 a lock expires when somebody else is about to be granted, no sooner: a lock that stays longer only lets more
  *     RENEWs pass, and makes what ORDER_BY_COMMIT_IF_HELD asserts stronger. So ACQUIRE is granted whatever L says. RELEASE has no
  *     effect that expiry has not: giving up, releasing and starting the next attempt are one step.
+ *   - A client asks for the lock again at any time after its commit, its release included. That it does so only on nodes that have lost
+ *     the lock, after a renewal by a majority, leaves out behaviour and is not modelled. A later RENEW of what such a node has granted
+ *     changes nothing there.
  *   - Clients are alike, so the first attempts start in the order of the clients' numbers. Nodes are alike: with SORT=1 they change
  *     places after each step, so that their counters are in order.
  *   - A value that nobody can read again is set to 0, and an attempt that cannot commit any more is over (inline tidy). This looks
@@ -52,6 +57,9 @@
 #endif
 #ifndef DUP
 #define DUP 0
+#endif
+#ifndef RETAKE
+#define RETAKE 0
 #endif
 #ifndef PROPS
 #define PROPS 3
@@ -89,6 +97,8 @@
 #define COUNTER_ONLY   11  /* the write-back looks at C but not at L */
 #define OWNER_REUSED   12  /* a client keeps its owner value for its next attempt */
 #define BLIND_RELEASE  13  /* RELEASE deletes L, whoever owns it */
+#define RETAKE_LOWERS  14  /* asking again sets C := t, whatever stands there */
+#define RETAKE_COMMITS 15  /* asking again sets L and C := t where C <= t, before the commit too, and counts for it */
 
 #define ONE_ROUND (MUTANT == MAX_OF_INCR || MUTANT == FIRST_ANSWER || MUTANT == SO_FAR || MUTANT == ANY_ANSWER || \
                    MUTANT == CLOCK_ONLY || MUTANT == MIN_OF_GRANTED || MUTANT == SUM_OF_GRANTED)
@@ -130,6 +140,12 @@ byte ok[OWNERS];               /* bit n: node n has answered OK to RENEW(t) */
 byte read[OWNERS];             /* bit n: the client has used the answer of node n; it reads no second one */
 byte was[OWNERS];              /* the plan before, given up for a larger one */
 byte late[OWNERS];             /* bit n: RENEW(was) is in flight to node n */
+#if RETAKE
+byte again[OWNERS];            /* bit n: ACQUIRE(t), sent after the commit, is in flight to node n */
+#define AGAIN(o) again[o]
+#else
+#define AGAIN(o) 0
+#endif
 
 /* What the assertions need; the protocol does not see it. */
 int  used;                     /* bit k: token k-K+1 belongs to a committed lease */
@@ -213,12 +229,12 @@ inline tidy_owner(o) {
 #if EXPIRY
   if
   :: phase[o] == DECIDED && MAY_HOLD(o, 0) + MAY_HOLD(o, 1) + MAY_HOLD(o, 2) < 2 -> leave(o, OVER)
-  :: (phase[o] == COMMITTED || phase[o] == DONE) && renew[o] == 0 -> phase[o] = OVER
+  :: (phase[o] == COMMITTED || phase[o] == DONE) && renew[o] == 0 && AGAIN(o) == 0 -> phase[o] = OVER
   :: else
   fi;
 #endif
   if
-  :: !OPEN(o) && renew[o] == 0 -> t[o] = 0
+  :: !OPEN(o) && renew[o] == 0 && AGAIN(o) == 0 -> t[o] = 0
   :: else
   fi;
   if
@@ -232,7 +248,13 @@ inline tidy_owner(o) {
 
 inline tidy_node(n) {
   if
-  :: EXPIRY && ALL2(GONE, n) -> L[n] = 0; C[n] = 0
+  :: EXPIRY && ALL2(GONE, n) ->
+     L[n] = 0;
+     C[n] = 0;
+#if RETAKE
+     for (y : 0 .. OWNERS - 1) { again[y] = again[y] & ~BIT(n) }
+     y = 0
+#endif
   :: else
   fi
 }
@@ -246,7 +268,11 @@ inline swap_owner(o, a, b) {
   SWAP_BITS(renew[o], a, b);
   SWAP_BITS(ok[o], a, b);
   SWAP_BITS(read[o], a, b);
-  SWAP_BITS(late[o], a, b)
+  SWAP_BITS(late[o], a, b);
+#if RETAKE
+  SWAP_BITS(again[o], a, b);
+#endif
+  skip
 }
 
 #define KEY(n) ((C[n] << 10) + (L[n] << 6) + (acquire[AT(0, n)] << 4) + (acquire[AT(1, n)] << 2) + acquire[AT(OWNERS - 1, n)])
@@ -284,6 +310,9 @@ inline tidy() {
      for (y : 0 .. NODES - 1) { L[y] = 0; C[y] = 0 }
      for (y : 0 .. OWNERS * NODES - 1) { acquire[y] = 0 }
      for (y : 0 .. OWNERS - 1) { phase[y] = OVER; prop[y] = 0; t[y] = 0; renew[y] = 0; was[y] = 0; late[y] = 0 }
+#if RETAKE
+     for (y : 0 .. OWNERS - 1) { again[y] = 0 }
+#endif
   :: else
   fi;
 #if SORT
@@ -355,8 +384,11 @@ inline commit(o) {
   assert(REACH != 3 || was[o] == 0 || commits < 2);                             /* REACHED BY_SECOND_PLAN: a second commit */
 #endif
   leave(o, COMMITTED);
-#if MUTANT == 0
+#if MUTANT == 0 || RETAKE
   renew[o] = 7;
+#endif
+#if RETAKE && MUTANT != RETAKE_COMMITS
+  again[o] = 7;
 #endif
   skip
 }
@@ -396,6 +428,9 @@ inline decide(o, i, j) {
   :: else ->
      phase[o] = DECIDED;
      read[o] = BIT(i) | BIT(j);
+#if MUTANT == RETAKE_COMMITS
+     again[o] = 7;
+#endif
      renew[o] = (granted[AT(o, i)] < t[o] -> BIT(i) : BIT(j))
   fi
 }
@@ -497,6 +532,32 @@ inline grant(o, n, answer) {
   skip
 }
 
+/* ACQUIRE_i(owner, t) of a committed client: a grant like any other. */
+#if MUTANT == RETAKE_COMMITS
+#define MAY_RETAKE(o, n) ((again[o] & BIT(n)) && phase[o] == DECIDED && C[n] <= t[o])
+#elif RETAKE
+#define MAY_RETAKE(o, n) ((again[o] & BIT(n)) && (EXPIRY || L[n] == 0))
+#endif
+
+inline do_retake(o, n) {
+#if MUTANT == RETAKE_COMMITS
+  C[n] = t[o];
+  ok[o] = ok[o] | BIT(n);
+#elif MUTANT == RETAKE_LOWERS
+  C[n] = t[o];
+#else
+  C[n] = MAX(C[n] + BLOCK, t[o]);
+#endif
+  L[n] = VALUE(o);
+#if RETAKE
+  again[o] = again[o] & ~BIT(n);
+#if REACH
+  assert(REACH != 5 || commits < 2);                                            /* REACHED BY_RETAKE: after a second commit */
+#endif
+#endif
+  skip
+}
+
 /* A second copy of ACQUIRE finds the lock its own. */
 #define MAY_REREAD(o, n) (DUP && acquire[AT(o, n)] && L[n] == VALUE(o) && READS(o, n) && granted[AT(o, n)] != C[n])
 
@@ -578,6 +639,9 @@ end:
 #define REFUSALS(o) \
   :: d_step { MAY_REFUSE(o, n) -> granted[AT(o, n)] = C[n]; acquire[AT(o, n)] = acquire[AT(o, n)] - 1 }
 
+#define RETAKES(o) \
+  :: d_step { MAY_RETAKE(o, n) -> do_retake(o, n) }
+
   REQUESTS(0)
   REQUESTS(1)
 #if OWNERS > 2
@@ -585,6 +649,16 @@ end:
 #endif
 #if OWNERS > 3
   REQUESTS(3)
+#endif
+#if RETAKE
+  RETAKES(0)
+  RETAKES(1)
+#if OWNERS > 2
+  RETAKES(2)
+#endif
+#if OWNERS > 3
+  RETAKES(3)
+#endif
 #endif
 #if DUP
   SECOND_COPIES(0)

@@ -110,11 +110,19 @@ check e-3-clients holds - -DCLIENTS=3 -DEXPIRY=0 -DPROPS=1 -DSPREAD=1
 check e-2-attempts holds - -DATTEMPTS=2 -DEXPIRY=0 -DPROPS=1 -DSPREAD=1
 check e-dup holds - -DDUP=1 -DEXPIRY=0 -DPROPS=1 -DSPREAD=1
 
+# k: a committed client asks for the lock again on nodes that have lost it.
+check k-3-clients holds - -DCLIENTS=3 -DRETAKE=1 -DPROPS=2 -DSPREAD=1
+check k-2-clients-wide holds - -DCLIENTS=2 -DRETAKE=1 -DPROPS=4 -DSPREAD=4
+check k-2-clients-untidy holds - -DRETAKE=1 -DTIDY=0 -DSORT=0 -DPROPS=2 -DSPREAD=1
+check k-2-attempts holds - -DATTEMPTS=2 -DRETAKE=1 -DPROPS=1 -DSPREAD=1
+check k-blocks holds - -DCLIENTS=3 -DRETAKE=1 -DBLOCK=2 -DPROPS=2 -DSPREAD=1
+
 # The model does reach what it is about: "fails" means reached.
 check r-all-commit fails ALL_COMMIT -DCLIENTS=3 -DREACH=1
 check r-by-renew fails BY_RENEW -DCLIENTS=3 -DREACH=2
 check r-by-second-plan fails BY_SECOND_PLAN -DCLIENTS=3 -DREACH=3
 check r-straggler fails STRAGGLER_ABOVE -DCLIENTS=3 -DREACH=4
+check r-by-retake fails BY_RETAKE -DCLIENTS=3 -DRETAKE=1 -DREACH=5
 
 # A claim that is too strong (README.md, "What order means").
 check c-commit-order fails ORDER_BY_COMMIT -DCLIENTS=2 -DCLAIM=1
@@ -134,6 +142,8 @@ check m10-blocks-overlap fails UNIQUE -DCLIENTS=3 -DBLOCK=2 -DMUTANT=10
 check m11-counter-only fails UNIQUE -DCLIENTS=3 -DMUTANT=11
 check m12-owner-reused fails EXCLUSION -DATTEMPTS=2 -DEXPIRY=0 -DPROPS=1 -DSPREAD=0 -DMUTANT=12
 check m13-blind-release fails EXCLUSION -DATTEMPTS=2 -DEXPIRY=0 -DPROPS=1 -DSPREAD=0 -DMUTANT=13
+check m14-retake-lowers fails UNIQUE -DCLIENTS=3 -DRETAKE=1 -DMUTANT=14
+check m15-retake-commits fails UNIQUE -DCLIENTS=2 -DRETAKE=1 -DMUTANT=15
 
 # The reductions of the model (inline tidy) do not hide what is wrong; only where C never falls, as they need.
 check t01-max-of-incr fails UNIQUE -DCLIENTS=3 -DMUTANT=1 -DTIDY=1

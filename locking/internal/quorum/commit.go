@@ -89,5 +89,11 @@ func (a *Acquisition) Renewed(i int, tokens []int64, ok bool) {
 	}
 }
 
+// Retaken notes that node i has granted the lock once more, for these counters. It had lost it, or had it for somebody else, and it may
+// be asked only when the tokens are committed: such a grant is no part of a commit.
+func (a *Acquisition) Retaken(i int, tops []int64) {
+	a.nodes[i].answer, a.nodes[i].tops = granted, tops
+}
+
 // RenewFailed notes that a renewal had no answer.
 func (a *Acquisition) RenewFailed(i int) { a.nodes[i].renewal = false }

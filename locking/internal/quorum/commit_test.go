@@ -218,3 +218,27 @@ func TestCommittedTokenIsHeldByQuorum(t *testing.T) {
 		}
 	})
 }
+
+func TestARetakeChangesTheNodeAndNotTheTokens(t *testing.T) {
+	t.Parallel()
+	a := quorum.New(3)
+	a.Granted(0, []int64{7})
+	a.Granted(1, []int64{7})
+	a.Held(2, "another")
+	if step := a.Commit(); !step.Done {
+		t.Fatalf("step %+v, want it done", step)
+	}
+	a.Renewed(0, []int64{7}, false)
+	for i, top := range []int64{9, 7, 12} {
+		if i != 1 && !a.Elsewhere(i) {
+			t.Errorf("node %d is taken to have the lock", i)
+		}
+		a.Retaken(i, []int64{top})
+		if a.Elsewhere(i) || a.Counters(i)[0] != top {
+			t.Errorf("node %d: elsewhere %v, counters %v, want %d", i, a.Elsewhere(i), a.Counters(i), top)
+		}
+	}
+	if step := a.Commit(); !step.Done || step.Tokens[0] != 7 {
+		t.Errorf("step %+v, want the token as it was", step)
+	}
+}

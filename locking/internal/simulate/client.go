@@ -70,6 +70,7 @@ type slot struct {
 	polled       uint16
 	extension    uint32 // number of the one under way
 	extendedFrom int64  // elapsed time at which it was sent
+	lost         uint16 // nodes that have said no to it
 	nextTick     int64
 }
 
@@ -171,6 +172,8 @@ func (s *simulation) transmit(i int16, to int, r request, number uint32) bool {
 		m.tokens[0] = sl.top
 	case renew, extend:
 		m.tokens = sl.sent[to]
+	case retake:
+		m.tokens[0] = slices.Max(sl.tokens)
 	case release:
 		copy(m.tokens[:], sl.tokens)
 	}
@@ -280,7 +283,7 @@ func (s *simulation) reply(at uint32) {
 		}
 	}
 	if m.attempt != sl.attempt || sl.phase == idle || (sl.phase == releasing && m.request != release) {
-		if m.request == acquire && m.ok { // granted after all was over
+		if (m.request == acquire || m.request == retake) && m.ok { // granted after all was over
 			s.chain(&m)
 		}
 		return
@@ -312,17 +315,24 @@ func (s *simulation) reply(at uint32) {
 		if sl.extension != m.number || sl.polled&(1<<m.node) != 0 {
 			return
 		}
+		s.renewed(sl, &m)
+		if !m.ok && sl.tokens != nil && s.Variant == RetakeExpired {
+			s.transmit(m.slot, int(m.node), retake, m.number)
+			return
+		}
 		sl.polled |= 1 << m.node
 		if m.ok {
 			sl.poll.Yes()
 		} else {
+			sl.lost |= 1 << m.node
 			sl.poll.No()
 		}
-		s.renewed(sl, &m)
 		s.extended(m.slot)
 		if sl.phase == holding && sl.attempt == m.attempt {
 			s.commit(m.slot)
 		}
+	case retake:
+		s.retaken(sl, &m)
 	case release:
 		if sl.polled&(1<<m.node) != 0 {
 			return

@@ -104,6 +104,9 @@ func (s *simulation) alive(i int16) bool {
 	if elapsed := s.look(sl); elapsed < sl.until || s.Variant == UncheckedValidity {
 		return true
 	}
+	if s.Variant == RetakeExpired {
+		return false
+	}
 	s.result.Lost++
 	s.end(i)
 	return false

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/locking/internal/quorum"
@@ -8,10 +9,10 @@ import (
 
 // tick looks at a lease's clocks, and extends it when it is time.
 func (s *simulation) tick(i int16) {
-	if !s.alive(i) {
+	sl := &s.slots[i]
+	if !s.alive(i) && sl.phase != holding {
 		return
 	}
-	sl := &s.slots[i]
 	elapsed := sl.watch.total
 	if elapsed >= sl.nextTick && sl.extension == 0 {
 		s.extend(i, elapsed)
@@ -33,11 +34,16 @@ func (s *simulation) extend(i int16, elapsed int64) {
 	s.result.Extensions++
 	s.numbers++
 	sl.extension, sl.extendedFrom = s.numbers, elapsed
-	sl.poll, sl.polled = quorum.NewPoll(len(s.nodes)), 0
+	sl.poll, sl.polled, sl.lost = quorum.NewPoll(len(s.nodes)), 0, 0
 	for n := range s.nodes {
 		sl.raise(n, tokens)
 		if position := sl.position(n); position >= 0 {
 			sl.raise(n, sl.acq.Counters(position))
+			if sl.acq.Elsewhere(position) && s.Variant != RetakeExpired {
+				sl.polled, sl.lost = sl.polled|1<<n, sl.lost|1<<n
+				sl.poll.No()
+				continue
+			}
 		}
 		if !s.transmit(i, n, extend, sl.extension) {
 			sl.polled |= 1 << n
@@ -72,12 +78,13 @@ func (s *simulation) extended(i int16) {
 	}
 	switch sl.poll.Outcome() {
 	case quorum.Done:
-		if !s.alive(i) {
+		if !s.alive(i) && sl.phase != holding {
 			return
 		}
 		sl.until = max(sl.until, sl.extendedFrom+micros(quorum.Validity(time.Duration(sl.ttl)*time.Microsecond)))
 		sl.extension = 0
 		s.enter(i)
+		s.retake(i)
 	case quorum.Lost:
 		s.result.Lost++
 		s.end(i)
@@ -88,12 +95,48 @@ func (s *simulation) extended(i int16) {
 	}
 }
 
-// handOn ends the turn of one holder of a lease: the next one of its process gets it, or it is released.
-func (s *simulation) handOn(i int16) {
-	if !s.alive(i) {
+// retake asks for the lock on the nodes that have lost it or had it for somebody else, after an extension that a majority has made
+// without them. It is an acquire that proposes the committed token.
+func (s *simulation) retake(i int16) {
+	sl := &s.slots[i]
+	if sl.tokens == nil {
 		return
 	}
+	for n := range s.nodes {
+		if sl.lost&(1<<n) != 0 && s.transmit(i, n, retake, 0) {
+			s.result.Retakes++
+		}
+	}
+	sl.lost = 0
+}
+
+// retaken takes in the answer to a retake.
+func (s *simulation) retaken(sl *slot, m *message) {
+	if position := sl.position(int(m.node)); m.ok && position >= 0 {
+		s.result.Retaken++
+		sl.acq.Retaken(position, slices.Clone(m.tokens[:sl.keys]))
+		sl.instants[m.node] = m.instant
+	}
+	if s.Variant == RetakeExpired && sl.extension == m.number && sl.polled&(1<<m.node) == 0 {
+		sl.polled |= 1 << m.node
+		if m.ok {
+			sl.poll.Yes()
+		} else {
+			sl.poll.No()
+		}
+		s.extended(m.slot)
+	}
+}
+
+// handOn ends the turn of one holder of a lease: the next one of its process gets it, or it is released.
+func (s *simulation) handOn(i int16) {
 	sl := &s.slots[i]
+	if !s.alive(i) {
+		if sl.phase == holding {
+			s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOn, slot: i, ref: sl.attempt})
+		}
+		return
+	}
 	if sl.tokens == nil && s.next()&3 != 0 { // wait for the token, unless nobody asks for it
 		s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOn, slot: i, ref: sl.attempt})
 		return

@@ -12,6 +12,7 @@ const (
 	acquire request = iota
 	renew
 	extend // a renewal too: of the lease, not for the commit
+	retake // an acquire of a lease that has its tokens, for a node that has lost it
 	release
 )
 
@@ -29,7 +30,7 @@ type message struct {
 	owner   uint64
 	ttl     int64 // ms
 	block   int64
-	tokens  [maxKeys]int64 // acquire: the proposed top; renew: the tokens; reply: the counters
+	tokens  [maxKeys]int64 // acquire and retake: the proposed top; renew: the tokens; reply: the counters
 
 	// The reply.
 	ok      bool

@@ -88,7 +88,7 @@ func (n *node) undo(since int64) {
 func (n *node) run(m *message, now int64) {
 	ms := n.wall(now) / 1000
 	switch m.request {
-	case acquire:
+	case acquire, retake:
 		n.acquire(m, ms, now)
 	case renew, extend:
 		n.renew(m, ms, now)
@@ -115,7 +115,11 @@ func (n *node) acquire(m *message, ms, now int64) {
 		c := n.at(key, ms)
 		if c.owner != m.owner {
 			n.save(key, now)
-			c.counter = n.raise(c.counter, top, m.block)
+			if n.variant != RetakeLowers || m.request == acquire {
+				c.counter = n.raise(c.counter, top, m.block)
+			} else {
+				c.counter = top
+			}
 			c.counterUntil = ms + n.fenceTTL
 			c.owner, c.lockUntil = m.owner, ms+m.ttl
 		}

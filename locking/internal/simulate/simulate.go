@@ -19,6 +19,8 @@ type Result struct {
 	Lost         int // leases that ended before their holder was done, or that were won too late
 	Unfenced     int // leases that ended before anybody had asked for their token
 	Extensions   int
+	Retakes      int // requests to a node that has lost a lease's lock
+	Retaken      int // of these, granted as far as the client knows
 	Crashes      int // of nodes, failovers included
 	Deaths       int // of clients
 	Refused      int // dials that the guard turned down

@@ -75,6 +75,7 @@ func TestScenariosDoWhatTheySay(t *testing.T) {
 			"leases are lost":    {sc.PauseEvery > 0, r.Lost > 0},
 			"clocks are excused": {sc.NodeJump > 0, r.Excused > 0},
 			"leases are renewed": {true, r.Extensions > 0},
+			"locks are retaken":  {sc.NodeCrashEvery > 0, r.Retaken > 0},
 			"leases are handed":  {true, r.Tokens > r.Committed},
 		} {
 			if got.expected && !got.happened {

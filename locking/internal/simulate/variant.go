@@ -20,6 +20,8 @@ const (
 	MonotonicOnly              // elapsed time is measured without the wall clock
 	WallOnly                   // elapsed time is measured without the monotonic clock
 	StaleProposals             // an acquisition may be won however long ago its token was proposed
+	RetakeLowers               // a retake sets the counter to the token, whatever it is
+	RetakeExpired              // a lease whose time is over is taken again, and lives on
 	variants
 )
 
@@ -28,7 +30,7 @@ func (v Variant) String() string {
 	return [variants]string{
 		"correct", "increment only", "smallest granted", "sum of granted", "client clock only", "blind write-back",
 		"owner-only write-back", "first answer", "no guard", "overlapping blocks", "unchecked validity", "answering quorum",
-		"monotonic only", "wall only", "stale proposals",
+		"monotonic only", "wall only", "stale proposals", "retake lowers", "retake expired",
 	}[v]
 }
 

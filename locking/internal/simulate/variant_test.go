@@ -40,6 +40,12 @@ func stalled(s *simulate.Scenario) {
 	s.ClientCrashEvery, s.Tail = 0, 0.001
 }
 
+// heldLong makes many leases so long that they are renewed.
+func heldLong(s *simulate.Scenario) { s.Keys, s.LongHolds = 10, 0.3 }
+
+// renewedSeldom makes leases end because their renewals are lost.
+func renewedSeldom(s *simulate.Scenario) { s.LongHolds, s.Lost = 0.05, 0.1 }
+
 func TestWrongVariantsAreCaught(t *testing.T) {
 	for _, tt := range []struct {
 		variant simulate.Variant
@@ -52,7 +58,7 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.SumOfGranted, world("calm"), 1, 2_000},
 		{simulate.ClientClockOnly, world("skew"), 1, 2_000},
 		{simulate.BlindWriteBack, world("duplicates", repeated), 1, 20_000},
-		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 17, 70_000},
+		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 25, 70_000},
 		{simulate.FirstAnswer, world("skew"), 1, 2_000},
 		{simulate.NoGuard, world("full loss", forgetful), 1, 20_000},
 		{simulate.NoGuard, world("partial loss", forgetful), 1, 40_000},
@@ -61,7 +67,9 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.AnsweringQuorum, world("lossy"), 1, 10_000},
 		{simulate.MonotonicOnly, world("pauses"), 1, 10_000},
 		{simulate.WallOnly, world("clock jumps"), 1, 60_000},
-		{simulate.StaleProposals, world("full loss", stalled), 30, 40_000},
+		{simulate.StaleProposals, world("full loss", stalled), 4, 40_000},
+		{simulate.RetakeLowers, world("duplicates", repeated, heldLong), 1, 30_000},
+		{simulate.RetakeExpired, world("pauses", renewedSeldom), 1, 10_000},
 	} {
 		t.Run(tt.variant.String()+", "+tt.world.Name, func(t *testing.T) {
 			t.Parallel()
@@ -82,10 +90,10 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 
 func TestEveryVariantHasAName(t *testing.T) {
 	seen := map[string]bool{}
-	for v := simulate.Correct; v <= simulate.StaleProposals; v++ {
+	for v := simulate.Correct; v <= simulate.RetakeExpired; v++ {
 		seen[v.String()] = true
 	}
-	if len(seen) != int(simulate.StaleProposals)+1 {
+	if len(seen) != int(simulate.RetakeExpired)+1 {
 		t.Errorf("%d names", len(seen))
 	}
 }

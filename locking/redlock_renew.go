@@ -1,0 +1,155 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/quorum"
+)
+
+// errNotHeld is why a node does not renew a lock: it is another's there, it has been another's, or the node has forgotten it.
+var errNotHeld = errors.New("it has not this lock, or not any more")
+
+// renewal is one renewal on its way.
+type renewal struct {
+	began    time.Time
+	ttl      time.Duration
+	poll     quorum.Poll
+	done     chan struct{} // closed once the outcome is certain
+	failures []error       // why each node has not renewed; nil when it has, or has not answered
+	lost     []int         // nodes that have not the lock, until it is taken there again
+}
+
+// Renew extends the lock on a majority of the nodes. Once a majority has, it takes the lock again on those that have lost it.
+func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	g.mu.Lock()
+	tokens := g.tokens
+	if tokens == nil {
+		tokens = g.rules.Commit().Tokens
+	}
+	if tokens == nil { // every node has lost it
+		g.mu.Unlock()
+		return &LostError{Keys: g.names, Reason: LossTaken}
+	}
+	r := &renewal{
+		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
+		failures: make([]error, len(g.nodes)),
+	}
+	for i := range g.nodes {
+		if g.rules.Elsewhere(i) {
+			r.answered(i, false, nil)
+			continue
+		}
+		err := g.renew(i, tokens, ttl, func(ok bool, err error) {
+			r.answered(i, ok, err)
+			g.commit()
+			g.retake(r)
+		})
+		if err != nil {
+			r.answered(i, false, err)
+		}
+	}
+	g.retake(r)
+	g.mu.Unlock()
+
+	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	defer timer.Stop()
+	var ended error
+	select {
+	case <-r.done:
+	case <-timer.C:
+		ended = errNodeTimeout
+	case <-ctx.Done():
+		ended = ctx.Err()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch r.poll.Outcome() {
+	case quorum.Done:
+		return nil
+	case quorum.Lost:
+		return &LostError{Keys: g.names, Reason: LossTaken, Err: g.redlock.failure(r.failures)}
+	default:
+		return &OpError{Op: "renew", Keys: g.names, Err: errors.Join(ended, g.redlock.failure(r.failures))}
+	}
+}
+
+// answered takes in what has become of the call to node i.
+func (r *renewal) answered(i int, ok bool, err error) {
+	lost := err == nil && !ok
+	if lost {
+		r.lost, err = append(r.lost, i), errNotHeld
+	}
+	r.failures[i] = err
+	if r.poll.Outcome() != quorum.Open {
+		return
+	}
+	switch {
+	case lost:
+		r.poll.No()
+	case err != nil:
+		r.poll.Failed()
+	default:
+		r.poll.Yes()
+	}
+	if r.poll.Outcome() != quorum.Open {
+		close(r.done)
+	}
+}
+
+// retake asks for the lock on the nodes that have lost it, as a server that has restarted has, and on those that had it for somebody
+// else, so that a lease outlives the restart of all servers in turn. It changes nothing of what the lease is: a majority has just
+// renewed without these nodes, and the tokens are committed. The guard keeps a server from being asked that may have forgotten the lock
+// of somebody else. The caller holds the mutex.
+func (g *redlockGrant) retake(r *renewal) {
+	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || time.Since(r.began) >= validity(r.ttl) {
+		return
+	}
+	for _, i := range r.lost {
+		if n := &g.nodes[i]; !n.asked || n.answered { // else the acquire call may yet be granted
+			g.askAgain(i, r.ttl)
+		}
+	}
+	r.lost = nil
+}
+
+// askAgain sends an acquire call to node i that proposes the committed token: it is a grant like any other there, which raises the
+// counter, and the next renewal keeps what it has. The caller holds the mutex.
+func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
+	opts, n := g.opts, &g.nodes[i]
+	opts.TTL, opts.Interest = ttl, 0
+	strict := g.redlock.opts.Guard == GuardStrict
+	request := acquireCommand(g.redlock.acquire, g.keys, g.owner, g.redlock.opts.FenceTTL, slices.Max(g.tokens), opts, strict)
+	if strict {
+		n.sent, n.retried = time.Now(), true // the next renewal tries again
+		request.Add(g.redlock.nodes[i].guard.Identity())
+	}
+	if g.redlock.nodes[i].calls.Send(new(node.Call).Of(request, i, g.askedAgain)) == nil {
+		n.asked, n.answered = true, false // a release waits for the answer
+	}
+}
+
+// askedAgain takes in the answer of a node to an acquire call that askAgain has sent.
+func (g *redlockGrant) askedAgain(c *node.Call) {
+	i := c.Node
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := &g.nodes[i]
+	n.answered = true
+	tops, held, _, err := g.parse(c)
+	switch {
+	case err != nil:
+		n.failure = err
+	case held == nil:
+		for _, top := range tops {
+			g.redlock.clock.See(top)
+		}
+		g.rules.Retaken(i, tops)
+	}
+	if g.ended && n.release == leaving {
+		g.release(i, &node.Call{})
+	}
+}

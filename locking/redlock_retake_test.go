@@ -1,0 +1,225 @@
+package locking_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+func TestARollingRestartCostsNoLease(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	trusted(t, clients)
+	opts := locking.Options{TTL: guardedMaxTTL}
+	holder, rival := newRedlock(t, nodes, guarded(locking.GuardConnect)), newRedlock(t, nodes, guarded(locking.GuardConnect))
+	joined(t, holder, clients)
+	lease := acquire(t, holder, opts, "order:1")
+	token := fence(t, lease)
+	everywhere(t, clients, "order:1")
+
+	owner := clients[0].Get(t.Context(), lockOf("order:1")).Val()
+	over, attempts := make(chan struct{}), 0
+	var trying sync.WaitGroup
+	trying.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if second, err := rival.Acquire(t.Context(), []string{"order:1"}, opts); err == nil {
+				t.Error("a second holder")
+				_ = second.Release(t.Context())
+			}
+			attempts++
+		}
+	})
+	for i, s := range servers {
+		s.Kill()
+		s.Restart(t)
+		await(t, "the server that has restarted has the lock again", func() bool {
+			if err := lease.Err(); err != nil {
+				close(over)
+				t.Fatalf("lost at restart %d: %v", i+1, err)
+			}
+			return owner == clients[i].Get(t.Context(), lockOf("order:1")).Val()
+		})
+		if got := counters(t, clients[i:i+1], "order:1")[0]; got < token {
+			t.Errorf("the counter of node %d is %d after its restart, the token is %d", i, got, token)
+		}
+	}
+	close(over)
+	trying.Wait()
+	if got := fence(t, lease); got != token {
+		t.Errorf("token %d after the restarts, %d before", got, token)
+	}
+	release(t, lease)
+	nowhere(t, clients, "order:1")
+	if next := fence(t, eventuallyWith(t, rival, opts, "order:1")); next <= token {
+		t.Errorf("token %d after %d", next, token)
+	}
+	t.Logf("%d attempts of somebody else", attempts)
+}
+
+func TestARenewalTakesTheLockAgainWhereItIsFree(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, c *redis.Client, token int64){
+		"data lost": func(t *testing.T, c *redis.Client, _ int64) {
+			do(t, c, "DEL", lockOf("order:1"), counterOf("order:1"))
+		},
+		"lock lost": func(t *testing.T, c *redis.Client, _ int64) { do(t, c, "DEL", lockOf("order:1")) },
+		"others had it meanwhile": func(t *testing.T, c *redis.Client, token int64) {
+			do(t, c, "SET", counterOf("order:1"), token+1000)
+			do(t, c, "DEL", lockOf("order:1"))
+		},
+	} {
+		for _, mode := range []locking.GuardMode{locking.GuardOff, locking.GuardStrict} {
+			t.Run(name+map[locking.GuardMode]string{locking.GuardStrict: ", strict"}[mode], func(t *testing.T) {
+				t.Parallel()
+				servers, nodes := startNodes(t, 5)
+				clients := admins(t, servers)
+				opts, ttl := unguarded, locking.DefaultTTL
+				if mode == locking.GuardStrict {
+					opts, ttl = guarded(mode), guardedMaxTTL
+					trusted(t, clients)
+				}
+				l := newRedlock(t, nodes, opts)
+				joined(t, l, clients)
+				lease := acquire(t, l, locking.Options{TTL: ttl}, "order:1")
+				token := fence(t, lease)
+				everywhere(t, clients, "order:1")
+				for range 3 { // each of the first three is lost once: more than a majority in all
+					for _, c := range clients[:3] {
+						lose(t, c, token)
+						if err := lease.Renew(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+						everywhere(t, clients, "order:1")
+						if left := c.PTTL(t.Context(), lockOf("order:1")).Val(); left < ttl/2 {
+							t.Errorf("the lock is taken again for %v, want %v", left, ttl)
+						}
+					}
+				}
+				for i, counter := range counters(t, clients, "order:1") {
+					if counter < token {
+						t.Errorf("the counter of node %d is %d, the token %d", i, counter, token)
+					}
+				}
+				if got := fence(t, lease); got != token {
+					t.Errorf("token %d, it was %d", got, token)
+				}
+				release(t, lease)
+				nowhere(t, clients, "order:1")
+				if next := fence(t, eventuallyWith(t, l, locking.Options{TTL: ttl}, "order:1")); next <= token {
+					t.Errorf("token %d after %d", next, token)
+				}
+			})
+		}
+	}
+}
+
+func TestARenewalTakesNoLockFromAnother(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	lease := acquire(t, l, locking.Options{Interest: time.Minute}, "order:1")
+	fence(t, lease)
+	everywhere(t, clients, "order:1")
+	do(t, clients[0], "SET", lockOf("order:1"), "somebody else")
+	do(t, clients[1], "SET", lockOf("order:1"), "somebody else")
+	for range 3 {
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range clients[:2] {
+		if got := c.Get(t.Context(), lockOf("order:1")).Val(); got != "somebody else" {
+			t.Errorf("the lock of somebody else is %q", got)
+		}
+		if got := c.Exists(t.Context(), lockOf("order:1")+":interest").Val(); got != 0 {
+			t.Error("a renewal shows interest in the release")
+		}
+	}
+	do(t, clients[1], "DEL", lockOf("order:1"))
+	await(t, "taken where somebody else has left", func() bool {
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return exists(t, clients[1], "order:1")
+	})
+	do(t, clients[2], "SET", lockOf("order:1"), "somebody else")
+	if err := lease.Renew(t.Context()); err != nil {
+		t.Errorf("renew with the lock on 3 of 5 nodes: %v", err)
+	}
+	release(t, lease)
+}
+
+// An operator who deletes a lock on a majority ends the lease, as before: a renewal makes no majority out of nothing.
+func TestALeaseThatHasLostItsMajorityIsNotTakenAgain(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	lease := acquire(t, l, locking.Options{}, "order:1")
+	fence(t, lease)
+	everywhere(t, clients, "order:1")
+	for _, c := range clients[:3] {
+		do(t, c, "DEL", lockOf("order:1"))
+	}
+	if err := lease.Renew(t.Context()); !errors.Is(err, locking.ErrLost) {
+		t.Errorf("error %v, want ErrLost", err)
+	}
+	nowhere(t, clients[:3], "order:1")
+	_ = lease.Release(t.Context())
+	nowhere(t, clients, "order:1")
+}
+
+func TestALossNamesTheNodesThatLostIt(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]bool{"the third is away": true, "the third has lost it too": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := startNodes(t, 5)
+			clients := admins(t, servers)
+			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+			lease := acquire(t, l, locking.Options{TTL: 2 * time.Second}, "order:1")
+			fence(t, lease)
+			everywhere(t, clients, "order:1")
+			servers[3].Pause() // it does not answer for a while
+			renewed := lease.ValidUntil().Add(time.Second)
+			await(t, "renewed without a node", func() bool { return lease.ValidUntil().After(renewed) })
+			servers[3].Resume()
+			await(t, "renewed on the node again", func() bool {
+				return lease.Renew(t.Context()) == nil && clients[3].PTTL(t.Context(), lockOf("order:1")).Val() > 1500*time.Millisecond
+			})
+			for _, c := range clients[:2] {
+				do(t, c, "SET", lockOf("order:1"), "somebody else")
+			}
+			if away {
+				servers[2].Kill()
+			} else {
+				do(t, clients[2], "SET", lockOf("order:1"), "somebody else")
+			}
+			loss := lost(t, lease)
+			for i, part := range []string{"has not this lock", "has not this lock", map[bool]string{true: "refused", false: "has not this lock"}[away]} {
+				if named := fmt.Sprintf("node %d (%s): ", i, servers[i].Addr()); !strings.Contains(loss.Error(), named) || !strings.Contains(loss.Error(), part) {
+					t.Errorf("%v does not say %q and %q", loss, named, part)
+				}
+			}
+			for _, well := range servers[3:] {
+				if strings.Contains(loss.Error(), well.Addr()) {
+					t.Errorf("%v names a node that is well", loss)
+				}
+			}
+		})
+	}
+}
