@@ -188,7 +188,7 @@ func (s comparison) allAlike(a, b []any) bool {
 }
 
 func firstWord(err error) string {
-	word, _, _ := strings.Cut(err.Error(), " ")
+	word, _, _ := strings.Cut(commandError(err.Error()), " ")
 	return word
 }
 

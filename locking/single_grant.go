@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,9 +53,6 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 // Block returns how many tokens in a row are reserved.
 func (g *singleGrant) Block() int { return g.block }
 
-// transient are the first words of the error replies of a Redis that may serve again soon.
-var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS"}
-
 // classify makes err match ErrUnavailable when trying again may help: not when the caller has ended the attempt, and not
 // when the server has answered that it will not do this at all. A time-out of the connection looks like one of the caller's, so the
 // caller's context decides which it is.
@@ -71,14 +67,6 @@ func classify(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
-// isTransient reports whether an error reply is that of a server that may serve again soon. Before Redis 7 the reply of a command
-// in a script is part of a longer one.
-func isTransient(reply string) bool {
-	word, rest, _ := strings.Cut(reply, " ")
-	return slices.Contains(transient, word) || reply == "ERR max number of clients reached" ||
-		word == "ERR" && slices.ContainsFunc(transient, func(w string) bool { return strings.Contains(rest, " -"+w+" ") })
 }
 
 // takeBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What has no answer soon is

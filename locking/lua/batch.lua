@@ -93,7 +93,8 @@ for i = 1, #calls do
   end
   key, arg = key + 3, arg + code
   if not done then
-    if not string.find(reply, '^%u+ ') then -- an error of the script itself, or of a Redis before 7
+    reply = string.gsub(reply, '^[@=][^:]*: ?%-?%d+: %-?', '') -- before Redis 7 some errors have a position in front of them
+    if not string.find(reply, '^%u+ ') then -- an error of the script itself
       reply = 'ERR ' .. reply
     end
     if string.find(reply, 'READONLY', 1, true) then
