@@ -107,8 +107,9 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	must(err)
 	_, err = r.queue.Enqueue(ctx, key, "test", nil, nil, asynq.Queue(r.name))
 	must(err)
+	must(r.queue.MoveFirst(ctx, key, a))
 	r.set(a, "state", "active")
-	_, err = r.queue.Wake(ctx, key, delayqueue.WakeOptions{Leaver: b}) // a is active
+	_, err = r.queue.Wake(ctx, key, delayqueue.WakeOptions{}) // a is passed over after a while
 	must(err)
 	moved, err := r.queue.Move(ctx, b, asynq.NewTask("test", nil), r.name+":delayed", limit, 3)
 	must(err)

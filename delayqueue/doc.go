@@ -3,9 +3,9 @@
 // A parked task lies in asynq's own retry set, where asynq's own script put it: nothing is copied, so nothing can be lost
 // or doubled, and its ID, headers, options, unique lock and retry count stay as they are. What asynq lacks is here: a
 // registry on the same Redis of who waits for which key, since when and how often refused; bounds on all of these; and the
-// wake. A wake moves the next waiter to the head of its queue. A waiter that is gone (deleted, archived, run by hand) is
-// skipped; one whose handler has not returned yet is tried again within milliseconds; one that was woken and never comes to
-// its key is replaced by the next within seconds. Should a wake be lost all the same, because the waker crashed, the waiter's
+// wake. A wake moves the next waiter that can run to the head of its queue. A waiter that is gone (deleted, archived, past its deadline) is
+// skipped, and so is one of a queue that is paused or that no server works on; one whose handler has not returned yet is tried again within
+// milliseconds; one that was woken and does not come to its key is replaced by the next within a second. Should a wake be lost all the same, because the waker crashed, the waiter's
 // own timer in the retry set brings it back: that costs delay, never a task.
 //
 // A task on its last attempt would be archived by asynq if it reported a conflict. [Queue.Move] takes it to a delay queue

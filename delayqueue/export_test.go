@@ -15,7 +15,7 @@ func (q *Queue) UseIndex(name string) { q.index = name }
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
 	"note": noteStep, "stand": standStep, "forget": forgetStep, "leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep,
-	"enter": enterStep, "scores": scoresStep, "strike": strikeStep, "ended": endedStep, "check": checkStep, "mark": markStep, "promote": promoteStep,
+	"enter": enterStep, "scores": scoresStep, "strike": strikeStep, "ended": endedStep, "check": checkStep, "mark": markStep, "promote": promoteStep, "paused": pausedStep,
 	"named": namedStep, "rename": renameStep,
 }
 

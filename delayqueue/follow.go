@@ -3,22 +3,22 @@ package delayqueue
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// followFirst is when a wake is looked after first, and followMost the longest time between two looks.
-	followFirst = time.Second
+	// followFirst is when a wake is looked after, and followMost the longest time between two looks at the same tasks.
+	followFirst = 500 * time.Millisecond
 	followMost  = 30 * time.Second
 	followLimit = 5 * time.Second // bounds one look
-	followLate  = 4 * time.Second // from then on a task that nobody has fetched may lie in a queue that nobody works on
 )
 
-// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived
-// before a worker fetched it, its queue was paused, its deadline has passed. Then nobody would give the key back, and the others would wait
-// for their timers.
+// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived before a
+// worker fetched it, its queue was paused or has lost its workers, or all of these are busy. Then nobody would give the key back, and the others
+// would wait for their timers.
 type followed struct {
 	tasks   []Task
 	inOrder bool // woken as the next in line, by WakeTask
@@ -26,9 +26,9 @@ type followed struct {
 	timer   *time.Timer
 }
 
-// follow has the wake of some tasks looked after, instead of the one before, or no wake of the key when nobody is left. again says that it
-// is itself what came of such a look: then the next one comes later.
-func (q *Queue) follow(who waiter, w Woken, again bool) {
+// follow has the wake of some tasks looked after, instead of the one before, or no wake of the key when nobody is left. late are the tasks in
+// whose stead they were woken, which may come as well.
+func (q *Queue) follow(who waiter, w Woken, late []Task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.follows[who.key]
@@ -46,14 +46,11 @@ func (q *Queue) follow(who waiter, w Woken, again bool) {
 		f.timer = time.AfterFunc(time.Hour, func() { q.lookAfter(who.key, f) })
 		q.follows[who.key] = f
 	}
-	f.tasks, f.inOrder = w.Tasks, who.task != (Task{})
-	if f.wait = min(2*f.wait, followMost); !again || f.wait == 0 {
-		f.wait = followFirst
-	}
+	f.tasks, f.inOrder, f.wait = slices.Concat(late, w.Tasks), who.task != (Task{}), followFirst
 	f.timer.Reset(f.wait)
 }
 
-// lookAfter looks whether one of the tasks that were woken for a key is on its way, and if not wakes the next.
+// lookAfter looks whether one of the tasks that were woken for a key has come, and if not wakes the next that can run.
 func (q *Queue) lookAfter(key string, f *followed) {
 	q.mu.Lock()
 	if q.closed || q.follows[key] != f {
@@ -61,15 +58,15 @@ func (q *Queue) lookAfter(key string, f *followed) {
 		return
 	}
 	q.pending.Add(1)
-	tasks, inOrder, late := f.tasks, f.inOrder, f.wait >= followLate
+	tasks, inOrder := f.tasks, f.inOrder
 	q.mu.Unlock()
 	defer q.pending.Done()
 
 	ctx, cancel := context.WithTimeout(q.closing, followLimit)
 	defer cancel()
-	on, came, err := q.onItsWay(ctx, key, tasks, late)
-	if err == nil && !on {
-		err = q.wakeInstead(ctx, key, tasks, inOrder)
+	came, late, err := q.whereabouts(ctx, key, tasks)
+	if err == nil && !came {
+		err = q.wakeInstead(ctx, key, tasks, late, inOrder)
 	}
 	if err != nil {
 		q.log.Warn("a wake could not be looked after; the waiters' timers will bring them back", "error", err)
@@ -78,69 +75,55 @@ func (q *Queue) lookAfter(key string, f *followed) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.follows[key] != f:
-	case on && !came: // nobody has fetched it yet
+	case &f.tasks[0] != &tasks[0]: // others were woken
+	case len(late) > 0: // it may still come
 		f.wait = min(2*f.wait, followMost)
 		f.timer.Reset(f.wait)
-	case on || &f.tasks[0] == &tasks[0]: // it came, or nobody else was woken
+	default:
 		delete(q.follows, key)
 	}
 }
 
-// onItsWay reports whether one of the tasks that were woken will run in a moment, or has come: it runs, or was refused and is parked again. Then
-// whoever has the key goes on with the wakes; another one now would only be refused too.
-func (q *Queue) onItsWay(ctx context.Context, key string, tasks []Task, late bool) (on, came bool, err error) {
+// whereabouts reports whether one of the tasks that were woken has come: it runs, or was refused and is parked again. Then whoever has the key goes on
+// with the wakes; another one now would only be refused too. late are those that nobody has fetched yet.
+func (q *Queue) whereabouts(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
 	for _, t := range tasks {
 		state, err := q.client.HGet(ctx, t.hash(), "state").Result()
 		switch {
 		case errors.Is(err, redis.Nil):
 		case err != nil:
-			return false, false, err
+			return false, nil, err
 		case state == "active":
-			return true, true, nil
+			return true, nil, nil
 		case state == "retry" || state == "scheduled":
 			err := q.client.ZScore(ctx, registry(key), t.member()).Err()
 			if err == nil {
-				return true, true, nil
+				return true, nil, nil
 			}
 			if !errors.Is(err, redis.Nil) {
-				return false, false, err
+				return false, nil, err
 			}
 		case state == "pending":
-			paused, err := q.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
-			if err != nil {
-				return false, false, err
-			}
-			on = on || paused == 0 && (!late || !q.abandoned(ctx, t.Queue))
+			late = append(late, t)
 		}
 	}
-	return on, false, nil
+	return false, late, nil
 }
 
-// abandoned reports whether tasks lie in a queue that no server works on, as after a strategy has ceased to name it.
-func (q *Queue) abandoned(ctx context.Context, queue string) bool {
-	servers, err := q.inspect.Servers()
-	if err != nil {
-		return false // nobody knows
-	}
-	for _, s := range servers {
-		if _, ok := s.Queues[queue]; ok {
-			return false
-		}
-	}
-	q.log.WarnContext(ctx, "a task that was woken lies in a queue that no server works on: have a worker serve it, or empty it", "queue", queue)
-	return true
-}
-
-// wakeInstead wakes somebody in place of tasks that do not come.
-func (q *Queue) wakeInstead(ctx context.Context, key string, tasks []Task, inOrder bool) error {
-	who := waiter{key: key}
+// wakeInstead wakes somebody in place of tasks that do not come. Those that are late are at the heads of their queues, where nobody fetches them: the
+// queue is paused, no server works on it, or all that do are busy. Another task of the same queue would not come sooner.
+func (q *Queue) wakeInstead(ctx context.Context, key string, tasks, late []Task, inOrder bool) error {
 	if inOrder {
 		left, err := q.front(ctx, key, "")
 		if err != nil || len(left.Next) == 0 || left.Next[0] == tasks[0] {
 			return err // who is first in line holds it up
 		}
-		who.task = left.Next[0]
+		_, err = q.wakeNow(ctx, waiter{key: key, task: left.Next[0]}, WakeOptions{}, nil)
+		return err
 	}
-	_, err := q.wakeOrTryAgain(ctx, who, WakeOptions{}, true)
+	if len(late) > 0 {
+		q.unservedQueues(ctx) // the next wake knows
+	}
+	_, err := q.wakeNow(ctx, waiter{key: key}, WakeOptions{}, late)
 	return err
 }

@@ -60,6 +60,7 @@ type Queue struct {
 	busy    map[waiter]int       // wakes that are tried again in the background
 	follows map[string]*followed // the last wake of each key that others wait for
 	pending sync.WaitGroup       // the goroutines of both
+	served  served
 }
 
 // New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
@@ -88,6 +89,20 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	}
 	q.closing, q.cancel = context.WithCancel(context.Background())
 	return q, nil
+}
+
+// background calls do on a goroutine that Close waits for; not at all once the Queue is closed.
+func (q *Queue) background(do func(ctx context.Context)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.pending.Go(func() {
+		ctx, cancel := context.WithTimeout(q.closing, followLimit)
+		defer cancel()
+		do(ctx)
+	})
 }
 
 // Close waits for the wakes under way, for a second at most, and ends the Queue. Nothing is lost by it: a task that was not

@@ -39,6 +39,7 @@ var (
 	checkStep   = stepOf("check", taskSource, stateSource)
 	markStep    = stepOf("mark", taskSource, stateSource)
 	promoteStep = stepOf("promote", taskSource, stateSource)
+	pausedStep  = stepOf("paused", taskSource, stateSource)
 	namedStep   = stepOf("named", movedSource)
 	renameStep  = stepOf("rename", movedSource)
 )

@@ -53,6 +53,9 @@ func taskOf(member string) Task {
 
 // listed returns the names of all keys that a wake of the task touches, its hash first: see state.lua.
 func (t Task) listed() []string {
+	if t.Queue == "" { // it cannot be, and without a queue its keys have no slot in common
+		return []string{t.hash()}
+	}
 	return []string{t.hash(), t.prefix() + "retry", t.prefix() + "scheduled", t.prefix() + "pending"}
 }
 

@@ -45,26 +45,28 @@ type WakeOptions struct {
 	Most int
 }
 
-// Wake moves the next waiter of key to the head of its queue: call it when the key has been given back. A waiter that is gone is skipped;
-// one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on to the one behind.
+// Wake moves the next waiter of key that can run to the head of its queue: call it when the key has been given back. A waiter that is gone or whose
+// deadline has passed leaves the line; those of a paused queue keep their places and are passed over, and so are those of a queue that no server works
+// on, once this Queue has seen that; one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on
+// to the one behind. When there are only waiters of such queues, the first of them is put at the head of its queue, to run as soon as that is served.
+// A waiter that is pending already is moved if it is near an end of the list, and else comes by itself: the wake goes on.
 //
 // Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it wakes one. When it
 // fails the waiters' own timers bring them back, as they do when the worker of a task that was woken crashes. While others wait, and this
-// Queue is open, it looks after a second whether a task that was woken is on its way. One that is not, because it was deleted or archived,
-// its queue is paused or its deadline has passed, is replaced by the next. One that nobody has fetched yet is looked at again, ever later,
-// at most 30 s apart.
+// Queue is open, it looks after half a second whether a task that was woken has come. One that was deleted or archived, or has not been fetched, is
+// replaced by the next that can run, in the latter case by one of another queue.
 func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	return q.wakeOrTryAgain(ctx, waiter{key: key}, opts, false)
+	return q.wakeNow(ctx, waiter{key: key}, opts, nil)
 }
 
 // WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
 // when t does not wait for key, and when t is gone it leaves the line. When t is about to park it is woken in the background, within
-// milliseconds, for two seconds at most. Nobody is woken in its place; only if it was woken, others wait and it is not on its way
-// after a second, as with [Queue.Wake], the one whose [Queue.Turn] it is then.
+// milliseconds, for two seconds at most. Nobody is woken in its place; only if it was woken, others wait and it is gone
+// after half a second, as with [Queue.Wake], the one whose [Queue.Turn] it is then.
 //
 // When it fails t stays in line, or its own timer brings it back.
 func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
-	return q.wakeOrTryAgain(ctx, waiter{key: key, task: t}, WakeOptions{}, false)
+	return q.wakeNow(ctx, waiter{key: key, task: t}, WakeOptions{}, nil)
 }
 
 // waiter is whom a wake is for.
@@ -73,12 +75,13 @@ type waiter struct {
 	task Task // the next in line when zero
 }
 
-// wakeOrTryAgain wakes, and when that must wait until the waiter has parked, goes on in the background.
-func (q *Queue) wakeOrTryAgain(ctx context.Context, who waiter, opts WakeOptions, again bool) (Woken, error) {
-	outcome, woken, err := q.wake(ctx, who, opts, false)
+// wakeNow wakes, and when that must wait until the waiter has parked, or its slot has arrived, goes on in the background. late are tasks that
+// were woken before and have not come: the wake passes over the waiters of their queues.
+func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
+	outcome, woken, err := q.wake(ctx, q.call(who, opts, late))
 	later := outcome == "busy" || outcome == "moving"
 	if err == nil && !later {
-		q.follow(who, woken, again)
+		q.follow(who, woken, late)
 	}
 	if err != nil || !later {
 		return woken, err
@@ -118,7 +121,9 @@ func (q *Queue) wakeBusy(who waiter) {
 		backoff.WithMaxElapsedTime(movingLimit))
 	for {
 		ctx, cancel := context.WithTimeout(q.closing, busyLimit)
-		outcome, woken, err := q.wake(ctx, who, WakeOptions{}, busy.GetElapsedTime() > busyPatience)
+		c := q.call(who, WakeOptions{}, nil)
+		c.pass = busy.GetElapsedTime() > busyPatience
+		outcome, woken, err := q.wake(ctx, c)
 		cancel()
 		wait := time.Duration(0)
 		switch {
@@ -128,7 +133,7 @@ func (q *Queue) wakeBusy(who waiter) {
 		case err != nil || outcome == "busy":
 			wait = busy.NextBackOff()
 		default:
-			q.follow(who, woken, false)
+			q.follow(who, woken, nil)
 			if !q.settle(who, outcome == "woken") {
 				return
 			}
@@ -172,19 +177,30 @@ var errNotWoken = fmt.Errorf("delayqueue: the next waiter stayed active for %v, 
 // call is one wake. An entry is empty when there is none.
 type call struct {
 	registry, leaver, only string
-	pass                   bool // over waiters that are still active
+	pass                   bool     // over waiters that are still active
+	held                   []string // queues whose waiters are passed over, as nobody would fetch them
+	hope                   bool     // that these queues are served again: the first in line is put there for then, when no other can run
 	most                   int
 }
 
-// wake makes one attempt, and tells who listens whom it woke, even when it failed after that.
-func (q *Queue) wake(ctx context.Context, who waiter, opts WakeOptions, pass bool) (outcome string, w Woken, err error) {
-	c := call{registry: registry(who.key), pass: pass, most: min(max(opts.Most, 1), wakeLooks)}
+func (q *Queue) call(who waiter, opts WakeOptions, late []Task) call {
+	c := call{registry: registry(who.key), most: min(max(opts.Most, 1), wakeLooks), hope: len(late) == 0}
 	if opts.Leaver != (Task{}) {
 		c.leaver = opts.Leaver.member()
 	}
 	if who.task != (Task{}) {
 		c.only = who.task.member()
+		return c
 	}
+	c.held = q.knownUnserved()
+	for _, t := range late {
+		c.held = append(c.held[:len(c.held):len(c.held)], t.Queue)
+	}
+	return c
+}
+
+// wake makes one attempt, and tells who listens whom it woke, even when it failed after that.
+func (q *Queue) wake(ctx context.Context, c call) (outcome string, w Woken, err error) {
 	if q.steps {
 		outcome, w, err = q.wakeInSteps(ctx, c)
 	} else {
@@ -203,13 +219,9 @@ func (q *Queue) wake(ctx context.Context, who waiter, opts WakeOptions, pass boo
 
 // wakeAtOnce runs the script until it has an answer. It looks at each waiter once.
 func (q *Queue) wakeAtOnce(ctx context.Context, c call) (outcome string, w Woken, err error) {
-	passing := 0
-	if c.pass {
-		passing = 1
-	}
 	for offset := 0; ; {
-		reply, err := wakeScript.Run(ctx, q.client, []string{c.registry, q.index},
-			c.leaver, c.only, passing, time.Now().UnixNano(), offset, wakeLooks, c.most).Slice()
+		args := []any{c.leaver, c.only, number(c.pass), time.Now().UnixNano(), offset, wakeLooks, c.most, number(c.hope)}
+		reply, err := wakeScript.Run(ctx, q.client, []string{c.registry, q.index}, append(args, anys(c.held)...)...).Slice()
 		if err != nil {
 			return "", w, err
 		}
@@ -219,6 +231,14 @@ func (q *Queue) wakeAtOnce(ctx context.Context, c call) (outcome string, w Woken
 		}
 		offset, w.Left = w.Left, 0
 	}
+}
+
+// number returns the argument of a script that says yes or no.
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // parseWoken reads the reply of the wake script.

@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// mostPassed is how many waiters that cannot run one wake passes over, about: see wake.lua.
+const mostPassed = 10_000
+
 // promoteTimeout is how long a waiter that was taken out of its line may take to be promoted, even when the caller has given up.
 const promoteTimeout = 2 * time.Second
 
@@ -35,7 +38,7 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "", w, err
 		}
 	}
-	size, passed, done, blocked := c.most, 0, 0, false
+	size, passed, active, done, blocked, held := c.most, 0, 0, 0, false, false
 	for {
 		left, entries, err := numbered(q.step(ctx, lookStep, c.registry, c.leaver, c.only, passed, size))
 		if err != nil {
@@ -47,7 +50,8 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "", w, err
 		}
 		passed += choice.passed
-		blocked = blocked || choice.moving
+		active += choice.active
+		blocked, held = blocked || choice.moving, held || choice.held
 		if len(choice.out) > 0 {
 			n, again, err := q.takeAndPromote(ctx, c, choice, &w)
 			done += n
@@ -64,14 +68,17 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "woken", w, nil
 		case choice.busy:
 			return "busy", w, nil
-		case choice.end(entries, size):
+		case choice.end(entries, size) || passed >= mostPassed:
 			switch {
 			case blocked:
 				return "moving", w, nil
-			case c.pass && passed > 0:
-				return "busy", w, nil
+			case held && c.hope:
+				err = q.hope(ctx, c)
 			}
-			return "none", w, nil
+			if c.pass && active > 0 {
+				return "busy", w, err
+			}
+			return "none", w, err
 		}
 		size = wakeLooks
 	}
@@ -104,7 +111,9 @@ type choice struct {
 	refused map[string]string // how often each of them was refused
 	place   map[string]string // where each of them stands
 	passed  int               // waiters that it passes over
+	active  int               // those of these that are active
 	moving  bool              // one of these was, because its slot moves
+	held    bool              // one of these was, because its queue is paused or no server works on it
 	looked  int               // how many it has decided upon
 	busy    bool              // the next one is about to park
 }
@@ -119,53 +128,41 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 	if len(entries) == 0 {
 		return choice{}, nil
 	}
-	looks := make([]scriptCall, 0, len(entries)+1)
-	for _, entry := range entries {
-		looks = append(looks, scriptCall{checkStep, taskOf(entry).listed(), []any{c.registry}})
-	}
-	replies := q.pipeline(ctx, append(looks, scriptCall{scoresStep, []string{q.index}, anys(entries)}))
-	scores, err := replies[len(entries)].StringSlice()
+	looks, stuck, scores, err := q.lookAt(ctx, c, entries)
 	if err != nil {
 		return choice{}, err
-	}
-	if len(scores) != len(entries) {
-		return choice{}, unexpected(scores)
 	}
 	found := choice{parked: map[string]string{}, refused: map[string]string{}, place: map[string]string{}}
 	var marks []step
 	for i, entry := range entries {
-		reply, err := replies[i].StringSlice()
-		switch {
-		case moving(err):
-			found.moving = true
+		at := looks[i]
+		if stuck[taskOf(entry).Queue] || at.moving {
+			found.moving = found.moving || at.moving
+			found.held = found.held || !at.moving
 			found.passed++
 			found.looked++
 			continue
-		case err != nil:
-			return choice{}, err
-		case len(reply) != 4:
-			return choice{}, unexpected(reply)
 		}
-		verdict := reply[0]
-		if verdict == "active" || verdict == "passed" {
-			if c.only != "" || verdict == "active" && !c.pass {
+		if at.verdict == "active" || at.verdict == "passed" {
+			if c.only != "" || at.verdict == "active" && !c.pass {
 				found.busy = true
 				break
 			}
-			if verdict == "active" {
-				marks = append(marks, step{markStep, looks[i].keys[0], nil})
+			if at.verdict == "active" {
+				marks = append(marks, step{markStep, taskOf(entry).hash(), nil})
 			}
+			found.active++
 			found.passed++
 			found.looked++
 			continue
 		}
 		found.looked++
 		found.out = append(found.out, entry)
-		found.refused[entry], found.place[entry] = reply[2], reply[3]
-		if scores[i] != "" && verdict != "elsewhere" {
+		found.refused[entry], found.place[entry] = at.refused, at.place
+		if scores[i] != "" && at.verdict != "elsewhere" {
 			found.parked[entry] = scores[i]
 		}
-		if verdict == "here" {
+		if at.verdict == "here" {
 			wanted--
 		}
 		if wanted == 0 {
@@ -176,6 +173,85 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 		_, err = q.together(ctx, marks)
 	}
 	return found, err
+}
+
+// look is what the check step has found.
+type look struct {
+	verdict, state, refused, place string
+	moving                         bool // it has found nothing, as the slot moves
+}
+
+// lookAt looks at waiters, at whether their queues can be worked on, and when they were last parked. Those of queues that are held are not looked at.
+func (q *Queue) lookAt(ctx context.Context, c call, entries []string) (looks []look, stuck map[string]bool, scores []string, err error) {
+	looks, stuck = make([]look, len(entries)), map[string]bool{}
+	for _, queue := range c.held {
+		stuck[queue] = true
+	}
+	var calls []scriptCall
+	var checked []int
+	queues := map[string]int{} // those that may be paused, and the calls that tell
+	for i, entry := range entries {
+		t := taskOf(entry)
+		if stuck[t.Queue] {
+			continue
+		}
+		if _, asked := queues[t.Queue]; !asked && c.only == "" {
+			queues[t.Queue] = len(calls)
+			calls = append(calls, scriptCall{pausedStep, []string{t.prefix() + "paused"}, nil})
+		}
+		checked = append(checked, i, len(calls))
+		calls = append(calls, scriptCall{checkStep, t.listed(), []any{c.registry, time.Now().UnixNano()}})
+	}
+	replies := q.pipeline(ctx, append(calls, scriptCall{scoresStep, []string{q.index}, anys(entries)}))
+	scores, err = replies[len(calls)].StringSlice()
+	if err == nil && len(scores) != len(entries) {
+		err = unexpected(scores)
+	}
+	for queue, i := range queues {
+		paused, failed := replies[i].Int()
+		stuck[queue] = paused == 1
+		err = errors.Join(err, failed)
+	}
+	for ; len(checked) > 0; checked = checked[2:] {
+		reply, failed := replies[checked[1]].StringSlice()
+		switch {
+		case moving(failed):
+			looks[checked[0]] = look{moving: true}
+		case failed != nil:
+			err = errors.Join(err, failed)
+		case len(reply) != 4:
+			err = errors.Join(err, unexpected(reply))
+		default:
+			looks[checked[0]] = look{verdict: reply[0], state: reply[1], refused: reply[2], place: reply[3]}
+		}
+	}
+	return looks, stuck, scores, err
+}
+
+// hope puts the first in line that could run if its queue were worked on at the head of that queue, and leaves it in line. One that is pending is
+// there already.
+func (q *Queue) hope(ctx context.Context, c call) error {
+	_, entries, err := numbered(q.step(ctx, lookStep, c.registry, "", "", 0, wakeLooks))
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	c.held, c.only = nil, "" // whether the queues are worked on does not matter
+	looks, _, _, err := q.lookAt(ctx, c, entries)
+	if err != nil {
+		return err
+	}
+	for i, at := range looks {
+		if at.verdict != "here" {
+			continue
+		}
+		if at.state != "pending" {
+			err = q.pipeline(ctx, []scriptCall{{
+				promoteStep, taskOf(entries[i]).listed(), []any{c.registry, entries[i], time.Now().UnixNano(), at.refused},
+			}})[0].Err()
+		}
+		return err
+	}
+	return nil
 }
 
 // takeAndPromote takes waiters out of the line, and moves those of them that this call has got to the heads of their queues. It adds them

@@ -2,7 +2,48 @@
 -- argument is KEYS[1] and the others are ARGV; each is atomic, since two runs of one task may be under way.
 --
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried, :conflicts, :first,
--- :place (its score in a registry) and :registry, the line that it stands in or was woken from.
+-- :place (its score in a registry) and :registry, the line that it stands in or was woken from. railtoken:deadline, which never changes, stays: a
+-- wake need not read the message for it, with all of the payload.
+
+-- deadline(message) returns the deadline in asynq's message of a task (unix s), 0 when it has none or is none that asynq could read. It is field
+-- 9 of asynq's TaskMessage (v0.26), a varint.
+local function deadline(message)
+  local at = 1
+  local function varint()
+    local value, scale = 0, 1
+    while at <= #message do
+      local byte = string.byte(message, at)
+      at = at + 1
+      value = value + byte % 128 * scale
+      if byte < 128 then
+        return value
+      end
+      scale = scale * 128
+    end
+    at = #message + 1
+    return 0
+  end
+  while at <= #message do
+    local tag = varint()
+    local wire = tag % 8
+    if wire == 0 then
+      local value = varint()
+      if tag == 72 then
+        return value < 2 ^ 53 and value or 0
+      end
+    elseif wire == 1 then
+      at = at + 8
+    elseif wire == 2 then
+      local length = varint()
+      at = at + length
+    elseif wire == 5 then
+      at = at + 4
+    else
+      return 0
+    end
+  end
+  return 0
+end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
@@ -22,7 +63,7 @@ local function note(task, registry, retried, most_conflicts, most_age, conflicts
     return {'gone', 0, '0', '0', '', '0'}
   end
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
-    'railtoken:registry')
+    'railtoken:registry', 'railtoken:deadline')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local conflicts, first, place, before = math.max(tonumber(conflicts_before), 0), tonumber(first_before), nil, record[5] or ''
@@ -47,6 +88,9 @@ local function note(task, registry, retried, most_conflicts, most_age, conflicts
       'railtoken:place', stands)
     if before == '' then
       redis.call('HSET', task, 'railtoken:registry', registry)
+    end
+    if not record[6] then
+      redis.call('HSET', task, 'railtoken:deadline', string.format('%.0f', deadline(redis.call('HGET', task, 'msg') or '')))
     end
   end
   return {bound, conflicts, since, stands, before, string.format('%.0f', now)}

@@ -8,21 +8,24 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- check(task, registry) returns what a wake finds, asynq's state, how often the task was refused, and its place:
+-- check(task, registry, now (ns)) returns what a wake finds, asynq's state, how often the task was refused, and its place:
 --   'active'     its handler has not returned yet: it is about to park
 --   'passed'     the same, but it was passed over before, so its worker has most likely been killed
 --   'here'       it can be woken
 --   'elsewhere'  it waits in another line, and its entry in this one is left over
+--   'overdue'    its deadline has passed: asynq runs its handler no more, and archives it in the end
 --   'gone'       it cannot be woken
-local function check(task, registry)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts', 'railtoken:place')
+local function check(task, registry, now)
+  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts', 'railtoken:place',
+    'railtoken:deadline')
   local state, refused, place = found[1] or '', found[4] or '', found[5] or '0'
   if found[2] and found[2] ~= registry then
     return {'elsewhere', state, refused, place}
   elseif state == 'active' then
     return {found[3] and 'passed' or 'active', state, refused, place}
   elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
-    return {'here', state, refused, place}
+    local deadline = tonumber(found[6] or 0)
+    return {deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here', state, refused, place}
   end
   return {'gone', state, refused, place}
 end
@@ -35,14 +38,20 @@ local function mark(task)
   return 1
 end
 
--- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed.
+-- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed. One that is pending, because its
+-- timer has brought it back or an operator has, comes by itself: it is looked for at either end of the list alone, or it would cost a look at
+-- all of the backlog.
 local function pull(entry, state)
   local id, prefix = parse(entry)
-  if state == 'pending' then
-    -- Its timer brought it back, or an operator did: to the tail. It was pushed lately, so it is found near that end.
-    return redis.call('LREM', prefix .. 'pending', 1, id) == 1
+  if state ~= 'pending' then
+    return redis.call('ZREM', prefix .. state, id) == 1
   end
-  return redis.call('ZREM', prefix .. state, id) == 1
+  for _, from in ipairs({1, -1}) do -- at the tail, where it was pushed, first
+    if redis.call('LPOS', prefix .. 'pending', id, 'RANK', from, 'MAXLEN', 1000) then
+      return redis.call('LREM', prefix .. 'pending', from, id) == 1
+    end
+  end
+  return false
 end
 
 -- push(entry, now (ns)) puts a task that was pulled at the head of its queue.
@@ -50,6 +59,11 @@ local function push(entry, now)
   local id, prefix, task = parse(entry)
   redis.call('HSET', task, 'state', 'pending', 'pending_since', now)
   redis.call('RPUSH', prefix .. 'pending', id)
+end
+
+-- paused(key) returns whether a queue is paused.
+local function paused(key)
+  return redis.call('EXISTS', key)
 end
 
 -- hasten(entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it.
@@ -64,7 +78,7 @@ end
 -- promote(task, registry, entry, now (ns), how often it was refused before) moves a task to the head of its queue, if it can be woken. Returns
 -- {'woken'}, or {what check found}; or {'again', its place} when it is active and was refused once more since: then it is about to park.
 local function promote(task, registry, entry, now, refused)
-  local found = check(task, registry)
+  local found = check(task, registry, now)
   if (found[1] == 'active' or found[1] == 'passed') and found[3] ~= refused then
     return {'again', found[4]}
   elseif found[1] ~= 'here' then

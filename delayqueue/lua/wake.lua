@@ -1,15 +1,32 @@
--- Moves the next waiters of a key to the heads of their queues (DESIGN 5.2), or one that is named. It must be atomic: a waiter that leaves
--- the registry is on its way to run, or a wake would be swallowed. On a Cluster its parts are steps: see wake_steps.go.
+-- Moves the next waiters of a key that can run to the heads of their queues (DESIGN 5.2), or one that is named. It must be atomic: a waiter that
+-- leaves the registry is on its way to run, or a wake would be swallowed. It touches keys of any queue and runs on one node alone; on a Cluster
+-- its parts are steps: see wake_steps.go.
 --
 -- KEYS  1 registry of the key   2 index of all parked tasks
 -- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 1 to pass over waiters that are
 --       still active, else 0   4 now (ns)   5 how many waiters to pass over unseen   6 how many to look at   7 how many to wake at most
+--       8 1 to put a waiter of a paused or unserved queue at the head of that queue when no other can run, else 0   9... unserved queues
 --
 -- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'busy' when nobody was, since the next waiter is
--- still active, that is, about to park, or all are that were passed over: call again in a moment; 'none' when nobody else waits; or
+-- still active, that is, about to park, or all are that were passed over: call again in a moment; 'none' when nobody else waits that can run; or
 -- 'more' when nobody could be woken of those that it looked at: call again, and pass over as many as the second value says.
 local registry, index, leaver, only, pass, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4]
-local offset, most, wanted = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local rank, most, wanted, hope = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+
+-- Waiters of a paused or unserved queue keep their places: they are passed over without a look, ten thousand at most.
+local held, passable = {}, 10000
+for i = 9, #ARGV do
+  held['asynq:{' .. ARGV[i] .. '}:'] = true
+end
+local function stuck(prefix)
+  if only ~= '' then
+    return false
+  end
+  if held[prefix] == nil then
+    held[prefix] = redis.call('EXISTS', prefix .. 'paused') == 1
+  end
+  return held[prefix]
+end
 
 if leaver ~= '' then
   local _, _, task = parse(leaver)
@@ -21,43 +38,51 @@ if leaver ~= '' then
 end
 
 -- As a rule the first in line can be woken: those behind them are looked at only if not, as a long look costs more than all the rest.
-local active, woken, looked, size, over = 0, {}, 0, wanted, false
-while not over and looked < most do
-  size = math.min(size, most - looked)
-  local found = look(registry, leaver, only, offset + active, size)
+local active, woken, looked, size, searched, over = 0, {}, 0, wanted, 0, false
+while not over and looked < most and passable > 0 do
+  local found = look(registry, leaver, only, rank, size)
   for i = 2, #found do
     local entry = found[i]
-    local _, _, task = parse(entry)
-    local verdict, state = unpack(check(task, registry))
-    if verdict == 'active' or verdict == 'passed' then
-      if only ~= '' or verdict == 'active' and not pass then
-        if #woken == 0 then
-          return {'busy', redis.call('ZCARD', registry)}
-        end
-        over = true
-        break
-      end
-      if verdict == 'active' then
-        mark(task)
-      end
-      active = active + 1
+    local _, prefix, task = parse(entry)
+    if stuck(prefix) then
+      passable = passable - 1
+      rank = rank + 1
     else
-      redis.call('ZREM', registry, entry)
-      if verdict ~= 'elsewhere' then
-        redis.call('ZREM', index, entry)
-      end
-      if verdict == 'here' and pull(entry, state) then
-        woken[#woken + 1] = entry
-        if #woken == wanted then
+      looked = looked + 1
+      local verdict, state = unpack(check(task, registry, now))
+      if verdict == 'active' or verdict == 'passed' then
+        if only ~= '' or verdict == 'active' and not pass then
+          if #woken == 0 then
+            return {'busy', redis.call('ZCARD', registry)}
+          end
           over = true
           break
+        end
+        if verdict == 'active' then
+          mark(task)
+        end
+        active = active + 1
+        rank = rank + 1
+      else
+        redis.call('ZREM', registry, entry)
+        if verdict ~= 'elsewhere' then
+          redis.call('ZREM', index, entry)
+        end
+        if state == 'pending' then
+          searched = searched + 1
+        end
+        if verdict == 'here' and searched <= wanted and pull(entry, state) then
+          woken[#woken + 1] = entry
+          if #woken == wanted then
+            over = true
+            break
+          end
         end
       end
     end
   end
-  looked = looked + #found - 1
   over = over or only ~= '' or #found - 1 < size
-  leaver, size = '', most
+  leaver, size = '', 100
 end
 if #woken > 0 then
   for i = #woken, 1, -1 do -- the first of them comes last, to the very head
@@ -69,7 +94,21 @@ if #woken > 0 then
   end
   return {'woken', redis.call('ZCARD', registry), unpack(woken)}
 end
-if only == '' and looked == most then
-  return {'more', offset + active}
+if not over and passable > 0 then
+  return {'more', rank}
+end
+if hope and rank > 0 then
+  -- The first that could run if its queue were served is put there where it comes first once that is so, and stays in line as well. One that
+  -- is pending is there already.
+  for _, entry in ipairs(redis.call('ZRANGE', registry, 0, 99)) do
+    local _, _, task = parse(entry)
+    local verdict, state = unpack(check(task, registry, now))
+    if verdict == 'here' then
+      if state ~= 'pending' and pull(entry, state) then
+        push(entry, now)
+      end
+      break
+    end
+  end
 end
 return {pass and active > 0 and 'busy' or 'none', redis.call('ZCARD', registry)}
