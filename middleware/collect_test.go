@@ -21,7 +21,7 @@ import (
 func (r *rig) serveKeys(slots int, stopping <-chan struct{}, handle func(*asynq.Task)) *asynq.Server {
 	r.Helper()
 	opts := r.options(nil)
-	opts.Locker, opts.Observer, opts.Sleepers = locking.NewGate(r.locker, locking.GateOptions{}), nil, middleware.NewSleepers(slots/2)
+	opts.Locker, opts.Observer, opts.Sleepers = locking.NewGate(r.locker, locking.GateOptions{}), nil, middleware.NewSleepers(middleware.SleepersOptions{Waiting: slots / 2, Slots: slots})
 	opts.Stopping = stopping
 	opts.Key = func(_ context.Context, task *asynq.Task) (keys []string, err error) {
 		err = json.Unmarshal(task.Payload(), &keys)

@@ -54,6 +54,7 @@ type promise struct {
 // decks is what a server knows of the keys that tasks wait for. It decides nothing about who may have a key, and when it is
 // wrong, a task waits longer or runs once more than it had to.
 type decks struct {
+	spare    func() bool // reports whether a slot may be kept for a task on standby; always when nil
 	mu       sync.Mutex
 	keys     map[string]*deck
 	coming   map[delayqueue.Task]string // the keys of the tasks that were promised a place
@@ -204,7 +205,7 @@ func (k *decks) release(key string, held time.Duration, handedOn, contended bool
 	}
 	d.used = time.Now()
 	k.expire(d, d.used)
-	n := toWake(d.places, d.waiting, d.asking+len(d.coming), handedOn)
+	n := toWake(k.open(d), d.waiting, d.asking+len(d.coming), handedOn)
 	if !handedOn && d.waiting > 0 {
 		d.absorbed = true
 	}
@@ -221,14 +222,22 @@ func (k *decks) held(key string, d time.Duration) {
 	}
 }
 
-// placesFor returns how many tasks may be on deck for a key, by the last decision.
+// placesFor returns how many tasks may be on deck for a key at this moment.
 func (k *decks) placesFor(key string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.keys[key]; d != nil {
-		return d.places
+		return k.open(d)
 	}
 	return 0
+}
+
+// open returns how many places on deck there are for a key at this moment. The caller holds the mutex.
+func (k *decks) open(d *deck) int {
+	if k.spare != nil && !k.spare() {
+		return 0
+	}
+	return d.places
 }
 
 // woke notes what has come of waking so many tasks; ok is false when nobody knows.

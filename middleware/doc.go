@@ -51,8 +51,12 @@
 //
 // It takes a woken task some milliseconds to arrive. With [Requeue], when a key is held for a quarter of a second at most on
 // average, as many tasks of a server wait in their slots as it takes to bridge that time: usually one, at most OnDeck (4). Such
-// a wait lasts half a second at most, then the task is parked; it ends at once when the server shuts down. All waits in slots,
-// those of [Wait] too, draw on the server's budget of [Sleepers], so that a hot key cannot fill the slots.
+// a wait lasts half a second at most, and a hundredth of the time that the task's timeout or deadline leaves it, so that its handler gets that
+// time; then the task is parked. It ends at once when the server shuts down.
+//
+// A task on standby takes no slot from others: it waits only in a server of at least four slots, and only while another slot is free and has
+// been for 20 ms. The middleware knows this from [SleepersOptions].Slots, which package worker sets; without it no task is on standby. All
+// waits in slots, those of [Wait] too, draw on the server's budget of [Sleepers], so that a hot key cannot fill the slots.
 //
 // # Several keys
 //

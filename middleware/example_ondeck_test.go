@@ -13,7 +13,7 @@ import (
 func ExampleRequeue_Decide() {
 	now := time.Now()
 	third := middleware.Conflict{
-		Key: "order:1042", Now: now, FirstAt: now, MayWait: true, OnDeck: 2,
+		Key: "order:1042", Now: now, FirstAt: now, MayWait: true, MayStandBy: true, OnDeck: 2,
 		Hold: 2 * time.Millisecond, Pickup: 20 * time.Millisecond, // ten tasks are done in the time in which a woken one arrives
 	}
 	held := third

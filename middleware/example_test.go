@@ -79,7 +79,7 @@ func ExampleWait_Then() {
 	strategy := middleware.Wait{Max: 250 * time.Millisecond}.Then(middleware.Requeue{})
 
 	now := time.Now()
-	c := middleware.Conflict{Key: "order:1042", FirstAt: now, Now: now, Attempt: 1, MayWait: true}
+	c := middleware.Conflict{Key: "order:1042", FirstAt: now, Now: now, Attempt: 1, MayWait: true, MayStandBy: true}
 	fmt.Println("at first it waits in its slot:", strategy.Decide(c).Action == middleware.WaitInSlot)
 	c.Now = now.Add(250 * time.Millisecond)
 	fmt.Println("then it is parked:", strategy.Decide(c).Action == middleware.Park)

@@ -41,7 +41,8 @@ type Options struct {
 	MaxKeySize, MaxKeys int
 
 	// Sleepers is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
-	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one.
+	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one; as that does not know the
+	// server's slots, no task is on standby.
 	Sleepers *Sleepers
 
 	// Stopping, when it is closed, ends the waiting in slots: close it when the server begins to shut down. Never when nil.
@@ -114,7 +115,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.interest = interest
 	}
 	if l.sleepers == nil {
-		l.sleepers = NewSleepers(max(runtime.NumCPU()/2, 1))
+		l.sleepers = NewSleepers(SleepersOptions{Waiting: max(runtime.NumCPU()/2, 1)})
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -122,7 +123,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	l.order, l.maxAge = orderOf(l.strategy)
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
-		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) })
+		return l.sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
 	}, nil
 }
 

@@ -163,7 +163,7 @@ func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 	// With delays of minutes only the notice of the release can wake it in time.
 	strategy := middleware.Wait{Max: time.Hour, Initial: 5 * time.Minute, Interval: 5 * time.Minute}
 	opts := r.options(strategy)
-	opts.Sleepers = middleware.NewSleepers(1)
+	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 1})
 	ran := make(chan struct{}, 1)
 	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
 		ran <- struct{}{}
@@ -194,7 +194,7 @@ func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	opts := r.options(middleware.Wait{Max: time.Hour}.Then(middleware.Requeue{}))
-	opts.Sleepers = middleware.NewSleepers(2)
+	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2})
 	r.serve(opts, asynq.Config{Concurrency: 10}, func(context.Context, *asynq.Task) error { return nil })
 	for range 6 {
 		r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))
@@ -213,7 +213,7 @@ func TestAStoppingServerParksWhoWaitsInASlot(t *testing.T) {
 	r.hold("order:1")
 	stopping := make(chan struct{})
 	opts := r.options(middleware.Wait{Max: time.Hour})
-	opts.Stopping, opts.Sleepers = stopping, middleware.NewSleepers(1)
+	opts.Stopping, opts.Sleepers = stopping, middleware.NewSleepers(middleware.SleepersOptions{Waiting: 1})
 	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 	task := r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))
 	r.events.await(t, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })

@@ -187,6 +187,7 @@ func TestAShutdownEndsTheTimeOnDeckAtOnce(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.hold("hot")
 		p := r.process(4, never, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		p.warmUp(r)
 		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		r.until(time.Second, "the task waits", func() bool { return p.sleepers.InUse() == 1 })
 		p.signal()
@@ -271,16 +272,17 @@ func TestOtherStrategiesRunATaskAFewTimes(t *testing.T) {
 	}
 }
 
-func TestTheDeadlineOfATaskEndsItsTimeOnDeckWithAMargin(t *testing.T) {
+func TestAShortTimeoutIsHardlyUsedForTheDeck(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("hot")
 		p := r.process(4, never, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-		began := time.Now()
-		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3), asynq.Timeout(time.Second)) // all of it is margin
-		r.events.await(r, 1, ended(middleware.Parked))
-		if took := time.Since(began); took > 100*time.Millisecond {
-			r.Errorf("a task with a second left waited for %v", took)
+		p.warmUp(r)
+		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3), asynq.Timeout(5*time.Second))
+		refused := r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })[0].At
+		parked := r.events.await(r, 1, ended(middleware.Parked))[0].At
+		if took := parked.Sub(refused); took < 40*time.Millisecond || took > 60*time.Millisecond {
+			r.Errorf("a task with 5s left waited for %v, want a hundredth of that", took)
 		}
 		if n := p.sleepers.InUse(); n != 0 {
 			r.Errorf("%d wait", n)

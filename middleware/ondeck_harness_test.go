@@ -26,7 +26,7 @@ type process struct {
 // process starts a worker process with so many slots, half of which may wait.
 func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handler asynq.HandlerFunc) *process {
 	r.Helper()
-	p := &process{gate: locking.NewGate(r.locker, locking.GateOptions{}), sleepers: middleware.NewSleepers(max(slots/2, 1)), stopping: make(chan struct{})}
+	p := &process{gate: locking.NewGate(r.locker, locking.GateOptions{}), sleepers: middleware.NewSleepers(middleware.SleepersOptions{Waiting: max(slots/2, 1), Slots: slots}), stopping: make(chan struct{})}
 	opts := r.options(s)
 	opts.Locker, opts.Sleepers, opts.Stopping, opts.Key = p.gate, p.sleepers, p.stopping, keyList
 	cfg.Concurrency = slots
@@ -38,6 +38,13 @@ func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handle
 	})
 	r.Cleanup(p.stop)
 	return p
+}
+
+// warmUp runs a task, after which the server has slots to spare.
+func (p *process) warmUp(r *rig) {
+	r.Helper()
+	r.gone(r.enqueue(payload{Key: "warm-up"}, asynq.MaxRetry(3)))
+	<-time.After(50 * time.Millisecond)
 }
 
 // usage is what the handlers of a test have seen of the keys.

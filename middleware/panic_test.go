@@ -46,7 +46,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 					var panics atomic.Int32
 					u := newUsage()
 					opts := r.options(s)
-					opts.Sleepers, opts.Logger = middleware.NewSleepers(2), slog.New(slog.NewTextHandler(&log, nil))
+					opts.Sleepers, opts.Logger = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2, Slots: 6}), slog.New(slog.NewTextHandler(&log, nil))
 					opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
 						if e.Kind == kind {
 							panics.Add(1)
@@ -170,7 +170,7 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		return nil
 	})
 	opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1})
-	opts.Sleepers = middleware.NewSleepers(2)
+	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2, Slots: 6})
 	hook.set(&opts, &handle, func() {
 		if armed.CompareAndSwap(true, false) {
 			end()

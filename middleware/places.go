@@ -9,7 +9,18 @@ const (
 	longHold = 250 * time.Millisecond
 	// deckPatience is how long a task waits on deck before it parks after all.
 	deckPatience = 500 * time.Millisecond
+	// deckShare is the share of the time left to a task that it may wait on deck: one part in so many. asynq has begun to count the task's
+	// timeout, which is meant for its handler.
+	deckShare = 100
 )
+
+// standbyLimit returns how long a task may wait on deck since its first refusal.
+func standbyLimit(c Conflict) time.Duration {
+	if c.Deadline.IsZero() {
+		return deckPatience
+	}
+	return min(deckPatience, c.Deadline.Sub(c.FirstAt)/deckShare)
+}
 
 // places returns how many tasks of a server should be on deck for a key (DESIGN 5.2), at most so many: enough that one is there when the
 // key is given back, although a task that is woken takes pickup to arrive. hold is how long the key is held on average, and zero while

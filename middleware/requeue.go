@@ -48,8 +48,9 @@ func unplaced(delay time.Duration, p delayqueue.Place) time.Duration {
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
 //
 // For a key that is held briefly the next in line waits in its slot, on deck, so that no time is lost between two tasks. Such a wait is
-// bounded by half a second and by the server's budget of [Sleepers]. Nobody goes on deck for a key that is held for more than a quarter of
-// a second on average, or has been for so long by its present holder.
+// bounded by half a second, by a hundredth of the time that the task has left, and by the server's budget of [Sleepers]; it takes no slot that
+// other tasks want. Nobody goes on deck for a key that is held for more than a quarter of a second on average, or has been for so long by its
+// present holder.
 type Requeue struct {
 	// OnDeck is how many tasks of a server may wait in their slots for one key; 4 when zero, none when negative. As many do as it takes
 	// to bridge the time in which a woken task arrives: usually one. In order, the next in line alone does.
@@ -90,11 +91,8 @@ func (r Requeue) Decide(c Conflict) Decision {
 		}
 	}
 	d := Decision{Action: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
-	until := c.FirstAt.Add(deckPatience)
-	if !c.Deadline.IsZero() && c.Deadline.Add(-DefaultWaitMargin).Before(until) {
-		until = c.Deadline.Add(-DefaultWaitMargin)
-	}
-	if c.MayWait && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
+	until := c.FirstAt.Add(standbyLimit(c))
+	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
 		d.Action, d.OnDeck, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
@@ -107,7 +105,7 @@ func (r Requeue) places(c Conflict) int {
 	if most == 0 {
 		most = DefaultOnDeck
 	}
-	if c.hasWaited || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
+	if c.hasWaited || c.Hold > standbyLimit(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
 		return 0
 	}
 	return places(c.Hold, c.Pickup, most)

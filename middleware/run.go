@@ -165,8 +165,9 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.asleep || r.sleepers.hasRoom()) && !r.isStopping()
+	c.MayStandBy = r.sleepers.hasSpare(0)
 	d := r.strategy.Decide(c)
-	if d.Action == WaitInSlot && !r.takePlace(ctx, held.Key, d, c.Promised) { // another one was quicker
+	if d.Action == WaitInSlot && (d.OnDeck && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
 		c.MayWait = false
 		d = r.strategy.Decide(c)
 	}

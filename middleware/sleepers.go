@@ -1,32 +1,91 @@
 package middleware
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+const (
+	// fewSlots is how many slots a server needs at least for a task to be on standby in one of them.
+	fewSlots = 4
+	// freeFor is how long a slot must have been free to count as one that nobody wants: longer than it takes a server to fetch a task that is
+	// pending.
+	freeFor = 20 * time.Millisecond
+)
 
 // Sleepers is the budget of one server for tasks that wait in their worker slots: it keeps hot keys from filling all of
 // them. It also keeps what the server knows of the keys that they wait for. Share one among the middlewares of a server. It is safe for
 // use by many goroutines at the same time.
 type Sleepers struct {
-	most  int64
-	now   atomic.Int64
-	decks decks
+	opts    SleepersOptions
+	now     atomic.Int64
+	running atomic.Int64 // tasks that have a slot
+	full    atomic.Int64 // when all slots were last taken, in ns since 1970; at first, when the first task began
+	decks   decks
 
 	collecting atomic.Bool // a task of several keys takes them one after another
 }
 
-// NewSleepers returns a budget of most tasks at a time; none may wait when most is 0 or less.
-func NewSleepers(most int) *Sleepers { return &Sleepers{most: int64(most)} }
+// SleepersOptions configures [NewSleepers].
+type SleepersOptions struct {
+	// Waiting is how many tasks may wait in their slots at a time; none when it is 0 or less.
+	Waiting int
+
+	// Slots is the Concurrency of the server. A task is on standby only while another slot is free, and has been for 20 ms, so that no
+	// pending task wants it. With fewer than four slots, and when Slots is zero because the number is not known, no task is on standby at
+	// all: then [Wait] alone keeps tasks in their slots.
+	Slots int
+}
+
+// NewSleepers returns a budget.
+func NewSleepers(opts SleepersOptions) *Sleepers {
+	s := &Sleepers{opts: opts}
+	s.decks.spare = func() bool { return s.hasSpare(1) } // the next holder takes the releaser's slot
+	return s
+}
+
+// Occupy returns a handler that counts as taking a slot while it runs. It is for the handlers of the server that are behind no [Lock]: the
+// tasks of those that are count without it.
+func (s *Sleepers) Occupy(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		s.running.Add(1)
+		if s.full.Load() == 0 {
+			s.full.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		defer func() {
+			if s.running.Add(-1)+1 >= int64(s.opts.Slots) {
+				s.full.Store(time.Now().UnixNano())
+			}
+		}()
+		return next.ProcessTask(ctx, task)
+	})
+}
 
 // InUse returns how many tasks wait at present.
 func (s *Sleepers) InUse() int { return int(s.now.Load()) }
 
+// hasSpare reports whether a task on standby takes its slot from no other, when so many more slots than now are taken.
+func (s *Sleepers) hasSpare(more int) bool {
+	return spareSlot(s.opts.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())))
+}
+
+// spareSlot reports whether one of the taken slots may be that of a task on standby: another is free, and for so long that no pending task
+// wants it.
+func spareSlot(slots, taken int, free time.Duration) bool {
+	return slots >= fewSlots && taken < slots && free >= freeFor
+}
+
 // hasRoom reports whether another task may wait at this moment.
-func (s *Sleepers) hasRoom() bool { return s.now.Load() < s.most }
+func (s *Sleepers) hasRoom() bool { return s.now.Load() < int64(s.opts.Waiting) }
 
 // take reports whether there was room, and takes it.
 func (s *Sleepers) take() bool {
 	for {
 		n := s.now.Load()
-		if n >= s.most {
+		if n >= int64(s.opts.Waiting) {
 			return false
 		}
 		if s.now.CompareAndSwap(n, n+1) {

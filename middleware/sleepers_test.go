@@ -1,14 +1,19 @@
 package middleware
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
 )
 
 func TestTheSleeperBudgetIsKept(t *testing.T) {
 	t.Parallel()
-	s := NewSleepers(3)
+	s := NewSleepers(SleepersOptions{Waiting: 3})
 	var inside, over atomic.Int64
 	var wg sync.WaitGroup
 	for range 16 {
@@ -29,7 +34,59 @@ func TestTheSleeperBudgetIsKept(t *testing.T) {
 	if over.Load() > 0 || s.InUse() != 0 {
 		t.Errorf("over the budget %d times, %d left over; want neither", over.Load(), s.InUse())
 	}
-	if NewSleepers(0).take() || NewSleepers(-1).take() {
+	if NewSleepers(SleepersOptions{}).take() || NewSleepers(SleepersOptions{Waiting: -1}).take() {
 		t.Error("a budget of none has room")
 	}
+}
+
+func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		slots, taken int
+		free         time.Duration
+		want         bool
+	}{
+		"a slot is free":           {4, 3, 20 * time.Millisecond, true},
+		"it became free just now":  {4, 3, 19 * time.Millisecond, false},
+		"all are taken":            {4, 4, time.Hour, false},
+		"asynq has given runs up":  {4, 9, time.Hour, false},
+		"three slots":              {3, 1, time.Hour, false},
+		"the number is not known":  {0, 1, time.Hour, false},
+		"the first task has begun": {32, 1, 0, false},
+	} {
+		if got := spareSlot(tt.slots, tt.taken, tt.free); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestHandlersWithoutALockOccupySlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSleepers(SleepersOptions{Waiting: 2, Slots: 4})
+		spare := func(slots int, want bool) {
+			t.Helper()
+			if got := s.hasSpare(slots); got != want {
+				t.Errorf("with %d more slots taken one is to spare: %t", slots, got)
+			}
+		}
+		run := func(during func()) {
+			defer func() { _ = recover() }()
+			_ = s.Occupy(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+				during()
+				panic("a handler's end")
+			})).ProcessTask(t.Context(), nil)
+		}
+		run(func() {
+			spare(0, false) // it is the first task
+			time.Sleep(freeFor)
+			spare(2, true)
+			spare(3, false)
+			run(func() { run(func() { run(func() { spare(0, false) }) }) })
+			spare(0, false)
+			time.Sleep(freeFor)
+			spare(2, true)
+		})
+		spare(3, true)
+	})
 }

@@ -39,6 +39,9 @@ type Conflict struct {
 
 	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
 	MayWait bool
+	// MayStandBy is false when the slot of a task on standby would be missing to others: the server has fewer than four slots or an unknown
+	// number of them, or none is free.
+	MayStandBy bool
 
 	hasWaited bool // a strategy before this one has used up the time in the slot
 }
@@ -69,7 +72,7 @@ type Decision struct {
 
 	// OnDeck, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
 	// instead of trying after delays. Places is how many tasks of this server may be on deck for the key; when all places are
-	// taken, the strategy is asked again, with MayWait false. A release wakes parked tasks for the Places that are free, besides one for the
+	// taken, or MayStandBy is false, the strategy is asked again, with MayWait false. A release wakes parked tasks for the Places that are free, besides one for the
 	// key itself; for that, Places counts in a decision to Park too.
 	OnDeck bool
 	Places int

@@ -50,7 +50,7 @@ type Config struct {
 	// so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
 	// Sleepers is how many tasks may wait in their slots, by [middleware.Wait] or on deck, for all keys together; half of Concurrency
-	// when zero, none when negative. RAILTOKEN_SLEEPERS.
+	// when zero, none when negative. Nobody is on deck with a Concurrency below four, or while no slot is free. RAILTOKEN_SLEEPERS.
 	Sleepers int
 
 	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A

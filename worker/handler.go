@@ -58,13 +58,13 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 		return err
 	}
 	if h.Unlocked {
-		return w.register(taskType, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		return w.register(taskType, w.sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			payload, err := h.decode(task)
 			if err != nil {
 				return &middleware.KeyError{Type: taskType, Err: err}
 			}
 			return h.Run(ctx, payload)
-		}))
+		})))
 	}
 	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold, func(ctx context.Context, task *asynq.Task) (keys []string, err error) {
 		payload, _ := ctx.Value(payloadKey{}).(*T)

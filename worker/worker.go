@@ -51,7 +51,7 @@ func New(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
-	w.sleepers = middleware.NewSleepers(w.cfg.Sleepers)
+	w.sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: w.cfg.Sleepers, Slots: w.cfg.Concurrency})
 	w.tasks = cfg.Redis.client()
 	w.woken = newWakes(w.cfg.Fetchers)
 	w.hook()

@@ -89,7 +89,7 @@ func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker
 	t.Helper()
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
-		Key: middleware.PayloadKeys(job.keys), Sleepers: middleware.NewSleepers(4), Observer: middleware.ObserverFunc(p.observe),
+		Key: middleware.PayloadKeys(job.keys), Sleepers: middleware.NewSleepers(middleware.SleepersOptions{Waiting: 4, Slots: 8}), Observer: middleware.ObserverFunc(p.observe),
 	})
 	if err != nil {
 		t.Fatal(err)
