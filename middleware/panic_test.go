@@ -224,3 +224,32 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		r.Errorf("waiters %v, %v; want none", waiters, err)
 	}
 }
+
+// A task that has collected its keys one by one gives all of them back.
+func TestAPanicGivesBackCollectedKeys(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		a, b := r.hold("a"), r.hold("b")
+		opts := r.options(middleware.Requeue{Delay: time.Second, OnDeck: -1})
+		opts.Key = keyList
+		r.serve(opts, asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
+			func(context.Context, *asynq.Task) error { panic("it is broken") })
+		task := r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3))
+		r.events.await(r, 3, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
+		<-time.After(time.Second) // it waits for the first key, in its slot
+		if n := len(r.events.await(r, 3, func(e middleware.Event) bool { return e.Kind == middleware.Refused })); n != 3 {
+			r.Fatalf("the task was refused %d times", n)
+		}
+		_ = a.Release(r.Context())
+		_ = b.Release(r.Context())
+		r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Released })
+		if info := r.settled(task, asynq.TaskStateRetry); !strings.Contains(info.LastErr, "it is broken") {
+			r.Errorf("the task's error is %q", info.LastErr)
+		}
+		lease, err := r.locker.Acquire(r.Context(), []string{"a", "b"}, locking.Options{})
+		if err != nil {
+			r.Fatalf("the keys are not free: %v", err)
+		}
+		_ = lease.Release(r.Context())
+	})
+}

@@ -69,6 +69,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 		if err != nil {
 			return r.ended(ctx, err)
 		}
+		r.lease = lease
 		mine, err := r.claim(ctx, lease)
 		if err == nil && mine {
 			return r.work(ctx, lease, next)
