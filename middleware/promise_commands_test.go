@@ -94,7 +94,7 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 
 // namesOfCalls returns the names of the calls that one command makes; none when the server did not know its script, which is sent again.
 func namesOfCalls(cmd redis.Cmder, codes string) (names []string) {
-	replies, _ := cmd.(*redis.Cmd).Val().([]any)
+	replies, _ := cmd.(interface{ Val() any }).Val().([]any)
 	for i := range min(len(codes), len(replies)) {
 		refused, _ := replies[i].([]any)
 		switch {
@@ -148,7 +148,7 @@ func nameOf(cmd redis.Cmder, err error) string {
 	case is(0, "railtoken:lock:") && rest == 4:
 		return "renew"
 	case is(0, "railtoken:lock:"):
-		if c, ok := cmd.(*redis.Cmd); ok {
+		if c, ok := cmd.(interface{ Val() any }); ok {
 			if refused, ok := c.Val().([]any); ok && len(refused) == 5 {
 				return "acquire, refused"
 			}

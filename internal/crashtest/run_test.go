@@ -126,7 +126,7 @@ func (r *run) sent(cmd redis.Cmder, began time.Time) {
 	if j, ok := r.joined(cmd); ok && !j.InLine {
 		r.ledger.arrive(j, began)
 	}
-	if answer, ok := cmd.(*redis.Cmd); ok && stepOf(r.m, cmd) == "acquire" {
+	if answer, ok := cmd.(interface{ Val() any }); ok && stepOf(r.m, cmd) == "acquire" {
 		if _, granted := answer.Val().(int64); granted {
 			r.granted.Add(1)
 		}

@@ -87,7 +87,7 @@ func (w *wire) trip(cmds []redis.Cmder, send func() error) error {
 		if err != nil {
 			cmd.SetErr(err)
 		} else {
-			cmd.(*redis.Cmd).SetVal(cmd.Args()[len(cmd.Args())-1])
+			cmd.(interface{ SetVal(any) }).SetVal(cmd.Args()[len(cmd.Args())-1])
 		}
 	}
 	return err
