@@ -17,7 +17,7 @@ func TestLookingAfterWakesMakesNoConflictsWhileAKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		const processes, waiters, hold = 10, 5, 5 * time.Minute
-		r.serve(r.options(never), asynq.Config{Concurrency: 4}, func(context.Context, *asynq.Task) error {
+		r.serve(r.options(never), asynq.Config{Concurrency: 4, TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error {
 			<-time.After(20 * time.Minute)
 			return nil
 		})

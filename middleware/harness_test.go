@@ -84,6 +84,10 @@ func (r *rig) serve(opts middleware.Options, cfg asynq.Config, handler asynq.Han
 	return server
 }
 
+// lookSeldom is the TaskCheckInterval of tests in which minutes pass in virtual time, because the looks of an idle server are most of
+// what they cost. It is far below the times that these tests measure.
+const lookSeldom = 250 * time.Millisecond
+
 // enqueue adds a task and returns its ID.
 func (r *rig) enqueue(p payload, opts ...asynq.Option) delayqueue.Task {
 	r.Helper()

@@ -25,7 +25,7 @@ func TestAHeadThatFailsForLongerThanTheBoundOnAgeTakesNobodyWithIt(t *testing.T)
 		}}
 		strategy := middleware.Requeue{Order: middleware.KeepOrder, Bounds: delayqueue.Bounds{Age: 4 * time.Minute}}
 		retries := func(n int, _ error, _ *asynq.Task) time.Duration { return time.Duration(1<<n) * 20 * time.Second }
-		r.serve(r.options(strategy), asynq.Config{Concurrency: 4, RetryDelayFunc: retries}, s.handle)
+		r.serve(r.options(strategy), asynq.Config{Concurrency: 4, RetryDelayFunc: retries, TaskCheckInterval: lookSeldom}, s.handle)
 		r.queued("order:1", 1, 20, asynq.MaxRetry(25))
 		<-time.After(7 * time.Minute)
 		if info, err := r.inspect.GetQueueInfo("default"); err != nil || info.Archived > 0 {

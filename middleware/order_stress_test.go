@@ -65,7 +65,8 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 					return nil
 				}
 				cfg := asynq.Config{
-					ShutdownTimeout: 500 * time.Millisecond, Queues: map[string]int{"default": 4, "default:delayed": 1},
+					TaskCheckInterval: 50 * time.Millisecond, // as a worker's
+					ShutdownTimeout:   500 * time.Millisecond, Queues: map[string]int{"default": 4, "default:delayed": 1},
 					RetryDelayFunc: func(n int, _ error, _ *asynq.Task) time.Duration { return time.Duration(n+1) * time.Second },
 				}
 				var servers []*process

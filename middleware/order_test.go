@@ -133,7 +133,10 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 		var mu sync.Mutex
 		var began []time.Time
 		strategy := middleware.Requeue{Delay: 3 * time.Second, Order: middleware.KeepOrder}
-		cfg := asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second }}
+		cfg := asynq.Config{
+			Concurrency: 4, TaskCheckInterval: lookSeldom,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second },
+		}
 		lease := r.hold("order:1")
 		r.serve(r.options(strategy), cfg, func(ctx context.Context, task *asynq.Task) error {
 			mu.Lock()

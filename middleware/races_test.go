@@ -211,7 +211,7 @@ func TestAnOutageLongerThanTheTaskHasTimeIsNoFailure(t *testing.T) {
 			return r.locker.Acquire(ctx, keys, o)
 		})
 		ran := make(chan struct{}, 2)
-		cfg := asynq.Config{Concurrency: 4, Queues: map[string]int{"default": 1, "default:delayed": 1}}
+		cfg := asynq.Config{Concurrency: 4, Queues: map[string]int{"default": 1, "default:delayed": 1}, TaskCheckInterval: lookSeldom}
 		r.serve(opts, cfg, func(context.Context, *asynq.Task) error {
 			ran <- struct{}{}
 			return nil
@@ -241,7 +241,7 @@ func TestAServerThatHangsIsNoFailure(t *testing.T) {
 			return r.locker.Acquire(ctx, keys, o)
 		})
 		ran := make(chan struct{}, 6)
-		cfg := asynq.Config{Concurrency: 6, Queues: map[string]int{"default": 1, "default:delayed": 1}}
+		cfg := asynq.Config{Concurrency: 6, Queues: map[string]int{"default": 1, "default:delayed": 1}, TaskCheckInterval: lookSeldom}
 		r.serve(opts, cfg, func(context.Context, *asynq.Task) error {
 			ran <- struct{}{}
 			return nil

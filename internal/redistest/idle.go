@@ -14,6 +14,7 @@ import (
 // empty queue, and a forward from a set in which no task is due. miniredis builds a new Lua state for each script, which
 // costs twenty times as much, and in virtual time an idle server sends little else.
 func answerIdle(m *miniredis.Miniredis) server.Hook {
+	db := m.DB(0) // without the clock, which has no say in whether asynq's lists and sets are there
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd != "EVALSHA" || len(args) < 4 {
 			return false
@@ -24,9 +25,9 @@ func answerIdle(m *miniredis.Miniredis) server.Hook {
 		}
 		keys, argv := args[2:2+n], args[2+n:]
 		switch {
-		case n == 4 && ofQueue(keys, "pending", "paused", "active", "lease") && !m.Exists(keys[0]):
+		case n == 4 && ofQueue(keys, "pending", "paused", "active", "lease") && !db.Exists(keys[0]):
 			c.WriteNull()
-		case n == 2 && (ofQueue(keys, "scheduled", "pending") || ofQueue(keys, "retry", "pending")) && !due(m, keys[0], argv[0]):
+		case n == 2 && (ofQueue(keys, "scheduled", "pending") || ofQueue(keys, "retry", "pending")) && !due(db, keys[0], argv[0]):
 			c.WriteInt(0)
 		default:
 			return false
@@ -41,15 +42,15 @@ func ofQueue(keys []string, names ...string) bool {
 }
 
 // due reports whether the time of a task in one of asynq's sets has come.
-func due(m *miniredis.Miniredis, key, now string) bool {
+func due(db *miniredis.RedisDB, key, now string) bool {
 	until, err := strconv.ParseFloat(now, 64)
 	if err != nil {
 		return true
 	}
-	ids, err := m.ZMembers(key) // by their scores
+	ids, err := db.ZMembers(key) // by their scores
 	if err != nil || len(ids) == 0 {
 		return !errors.Is(err, miniredis.ErrKeyNotFound)
 	}
-	first, err := m.ZScore(key, ids[0])
+	first, err := db.ZScore(key, ids[0])
 	return err != nil || first <= until
 }
