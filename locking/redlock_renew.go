@@ -143,13 +143,19 @@ func (g *redlockGrant) askedAgain(c *node.Call) {
 	switch {
 	case err != nil:
 		n.failure = err
+		if outcome := outcomeOf(err); outcome != unsent {
+			n.outcome = outcome
+		}
 	case held == nil:
 		for _, top := range tops {
 			g.redlock.clock.See(top)
 		}
 		g.rules.Retaken(i, tops)
+		fallthrough
+	default:
+		n.outcome = outcomeOf(nil)
 	}
-	if g.ended && n.release == leaving {
-		g.release(i, &node.Call{})
+	if g.ended {
+		g.releaseLate(i)
 	}
 }

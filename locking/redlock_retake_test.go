@@ -223,3 +223,33 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 		})
 	}
 }
+
+func TestARetakeThatComesAfterTheReleaseLocksNothing(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	for range 10 {
+		lease := acquire(t, l, locking.Options{}, "order:1")
+		token := fence(t, lease)
+		everywhere(t, clients, "order:1")
+		do(t, clients[0], "SET", lockOf("order:1"), "somebody else")
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for before := calls(t, clients[:1])[0]; calls(t, clients[:1])[0] < before+2; { // the loss is known when it is asked for the lock alone
+			if err := lease.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		do(t, clients[0], "DEL", lockOf("order:1"))
+		servers[0].Pause()
+		if err := lease.Renew(t.Context()); err != nil { // takes it again, once the server goes on
+			t.Fatal(err)
+		}
+		prompt(t, "release", func() error { return lease.Release(t.Context()) })
+		servers[0].Resume()
+		await(t, "the retake has raised the counter", func() bool { return counters(t, clients[:1], "order:1")[0] > token })
+		nowhere(t, clients, "order:1")
+	}
+}
