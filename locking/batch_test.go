@@ -85,7 +85,7 @@ func anyCalls(t *rapid.T) []batchCall {
 			c.code = 'a'
 			all := []any{
 				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
-				rapid.SampledFrom([]int64{0, 50, 1 << 40, 1 << 52}).Draw(t, "proposal"),
+				rapid.SampledFrom([]int64{0, 50, 1 << 40, 1 << 52, -1, -50, -1 << 52}).Draw(t, "proposal"),
 				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "interest"), rapid.SampledFrom([]int{1, 16}).Draw(t, "block"),
 			}
 			c.args = all[:rapid.SampledFrom([]int{3, 4, 5, 6, 6, 6}).Draw(t, "arguments")]

@@ -326,6 +326,9 @@ func (r *Redlock) attempt(ctx context.Context, names, keys []string, opts Option
 	return lease, verdict, nil
 }
 
+// see keeps later proposals above counters of the nodes.
+func (r *Redlock) see(counters ...int64) { see(&r.clock, counters, r.opts.FenceTTL) }
+
 // noticeWindow is within which the notices of several nodes are taken for one release.
 const noticeWindow = 2 * time.Millisecond
 

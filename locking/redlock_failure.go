@@ -69,7 +69,7 @@ func permanent(err error) bool {
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, errNotHeld) || isClosed(err)
+	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld) || isClosed(err)
 }
 
 // isClosed reports whether err says that the client was closed.

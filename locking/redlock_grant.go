@@ -139,16 +139,14 @@ func (g *redlockGrant) answered(c *node.Call) {
 		g.nodes[i].outcome = outcomeOf(err)
 		g.fail(i, err)
 	case held != nil:
-		g.redlock.clock.See(held.Holder.Fence + parseOwner(value).block)
+		g.redlock.see(held.Holder.Fence + parseOwner(value).block)
 		if g.held == nil || outlasts(held.Holder.Remaining, g.held.Holder.Remaining) {
 			g.held = held
 		}
 		g.nodes[i].answered = true
 		g.rules.Held(i, value)
 	default:
-		for _, top := range tops {
-			g.redlock.clock.See(top)
-		}
+		g.redlock.see(tops...)
 		g.nodes[i].answered = true
 		g.rules.Granted(i, tops)
 	}

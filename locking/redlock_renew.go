@@ -147,9 +147,7 @@ func (g *redlockGrant) askedAgain(c *node.Call) {
 			n.outcome = outcome
 		}
 	case held == nil:
-		for _, top := range tops {
-			g.redlock.clock.See(top)
-		}
+		g.redlock.see(tops...)
 		g.rules.Retaken(i, tops)
 		fallthrough
 	default:

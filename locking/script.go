@@ -32,7 +32,7 @@ var (
 )
 
 // acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for
-// the server's clock. More arguments are added at the end when all says that none may be left out.
+// the server's clock, negative for that with the tokens above so much. More arguments are added at the end when all says that none may be left out.
 func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool) node.Command {
 	room := 3
 	switch {
@@ -87,6 +87,9 @@ func badReply(reply any) error { return fmt.Errorf("%w: %v", errReply, reply) }
 // parseAcquire reads the reply of the acquire script: the last token of each key's block, or who holds a key and the value of its lock.
 func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, value string, err error) {
 	if top, ok := reply.(int64); ok && len(names) == 1 && top > 0 {
+		if top >= tokenLimit {
+			return nil, nil, "", errTokens
+		}
 		return []int64{top}, nil, "", nil
 	}
 	list, _ := reply.([]any)
@@ -99,8 +102,11 @@ func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, val
 		}
 		for _, r := range list {
 			top, ok := r.(int64)
-			if !ok {
+			switch {
+			case !ok:
 				return nil, nil, "", badReply(reply)
+			case top >= tokenLimit:
+				return nil, nil, "", errTokens
 			}
 			tops = append(tops, top)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
@@ -30,7 +31,8 @@ type SingleOptions struct {
 	Label string
 
 	// FenceTTL is how long a key's fence counter outlives its last lease. It must be longer than MaxHold of every attempt;
-	// 1 h when zero. After it a new counter begins at the server's clock, so tokens still grow as long as that clock does.
+	// 1 h when zero. After it a new counter begins at the server's clock, so tokens still grow as long as that clock does. Those that
+	// one Single gives also grow when its server fails over to one whose clock is behind, by less than FenceTTL.
 	FenceTTL time.Duration
 
 	// KeyName returns the full name of the Redis string that is the lock of a business key, for taking the same locks as
@@ -63,6 +65,7 @@ type Single struct {
 	fence   time.Duration
 	name    func(string) string
 	sharded bool
+	clock   quorum.Clock // of the tokens that it has had, for a server whose clock is behind that of the one before
 	node    *node.Node
 	retries int // of an attempt
 	notices *notices

@@ -28,7 +28,7 @@ type singleGrant struct {
 
 // acquire takes one part and notes its tokens.
 func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
-	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, 0, opts, false)
+	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, -g.single.clock.Last(), opts, false)
 	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), nil)
 	p.asked = outcomeOf(err)
 	if err != nil {
@@ -42,6 +42,7 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 		p.asked = unsent // a refused script leaves nothing
 		return held
 	}
+	see(&g.single.clock, tops, g.single.fence)
 	if g.tops == nil {
 		g.tops = tops
 	} else {

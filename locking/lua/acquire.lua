@@ -4,7 +4,8 @@
 -- KEYS  for each key: lock, fence counter, interest mark
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)
 --       and, from the end on only as far as they are not the default:
---       4 proposal for the last token of the block, 0 for this server's clock (us)   5 how long interest is kept (ms), 0 for
+--       4 proposal for the last token of the block (us); for that of this server's clock 0, or minus the largest token that this caller
+--       has had: the block is above that too, should the clock have gone back with a failover   5 how long interest is kept (ms), 0 for
 --       none   6 size of the block of tokens, 1
 --
 -- Returns the counter of the key when granted, for several keys a list of them: the last token of the block that is
@@ -37,9 +38,9 @@ for i = 1, count, 3 do
 end
 
 local block, last = ARGV[6] or 1, tonumber(ARGV[4] or 0)
-if last == 0 then
+if last <= 0 then
   local now = redis.call('TIME')
-  last = now[1] * 1000000 + now[2] + block - 1
+  last = math.max(now[1] * 1000000 + now[2] - 1, -last) + block
 end
 local counters = {}
 for i = 2, count, 3 do

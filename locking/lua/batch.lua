@@ -27,15 +27,16 @@ local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, inter
   end
   block = block or 1
   local last, text = tonumber(proposal or 0), proposal
-  if last == 0 then
+  if last <= 0 then
     if not now then
       local time = call('TIME')
       now = time[1] * 1000000 + time[2]
       clock = string.format('%.0f', now)
     end
+    local floor = -last
     last, text = now, clock
-    if block ~= 1 then
-      last = now + block - 1
+    if block ~= 1 or floor >= now then
+      last = math.max(now - 1, floor) + block
       text = string.format('%.0f', last)
     end
   end

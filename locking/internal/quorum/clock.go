@@ -17,12 +17,16 @@ func (c *Clock) Propose(wallMicros, size int64) (top int64) {
 	}
 }
 
-// See notes a counter that a node has, so that later proposals are above it.
-func (c *Clock) See(counter int64) {
-	for {
+// See notes a counter that a node has, so that later proposals are above it, unless it is above most: such a one is no clock's, and would
+// spread from its key to all others.
+func (c *Clock) See(counter, most int64) {
+	for counter <= most {
 		last := c.last.Load()
 		if counter <= last || c.last.CompareAndSwap(last, counter) {
 			return
 		}
 	}
 }
+
+// Last returns the largest token that this clock has proposed or seen; 0 for none.
+func (c *Clock) Last() int64 { return c.last.Load() }

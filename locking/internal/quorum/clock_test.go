@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 func TestClockFollowsTheWallClockAndNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	var c quorum.Clock
+	const most = 9000
 	for i, step := range []struct{ see, wall, size, want int64 }{
 		{0, 1000, 1, 1000},
 		{0, 1000, 1, 1001}, // the same microsecond
@@ -20,9 +22,11 @@ func TestClockFollowsTheWallClockAndNeverGoesBack(t *testing.T) {
 		{0, 2001, 16, 2031}, // within the block before
 		{0, 500, 1, 2032},   // set back
 		{5000, 3000, 4, 5004},
-		{4000, 3000, 1, 5005}, // a smaller counter changes nothing
+		{4000, 3000, 1, 5005},     // a smaller counter changes nothing
+		{most + 1, 3000, 1, 5006}, // one that is no clock's neither
+		{most, 3000, 1, most + 1},
 	} {
-		c.See(step.see)
+		c.See(step.see, most)
 		if got := c.Propose(step.wall, step.size); got != step.want {
 			t.Errorf("step %d: %d, want %d", i, got, step.want)
 		}
@@ -37,7 +41,7 @@ func TestBlocksOfOneClockRise(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "see") {
 				counter := rapid.Int64Range(0, 1000).Draw(t, "counter")
-				c.See(counter)
+				c.See(counter, math.MaxInt64)
 				above = max(above, counter)
 			}
 			wall, size := rapid.Int64Range(1, 1000).Draw(t, "wall"), rapid.Int64Range(1, 16).Draw(t, "size")
@@ -61,7 +65,7 @@ func TestBlocksOfConcurrentCallersAreDisjoint(t *testing.T) {
 			for n := range int64(each) {
 				top := c.Propose(n*int64(i), size) // every caller has a clock of its own
 				tops[i] = append(tops[i], top)
-				c.See(top + n%3)
+				c.See(top+n%3, math.MaxInt64)
 			}
 		})
 	}

@@ -279,7 +279,7 @@ func (s *simulation) reply(at uint32) {
 	}
 	if m.request != release {
 		for _, counter := range m.tokens[:m.keys] {
-			c.clock.See(counter)
+			c.clock.See(counter, c.wall(s.now)+micros(s.FenceTTL))
 		}
 	}
 	if m.attempt != sl.attempt || sl.phase == idle || (sl.phase == releasing && m.request != release) {
