@@ -37,5 +37,9 @@
 //
 // A business key may hold any bytes. On Redis, the lock of key K is the plain string railtoken:lock:{K}, so that other
 // programs that take locks with SET NX PX exclude us and are excluded by us. Its fence counter and the mark of those
-// who wait lie in the same cluster slot: railtoken:lock:{K}:fence and railtoken:lock:{K}:interest.
+// who wait lie in the same cluster slot: railtoken:lock:{K}:fence and railtoken:lock:{K}:interest. A release is announced in the channel
+// that has the name of the lock.
+//
+// A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster +cluster as well, and the names that a KeyName of
+// its own makes. Without the channels (&) everything works, but callers that wait look for themselves, every half a second at last.
 package locking

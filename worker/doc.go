@@ -8,5 +8,9 @@
 // Tasks are on one Redis: standalone, a master watched by Sentinel, or a Redis Cluster. The locks are on the same, on another,
 // or on several independent servers.
 //
+// [Worker.Start] refuses a Redis that may evict keys, is too old or a replica, and a Redis user who lacks ACL rules: the error has the command that adds
+// all of them. What is only slower without is a warning. A user needs ~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info, and
+// +cluster on a Cluster.
+//
 // The library never starts a Redis of its own and refuses an empty address. Package embedded has one for trying it out.
 package worker

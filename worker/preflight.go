@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/access"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -22,10 +23,18 @@ const preflightTimeout = 5 * time.Second
 // errEvicts is why a Redis that evicts keys is refused.
 var errEvicts = errors.New("may evict tasks and locks when its memory is full")
 
-// preflight checks that a Redis can be reached and is fit to keep tasks and locks.
-func preflight(ctx context.Context, client redis.UniversalClient, at Redis, setting string, allowEviction bool, log *slog.Logger) error {
+// preflight checks that a Redis can be reached, is fit to keep tasks and locks, and lets its user do what they need.
+func preflight(ctx context.Context, client redis.UniversalClient, at Redis, setting string, needs access.Needs, allowEviction bool, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
+	if err := preflightServer(ctx, client, at, setting, allowEviction, log); err != nil {
+		return err
+	}
+	return preflightUser(ctx, client, at, needs, log)
+}
+
+// preflightServer checks that a Redis can be reached and is fit.
+func preflightServer(ctx context.Context, client redis.UniversalClient, at Redis, setting string, allowEviction bool, log *slog.Logger) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are %s and its password right?", at, err, setting)
 	}
@@ -44,6 +53,28 @@ func preflight(ctx context.Context, client redis.UniversalClient, at Redis, sett
 	return nil
 }
 
+// preflightUser checks what the user of a Redis may do. Without channels all works, but slower.
+func preflightUser(ctx context.Context, client redis.UniversalClient, at Redis, needs access.Needs, log *slog.Logger) error {
+	user := at.Username
+	if user == "" {
+		user = "default"
+	}
+	report, err := access.Check(ctx, client, needs)
+	if err != nil {
+		log.WarnContext(ctx, "what the user of Redis may do is not known everywhere", "redis", at.String(), "user", user, "error", err)
+	}
+	if len(report.Missing) > 0 {
+		return fmt.Errorf("worker: Redis at %s does not let the user %q do what tasks and locks need: run there ACL SETUSER %s %s",
+			at, user, user, strings.Join(slices.Concat(report.Missing, report.Hints), " "))
+	}
+	if len(report.Hints) > 0 {
+		log.WarnContext(ctx, "the user of Redis may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
+			"and asynq cannot be told to cancel a task", "redis", at.String(), "user", user,
+			"remedy", "ACL SETUSER "+user+" "+strings.Join(report.Hints, " "))
+	}
+	return nil
+}
+
 // preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not without a majority.
 func (w *Worker) preflightNodes(ctx context.Context) error {
 	// The guard would keep a server that evicts from voting for ever.
@@ -54,7 +85,8 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		at := w.cfg.LockRedis
 		at.Addr, at.Nodes = at.Nodes[i], nil
 		wg.Go(func() {
-			errs[i] = preflight(ctx, client, at, nodesVariable+", RAILTOKEN_LOCK_REDIS_PASSWORD", allowEviction, w.cfg.Logger)
+			errs[i] = preflight(ctx, client, at, nodesVariable+", RAILTOKEN_LOCK_REDIS_PASSWORD",
+				access.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff}, allowEviction, w.cfg.Logger)
 			ids[i] = runID(ctx, client)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/access"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker/embedded"
@@ -140,7 +141,7 @@ func TestRedisThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		defer c.Close()
 		log, _ := newLines()
 		began := time.Now()
-		err := preflight(t.Context(), c, Redis{Addr: "127.0.0.1:1"}, "RAILTOKEN_REDIS_ADDR", false, log)
+		err := preflight(t.Context(), c, Redis{Addr: "127.0.0.1:1"}, "RAILTOKEN_REDIS_ADDR", access.Needs{Locks: true}, false, log)
 		wantParts(t, err, "127.0.0.1:1", "RAILTOKEN_REDIS_ADDR")
 		if took := time.Since(began); took > preflightTimeout {
 			t.Errorf("given up after %v; want at most %v", took, preflightTimeout)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/access"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -234,7 +236,8 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) error {
-	if err := preflight(ctx, w.tasks, w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+	needs := access.Needs{Queues: slices.Sorted(maps.Keys(w.queues())), Locks: w.cfg.LockRedis.isZero()}
+	if err := preflight(ctx, w.tasks, w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), needs, w.cfg.AllowEviction, w.cfg.Logger); err != nil {
 		return err
 	}
 	switch {
@@ -243,7 +246,7 @@ func (w *Worker) start(ctx context.Context) error {
 			return err
 		}
 	case !w.cfg.LockRedis.isZero():
-		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, w.cfg.LockRedis.addrVariable(lockVariable), w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, w.cfg.LockRedis.addrVariable(lockVariable), access.Needs{Locks: true}, w.cfg.AllowEviction, w.cfg.Logger); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,138 @@
+package access_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+var both = access.Needs{Queues: []string{"default", "audit"}, Locks: true}
+
+func check(t *testing.T, client redis.UniversalClient, needs access.Needs) access.Report {
+	t.Helper()
+	r, err := access.Check(t.Context(), client, needs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, tc := range map[string]struct {
+		needs   access.Needs
+		rules   []string
+		missing string
+		hints   string
+	}{
+		"all":           {both, []string{"~*", "&*", "+@all"}, "", ""},
+		"as advised":    {both, []string{"~asynq:*", "~railtoken:*", "&asynq:*", "&railtoken:*", "+@all", "-@dangerous", "+info"}, "", ""},
+		"no channels":   {both, []string{"~*", "+@all"}, "", "&asynq:* &railtoken:*"},
+		"asynq's alone": {both, []string{"~asynq:*", "&asynq:*", "+@all"}, "~railtoken:*", "&railtoken:*"},
+		"one queue":     {both, []string{"~asynq:{default}*", "~railtoken:*", "&*", "+@all"}, "~asynq:*", ""},
+		"no lists":      {both, []string{"~*", "&*", "+@all", "-lpush", "-zadd", "-publish"}, "+lpush +zadd", "+publish"},
+		"no scripts":    {both, []string{"~*", "&*", "+@all", "-@scripting"}, "+eval +evalsha", ""},
+		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
+		"locks alone": {
+			access.Needs{Locks: true},
+			[]string{"~railtoken:lock:*", "~railtoken:preflight:*", "&railtoken:lock:*", "+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+publish", "+subscribe"},
+			"", "",
+		},
+		"locks without INFO": {access.Needs{Locks: true, Info: true}, []string{"~*", "&*", "+@all", "-info"}, "+info", ""},
+		"locks of another program": {
+			access.Needs{Locks: true, LockNames: []string{"app:" + access.Key + ":lock", "{app:" + access.Key + ":lock}:fence"}},
+			[]string{"~railtoken:*", "&railtoken:*", "+@all"},
+			"~app:*:lock ~{app:*:lock}:fence", "&app:*:lock",
+		},
+	} {
+		client := server.Client(t, server.User(t, "worker", tc.rules...))
+		r := check(t, client, tc.needs)
+		if got := strings.Join(r.Missing, " "); got != tc.missing {
+			t.Errorf("%s: missing %q, want %q", name, got, tc.missing)
+		}
+		if got := strings.Join(r.Hints, " "); got != tc.hints {
+			t.Errorf("%s: hints %q, want %q", name, got, tc.hints)
+		}
+		if keys := server.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("%s: the check leaves %q behind", name, keys)
+		}
+	}
+}
+
+func TestEveryMasterOfAClusterIsAsked(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	var user func(*redis.Options)
+	for i, node := range cluster.Nodes() {
+		rules := []string{"~asynq:*", "~railtoken:*", "&asynq:*", "&railtoken:*", "+@all", "-@dangerous", "+info", "+cluster"}
+		if i == 1 {
+			rules = append(rules, "-hset", "resetchannels")
+		}
+		user = node.User(t, "worker", rules...)
+	}
+	client := cluster.Client(t, func(o *redis.ClusterOptions) {
+		var one redis.Options
+		user(&one)
+		o.Username, o.Password = one.Username, one.Password
+	})
+	r := check(t, client, both)
+	if !slices.Equal(r.Missing, []string{"+hset"}) || !slices.Equal(r.Hints, []string{"&asynq:*", "&railtoken:*"}) {
+		t.Errorf("missing %q, hints %q", r.Missing, r.Hints)
+	}
+}
+
+func TestAServerThatIsAwayIsAnError(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	server.Kill()
+	if r, err := access.Check(t.Context(), client, both); err == nil || len(r.Missing) > 0 {
+		t.Errorf("report %v, error %v", r, err)
+	}
+}
+
+func TestAFakeRedisAllowsAll(t *testing.T) {
+	t.Parallel()
+	_, client := redistest.Virtual(t)
+	if r := check(t, client, both); len(r.Missing)+len(r.Hints) > 0 {
+		t.Errorf("report %v", r)
+	}
+}
+
+// A command that a script learns must be asked about too. Without it the check would pass a user who then fails every task.
+func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
+	t.Parallel()
+	asked := access.Commands(access.Needs{Queues: []string{"default"}, Locks: true, Info: true})
+	call := regexp.MustCompile(`call\('([A-Z]+)'`)
+	found := 0
+	for _, dir := range []string{"../../locking/lua", "../../delayqueue/lua", "../../locking/internal/guard/lua"} {
+		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
+		if err != nil || len(scripts) == 0 {
+			t.Fatalf("scripts in %s: %q, %v", dir, scripts, err)
+		}
+		for _, script := range scripts {
+			source, err := os.ReadFile(script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range call.FindAllStringSubmatch(string(source), -1) {
+				found++
+				if name := strings.ToLower(m[1]); !slices.Contains(asked, name) {
+					t.Errorf("%s calls %s, which is not asked about", script, name)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d calls found", found)
+	}
+}

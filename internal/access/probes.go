@@ -1,0 +1,108 @@
+package access
+
+import (
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/keys"
+)
+
+// scratchPrefix begins the name of the key that commands are tried on.
+const scratchPrefix = "railtoken:preflight:"
+
+// cancelChannel is where asynq asks workers to cancel a task.
+const cancelChannel = "asynq:cancel"
+
+// Commands of locks and of tasks, each with arguments that follow a key which is a string of no number: no other type of it is
+// written then. They are the commands of every script, and those that asynq and package delayqueue send by themselves.
+var (
+	lockCommands = map[string][]any{"get": {}, "exists": {}, "pexpire": {1000}, "pttl": {}}
+	taskCommands = map[string][]any{
+		"expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {}, "hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
+		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {},
+		"sadd": {"v"}, "srem": {"v"}, "smembers": {}, "sismember": {"v"},
+		"zadd": {1, "v"}, "zrem": {"v"}, "zcard": {}, "zrange": {0, 0}, "zrank": {"v"}, "zscore": {"v"}, "zrangebyscore": {0, 0},
+		"zrandmember": {}, "zremrangebyscore": {0, 0}, "zremrangebyrank": {0, 0},
+	}
+)
+
+// probesOf returns what to ask of a server: names of keys by a script that does nothing with them, commands by themselves.
+func probesOf(needs Needs) (probes []probe) {
+	for _, name := range namesOf(needs) {
+		probes = append(probes, probe{args: []any{"eval", "return 0", 1, name}, rule: ruleOf("~", name)})
+	}
+	scratch := scratchPrefix + rand.Text()
+	add := func(command string, args ...any) {
+		probes = append(probes, probe{args: append([]any{command}, args...), rule: ruleOf("~", scratch)})
+	}
+	add("set", scratch, "x", "PX", 1000) // first, so that the others find a string
+	add("eval", "return redis.call('GET', KEYS[1])", 1, scratch)
+	add("evalsha", strings.Repeat("0", 40), 1, scratch)
+	add("time")
+	for command, args := range lockCommands {
+		add(command, append([]any{scratch}, args...)...)
+	}
+	if len(needs.Queues) > 0 {
+		for command, args := range taskCommands {
+			add(command, append([]any{scratch}, args...)...)
+		}
+		add("rpoplpush", scratch, scratch)
+	}
+	if needs.Info {
+		add("info", "server")
+	}
+	add("del", scratch)
+	for _, channel := range channelsOf(needs) {
+		if channel != cancelChannel {
+			probes = append(probes, probe{args: []any{"publish", channel, ""}, rule: ruleOf("&", channel), hint: true})
+		}
+	}
+	return probes
+}
+
+// namesOf returns one name of each kind of key.
+func namesOf(needs Needs) (names []string) {
+	tag := "{" + keys.Encode(Key) + "}"
+	for _, queue := range needs.Queues {
+		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
+	}
+	if len(needs.Queues) > 0 {
+		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:line:"+tag, "railtoken:moved:"+tag)
+	}
+	return append(names, lockNames(needs)...)
+}
+
+// lockNames returns the names of the lock of Key, its counter and its mark.
+func lockNames(needs Needs) (names []string) {
+	if !needs.Locks {
+		return nil
+	}
+	if len(needs.LockNames) > 0 {
+		return needs.LockNames
+	}
+	lock := "railtoken:lock:{" + keys.Encode(Key) + "}"
+	return []string{lock, lock + ":fence", lock + ":interest"}
+}
+
+// channelsOf returns the channels that are hints: releases are told in that of the lock's name, and asynq asks to cancel in its own.
+func channelsOf(needs Needs) (channels []string) {
+	if len(needs.Queues) > 0 {
+		channels = append(channels, cancelChannel)
+	}
+	if names := lockNames(needs); len(names) > 0 {
+		channels = append(channels, names[0])
+	}
+	return channels
+}
+
+// ruleOf returns the rule for a name: for all that asynq or railtoken name, or for the names that another program chose.
+func ruleOf(kind, name string) string {
+	for _, ours := range []string{"asynq:", "railtoken:"} {
+		if strings.HasPrefix(name, ours) {
+			return kind + ours + "*"
+		}
+	}
+	name = strings.ReplaceAll(name, keys.Encode(Key), "*")
+	return kind + strings.ReplaceAll(name, Key, "*")
+}
