@@ -20,7 +20,7 @@ var (
 	lockCommands = map[string][]any{"get": {}, "exists": {}, "pexpire": {1000}, "pttl": {}}
 	taskCommands = map[string][]any{
 		"expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {}, "hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
-		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {},
+		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {}, "lpos": {"v"},
 		"sadd": {"v"}, "srem": {"v"}, "smembers": {}, "sismember": {"v"},
 		"zadd": {1, "v"}, "zrem": {"v"}, "zcard": {}, "zrange": {0, 0}, "zrank": {"v"}, "zscore": {"v"}, "zrangebyscore": {0, 0},
 		"zrandmember": {}, "zremrangebyscore": {0, 0}, "zremrangebyrank": {0, 0},
