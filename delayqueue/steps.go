@@ -90,6 +90,10 @@ func (q *Queue) together(ctx context.Context, steps []step) ([]*redis.Cmd, error
 // the first of those for a node was refused: a second run must do no harm.
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
 	replies := make([]*redis.Cmd, len(calls))
+	if len(calls) == 1 {
+		replies[0] = calls[0].script.Run(ctx, q.client, calls[0].keys, calls[0].args...)
+		return replies
+	}
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, c := range calls {
 			replies[i] = c.script.EvalSha(ctx, pipe, c.keys, c.args...)

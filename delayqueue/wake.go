@@ -69,6 +69,32 @@ func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error)
 	return q.wakeNow(ctx, waiter{key: key, task: t}, WakeOptions{}, nil)
 }
 
+// KeyWake is a wake for one of several keys.
+type KeyWake struct {
+	Key string
+	WakeOptions
+}
+
+// KeyWoken is what a [KeyWake] has done, or why it failed.
+type KeyWoken struct {
+	Woken
+	Err error
+}
+
+// WakeAll does for each of several keys what [Queue.Wake] does, and returns what came of each, in their order. All of them together make one call to
+// Redis; on a Cluster two more than the one that takes longest.
+func (q *Queue) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
+	calls := make([]call, len(wakes))
+	for i, w := range wakes {
+		calls[i] = q.call(waiter{key: w.Key}, w.WakeOptions, nil)
+	}
+	all := make([]KeyWoken, len(wakes))
+	for i, r := range q.wakeEach(ctx, calls) {
+		all[i].Woken, all[i].Err = q.woke(waiter{key: wakes[i].Key}, r.outcome, r.woken, r.err, nil)
+	}
+	return all
+}
+
 // waiter is whom a wake is for.
 type waiter struct {
 	key  string
@@ -79,6 +105,11 @@ type waiter struct {
 // were woken before and have not come: the wake passes over the waiters of their queues.
 func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
 	outcome, woken, err := q.wake(ctx, q.call(who, opts, late))
+	return q.woke(who, outcome, woken, err, late)
+}
+
+// woke sees to what must follow from the outcome of a wake.
+func (q *Queue) woke(who waiter, outcome string, woken Woken, err error, late []Task) (Woken, error) {
 	later := outcome == "busy" || outcome == "moving"
 	if err == nil && !later {
 		q.follow(who, woken, late)
@@ -201,36 +232,67 @@ func (q *Queue) call(who waiter, opts WakeOptions, late []Task) call {
 
 // wake makes one attempt, and tells who listens whom it woke, even when it failed after that.
 func (q *Queue) wake(ctx context.Context, c call) (outcome string, w Woken, err error) {
-	if q.steps {
-		outcome, w, err = q.wakeInSteps(ctx, c)
-	} else {
-		outcome, w, err = q.wakeAtOnce(ctx, c)
-	}
-	if q.woken != nil {
-		for _, t := range w.Tasks {
-			q.woken(t)
-		}
-	}
-	if err != nil {
-		return "", w, fmt.Errorf("delayqueue: wake the next task: %w", err)
-	}
-	return outcome, w, nil
+	r := q.wakeEach(ctx, []call{c})[0]
+	return r.outcome, r.woken, r.err
 }
 
-// wakeAtOnce runs the script until it has an answer. It looks at each waiter once.
-func (q *Queue) wakeAtOnce(ctx context.Context, c call) (outcome string, w Woken, err error) {
-	for offset := 0; ; {
-		args := []any{c.leaver, c.only, number(c.pass), time.Now().UnixNano(), offset, wakeLooks, c.most, number(c.hope)}
-		reply, err := wakeScript.Run(ctx, q.client, []string{c.registry, q.index}, append(args, anys(c.held)...)...).Slice()
-		if err != nil {
-			return "", w, err
-		}
-		outcome, w, err = parseWoken(reply)
-		if err != nil || outcome != "more" {
-			return outcome, w, err
-		}
-		offset, w.Left = w.Left, 0
+// woken is what a call has done.
+type woken struct {
+	outcome string
+	woken   Woken
+	err     error
+}
+
+// wakeEach makes one attempt for each call, all at once.
+func (q *Queue) wakeEach(ctx context.Context, calls []call) []woken {
+	var all []woken
+	if q.steps {
+		all = q.wakeSideBySide(ctx, calls)
+	} else {
+		all = q.wakeAtOnce(ctx, calls)
 	}
+	for i := range all {
+		for _, t := range all[i].woken.Tasks {
+			if q.woken != nil {
+				q.woken(t)
+			}
+		}
+		if all[i].err != nil {
+			all[i].outcome, all[i].err = "", fmt.Errorf("delayqueue: wake the next task: %w", all[i].err)
+		}
+	}
+	return all
+}
+
+// wakeAtOnce runs the script for each call, and again for those that have no answer yet. It looks at each waiter once.
+func (q *Queue) wakeAtOnce(ctx context.Context, calls []call) []woken {
+	all, now := make([]woken, len(calls)), time.Now().UnixNano()
+	offsets, open := make([]int, len(calls)), make([]int, len(calls))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		scripts := make([]scriptCall, len(open))
+		for n, i := range open {
+			c := calls[i]
+			args := []any{c.leaver, c.only, number(c.pass), now, offsets[i], wakeLooks, c.most, number(c.hope)}
+			scripts[n] = scriptCall{wakeScript, []string{c.registry, q.index}, append(args, anys(c.held)...)}
+		}
+		replies, again := q.pipeline(ctx, scripts), open[:0]
+		for n, i := range open {
+			reply, err := replies[n].Slice()
+			r := &all[i]
+			if r.err = err; err == nil {
+				r.outcome, r.woken, r.err = parseWoken(reply)
+			}
+			if r.err == nil && r.outcome == "more" {
+				offsets[i], r.woken.Left = r.woken.Left, 0
+				again = append(again, i)
+			}
+		}
+		open = again
+	}
+	return all
 }
 
 // number returns the argument of a script that says yes or no.

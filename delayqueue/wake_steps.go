@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +16,54 @@ const mostPassed = 10_000
 
 // promoteTimeout is how long a waiter that was taken out of its line may take to be promoted, even when the caller has given up.
 const promoteTimeout = 2 * time.Second
+
+// wakesAtOnce is how many keys are woken at a time on a Cluster.
+const wakesAtOnce = 16
+
+// wakeSideBySide wakes for several keys: those that nobody waits for take one call for all of them.
+func (q *Queue) wakeSideBySide(ctx context.Context, calls []call) []woken {
+	all := make([]woken, len(calls))
+	waiting, err := q.waitingFor(ctx, calls)
+	if err != nil {
+		for i := range all {
+			all[i].err = err
+		}
+		return all
+	}
+	var wakes sync.WaitGroup
+	room := make(chan struct{}, wakesAtOnce)
+	for i, c := range calls {
+		if i > 0 && !waiting[i] { // the first one clears the record of the leaver, which all of them have in common
+			all[i].outcome = "none"
+			continue
+		}
+		room <- struct{}{}
+		wakes.Go(func() {
+			defer func() { <-room }()
+			all[i].outcome, all[i].woken, all[i].err = q.wakeInSteps(ctx, c)
+		})
+	}
+	wakes.Wait()
+	return all
+}
+
+// waitingFor reports for which of several keys somebody waits. One alone is not asked about.
+func (q *Queue) waitingFor(ctx context.Context, calls []call) ([]bool, error) {
+	waiting, counts := make([]bool, len(calls)), make([]*redis.IntCmd, len(calls))
+	if len(calls) == 1 {
+		return waiting, nil
+	}
+	_, err := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, c := range calls {
+			counts[i] = pipe.ZCard(ctx, c.registry)
+		}
+		return nil
+	})
+	for i := range counts {
+		waiting[i] = counts[i].Val() > 0
+	}
+	return waiting, err
+}
 
 // wakeInSteps does on a Cluster what wake.lua does at once. The order makes every point at which it may end harmless:
 //

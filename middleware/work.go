@@ -98,31 +98,49 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	return lost
 }
 
-// wakeNext promotes the next tasks of each key that was given back, as many as there are places for. All keys share the time.
+// wakeNext promotes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
 func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
 	held := r.noteHold()
+	var wakes []delayqueue.KeyWake
 	for _, key := range r.keys {
 		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
 		if n > 0 || key == r.inLine {
-			r.wake(ctx, key, delayqueue.WakeOptions{Leaver: r.id, Most: n})
+			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
 		}
+	}
+	if len(wakes) > 0 {
+		r.wakeAll(context.WithoutCancel(ctx), wakes)
 	}
 }
 
 // wake promotes the next tasks of a key, as many as the options say and at least one.
 func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions) {
+	r.wakeAll(ctx, []delayqueue.KeyWake{{Key: key, WakeOptions: opts}})
+}
+
+// wakeAll promotes the next tasks of several keys, and tries again for those for which it fails.
+func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	woken, err := insist(ctx, r, func() (delayqueue.Woken, error) { return r.queue.Wake(ctx, key, opts) })
-	r.sleepers.decks.woke(key, opts.Most, woken, err == nil)
-	if err != nil {
-		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
-		return
-	}
-	for _, next := range woken.Tasks {
-		r.observe(ctx, Event{Kind: Woke, Key: key, Next: next})
+	_, err := insist(ctx, r, func() (none struct{}, failed error) {
+		left := wakes[:0]
+		for i, woken := range r.queue.WakeAll(ctx, wakes) {
+			w := wakes[i]
+			if woken.Err != nil {
+				left, failed = append(left, w), woken.Err
+				continue
+			}
+			r.sleepers.decks.woke(w.Key, w.Most, woken.Woken, true)
+			for _, next := range woken.Tasks {
+				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Next: next})
+			}
+		}
+		wakes = left
+		return none, failed
+	})
+	for _, w := range wakes {
+		r.sleepers.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
+		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{w.Key})[0], "error", err)
 	}
 }
 
