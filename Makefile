@@ -13,8 +13,10 @@ TASKS ?= 100000
 KEYS ?= 1000
 KILLS ?= 60s
 CROWD ?= 100000
+FLOOD ?= 20s
+HELD ?= 100000
 ORDERS ?=
-export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED CROWD
+export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED CROWD FLOOD HELD
 
 .PHONY: help
 help: ## Show this list
@@ -67,6 +69,10 @@ soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS 
 .PHONY: crowd
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server
 	@scripts/crowd.sh
+
+.PHONY: overload
+overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
+	@scripts/overload.sh
 
 .PHONY: interop
 interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
 // outcome is what is known of a call that was made to a server.
@@ -22,6 +23,9 @@ const (
 func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered
+	}
+	if errors.Is(err, node.ErrNotSent) {
+		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {
 		return answered

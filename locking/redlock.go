@@ -68,9 +68,13 @@ type RedlockOptions struct {
 	// KeyName returns the full name of the Redis string that is the lock of a business key: see [SingleOptions].
 	KeyName func(key string) string
 
-	// NodeTimeout is how long one node has for its answer. A node that needs longer, or is dead, does not keep an attempt
-	// waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. A first connection takes several round
+	// NodeTimeout is how long one node has for its answer, from when a call is sent to it. A node that needs longer, or is dead, does not
+	// keep an attempt waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. Where the answers of a node
+	// usually take long, as on a busy machine, it gets up to ten times that. A first connection takes several round
 	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
+	//
+	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before attempts. An attempt
+	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept
@@ -101,6 +105,10 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 	}
 	return o
 }
+
+// pipelineTimeout is how long a pipeline may take until its connection is given up. It is longer than NodeTimeout: when the connection of a
+// late answer is closed, nobody knows what was granted.
+func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout, o.NodeTimeout) }
 
 // Validate returns every fault of the options at once, or nil.
 func (o RedlockOptions) Validate() error {
@@ -171,12 +179,13 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 	}
 	for i, o := range nodes {
 		n := &redlockNode{addr: o.Addr, guard: guards.Node(i)}
-		own := nodeOptions(*o, opts.NodeTimeout)
+		timeout := opts.pipelineTimeout()
+		own := nodeOptions(*o, timeout)
 		n.guard.Protect(&own)
 		n.client = redis.NewClient(&own)
 		n.calls = node.New(n.client, node.Options{
 			Leaders: 1, // so that a release never overtakes its acquisition
-			Timeout: max(dialTimeout, opts.NodeTimeout), Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
+			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
 		n.notices = newNotices(n.client)
 		r.nodes = append(r.nodes, n)
@@ -186,7 +195,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 
 // strictAcquireScript looks at the server first: see [GuardStrict].
 var strictAcquireScript = node.NewScript(guard.Script(
-	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource))
+	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource)).ForNewcomers()
 
 // validateNodes returns what is wrong with the list of nodes.
 func validateNodes(nodes []*redis.Options) error {
@@ -227,11 +236,11 @@ func nodeOptions(o redis.Options, timeout time.Duration) redis.Options {
 	return o
 }
 
-// Close ends the watches and the connections. It waits for releases that have no answer, for NodeTimeout or 1 s, and for 5 s in all while there
-// are so many that a key could stay locked. Leases that are held can no longer be released and end with their TTL.
+// Close ends the watches and the connections. It waits for releases that have no answer, for 1.5 s or half a second beyond NodeTimeout, and for 5 s in
+// all while there are so many that a key could stay locked. Leases that are held can no longer be released and end with their TTL.
 func (r *Redlock) Close() error {
 	r.closing.Store(true)
-	patience := time.Now().Add(max(r.opts.NodeTimeout, cleanupTimeout))
+	patience := time.Now().Add(r.opts.pipelineTimeout() + cleanupTimeout/2)
 	r.blocking.wait(releaseTimeout)
 	r.open.wait(time.Until(patience))
 	var settling sync.WaitGroup
@@ -278,7 +287,11 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 		if err := ctx.Err(); err != nil {
 			return nil, &OpError{Op: "acquire", Keys: names, Err: err}
 		}
+		began := time.Now()
 		lease, verdict, err := r.attempt(ctx, names, keys, opts)
+		if verdict == quorum.Unreachable {
+			calm(ctx, refusalPause-time.Since(began))
+		}
 		if verdict != quorum.Split {
 			return lease, err
 		}
@@ -301,6 +314,23 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 			return nil, err
 		case <-timer.C:
 		}
+	}
+}
+
+// refusalPause is how long at least an attempt takes that is refused without asking the servers: else callers who try again at once would keep
+// the machine so busy that the answer which ends the refusals is not read.
+const refusalPause = 5 * time.Millisecond
+
+// calm waits until a time is over or ctx ends.
+func calm(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -35,7 +35,7 @@ func (g *redlockGrant) commit() {
 				return
 			}
 			g.commit()
-		})
+		}, nil)
 		if err != nil {
 			g.rules.RenewFailed(i)
 			g.commitLater()
@@ -57,8 +57,9 @@ func (g *redlockGrant) commitLater() {
 	})
 }
 
-// renew sends the renew call to node i; then is called with its outcome while the mutex is held. The caller holds it, too.
-func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error)) error {
+// renew sends the renew call to node i; then is called with its outcome while the mutex is held, and late, unless it is nil, when there is no
+// answer in time. The caller holds the mutex, too.
+func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error), late func()) error {
 	args := make([]any, 0, 3+len(tokens))
 	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
 	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
@@ -70,7 +71,7 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 	for _, token := range tokens {
 		args = append(args, token)
 	}
-	return g.redlock.nodes[i].calls.Send(node.NewCall(func(c *node.Call) {
+	call := node.NewCall(func(c *node.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err
@@ -84,7 +85,15 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 			g.rules.Renewed(i, tokens, lost == 0)
 		}
 		then(lost == 0, err)
-	}, renewScript, g.keys, args...))
+	}, renewScript, g.keys, args...)
+	if late != nil {
+		call.Late = func(*node.Call) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			late()
+		}
+	}
+	return g.redlock.nodes[i].calls.Send(call)
 }
 
 // Block returns how many tokens in a row are reserved.

@@ -10,8 +10,11 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/guard"
 )
 
-// errNodeTimeout is the failure of a node that has not answered within NodeTimeout.
-var errNodeTimeout = errors.New("no answer in time")
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout, and errOverload of one that was not asked in time.
+var (
+	errNodeTimeout = errors.New("no answer in time")
+	errOverload    = errors.New("too many calls are before this one")
+)
 
 // failure returns the errors of the nodes. The caller holds the mutex.
 func (g *redlockGrant) failure() error {

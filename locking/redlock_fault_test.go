@@ -157,6 +157,7 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 		warm := acquire(t, l, locking.Options{}, "order:0")
 		everywhere(t, clients, "order:0")
 		release(t, warm)
+		nowhere(t, clients, "order:0") // nothing is on its way, so what follows is sent at once
 		servers[0].Pause()
 		servers[3].Pause()
 		lease := acquire(t, l, locking.Options{}, "order:1")
@@ -176,6 +177,7 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 		warm := acquire(t, l, locking.Options{}, "order:0")
 		everywhere(t, clients, "order:0")
 		release(t, warm)
+		nowhere(t, clients, "order:0") // nothing is on its way, so what follows is sent at once
 		for _, s := range servers[:3] {
 			s.Pause()
 		}
@@ -210,6 +212,7 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 		warm := eventually(t, l, "order:0")
 		everywhere(t, clients, "order:0")
 		release(t, warm)
+		nowhere(t, clients, "order:0") // nothing is on its way, so what follows is sent at once
 		for _, s := range servers[:3] {
 			s.Pause()
 		}

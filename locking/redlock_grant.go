@@ -25,8 +25,10 @@ type redlockGrant struct {
 
 	onAnswer func(*node.Call) // answered, and released: bound once for all nodes
 	onLeft   func(*node.Call)
+	onLate   func(*node.Call)
 
 	mu    sync.Mutex
+	calls []node.Call // the acquire calls
 	rules *quorum.Acquisition
 	nodes []grantNode
 	held  *HeldError // of the refusals, the one that lasts longest
@@ -64,38 +66,45 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
-	g.onAnswer, g.onLeft = g.answered, g.released
+	g.onAnswer, g.onLeft, g.onLate = g.answered, g.released, g.late
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
 	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
 	return g
 }
 
-// acquire asks every node, and returns as soon as the outcome is certain. The error says why the lock is not there.
+// queueShare is the part of a TTL for which an attempt may wait for its turn while many others ask: the lease is counted from before that.
+const queueShare = 4
+
+// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call is sent to it: calls
+// that queue up here because many are made say nothing of the node. The error says why the lock is not there; then calls that are still
+// queued are never sent.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
-	calls := make([]node.Call, len(g.nodes))
+	g.calls = make([]node.Call, len(g.nodes))
 	for i := range g.nodes {
-		g.ask(i, &calls[i])
+		g.ask(i, &g.calls[i])
 	}
 	g.settle()
 	g.mu.Unlock()
 
-	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
+	timer := time.NewTimer(g.opts.TTL / queueShare)
 	defer timer.Stop()
 	select {
 	case <-g.settled:
 	case <-timer.C:
-		g.giveUp(errNodeTimeout)
+		g.giveUp(errOverload)
 	case <-ctx.Done():
 		g.giveUp(ctx.Err())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	verdict := g.rules.Verdict()
-	switch {
-	case verdict == quorum.Won:
+	if verdict == quorum.Won {
 		g.commit()
 		return verdict, nil
+	}
+	g.withdraw()
+	switch {
 	case ctx.Err() != nil:
 		return quorum.Unreachable, &OpError{Op: "acquire", Keys: g.names, Err: ctx.Err()}
 	case verdict == quorum.Unreachable:
@@ -112,7 +121,8 @@ func (g *redlockGrant) ask(i int, call *node.Call) {
 		g.nodes[i].sent = time.Now()
 		request = request.With(n.guard.Identity()) // it is the last one
 	}
-	if err := n.calls.Send(call.Of(request, i, g.onAnswer)); err != nil {
+	call.Of(request, i, g.onAnswer).Late = g.onLate
+	if err := n.calls.Send(call); err != nil {
 		g.fail(i, err)
 		return
 	}
@@ -124,6 +134,27 @@ func (g *redlockGrant) fail(i int, err error) {
 	g.nodes[i].answered = true
 	g.nodes[i].failure = err
 	g.rules.Failed(i)
+}
+
+// late takes in that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still come.
+func (g *redlockGrant) late(c *node.Call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := &g.nodes[c.Node]; !n.answered {
+		n.failure = errNodeTimeout
+		g.rules.Failed(c.Node)
+		g.settle()
+	}
+}
+
+// withdraw takes back the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds the mutex.
+func (g *redlockGrant) withdraw() {
+	for i := range g.nodes {
+		if n := &g.nodes[i]; n.asked && !n.answered && !n.retried && g.redlock.nodes[i].calls.Withdraw(&g.calls[i]) {
+			n.answered, n.outcome = true, unsent
+			g.rules.Failed(i)
+		}
+	}
 }
 
 // answered takes in the answer of a node to the acquire call, also one that comes late.

@@ -70,6 +70,7 @@ func (g *redlockGrant) Release(ctx context.Context) (contended bool, err error) 
 func (g *redlockGrant) releaseOnce() error {
 	g.mu.Lock()
 	g.ended = true
+	g.withdraw()
 	round := g.releaseAll(func(int) bool { return true }, func() bool { return g.outcome() != quorum.Open })
 	g.mu.Unlock()
 	g.await(round)

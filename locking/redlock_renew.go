@@ -19,11 +19,12 @@ type renewal struct {
 	ttl      time.Duration
 	poll     quorum.Poll
 	done     chan struct{} // closed once the outcome is certain
+	counted  []bool        // nodes that are counted in the poll
 	failures []error       // why each node has not renewed; nil when it has, or has not answered
 	lost     []int         // nodes that have not the lock, until it is taken there again
 }
 
-// Renew extends the lock on a majority of the nodes. Once a majority has, it takes the lock again on those that have lost it.
+// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Once a majority has, it takes the lock again on those that have lost it.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -36,7 +37,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	r := &renewal{
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
-		failures: make([]error, len(g.nodes)),
+		counted: make([]bool, len(g.nodes)), failures: make([]error, len(g.nodes)),
 	}
 	for i := range g.nodes {
 		if g.rules.Elsewhere(i) {
@@ -47,7 +48,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			r.answered(i, ok, err)
 			g.commit()
 			g.retake(r)
-		})
+		}, func() { r.count(i, errNodeTimeout) })
 		if err != nil {
 			r.answered(i, false, err)
 		}
@@ -55,13 +56,9 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.retake(r)
 	g.mu.Unlock()
 
-	timer := time.NewTimer(g.redlock.opts.NodeTimeout)
-	defer timer.Stop()
 	var ended error
 	select {
 	case <-r.done:
-	case <-timer.C:
-		ended = errNodeTimeout
 	case <-ctx.Done():
 		ended = ctx.Err()
 	}
@@ -79,18 +76,25 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 
 // answered takes in what has become of the call to node i.
 func (r *renewal) answered(i int, ok bool, err error) {
-	lost := err == nil && !ok
-	if lost {
+	if err == nil && !ok {
 		r.lost, err = append(r.lost, i), errNotHeld
 	}
-	r.failures[i] = err
+	r.count(i, err)
+}
+
+// count counts node i once, also when its answer comes after it was found to be late.
+func (r *renewal) count(i int, failure error) {
+	if r.counted[i] {
+		return
+	}
+	r.counted[i], r.failures[i] = true, failure
 	if r.poll.Outcome() != quorum.Open {
 		return
 	}
 	switch {
-	case lost:
+	case errors.Is(failure, errNotHeld):
 		r.poll.No()
-	case err != nil:
+	case failure != nil:
 		r.poll.Failed()
 	default:
 		r.poll.Yes()

@@ -25,7 +25,7 @@ var (
 
 	batch = node.NewJoint(batchSource, 3) // for calls of one key
 
-	acquireScript = node.NewScript(acquireSource).In(batch, 'a')
+	acquireScript = node.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
 	renewScript   = node.NewScript(renewSource)
 	releaseScript = node.NewScript(releaseSource).In(batch, 'A')
 	abandonScript = node.NewScript(abandonSource)

@@ -76,9 +76,8 @@ type Single struct {
 // Locker. It returns an error when client is nil, and for a [redis.Ring]: when one of its servers is away, it sends callers to another
 // one, where the keys that are held seem to be free.
 //
-// Give it a client with ContextTimeoutEnabled. Any other waits for a server that hangs for as long as its ReadTimeout says, whatever
-// the context of the call says; a lease ends on time all the same. Such a client keeps to the deadline of a context; one that is cancelled may
-// keep a call to a server that hangs waiting for some seconds.
+// Give it a client with ContextTimeoutEnabled: when a server hangs, any other keeps those who come after in the queue for as long as its
+// ReadTimeout says. With every client an attempt ends with its context, at once; what the server grants to it later is given back.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err

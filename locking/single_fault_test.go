@@ -196,3 +196,28 @@ func TestInterestIsKeptForAsLongAsAnybodyAskedFor(t *testing.T) {
 	}
 	release(t, lease)
 }
+
+func TestAnAttemptAtAHangingServerEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	for name, mod := range map[string]func(*redis.Options){"default client": func(*redis.Options) {}, "client for locks": deadlines} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			l := newSingle(t, server.Client(t, mod), locking.SingleOptions{})
+			release(t, acquire(t, l, locking.Options{}, "warm up the connection"))
+			server.Pause()
+			ctx, cancel := context.WithCancel(t.Context())
+			var cancelled time.Time
+			time.AfterFunc(100*time.Millisecond, func() {
+				cancelled = time.Now()
+				cancel()
+			})
+			lease, err := l.Acquire(ctx, []string{"order:1"}, locking.Options{})
+			if took := time.Since(cancelled); lease != nil || !errors.Is(err, context.Canceled) || took > promptly {
+				t.Errorf("lease %v, error %v %v after it was cancelled; want that error at once", lease, err, took)
+			}
+			server.Resume()
+			release(t, eventually(t, l, "order:1")) // what was granted late is given back
+		})
+	}
+}

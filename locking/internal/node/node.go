@@ -4,7 +4,11 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,19 +24,26 @@ type Options struct {
 	// which they were made, as far as they have a key in common. Zero is for clients of several servers: every call goes by itself.
 	Leaders int
 
-	// Timeout bounds one pipeline, since others wait for it. The client must have ContextTimeoutEnabled for that.
+	// Timeout bounds one pipeline from its sending on, since others wait for it: when it is over, so are the calls that are queued behind it,
+	// with [ErrNotSent]. The client must have ContextTimeoutEnabled for that.
 	Timeout time.Duration
 
 	// Blocked is asked before each Send: an error refuses it. Nil for no such question.
 	Blocked func() error
 
-	// Patience, when it is not zero, makes Send refuse calls at once while the server has not answered for so long, and for a
-	// growing pause after a failure.
+	// Patience, when it is not zero, is how long the server may take to answer a pipeline, or some times as long as it usually takes: a
+	// busy machine is not a server that hangs. After it the callers of all calls are told by [Call.Late], newcomers who are still queued fail
+	// with [ErrNotSent], and Send refuses calls at once until there is an answer. It does so, too, for a growing pause after a failure. It
+	// is for one leader.
 	Patience time.Duration
 }
 
-// Node is one server. A caller that finds no pipeline on its way sends its own call itself; calls that arrive meanwhile
-// queue up, and go out in one pipeline. It is safe for use by many goroutines at the same time.
+// ErrNotSent is the error of a call that the server has never seen and never will.
+var ErrNotSent = errors.New("not sent")
+
+// Node is one server. Calls that are made while as many pipelines as leaders are on their way queue up, and go out together: first those that
+// release or renew something, then those of newcomers (see [Script.ForNewcomers]). A call that its caller gives up while it is queued is
+// never sent, so that no work is left of a crowd that has gone. It is safe for use by many goroutines at the same time.
 type Node struct {
 	client redis.UniversalClient
 	opts   Options
@@ -40,10 +51,13 @@ type Node struct {
 
 	mu       sync.Mutex
 	inFlight int
-	queue    []*Call
+	queue    queue
 	idle     chan struct{} // not nil while Settle waits; closed when nothing is on its way
+	apart    time.Time     // until when no calls are put together
+
 	health   health
-	apart    time.Time // until when no calls are put together
+	flying   []*Call // the pipeline on its way, if there is patience
+	watching bool    // a look at it is due
 }
 
 // New returns a node on the server that client is connected to.
@@ -59,7 +73,8 @@ func New(client redis.UniversalClient, opts Options) *Node {
 type state int
 
 const (
-	queued state = iota
+	fresh state = iota
+	queued
 	sent
 	answered
 	withdrawn
@@ -72,6 +87,10 @@ type Call struct {
 
 	// Node is whatever the caller wants to know the call by.
 	Node int
+
+	// Late, if it is not nil, is called once the server has had the call, or one before it, for longer than the node's patience. The
+	// answer may come all the same, before or after. It is called without any lock of the node held.
+	Late func(*Call)
 
 	command Command
 	done    func(*Call)
@@ -92,10 +111,14 @@ func (c *Call) Of(command Command, node int, done func(*Call)) *Call {
 	return c
 }
 
-// Run makes the call and waits for the answer, which is also returned. When ctx ends before: a call that is still queued is
-// withdrawn, so the server never sees it; for one that is on its way late is called with the answer when that comes, unless late is nil.
+// Run makes the call and waits for the answer, which is also returned. When ctx ends before, by its deadline or otherwise, so does Run, at
+// once: a call that is still queued is withdrawn, so the server never sees it, and the error matches [ErrNotSent], too; for one that is on its way late is called with the answer
+// when that comes, unless late is nil.
 func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
-	if n.alone(ctx, c) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	if ctx.Done() == nil && n.alone(c) {
 		return c.Reply, c.Err
 	}
 	answer := n.enqueue(c)
@@ -110,21 +133,25 @@ func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, e
 	case answered:
 		return c.Reply, c.Err
 	case queued:
-		c.state = withdrawn
+		n.queue.withdraw(c)
+		return nil, notSent(ctx.Err())
 	case sent:
 		c.answer, c.done = nil, late
-	case withdrawn:
+	case fresh, withdrawn:
 	}
 	return nil, ctx.Err()
 }
 
-// Finish makes the call and waits for the answer. It costs less than Run: while the call is combined with others only the node's Timeout
-// bounds it, if the client keeps to deadlines.
+// notSent says why a call was never sent.
+func notSent(cause error) error { return fmt.Errorf("%w: %w", ErrNotSent, cause) }
+
+// Finish makes the call and waits for the answer, whatever becomes of ctx. It costs less than Run: a caller that finds no pipeline on its way
+// sends the call itself. It takes twice the node's Timeout at most, if the client keeps to deadlines; else it is Run.
 func (n *Node) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !n.prompt {
 		return n.Run(ctx, c, nil)
 	}
-	if !n.alone(ctx, c) {
+	if !n.alone(c) {
 		<-n.enqueue(c)
 	}
 	return c.Reply, c.Err
@@ -141,24 +168,28 @@ func (n *Node) Send(c *Call) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.opts.Patience > 0 {
-		if err := n.health.refuse(time.Now(), n.opts.Patience); err != nil {
+		if err := n.health.refuse(time.Now()); err != nil {
 			return err
 		}
 	}
-	n.queue = append(n.queue, c)
-	if n.inFlight < max(n.opts.Leaders, 1) {
-		n.inFlight++
-		go n.drain()
-	}
+	n.start(c)
 	return nil
 }
 
+// Withdraw takes back a call that was made by Send, and reports whether that was in time: then the server never sees it, and nothing
+// else happens.
+func (n *Node) Withdraw(c *Call) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queue.withdraw(c)
+}
+
 // alone makes the call on its caller's goroutine if no other one is to be waited for, and reports whether it has.
-func (n *Node) alone(ctx context.Context, c *Call) bool {
+func (n *Node) alone(c *Call) bool {
 	if !n.lead() {
 		return false
 	}
-	n.one(n.bounded(ctx), c)
+	n.one(n.bounded(), c)
 	n.handOver()
 	return true
 }
@@ -167,31 +198,52 @@ func (n *Node) alone(ctx context.Context, c *Call) bool {
 func (n *Node) lead() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.opts.Leaders != 0 && (n.inFlight >= n.opts.Leaders || len(n.queue) > 0) {
+	if n.opts.Leaders != 0 && (n.inFlight >= n.opts.Leaders || !n.queue.empty()) {
 		return false
 	}
 	n.inFlight++
 	return true
 }
 
-// enqueue queues a call up for the next pipeline. The channel is closed once it is answered.
+// enqueue makes a call. The channel is closed once it is answered.
 func (n *Node) enqueue(c *Call) <-chan struct{} {
-	c.answer = make(chan struct{})
+	answer := make(chan struct{})
+	c.answer = answer
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue = append(n.queue, c)
-	if n.opts.Leaders != 0 && n.inFlight < n.opts.Leaders {
+	n.start(c)
+	return answer
+}
+
+// start queues a call up for the next pipeline, or sends it by itself. The caller holds the mutex.
+func (n *Node) start(c *Call) {
+	if n.opts.Leaders == 0 { // on several servers, each of which would need the source of a script
+		c.state = sent
+		n.inFlight++
+		go n.single(c)
+		return
+	}
+	n.queue.add(c)
+	if n.inFlight < n.opts.Leaders {
 		n.inFlight++
 		go n.drain()
 	}
-	return c.answer
+}
+
+// single sends a call by itself.
+func (n *Node) single(c *Call) {
+	n.one(n.bounded(), c)
+	n.deliver([]*Call{c})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.landed()
 }
 
 // handOver ends the turn of a caller that has sent its own call: another goroutine goes on with what has queued up.
 func (n *Node) handOver() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.queue) > 0 {
+	if !n.queue.empty() && n.opts.Leaders != 0 {
 		go n.drain()
 		return
 	}
@@ -230,12 +282,10 @@ func (n *Node) Settle(patience time.Duration) {
 // drain sends what is queued, until nothing is.
 func (n *Node) drain() {
 	for batch := n.take(); len(batch) > 0; batch = n.take() {
-		if len(batch) == 1 || n.opts.Leaders == 0 { // on several servers each would need the source of a script
-			for _, c := range batch {
-				n.one(n.bounded(context.Background()), c)
-			}
+		if len(batch) == 1 {
+			n.one(n.bounded(), batch[0])
 		} else {
-			n.pipeline(n.bounded(context.Background()), batch)
+			n.pipeline(n.bounded(), batch)
 		}
 		n.deliver(batch)
 		runtime.Gosched()
@@ -246,41 +296,98 @@ func (n *Node) drain() {
 func (n *Node) take() []*Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	batch := make([]*Call, 0, min(len(n.queue), maxBatch))
-	i := 0
-	for ; i < len(n.queue) && len(batch) < maxBatch; i++ {
-		if c := n.queue[i]; c.state == queued {
-			c.state = sent
-			batch = append(batch, c)
-		}
-	}
-	rest := copy(n.queue, n.queue[i:])
-	clear(n.queue[rest:])
-	n.queue = n.queue[:rest]
+	batch := n.queue.take()
 	if len(batch) == 0 {
 		n.landed()
-	} else {
+		return nil
+	}
+	if n.opts.Patience > 0 {
 		n.health.sent(time.Now())
+		n.flying = batch
+		n.watch(n.opts.Patience / looks)
 	}
 	return batch
 }
 
-// deliver gives the answers of a batch to their callers.
+// deliver gives the answers of a batch to their callers. When the server has not answered, nobody waits for it behind this batch any longer.
 func (n *Node) deliver(batch []*Call) {
 	n.mu.Lock()
-	n.health.answered(time.Now(), transportError(batch))
-	for _, c := range batch {
+	err := transportError(batch)
+	if n.opts.Patience > 0 {
+		n.health.answered(time.Now(), err)
+		n.flying = nil
+	}
+	answer(batch)
+	var away []*Call
+	if isTimeout(err) {
+		away = n.turnAway(true, err)
+	}
+	n.mu.Unlock()
+	done(batch)
+	done(away)
+}
+
+// answer marks calls as answered. The caller holds the mutex.
+func answer(calls []*Call) {
+	for _, c := range calls {
 		c.state = answered
 		if c.answer != nil {
 			close(c.answer)
 		}
 	}
-	n.mu.Unlock()
-	for _, c := range batch {
+}
+
+// done tells the callers that do not wait.
+func done(calls []*Call) {
+	for _, c := range calls {
 		if c.answer == nil && c.done != nil {
 			c.done(c)
 		}
 	}
+}
+
+// turnAway ends queued calls, of newcomers or all, because of an error. The caller holds the mutex, and calls done without it.
+func (n *Node) turnAway(all bool, cause error) (away []*Call) {
+	away = n.queue.turnAway(all)
+	if len(away) == 0 {
+		return nil
+	}
+	err := notSent(cause)
+	for _, c := range away {
+		c.Err = err
+	}
+	answer(away)
+	return away
+}
+
+// watch looks at the pipeline on its way after a time, unless that is due already. The caller holds the mutex.
+func (n *Node) watch(after time.Duration) {
+	if !n.watching {
+		n.watching = true
+		time.AfterFunc(after, n.look)
+	}
+}
+
+// look tells the callers when the pipeline on its way has had no answer for longer than patience.
+func (n *Node) look() {
+	n.mu.Lock()
+	n.watching = false
+	again, err := n.health.look(time.Now(), n.opts.Patience)
+	if again > 0 {
+		n.watch(again)
+	}
+	var late, away []*Call
+	if err != nil {
+		late = append(slices.Clone(n.flying), n.queue.first.rest()...)
+		away = n.turnAway(false, err)
+	}
+	n.mu.Unlock()
+	for _, c := range late {
+		if c.Late != nil {
+			c.Late(c)
+		}
+	}
+	done(away)
 }
 
 // transportError returns why a batch had no answer, or nil when the server has answered.
@@ -304,7 +411,7 @@ func (n *Node) one(ctx context.Context, c *Call) {
 	c.Reply, c.Err = cmd.Result()
 }
 
-// until is a context with an earlier deadline that costs no timer: the client looks at the deadline alone.
+// until is a context with a deadline that costs no timer: the client looks at the deadline alone.
 type until struct {
 	context.Context
 	deadline time.Time
@@ -313,14 +420,16 @@ type until struct {
 // Deadline returns when the call is given up.
 func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
 
-// bounded returns ctx with the node's time-out.
-func (n *Node) bounded(ctx context.Context) context.Context {
+// bounded returns a context with the node's time-out, which begins now.
+func (n *Node) bounded() context.Context {
 	if n.opts.Timeout == 0 {
-		return ctx
+		return context.Background()
 	}
-	deadline := time.Now().Add(n.opts.Timeout)
-	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
-		return ctx
-	}
-	return until{ctx, deadline}
+	return until{context.Background(), time.Now().Add(n.opts.Timeout)}
+}
+
+// isTimeout reports whether an error says that there was no answer in time.
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }

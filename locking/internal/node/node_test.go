@@ -163,7 +163,7 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	cancel()
-	if got := next(t, second); !errors.Is(got.err, context.Canceled) || got.reply != nil {
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, node.ErrNotSent) || got.reply != nil {
 		t.Errorf("the one that gave up has %v", got)
 	}
 	w.holds(false)
@@ -304,4 +304,175 @@ func TestAServerThatHangsIsNotAskedForLongerThanPatience(t *testing.T) {
 			t.Errorf("sent %v, want all but the one that was refused", got)
 		}
 	})
+}
+
+// ask is a script for newcomers that returns its argument.
+var ask = node.NewScript("return ARGV[1] -- of a newcomer").ForNewcomers()
+
+func TestReleasesGoBeforeNewcomers(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	answers := []<-chan *node.Call{send(t, n, ask, nil, "first")}
+	next(t, w.began)
+	var want []any
+	for i := range 300 {
+		answers = append(answers, send(t, n, ask, nil, i))
+	}
+	for i := range 200 {
+		answers = append(answers, send(t, n, echo, nil, 1000+i))
+		want = append(want, 1000+i)
+	}
+	for i := range 300 {
+		want = append(want, i)
+	}
+	w.holds(false)
+	w.goOn <- struct{}{}
+	for _, answer := range answers {
+		next(t, answer)
+	}
+	if got := w.sent(); !slices.Equal(got[1:], want) {
+		t.Errorf("sent in the order %v", got)
+	}
+}
+
+func TestACallThatIsWithdrawnIsNeverSent(t *testing.T) {
+	t.Parallel()
+	w := newWire(atOnce)
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	call := func(i int) *node.Call {
+		return node.NewCall(func(*node.Call) {
+			if i > 0 {
+				t.Errorf("an answer to call %d, which was withdrawn", i)
+			}
+		}, ask, nil, i)
+	}
+	w.holds(true)
+	if n.Withdraw(call(1)) {
+		t.Error("a call was withdrawn that was not made")
+	}
+	first := call(0)
+	if err := n.Send(first); err != nil {
+		t.Fatal(err)
+	}
+	next(t, w.began)
+	if n.Withdraw(first) {
+		t.Error("a call was withdrawn that is on its way")
+	}
+	var last <-chan *node.Call
+	for i := 1; i <= 1000; i++ { // more than are kept while nothing is taken
+		c := call(i)
+		if err := n.Send(c); err != nil {
+			t.Fatal(err)
+		}
+		if i == 500 {
+			last = send(t, n, ask, nil, "kept")
+		}
+		if !n.Withdraw(c) {
+			t.Errorf("call %d cannot be withdrawn", i)
+		}
+		if n.Withdraw(c) {
+			t.Errorf("call %d can be withdrawn twice", i)
+		}
+	}
+	w.holds(false)
+	w.goOn <- struct{}{}
+	if c := next(t, last); c.Err != nil || c.Reply != "kept" {
+		t.Errorf("the call that was kept has reply %v, error %v", c.Reply, c.Err)
+	}
+	if got := w.sent(); !slices.Equal(got, []any{0, "kept"}) {
+		t.Errorf("sent %v, want the first and the one that was kept", got)
+	}
+}
+
+func TestWhenAServerHangsNewcomersFailAndReleasesStay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var hang atomic.Bool
+		hang.Store(true)
+		w := newWire(func() error {
+			if hang.CompareAndSwap(true, false) {
+				time.Sleep(300 * time.Millisecond) // virtual
+			}
+			return nil
+		})
+		n := node.New(w.client(t), node.Options{Leaders: 1, Timeout: time.Second, Patience: 50 * time.Millisecond})
+		began := time.Now()
+		late := make(chan string, 10)
+		make := func(script *node.Script, name string) <-chan *node.Call {
+			answers := make(chan *node.Call, 1)
+			c := node.NewCall(func(c *node.Call) { answers <- c }, script, nil, name)
+			c.Late = func(*node.Call) { late <- name }
+			if err := n.Send(c); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return answers
+		}
+		first := make(ask, "first")
+		synctest.Wait()
+		newcomer, release := make(ask, "newcomer"), make(echo, "release")
+		if c := <-newcomer; !errors.Is(c.Err, node.ErrNotSent) || time.Since(began) != 50*time.Millisecond {
+			t.Errorf("the newcomer has error %v after %v, want ErrNotSent after 50ms", c.Err, time.Since(began))
+		}
+		if a, b := <-late, <-late; a != "first" || b != "release" {
+			t.Errorf("told of a late answer: %s and %s, want the first and the release", a, b)
+		}
+		if c := <-first; c.Err != nil || c.Reply != "first" {
+			t.Errorf("the first has reply %v, error %v", c.Reply, c.Err)
+		}
+		if c := <-release; c.Err != nil || c.Reply != "release" || time.Since(began) != 300*time.Millisecond {
+			t.Errorf("the release has reply %v, error %v after %v", c.Reply, c.Err, time.Since(began))
+		}
+		if got := w.sent(); !slices.Equal(got, []any{"first", "release"}) || len(late) > 0 {
+			t.Errorf("sent %v, and %d more were told of a late answer", got, len(late))
+		}
+	})
+}
+
+func TestNobodyWaitsBehindAPipelineThatTimesOut(t *testing.T) {
+	t.Parallel()
+	w := newWire(func() error { return context.DeadlineExceeded })
+	n := node.New(w.client(t), node.Options{Leaders: 1})
+	w.holds(true)
+	first := send(t, n, echo, nil, "first")
+	next(t, w.began)
+	second := send(t, n, echo, nil, "second")
+	w.goOn <- struct{}{}
+	if c := next(t, first); !errors.Is(c.Err, context.DeadlineExceeded) || errors.Is(c.Err, node.ErrNotSent) {
+		t.Errorf("the first has error %v", c.Err)
+	}
+	if c := next(t, second); !errors.Is(c.Err, node.ErrNotSent) {
+		t.Errorf("the second has error %v, want ErrNotSent", c.Err)
+	}
+	if got := w.sent(); !slices.Equal(got, []any{"first"}) {
+		t.Errorf("sent %v, want only the first", got)
+	}
+}
+
+func TestACancelledCallerLeavesAHangingServerAtOnce(t *testing.T) {
+	t.Parallel()
+	for leaders := range 3 {
+		t.Run(fmt.Sprintf("%d leaders", leaders), func(t *testing.T) {
+			t.Parallel()
+			w := newWire(atOnce)
+			n := node.New(w.client(t), node.Options{Leaders: leaders})
+			w.holds(true)
+			ctx, cancel := context.WithCancel(t.Context())
+			late := make(chan *node.Call, 1)
+			lone := run(ctx, n, node.NewCall(nil, echo, nil, "lone"), func(c *node.Call) { late <- c })
+			next(t, w.began)
+			cancel()
+			if got := next(t, lone); !errors.Is(got.err, context.Canceled) {
+				t.Errorf("the caller has %v", got)
+			}
+			w.goOn <- struct{}{}
+			if c := next(t, late); c.Err != nil || c.Reply != "lone" {
+				t.Errorf("the late answer is %v, %v", c.Reply, c.Err)
+			}
+			if _, err := n.Run(ctx, node.NewCall(nil, echo, nil, "over"), nil); !errors.Is(err, context.Canceled) || len(w.sent()) != 1 {
+				t.Errorf("error %v, sent %v; want nothing more", err, w.sent())
+			}
+		})
+	}
 }

@@ -11,12 +11,21 @@ type Script struct {
 	sha    any    // a string, boxed once
 	joint  *Joint // that can make calls of this script, or nil
 	code   byte   // of this script there
+
+	newcomer bool // its calls yield to others
 }
 
 // NewScript returns the script with that source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// ForNewcomers makes calls of s yield to those of other scripts that are queued: it is for those who have nothing yet that could be given back
+// or kept. It returns s, and is for the time before its first call.
+func (s *Script) ForNewcomers() *Script {
+	s.newcomer = true
+	return s
 }
 
 // evalsha is a boxed constant.
