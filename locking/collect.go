@@ -94,6 +94,10 @@ func (g *joinedGrant) Release(ctx context.Context) (contended bool, err error) {
 	return slices.ContainsFunc(g.parts, (*Lease).Contended), err
 }
 
+func (g *joinedGrant) isOf(l Locker) bool {
+	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
+}
+
 // each calls f for all parts at the same time, and returns their errors.
 func (g *joinedGrant) each(f func(*Lease) error) error {
 	errs := make([]error, len(g.parts))

@@ -1,16 +1,56 @@
 package locking
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 type contextKey struct{}
 
+// carried is a lease in a context, with those that an outer context carries.
+type carried struct {
+	lease *Lease
+	outer *carried
+}
+
 // NewContext returns a context that carries the lease, for [FromContext].
 func NewContext(ctx context.Context, lease *Lease) context.Context {
-	return context.WithValue(ctx, contextKey{}, lease)
+	outer, _ := ctx.Value(contextKey{}).(*carried)
+	return context.WithValue(ctx, contextKey{}, &carried{lease, outer})
 }
 
 // FromContext returns the lease that a handler runs under. ok is false when ctx is not that of such a handler.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
-	lease, ok = ctx.Value(contextKey{}).(*Lease)
-	return lease, ok
+	c, ok := ctx.Value(contextKey{}).(*carried)
+	if !ok {
+		return nil, false
+	}
+	return c.lease, true
+}
+
+// notReentrant returns an error that matches [ErrReentrant] when the context carries a lease of l for one of the keys.
+func notReentrant(ctx context.Context, l Locker, keys []string) error {
+	for c, _ := ctx.Value(contextKey{}).(*carried); c != nil; c = c.outer {
+		if c.lease == nil || !c.lease.isOf(l) || c.lease.Err() != nil {
+			continue
+		}
+		for _, key := range keys {
+			if _, ok := slices.BinarySearch(c.lease.keys, key); ok {
+				return &OpError{Op: "acquire", Keys: []string{key}, Err: ErrReentrant}
+			}
+		}
+	}
+	return nil
+}
+
+// isOf reports whether a Locker has given the lease.
+func (l *Lease) isOf(locker Locker) bool {
+	l.mu.Lock()
+	gate := l.gate
+	l.mu.Unlock()
+	if gate != nil && locker == Locker(gate) {
+		return true
+	}
+	g, ok := l.grant.(interface{ isOf(l Locker) bool })
+	return ok && g.isOf(locker)
 }

@@ -24,6 +24,10 @@ var (
 	// have forgotten locks, are no masters, or are not fit for locks. The text says why, what to do, and when they are looked at again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
+	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker: waiting for it would
+	// never end. The error that matches it is an [OpError], which names the key.
+	ErrReentrant = errors.New("locking: the caller holds the key already: use the lease that the context carries (FromContext)")
+
 	// ErrReleased is the cause of a lease's context after Release.
 	ErrReleased = errors.New("locking: lease is released")
 )

@@ -121,6 +121,9 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 	if err != nil {
 		return nil, err
 	}
+	if err := notReentrant(ctx, g, keys); err != nil {
+		return nil, err
+	}
 	for {
 		h, other := g.enter(keys, opts)
 		if h != nil {

@@ -61,6 +61,9 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	if err != nil {
 		return nil, err
 	}
+	if err := notReentrant(ctx, g, keys); err != nil {
+		return nil, err
+	}
 	w := g.enqueue(keys, opts, ahead)
 	opts.Interest = max(opts.Interest, waitInterest)
 	began := time.Now()

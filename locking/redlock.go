@@ -264,6 +264,9 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 	if err != nil {
 		return nil, err
 	}
+	if err := notReentrant(ctx, r, names); err != nil {
+		return nil, err
+	}
 	if err := opts.outlives(r.opts.FenceTTL); err != nil {
 		return nil, err
 	}

@@ -263,3 +263,5 @@ func (g *redlockGrant) giveUp(err error) {
 	}
 	g.settle()
 }
+
+func (g *redlockGrant) isOf(l Locker) bool { return l == Locker(g.redlock) }

@@ -143,6 +143,9 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	if err != nil {
 		return nil, err
 	}
+	if err := notReentrant(ctx, s, names); err != nil {
+		return nil, err
+	}
 	if err := opts.outlives(s.fence); err != nil {
 		return nil, err
 	}

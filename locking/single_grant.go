@@ -208,3 +208,5 @@ func releasedBy(reply any, err error, keys int) (releaseReply, error) {
 	}
 	return parseRelease(reply, keys)
 }
+
+func (g *singleGrant) isOf(l Locker) bool { return l == Locker(g.single) }

@@ -21,7 +21,7 @@ const (
 )
 
 // Do runs fn while it holds the keys. It waits for them like [Wait], releases them when fn has returned or panicked, and gives fn a context
-// that ends when the lease is lost.
+// that carries the lease ([FromContext]) and ends when it is lost.
 //
 // It returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has called
 // [Lease.MarkCommitted]. A release that could not be told to the servers is no error: the keys become free when their TTL ends.
@@ -38,7 +38,7 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 			err = errors.Join(err, released)
 		}
 	}()
-	return fn(lease.Context(ctx), lease)
+	return fn(NewContext(lease.Context(ctx), lease), lease)
 }
 
 // Wait acquires the keys, and while another holds them tries again until ctx ends: after a jittered pause that grows from 5 ms to
@@ -46,7 +46,7 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 // [Gate] the callers of one process wait in line, and only the first of them asks the servers.
 //
 // When ctx ends, the error matches both its cause and [ErrHeld]; a lease that comes at that very moment is returned all the same. While the servers cannot be reached it goes on for 10 s; then the
-// error matches [ErrUnavailable]. Any other error is returned at once.
+// error matches [ErrUnavailable]. Any other error is returned at once, among them [ErrReentrant] for a key of a lease that ctx carries.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	return wait(ctx, l, keys, opts, false)
 }
