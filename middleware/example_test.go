@@ -40,7 +40,7 @@ func ExampleLock() {
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker,
 		Queue:  queue,
-		Key:    middleware.PayloadKey(func(a Audit) string { return "order:" + a.Order }),
+		Key:    middleware.PayloadKey(func(a Audit) string { return middleware.Key("order", a.Order) }),
 	})
 	if err != nil {
 		panic(err)

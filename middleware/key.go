@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hibiken/asynq"
 )
@@ -19,8 +21,18 @@ const (
 type keyLimits struct{ count, size int }
 
 // KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no key
-// at all or an empty key archives the task. It is called by many goroutines at the same time and must not keep the task.
+// at all or an empty key archives the task; make keys with [Key], so that none is half empty. It is called by many goroutines at the same time and must not keep the task.
 type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
+
+// Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): the kind and the parts of its name with colons between.
+// It is empty when one of them is, so that the task is archived with a [KeyError]: "order:" would be the key of every task whose payload
+// lacks the number, and let one of them run at a time.
+func Key(kind string, parts ...string) string {
+	if kind == "" || slices.Contains(parts, "") {
+		return ""
+	}
+	return strings.Join(append([]string{kind}, parts...), ":")
+}
 
 // PayloadKey returns a KeyFunc that decodes the task's payload from JSON and finds one key in it.
 func PayloadKey[T any](key func(T) string) KeyFunc {
@@ -77,7 +89,7 @@ func (l keyLimits) check(keys []string) error {
 	}
 	for _, key := range keys {
 		if key == "" {
-			return errors.New("the key is empty: is its field set in the payload?")
+			return errors.New("the key is empty, or a part that Key was given: is its field set in the payload?")
 		}
 		if len(key) > l.size {
 			return fmt.Errorf("the key has %d bytes, more than the %d allowed: lock a shorter name, or raise MaxKeySize", len(key), l.size)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,8 @@ type Options struct {
 	// Queue is where tasks are parked.
 	Queue *delayqueue.Queue
 
-	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero.
+	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. The log warns once of each type of task whose time, by
+	// asynq.Timeout or asynq.Deadline, is longer than MaxHold.
 	TTL, MaxHold time.Duration
 
 	// Label names this process to those who are refused, for example "host/pid", which it is when empty. The type and ID
@@ -145,6 +147,7 @@ type lock struct {
 	log      *slog.Logger
 	order    Order
 	maxAge   time.Duration // the bound on it; 0 for none
+	warned   sync.Map      // types of tasks whose time is longer than MaxHold
 	held     atomic.Int64  // how long handlers take, a moving average in ns
 }
 

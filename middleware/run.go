@@ -70,6 +70,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 			return r.ended(ctx, err)
 		}
 		r.lease = lease
+		r.warnOfMaxHold(ctx)
 		mine, err := r.claim(ctx, lease)
 		if err == nil && mine {
 			return r.work(ctx, lease, next)

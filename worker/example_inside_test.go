@@ -40,7 +40,7 @@ func Example_lookInside() {
 	begun, looked := make(chan struct{}), make(chan struct{})
 	for _, name := range []string{"audit", "allocate", "refund", "remind"} {
 		check(worker.Handle(w, name, worker.Handler[Order]{
-			Keys: func(o Order) []string { return []string{"order:" + o.ID} },
+			Keys: func(o Order) []string { return []string{middleware.Key("order", o.ID)} },
 			Run: func(context.Context, Order) error {
 				switch name {
 				case "audit":

@@ -36,7 +36,7 @@ func Example() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	if err := worker.Handle(w, "order:allocate", worker.Handler[Order]{
-		Keys: func(o Order) []string { return append([]string{"order:" + o.ID}, o.Warehouses...) },
+		Keys: func(o Order) []string { return append([]string{middleware.Key("order", o.ID)}, o.Warehouses...) },
 		Run: func(ctx context.Context, o Order) error {
 			defer stop() // one task is enough for an example
 			lease, _ := locking.FromContext(ctx)
@@ -103,7 +103,7 @@ func ExampleHandle() {
 	fmt.Println(worker.Handle(w, "order:audit", worker.Handler[Order]{}))
 	fmt.Println(worker.Handle(w, "order:audit", worker.Handler[Order]{
 		Run:  func(context.Context, Order) error { return nil },
-		Keys: func(o Order) []string { return []string{"order:" + o.ID} },
+		Keys: func(o Order) []string { return []string{middleware.Key("order", o.ID)} },
 		// A person waits for the answer: a short wait in the slot, then an error that says who has the order.
 		Strategy: middleware.Wait{Max: 250 * time.Millisecond}.Then(middleware.FailFast{}),
 	}))

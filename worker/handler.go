@@ -18,8 +18,8 @@ type Handler[T any] struct {
 	// Run does the work. Its context carries the lease (locking.FromContext) and ends, with a cause, when the lease is lost.
 	Run func(ctx context.Context, payload T) error
 
-	// Keys returns the business keys of a payload, which are locked together or not at all. No key, or an empty one,
-	// archives the task; so does more than one with a Strategy that keeps an order.
+	// Keys returns the business keys of a payload, which are locked together or not at all: make them with [middleware.Key]. No key, or an
+	// empty one, archives the task; so does more than one with a Strategy that keeps an order.
 	Keys func(payload T) []string
 
 	// Decode reads the payload of a task; from JSON when nil. An error archives the task.
@@ -28,7 +28,8 @@ type Handler[T any] struct {
 	// Strategy decides what happens in conflict; the worker's when nil.
 	Strategy middleware.Strategy
 
-	// TTL and MaxHold are those of the lock; the worker's when zero.
+	// TTL and MaxHold are those of the lock; the worker's when zero. A task whose timeout (asynq.Timeout, 30 min by default) is longer than
+	// MaxHold may lose its lock before its time is up: the log warns of it.
 	TTL, MaxHold time.Duration
 
 	// Unlocked runs the handler without any lock: for tasks that no other may disturb.

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 	"github.com/railtoken/railtoken/worker/embedded"
 )
@@ -34,7 +35,7 @@ func main() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 
 	check(worker.Handle(w, "order:audit", worker.Handler[Audit]{
-		Keys: func(a Audit) []string { return []string{"order:" + a.Order} },
+		Keys: func(a Audit) []string { return []string{middleware.Key("order", a.Order)} },
 		Run: func(ctx context.Context, a Audit) error {
 			// The allocation is in conflict with this audit. It is parked, and woken the moment the audit is done.
 			_, err := client.Enqueue(ctx, "order:allocate", Allocate{a.Order, []string{"hamburg", "kiel"}}, asynq.Queue("allocate"))
@@ -45,11 +46,11 @@ func main() {
 		},
 	}))
 	check(worker.Handle(w, "order:allocate", worker.Handler[Allocate]{
-		Keys: func(a Allocate) []string { return append(a.Warehouses, "order:"+a.Order) }, // all of them or none
+		Keys: func(a Allocate) []string { return append(a.Warehouses, middleware.Key("order", a.Order)) }, // all of them or none
 		Run: func(ctx context.Context, a Allocate) error {
 			defer stop()
 			lease, _ := locking.FromContext(ctx)
-			token, err := lease.FenceOf(ctx, "order:"+a.Order) // let the database refuse a smaller one
+			token, err := lease.FenceOf(ctx, middleware.Key("order", a.Order)) // let the database refuse a smaller one
 			fmt.Println("allocation runs, fenced:", token > 0)
 			return err
 		},
