@@ -17,9 +17,9 @@ func TestARollingRestartCostsNoLease(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
-	trusted(t, clients)
-	opts := locking.Options{TTL: guardedMaxTTL}
-	holder, rival := newRedlock(t, nodes, guarded(locking.GuardConnect)), newRedlock(t, nodes, guarded(locking.GuardConnect))
+	const ttl = guardedTTL
+	opts, redlock := locking.Options{TTL: ttl}, locking.RedlockOptions{MaxTTL: ttl, NodeTimeout: ttl / 4}
+	holder, rival := newRedlock(t, nodes, redlock), newRedlock(t, nodes, redlock)
 	joined(t, holder, clients)
 	lease := acquire(t, holder, opts, "order:1")
 	token := fence(t, lease)
