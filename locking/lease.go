@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,16 +46,17 @@ type Lease struct {
 	contended atomic.Bool
 	handedOn  atomic.Bool
 
-	mu      sync.Mutex
-	watch   stopwatch
-	term    term
-	timer   *time.Timer
-	cause   error         // nil while the lease is trusted
-	done    chan struct{} // closed with the cause; made when somebody asks for it
-	cancels map[*context.CancelCauseFunc]struct{}
-	lastErr error         // of the last renewal, when it failed
-	renewal chan struct{} // not nil while a background renewal is under way; closed after it
-	stop    context.CancelFunc
+	mu       sync.Mutex
+	watch    stopwatch
+	term     term
+	timer    *time.Timer
+	cause    error                                       // nil while the lease is trusted
+	done     chan struct{}                               // closed with the cause; made when somebody asks for it
+	contexts map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
+	room     int                                         // for so many of them
+	lastErr  error                                       // of the last renewal, when it failed
+	renewal  chan struct{}                               // not nil while a background renewal is under way; closed after it
+	stop     context.CancelFunc
 
 	offset int64  // of its tokens from the first of the block
 	gate   *Gate  // it belongs to, or nil
@@ -176,16 +178,29 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 		cancel(l.cause)
 		return ctx, func() {}
 	}
-	if l.cancels == nil {
-		l.cancels = map[*context.CancelCauseFunc]struct{}{}
+	if len(l.contexts) >= l.room {
+		l.sweep()
 	}
-	l.cancels[&cancel] = struct{}{}
+	l.contexts[ctx] = cancel
 	return ctx, func() {
 		cancel(nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.cancels, &cancel)
+		delete(l.contexts, ctx)
 	}
+}
+
+// firstContexts is how many contexts a lease keeps before it looks which of them have ended.
+const firstContexts = 16
+
+// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each end would cost every
+// lease more than a look now and then costs one with many contexts. The caller holds the mutex.
+func (l *Lease) sweep() {
+	if l.contexts == nil {
+		l.contexts = map[context.Context]context.CancelCauseFunc{}
+	}
+	maps.DeleteFunc(l.contexts, func(ctx context.Context, _ context.CancelCauseFunc) bool { return ctx.Err() != nil })
+	l.room = max(2*len(l.contexts), firstContexts)
 }
 
 // Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is not needed: a lease renews itself. The
@@ -355,11 +370,11 @@ func (l *Lease) end(cause error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	for cancel := range l.cancels {
-		(*cancel)(cause)
+	for _, cancel := range l.contexts {
+		cancel(cause)
 	}
 	if l.onLoss != nil && errors.Is(cause, ErrLost) {
 		go l.onLoss()
 	}
-	l.cancels = nil
+	l.contexts = nil
 }

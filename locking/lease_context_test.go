@@ -1,0 +1,56 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestALeaseForgetsContextsWhoseParentsHaveEnded(t *testing.T) {
+	g := &fakeGrant{}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+		var alive []context.Context
+		for i := range 10_000 {
+			parent, cancel := context.WithCancel(t.Context())
+			ctx := l.Context(parent)
+			if i%1000 == 0 {
+				defer cancel()
+				alive = append(alive, ctx)
+				continue
+			}
+			cancel()
+		}
+		l.mu.Lock()
+		kept := len(l.contexts)
+		l.mu.Unlock()
+		if most := 2*len(alive) + firstContexts; kept > most {
+			t.Errorf("the lease keeps %d contexts, of which %d have not ended; want %d at most", kept, len(alive), most)
+		}
+		_ = l.Release(t.Context())
+		for _, ctx := range alive {
+			if !errors.Is(context.Cause(ctx), ErrReleased) {
+				t.Errorf("the cause of a context is %v, want ErrReleased", context.Cause(ctx))
+			}
+		}
+	})
+}
+
+func BenchmarkLeaseContext(b *testing.B) {
+	began := Now()
+	keys, opts, err := Prepare([]string{"order:1"}, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	lease, err := NewLease(&fakeGrant{}, keys, opts, began)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		parent, cancel := context.WithCancel(b.Context())
+		_ = lease.Context(parent)
+		cancel()
+	}
+}
