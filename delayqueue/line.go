@@ -3,7 +3,6 @@ package delayqueue
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -30,6 +29,7 @@ const (
 	lineBatch = 100  // tasks that are looked at together once a dead one was met
 	lineCalls = 1000 // how many batches one call goes through
 	lineNext  = 2    // tasks that LeaveLine names
+	lineSoon  = 3    // tasks that look for themselves soon once somebody has left before them
 )
 
 // line returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which they came.
@@ -46,6 +46,8 @@ type TurnOptions struct {
 	// Begins says that the task's run has just begun. If it was parked on the key, and its timer or an operator has brought it back, it is not any more:
 	// nobody wakes it.
 	Begins bool
+	// Works says that the task works as soon as it is its turn: if its worker dies then, it has failed.
+	Works bool
 }
 
 // Turn is where a task stands in line.
@@ -64,6 +66,10 @@ type Turn struct {
 	// FirstAt is its place, and FirstParked reports that it waits for the key, as far as is known: one that is delayed and not parked has failed.
 	FirstAt     time.Time
 	FirstParked bool
+	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; else zero. FirstLost reports that this was so
+	// long ago that its worker must have died, and FirstBegun that it had begun to work: see [Queue.BringBack].
+	FirstLease            time.Time
+	FirstLost, FirstBegun bool
 }
 
 // Turn adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
@@ -81,14 +87,15 @@ func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) 
 		if err != nil || entry.ahead == 0 {
 			return Turn{At: entry.at}, err
 		}
-		first, all, err := q.look(ctx, entry.front)
+		all, err := q.look(ctx, entry.front)
 		if err != nil {
 			return Turn{}, err
 		}
 		if gone = leading(all); len(gone) == 0 {
 			return Turn{
-				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: first,
+				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: all[0].due,
 				FirstAt: entry.firstAt, FirstParked: entry.firstParked,
+				FirstLease: all[0].lease, FirstLost: all[0].lost(time.Now()), FirstBegun: entry.firstBegun,
 			}, nil
 		}
 		looks = lineBatch
@@ -102,11 +109,15 @@ type Left struct {
 	Next []Task
 	// Parked is how many tasks are parked on the key, by [Queue.Park]. Some may be gone.
 	Parked int
+	// Lost reports that the first of Next is active in a worker that must have died, and Begun that it had begun to work: see
+	// [Queue.BringBack].
+	Lost, Begun bool
 }
 
 // LeaveLine takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
 // first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that is parked on the key stays: asynq
-// has given up the run that ends here, and begun another, which waits.
+// has given up the run that ends here, and begun another, which waits. The first few who are parked look for themselves soon from now on
+// ([ParkOptions].Look), however far back they stood when they were: should the wake be lost, it costs no more than that.
 //
 // It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are gone.
 func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error) {
@@ -129,17 +140,17 @@ func (q *Queue) Front(ctx context.Context, key string) (Left, error) {
 // front tells who is first in the line of key once an entry has left it. None leaves when it is empty.
 func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 	var gone []string
-	looks := lineNext
+	looks := lineSoon
 	for range lineCalls {
-		parked, front, err := q.leaveLine(ctx, key, leaver, looks, gone)
+		found, err := q.leaveLine(ctx, key, leaver, looks, gone)
 		if err != nil {
 			return Left{}, err
 		}
-		left := Left{Parked: parked}
-		if len(front) == 0 {
+		left := Left{Parked: found.parked}
+		if len(found.front) == 0 {
 			return left, nil
 		}
-		_, all, err := q.look(ctx, front)
+		all, err := q.look(ctx, found.front, found.waits...)
 		if err != nil {
 			return Left{}, err
 		}
@@ -150,6 +161,9 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 				gone = append(gone, e.entry)
 			case len(left.Next) < lineNext:
 				left.Next = append(left.Next, e.task)
+			}
+			if len(left.Next) == 1 && len(gone) == 0 {
+				left.Lost, left.Begun = all[0].lost(time.Now()), found.begun
 			}
 			if len(left.Next) == lineNext {
 				break
@@ -163,9 +177,16 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 	return Left{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
 }
 
+// departure is the reply of the script that takes tasks out of a line.
+type departure struct {
+	parked       int
+	begun        bool     // the first in line has begun to work
+	waits, front []string // who of the first is parked, and the first
+}
+
 // leaveLine runs the script, and then takes those who are gone and were parked out of the index, which may be on another server. An entry that
 // stays there counts until somebody finds it to be gone.
-func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, gone []string) (parked int, front []string, err error) {
+func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, gone []string) (d departure, err error) {
 	args := make([]any, 0, 2+len(gone))
 	args = append(args, looks, leaver)
 	for _, member := range gone {
@@ -173,23 +194,25 @@ func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, go
 	}
 	reply, err := lineLeaveScript.Run(ctx, q.client, []string{line(key), registry(key)}, args...).Slice()
 	if err != nil {
-		return 0, nil, err
+		return d, err
 	}
-	if len(reply) < 2 {
-		return 0, nil, unexpected(reply)
+	if len(reply) < 4 {
+		return d, unexpected(reply)
 	}
 	n, ok1 := reply[0].(int64)
 	out, ok2 := reply[1].(int64)
-	front, ok3 := texts(reply[2:])
-	if !ok1 || !ok2 || !ok3 {
-		return 0, nil, unexpected(reply)
+	begun, ok3 := reply[2].(int64)
+	waits, ok4 := reply[3].(int64)
+	members, ok5 := texts(reply[4:])
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || int(waits) > len(members) {
+		return d, unexpected(reply)
 	}
 	if out > 0 {
 		if err := q.client.ZRem(ctx, q.index, args[2:]...).Err(); err != nil {
 			q.log.WarnContext(ctx, "a task that does not wait any more counts as parked until somebody finds it to be gone", "error", err)
 		}
 	}
-	return int(n), front, nil
+	return departure{parked: int(n), begun: begun == 1, waits: members[:waits], front: members[waits:]}, nil
 }
 
 // entry is a task's entry in a line.
@@ -200,6 +223,7 @@ type entry struct {
 	parked      bool      // until this call
 	firstAt     time.Time // the place of the first one, and whether it is parked
 	firstParked bool
+	firstBegun  bool
 	front       []string // the first of those ahead
 }
 
@@ -217,12 +241,15 @@ func joinArgs(t Task, opts TurnOptions, looks int, gone []string) []any {
 	if keep <= 0 {
 		keep = DefaultKeep
 	}
-	begins := 0
+	begins, works := 0, 0
 	if opts.Begins {
 		begins = 1
 	}
-	args := make([]any, 0, 5+len(gone))
-	args = append(args, t.member(), at, max(keep.Milliseconds(), 1), looks, begins)
+	if opts.Works {
+		works = 1
+	}
+	args := make([]any, 0, 6+len(gone))
+	args = append(args, t.member(), at, max(keep.Milliseconds(), 1), looks, begins, works)
 	for _, member := range gone {
 		args = append(args, member)
 	}
@@ -246,7 +273,7 @@ func (q *Queue) joined(ctx context.Context, t Task, cmd *redis.Cmd) (e entry, er
 // parseEntry reads the reply of the line script.
 func parseEntry(reply []any) (entry, error) {
 	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
-	if len(reply) < 6 {
+	if len(reply) < 7 {
 		return entry{}, bad
 	}
 	ahead, ok1 := reply[0].(int64)
@@ -255,15 +282,16 @@ func parseEntry(reply []any) (entry, error) {
 	parked, ok4 := reply[3].(int64)
 	firstPlace, ok5 := reply[4].(string)
 	waits, ok6 := reply[5].(int64)
-	front, ok7 := texts(reply[6:])
+	begun, ok7 := reply[6].(int64)
+	front, ok8 := texts(reply[7:])
 	us, err1 := strconv.ParseInt(place, 10, 64)
 	firstUS, err2 := strconv.ParseInt(firstPlace, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || err1 != nil || err2 != nil {
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || err1 != nil || err2 != nil {
 		return entry{}, bad
 	}
 	return entry{
 		at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, parked: parked == 1,
-		firstAt: time.UnixMicro(firstUS), firstParked: waits == 1, front: front,
+		firstAt: time.UnixMicro(firstUS), firstParked: waits == 1, firstBegun: begun == 1, front: front,
 	}, nil
 }
 
@@ -278,82 +306,4 @@ func texts(values []any) ([]string, bool) {
 		all[i] = s
 	}
 	return all, true
-}
-
-// standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
-type standing struct {
-	entry string
-	task  Task
-	state string
-}
-
-// live reports whether the task has yet to finish.
-func (s standing) live() bool {
-	return s.state != "" && s.state != "archived" && s.state != "completed" && s.state != overdue
-}
-
-// leading returns the entries of those that are gone before the first live one.
-func leading(all []standing) []string {
-	var gone []string
-	for _, s := range all {
-		if s.live() {
-			break
-		}
-		gone = append(gone, s.entry)
-	}
-	return gone
-}
-
-// look asks asynq's keys for the states of tasks, and when the first of them is due if it is delayed. Of the first two it finds out whether
-// they are overdue: who removes those in front looks again. It stands apart from the scripts:
-// on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since, but a task that is gone stays so: nobody
-// joins a line before asynq has the task.
-func (q *Queue) look(ctx context.Context, members []string) (due time.Time, all []standing, err error) {
-	all = make([]standing, len(members))
-	for i, member := range members {
-		all[i].entry, all[i].task = member, taskOf(member)
-	}
-	states := make([]*redis.StringCmd, len(all))
-	messages := make([]*redis.StringCmd, min(len(all), lineNext))
-	scores := map[string]*redis.FloatCmd{}
-	_, err = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, s := range all {
-			states[i] = pipe.HGet(ctx, s.task.hash(), "state")
-			if i < len(messages) {
-				messages[i] = pipe.HGet(ctx, s.task.hash(), "msg")
-			}
-		}
-		for _, set := range []string{"retry", "scheduled"} {
-			scores[set] = pipe.ZScore(ctx, "asynq:{"+all[0].task.Queue+"}:"+set, all[0].task.ID)
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return time.Time{}, nil, fmt.Errorf("delayqueue: the states of tasks in line: %w", err)
-	}
-	for i, cmd := range states { // the error above is the first one only
-		switch state, err := cmd.Result(); {
-		case errors.Is(err, redis.Nil):
-		case err != nil:
-			return time.Time{}, nil, fmt.Errorf("delayqueue: the state of task %s: %w", all[i].task, err)
-		case state == "":
-			return time.Time{}, nil, fmt.Errorf("delayqueue: the state of task %s is empty", all[i].task)
-		default:
-			all[i].state = state
-		}
-		if i < len(messages) && mayBeOverdue(all[i].state) {
-			if deadline := deadlineOf(messages[i].Val()); !deadline.IsZero() && time.Now().After(deadline) {
-				all[i].state = overdue
-			}
-		}
-	}
-	if score, ok := scores[all[0].state]; ok {
-		if err := score.Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return time.Time{}, nil, fmt.Errorf("delayqueue: the time of task %s: %w", all[0].task, err)
-		}
-		if s := score.Val(); s > 0 {
-			due = time.Unix(int64(s), 0)
-		}
-	}
-	return due, all, nil
 }

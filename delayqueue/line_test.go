@@ -45,6 +45,14 @@ func (r *solo) front(key string) delayqueue.Left {
 	return left
 }
 
+// refusedOnce notes of a task what its first conflict does, whose deadline is then known.
+func (r *solo) refusedOnce(t delayqueue.Task) {
+	r.Helper()
+	if err := r.client.HSet(r.Context(), hash(t), "railtoken:deadline", "0").Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // arrive lets tasks join the line one after another.
 func (r *solo) arrive(key string, n int) []delayqueue.Task {
 	r.Helper()
@@ -52,6 +60,7 @@ func (r *solo) arrive(key string, n int) []delayqueue.Task {
 	for i := range n {
 		task := r.delayed(fmt.Sprintf("%s-%d", key, 97*i%n), asynq.Queue(fmt.Sprintf("q%d", i%3)))
 		r.turn(task, key, delayqueue.TurnOptions{})
+		r.refusedOnce(task)
 		tasks = append(tasks, task)
 	}
 	return tasks
@@ -203,6 +212,8 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	a, b := r.delayed("a"), r.delayed("b")
+	r.refusedOnce(a)
+	r.refusedOnce(b)
 	r.turn(a, "warm", delayqueue.TurnOptions{})
 	r.leaveLine(a, "warm")
 	var calls atomic.Int32

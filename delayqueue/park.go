@@ -117,12 +117,13 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	if !before.First.IsZero() {
 		first = before.First.UnixMicro()
 	}
+	look := opts.Look.Milliseconds()
 	conflict := []any{opts.Attempt, bounds.Conflicts, bounds.Age.Microseconds(), before.Count, first}
 	ttl := max(idleRegistry, 2*bounds.Age, 2*opts.Look).Milliseconds()
 	if q.steps {
-		return q.parkInSteps(ctx, t, registry(key), conflict, bounds, ttl)
+		return q.parkInSteps(ctx, t, registry(key), append(conflict, look), bounds, ttl)
 	}
-	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl, opts.Look.Milliseconds())
+	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl, look)
 	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash(), q.index}, args...).Slice()
 	if err != nil {
 		return Place{}, err

@@ -38,6 +38,7 @@ var (
 	endedStep   = stepOf("ended", taskSource, stateSource)
 	checkStep   = stepOf("check", taskSource, stateSource)
 	markStep    = stepOf("mark", taskSource, stateSource)
+	hastenStep  = stepOf("hasten", taskSource, stateSource)
 	promoteStep = stepOf("promote", taskSource, stateSource)
 	pausedStep  = stepOf("paused", taskSource, stateSource)
 	namedStep   = stepOf("named", movedSource)

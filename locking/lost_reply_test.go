@@ -32,6 +32,7 @@ func (c *cutter) behind(t *testing.T, addr string, oneIn int) string {
 
 func TestLostRepliesLoseNoLease(t *testing.T) {
 	t.Parallel()
+	const cuts = 1000
 	single := func(mod func(*redis.Options)) func(t *testing.T, c *cutter) func() locking.Locker {
 		return func(t *testing.T, c *cutter) func() locking.Locker {
 			server := redistest.Start(t)
@@ -50,20 +51,19 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		lockers, callers int
-		cuts             int64
 		keys             []string
 		make             func(t *testing.T, c *cutter) func() locking.Locker
 	}{
-		"single, alone":             {8, 1, 1000, []string{"order:1"}, single(deadlines)},
-		"single, alone, retries":    {8, 1, 1000, []string{"order:1"}, single(func(*redis.Options) {})},
-		"single, together":          {2, 16, 1000, []string{"order:1", "order:2", "order:3", "order:4"}, single(deadlines)},
-		"single, together, retries": {2, 16, 1000, []string{"order:1", "order:2", "order:3", "order:4"}, single(func(*redis.Options) {})},
-		"redlock, alone":            {4, 1, 300, []string{"order:1"}, redlock},
-		"redlock, together":         {2, 16, 300, []string{"order:1", "order:2", "order:3", "order:4"}, redlock},
+		"single, alone":             {8, 1, []string{"order:1"}, single(deadlines)},
+		"single, alone, retries":    {8, 1, []string{"order:1"}, single(func(*redis.Options) {})},
+		"single, together":          {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, single(deadlines)},
+		"single, together, retries": {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, single(func(*redis.Options) {})},
+		"redlock, alone":            {4, 1, []string{"order:1"}, redlock},
+		"redlock, together":         {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, redlock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &cutter{enough: tt.cuts}
+			c := &cutter{enough: cuts}
 			make := tt.make(t, c)
 			holders := map[string]*atomic.Int64{}
 			for _, key := range tt.keys {
@@ -77,7 +77,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 				for j := range tt.callers {
 					key := tt.keys[(i+j)%len(tt.keys)]
 					callers.Go(func() {
-						for c.cuts.Load() < tt.cuts && time.Now().Before(deadline) {
+						for c.cuts.Load() < cuts && time.Now().Before(deadline) {
 							lease, err := l.Acquire(t.Context(), []string{key}, locking.Options{})
 							if err != nil {
 								if errors.Is(err, locking.ErrLost) {
@@ -107,7 +107,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 			}
 			callers.Wait()
 			t.Logf("%d leases, %d cut replies, %d false losses, %d releases without an answer", leases.Load(), c.cuts.Load(), lost.Load(), unclear.Load())
-			if n := c.cuts.Load(); n < tt.cuts {
+			if n := c.cuts.Load(); n < cuts {
 				t.Errorf("only %d replies were cut", n)
 			}
 			if n := lost.Load(); n > 0 {

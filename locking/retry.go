@@ -12,7 +12,7 @@ import (
 
 // Releases that have no answer are sent again in the background, so that a key does not stay locked by nobody once the server answers.
 const (
-	firstRetry = 5 * time.Millisecond
+	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
 	maxRetries = 4096 // at the same time; beyond that locks run out by their TTL
 

@@ -43,6 +43,9 @@
 //   - they are enqueued with [delayqueue.Queue.Enqueue] or worker.Client.EnqueueInOrder. Others join the line when they first run;
 //   - Redis keeps its data: the line is on the Redis of the tasks. One that was lost costs the order, and nothing else.
 //
+// A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL: the next in line finds the key free and has the task of the
+// dead worker run first, which has used up a retry if it had begun, or is archived if that was its last.
+//
 // With KeepOrder a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
 // choose its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
 // [delayqueue.Queue.LeaveLine] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.

@@ -58,15 +58,15 @@ var errOneKey = errors.New("tasks that run in order have one key: let the key fu
 // tryInTurn makes one attempt, when it is the task's turn.
 func (r *run) tryInTurn(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	if r.order != NextFirst {
-		if held, err := r.turn(ctx); held != nil || err != nil {
+		if held, err := r.turn(ctx, false); held != nil || err != nil {
 			return nil, held, err
 		}
 	}
 	return r.try(ctx)
 }
 
-// turn joins the line of the key and returns who stands before the task, or nil when it is its turn.
-func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
+// turn joins the line of the key and returns who stands before the task, or nil when it is its turn. locked says that the run has the key.
+func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error) {
 	for {
 		turn, err := r.askTurn(ctx, r.id)
 		if err == nil {
@@ -78,8 +78,17 @@ func (r *run) turn(ctx context.Context) (*locking.HeldError, error) {
 				}
 			}
 			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
-			if !turn.FirstAgain.IsZero() {
-				r.noDeck = true // who is first is parked, or has failed: it will not run in a moment
+			if !turn.FirstAgain.IsZero() || turn.FirstLost {
+				r.noDeck = true // who is first is parked, has failed, or its worker has died: it will not run in a moment
+			}
+			if turn.FirstLost {
+				back, held := r.bringBack(ctx, turn.First, turn.FirstBegun, locked)
+				if back {
+					continue
+				}
+				if held != nil {
+					return held, nil
+				}
 			}
 			return notYet(r.keys[0], turn, time.Now()), nil
 		}
@@ -101,7 +110,32 @@ func (r *run) holdsUp(t delayqueue.Turn) bool {
 func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun})
+	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{
+		At: r.place, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun, Works: t == r.id,
+	})
+}
+
+// bringBack has the first in line run again whose worker has died, so that those behind it do not wait until asynq does. Nothing of it may run any
+// more, which only the lock can tell: if it is held, bringBack returns by whom.
+func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bool) (back bool, held *locking.HeldError) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	var err error
+	if !locked {
+		var lease *locking.Lease
+		if lease, err = r.attemptOnce(ctx); err == nil {
+			defer func() { _ = lease.Release(ctx) }()
+		} else if held, ok := errors.AsType[*locking.HeldError](err); ok {
+			return false, held
+		}
+	}
+	if err == nil {
+		back, err = r.queue.BringBack(ctx, t, begun)
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
+	}
+	return back, nil
 }
 
 // unpark notes that a task that has parked, and has got its key at its second look, is not parked any more.
@@ -125,8 +159,11 @@ func notYet(key string, t delayqueue.Turn, now time.Time) *locking.HeldError {
 		return nil
 	}
 	h := locking.Holder{Label: "the task first in line, " + t.First.String() + " (" + t.FirstState + ")", Remaining: locking.DefaultTTL}
-	if !t.FirstAgain.IsZero() {
+	switch {
+	case !t.FirstAgain.IsZero():
 		h.Remaining = max(t.FirstAgain.Sub(now), 0)
+	case !t.FirstLease.IsZero(): // by then it has ended, or its worker has died
+		h.Remaining = max(t.FirstLease.Add(delayqueue.LostAfter).Sub(now), 0)
 	}
 	return &locking.HeldError{Key: key, Holder: h}
 }
@@ -134,7 +171,7 @@ func notYet(key string, t delayqueue.Turn, now time.Time) *locking.HeldError {
 // verify looks whether it is the turn of a task that has waited for the lock alone. If not, it gives the key back and returns who stands
 // before it; it does not wait on deck again.
 func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
-	held, err := r.turn(ctx)
+	held, err := r.turn(ctx, true)
 	if held == nil && err == nil {
 		return lease, nil, nil
 	}
@@ -271,11 +308,10 @@ func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
 	}
 }
 
-// fallback returns when the task tries again although nobody woke it. In order it is not put off: nothing shortens the timer of the one that
-// is next when who stood before it has gone.
+// fallback returns when the task tries again although nobody woke it. In order it is the line that counts, and not who was refused before.
 func (r *run) fallback(delay time.Duration, ahead int) time.Duration {
 	if r.order != NextFirst {
-		return delay
+		ahead = r.ahead - 1 // the first in line does not wait for another
 	}
 	return fallback(delay, ahead)
 }

@@ -76,7 +76,9 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	var left delayqueue.Left
 	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
 		r.unpark(ctx)
-		left = r.leaveLine(ctx, r.id, r.keys[0])
+		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
+			r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
+		}
 	}
 	r.lease = nil
 	if err := lease.Release(ctx); err != nil {

@@ -4,40 +4,46 @@
 -- KEYS  1 line of the key   2 registry of the key
 -- ARGV  1 member   2 place that the member was given before (us), or ''   3 how long an idle line is kept (ms)
 --       4 how many of those in front to name   5 1 when the member's run has just begun: it is not parked any more
---       6... members that are gone: they are removed first
+--       6 1 when it works as soon as it is its turn   7... members that are gone: they are removed first
 --
 -- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, 1 when it was still parked or else 0,
--- place of the first (us), 1 when the first is parked or else 0, the first of those in front...}.
+-- place of the first (us), 1 when the first is parked or else 0, 1 when the first has begun to work or else 0, the first of those in front...}.
 -- A new place is later than all others, also when two arrive in the same microsecond or the clock of the server was set back.
+-- A score is a place, and half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
 local line, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
 local parked = 0
 if ARGV[5] == '1' then
   parked = redis.call('ZREM', KEYS[2], member)
 end
-if #ARGV > 5 then
-  redis.call('ZREM', line, unpack(ARGV, 6))
+if #ARGV > 6 then
+  redis.call('ZREM', line, unpack(ARGV, 7))
 end
-local place, joined = tonumber(redis.call('ZSCORE', line, member) or nil), 0
-if not place then
-  place, joined = tonumber(ARGV[2]), 1
-  if not place then
+local score, joined = tonumber(redis.call('ZSCORE', line, member) or nil), 0
+if not score then
+  score, joined = tonumber(ARGV[2]), 1
+  if not score then
     local time = redis.call('TIME')
-    place = time[1] * 1000000 + time[2]
+    score = time[1] * 1000000 + time[2]
     local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
     if last then
-      place = math.max(place, tonumber(last) + 1)
+      score = math.max(score, math.floor(tonumber(last)) + 1)
     end
   end
-  redis.call('ZADD', line, string.format('%.0f', place), member)
+  redis.call('ZADD', line, string.format('%.0f', score), member)
 end
+local place = math.floor(score)
 if redis.call('PTTL', line) < tonumber(ARGV[3]) then -- whoever wants to keep it longer, does
   redis.call('PEXPIRE', line, ARGV[3])
 end
 local ahead, front = redis.call('ZRANK', line, member), {}
-local first, waits = place, 0
+local first, waits, begun = place, 0, 0
 if ahead > 0 and most > 0 then
   front = redis.call('ZRANGE', line, 0, math.min(ahead, most) - 1)
-  first = tonumber(redis.call('ZSCORE', line, front[1]))
+  local before = tonumber(redis.call('ZSCORE', line, front[1]))
+  first = math.floor(before)
+  begun = before > first and 1 or 0
   waits = redis.call('ZSCORE', KEYS[2], front[1]) and 1 or 0
+elseif ahead == 0 and ARGV[6] == '1' and score == place then
+  redis.call('ZADD', line, 'XX', string.format('%.1f', place + 0.5), member)
 end
-return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, unpack(front)}
+return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, unpack(front)}

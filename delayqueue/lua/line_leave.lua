@@ -7,7 +7,8 @@
 -- A member that leaves stays when it is parked: asynq has given up the run that leaves, and the task has come back meanwhile. Those that are
 -- gone are parked no more either.
 --
--- Returns {how many tasks are parked on the key, how many of those that are gone were parked, the first in line...}.
+-- Returns {how many tasks are parked on the key, how many of those that are gone were parked, 1 when the first in line has begun to work or
+-- else 0 (line.lua), how many of the first three in line are parked, those, the first in line...}.
 local parked = 0
 if not redis.call('ZSCORE', KEYS[2], ARGV[2]) then
   redis.call('ZREM', KEYS[1], ARGV[2])
@@ -16,4 +17,18 @@ if #ARGV > 2 then
   redis.call('ZREM', KEYS[1], unpack(ARGV, 3))
   parked = redis.call('ZREM', KEYS[2], unpack(ARGV, 3))
 end
-return {redis.call('ZCARD', KEYS[2]), parked, unpack(redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[1]) - 1))}
+local front, waits, begun = redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[1]) - 1), {}, 0
+if front[1] then
+  local score = tonumber(redis.call('ZSCORE', KEYS[1], front[1]))
+  begun = score > math.floor(score) and 1 or 0
+end
+for i = 1, math.min(#front, 3) do
+  if redis.call('ZSCORE', KEYS[2], front[i]) then
+    waits[#waits + 1] = front[i]
+  end
+end
+local reply = {redis.call('ZCARD', KEYS[2]), parked, begun, #waits, unpack(waits)}
+for _, member in ipairs(front) do
+  reply[#reply + 1] = member
+end
+return reply

@@ -11,7 +11,8 @@
 -- bound is '' when the task waits now; 'gone' when there is no such task; else the bound that it has reached: then it does not
 -- wait. At the bound on conflicts or age its count begins anew.
 local registry, task, index, entry = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local bound, conflicts, first, place, before, now = unpack(note(task, registry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]))
+local bound, conflicts, first, place, before, now = unpack(note(task, registry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6],
+  ARGV[10]))
 local waiters, ahead, swallowed = 0, '', ''
 
 -- Of those who seem to wait some may be gone: deleted or archived by hand. A few are looked at.
@@ -59,11 +60,6 @@ if bound == '' then
   else
     if joined[2] ~= place then
       stand(task, registry, joined[2])
-    end
-    if ahead ~= '0' and tonumber(ARGV[10]) > 0 then
-      redis.call('HSET', task, 'railtoken:look', ARGV[10])
-    else
-      redis.call('HDEL', task, 'railtoken:look')
     end
   end
 end

@@ -2,7 +2,8 @@
 -- argument is KEYS[1] and the others are ARGV; each is atomic, since two runs of one task may be under way.
 --
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried, :conflicts, :first,
--- :place (its score in a registry) and :registry, the line that it stands in or was woken from. railtoken:deadline, which never changes, stays: a
+-- :place (its score in a registry), :registry, the line that it stands in or was woken from, and :look, when it would look for itself
+-- if it were next (ms). railtoken:deadline, which never changes, stays: a
 -- wake need not read the message for it, with all of the payload.
 
 -- deadline(message) returns the deadline in asynq's message of a task (unix s), 0 when it has none or is none that asynq could read. It is field
@@ -47,7 +48,8 @@ end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
-  return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry')
+  return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry',
+    'railtoken:look')
 end
 
 -- unplace(task) notes that a task stands nowhere, and keeps what it has met so far.
@@ -55,10 +57,11 @@ local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:registry')
 end
 
--- note(task, registry, retry count, most conflicts or 0, most age (us) or 0, conflicts before, first conflict before (us) or 0) counts a conflict.
+-- note(task, registry, retry count, most conflicts or 0, most age (us) or 0, conflicts before, first conflict before (us) or 0,
+-- when it would look for itself if it were next (ms), 0 for as it is) counts a conflict.
 -- Returns {bound, conflicts, first conflict (us), place, registry before or '', now (us)}. At a bound, or 'gone' when there is no such task,
 -- it writes nothing. It never takes the task to another line: the caller must first leave the one before (stand).
-local function note(task, registry, retried, most_conflicts, most_age, conflicts_before, first_before)
+local function note(task, registry, retried, most_conflicts, most_age, conflicts_before, first_before, look)
   if redis.call('EXISTS', task) == 0 then
     return {'gone', 0, '0', '0', '', '0'}
   end
@@ -85,7 +88,7 @@ local function note(task, registry, retried, most_conflicts, most_age, conflicts
   if bound == '' then
     redis.call('HDEL', task, 'railtoken:passed')
     redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
-      'railtoken:place', stands)
+      'railtoken:place', stands, 'railtoken:look', look)
     if before == '' then
       redis.call('HSET', task, 'railtoken:registry', registry)
     end

@@ -66,11 +66,12 @@ local function paused(key)
   return redis.call('EXISTS', key)
 end
 
--- hasten(entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it.
-local function hasten(entry, now)
-  local id, prefix, task = parse(entry)
+-- hasten(task, entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it. KEYS  1 the task's hash
+-- 2 retry of its queue
+local function hasten(task, entry, now)
+  local id, prefix = parse(entry)
   local look = redis.call('HGET', task, 'railtoken:look')
-  if look then
+  if look and tonumber(look) > 0 then
     redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', string.format('%.0f', math.ceil(now / 1e9 + look / 1000) + 1), id)
   end
 end

@@ -90,7 +90,8 @@ if #woken > 0 then
   end
   local behind = redis.call('ZRANGE', registry, 0, 0)[1]
   if behind then -- if those who were woken die, this one must not wait as long as it thought when others stood before it
-    hasten(behind, now)
+    local _, _, task = parse(behind)
+    hasten(task, behind, now)
   end
   return {'woken', redis.call('ZCARD', registry), unpack(woken)}
 end

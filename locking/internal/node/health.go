@@ -8,7 +8,7 @@ import (
 // Pauses after a server that did not answer is asked again.
 const (
 	firstPause = 25 * time.Millisecond
-	maxPause   = 500 * time.Millisecond // a key must not stay locked by nobody for a second after its server goes on
+	maxPause   = time.Second
 )
 
 // A server is waited for up to usualTimes as long as an answer may take, as the last ones show, and maxTimes as long as the node's patience.

@@ -1,0 +1,42 @@
+package delayqueue
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
+const (
+	retryField        = 5
+	retriedField      = 6
+	errorField        = 7
+	deadlineField     = 9
+	lastFailedAtField = 11
+)
+
+// varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
+func varintOf(message string, number protowire.Number) (value int64) {
+	for rest := []byte(message); len(rest) > 0; {
+		field, wire, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return 0
+		}
+		rest = rest[n:]
+		if n = protowire.ConsumeFieldValue(field, wire, rest); n < 0 {
+			return 0
+		}
+		if field == number && wire == protowire.VarintType {
+			v, _ := protowire.ConsumeVarint(rest)
+			value = int64(v)
+		}
+		rest = rest[n:]
+	}
+	return value
+}
+
+// failed returns the message of a task that has failed once more. Of a field that is there twice a reader of protobuf heeds the last one.
+func failed(message string, retried, at int64, text string) string {
+	m := protowire.AppendTag([]byte(message), retriedField, protowire.VarintType)
+	m = protowire.AppendVarint(m, uint64(retried))
+	m = protowire.AppendTag(m, errorField, protowire.BytesType)
+	m = protowire.AppendString(m, text)
+	m = protowire.AppendTag(m, lastFailedAtField, protowire.VarintType)
+	return string(protowire.AppendVarint(m, uint64(at)))
+}
