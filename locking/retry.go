@@ -35,6 +35,7 @@ type pending struct {
 	mu   sync.Mutex
 	n    int
 	none chan struct{} // not nil while somebody waits; closed when n is 0
+	ends map[*retry]context.CancelFunc
 }
 
 // add counts one more, unless there are that many.
@@ -79,6 +80,35 @@ func (p *pending) wait(most time.Duration) {
 	}
 }
 
+// end ends the calls that are made again.
+func (p *pending) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.ends {
+		end()
+	}
+}
+
+// begin returns the context of a call that is made again, for so long at most.
+func (p *pending) begin(r *retry, most time.Duration) context.Context {
+	ctx, end := context.WithTimeout(context.Background(), most)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ends == nil {
+		p.ends = map[*retry]context.CancelFunc{}
+	}
+	p.ends[r] = end
+	return ctx
+}
+
+// ended forgets a call that is not made again.
+func (p *pending) ended(r *retry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends[r]()
+	delete(p.ends, r)
+}
+
 // retry is a call that is made again and again in the background.
 type retry struct {
 	done chan struct{} // closed once it has ended
@@ -88,7 +118,7 @@ type retry struct {
 	err   error // of the last call, nil once it is answered
 }
 
-// again makes a call until it is answered or of no use, for so long at most. When it was made before, last is the error of that, and a pause
+// again makes a call until it is answered or of no use, until end is called, or for so long at most. When it was made before, last is the error of that, and a pause
 // comes first.
 func (p *pending) again(most time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
 	r := &retry{done: make(chan struct{}), err: last}
@@ -97,11 +127,11 @@ func (p *pending) again(most time.Duration, last error, call func(ctx context.Co
 		close(r.done)
 		return r
 	}
+	ctx := p.begin(r, most)
 	go func() {
 		defer p.done()
 		defer close(r.done)
-		ctx, cancel := context.WithTimeout(context.Background(), most)
-		defer cancel()
+		defer p.ended(r)
 		pauses, began := newRetry(), time.Now()
 		for last == nil || doze(ctx, pauses.NextBackOff(), nil) {
 			var reply any

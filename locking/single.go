@@ -130,10 +130,11 @@ func retriesOf(client redis.UniversalClient) int {
 	}
 }
 
-// Close ends the watches on releases. It waits for releases that have had no answer, for 5 s at most: keep the client open until then. Leases
+// Close ends the watches on releases. It waits for releases that have had no answer, for 5 s at most, and sends them no more: keep the client open until then. Leases
 // that are held stay valid and can be released.
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
+	s.pending.end()
 	return s.notices.close()
 }
 
