@@ -3,9 +3,11 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -147,7 +149,35 @@ func (m *Move) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, s := range slices.Concat([]*Server{m.from}, others) {
+		if err := poll(ctx, nil, func() error { return s.hasHeard(ctx, m.to, target) }); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// hasHeard succeeds once this node knows of the last slot that another one was given. A node that is given a slot back before it has heard
+// that from the one before would yield it to the late message, and neither would serve it.
+func (s *Server) hasHeard(ctx context.Context, other *Server, id string) error {
+	client, asked := s.impatient(), other.impatient()
+	defer client.Close()
+	defer asked.Close()
+	own, err := asked.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	nodes, err := client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return err
+	}
+	want := parseFields(own)["cluster_my_epoch"]
+	for line := range strings.Lines(nodes) {
+		if fields := strings.Fields(line); len(fields) > 6 && fields[0] == id && fields[6] == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("node %s has not heard of epoch %s of %s", s.Addr(), want, other.Addr())
 }
 
 // setSlot tells this node about a slot: what happens to it, and which node has to do with that.
