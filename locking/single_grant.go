@@ -31,6 +31,9 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, -g.single.clock.Last(), opts, false)
 	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), nil)
 	p.asked = outcomeOf(err)
+	if isMoving(err) {
+		p.asked = unsent
+	}
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.names, Err: classify(ctx, err)}
 	}
@@ -79,19 +82,20 @@ func (g *singleGrant) takeBack(ctx context.Context) bool {
 		switch p.asked {
 		case unsent:
 		case answered:
-			calls = append(calls, g.single.retry(releaseCommand(&p.acquire, nil), g.ttl))
+			calls = append(calls, g.single.pending.again(g.ttl, nil, func(ctx context.Context) (any, error) {
+				reply, err := g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil), nil)
+				if isMoving(err) {
+					return g.releaseMoving(ctx, *p)
+				}
+				return reply, err
+			}))
 		case unknown:
-			calls = append(calls, g.single.retry(abandonCommand(&p.acquire, g.single.fence), lateRetry))
+			calls = append(calls, g.single.pending.again(lateRetry, nil, func(ctx context.Context) (any, error) {
+				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fence), 0, nil), nil)
+			}))
 		}
 	}
 	return settled(ctx, calls)
-}
-
-// retry makes a call in the background until it is answered, for so long at most.
-func (s *Single) retry(command node.Command, most time.Duration) *retry {
-	return s.pending.again(most, nil, func(ctx context.Context) (any, error) {
-		return s.node.Run(ctx, new(node.Call).Of(command, 0, nil), nil)
-	})
 }
 
 // each calls f for every part, for all at the same time, so that a server that does not answer keeps no key on another one
@@ -129,6 +133,9 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.names))
+		}
+		if isMoving(err) {
+			lost, err = g.renewMoving(ctx, p, ttl)
 		}
 		if err != nil {
 			return &OpError{Op: "renew", Keys: p.names, Err: err}
@@ -169,17 +176,24 @@ func (g *singleGrant) leave(ctx context.Context, p part, tops []int64) (contende
 // the locks have run out: a key that stays locked stops its users for a TTL.
 func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (releaseReply, error) {
 	command := releaseCommand(&p.acquire, tops)
-	first, err := g.single.node.Finish(ctx, new(node.Call).Of(command, 0, nil))
-	reply, err := releasedBy(first, err, len(p.names))
+	lone := true // the answer is to the only release that is executed
+	release := func(ctx context.Context, send func(context.Context, *node.Call) (any, error)) (releaseReply, error) {
+		answer, err := send(ctx, new(node.Call).Of(command, 0, nil))
+		reply, err := releasedBy(answer, err, len(p.names))
+		if isMoving(err) {
+			reply, err = g.releaseMoving(ctx, p)
+			lone = lone && err == nil // it may have released some of the keys
+		}
+		lone = lone && outcomeOf(err) != unknown
+		return reply, err
+	}
+	reply, err := release(ctx, g.single.node.Finish)
 	if err == nil || isOver(err) {
 		return reply, err
 	}
-	lone := outcomeOf(err) != unknown // the answer is to the only release that is executed
 	r := g.single.pending.again(g.ttl, err, func(ctx context.Context) (any, error) {
-		answer, err := g.single.node.Run(ctx, new(node.Call).Of(command, 0, nil), nil)
-		reply, err := releasedBy(answer, err, len(p.names))
+		reply, err := release(ctx, func(ctx context.Context, c *node.Call) (any, error) { return g.single.node.Run(ctx, c, nil) })
 		if err != nil {
-			lone = lone && outcomeOf(err) != unknown
 			return nil, err
 		}
 		if !lone {

@@ -1,0 +1,54 @@
+package locking
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking/internal/node"
+)
+
+var (
+	//go:embed lua/renew_moving.lua
+	renewMovingSource string
+	//go:embed lua/release_moving.lua
+	releaseMovingSource string
+
+	renewMovingScript   = node.NewScript(renewMovingSource)
+	releaseMovingScript = node.NewScript(releaseMovingSource)
+)
+
+// isMoving reports whether a node of a Redis Cluster has refused a script because the slot of its keys is on its way to another node. That
+// can take longer than a TTL, so who holds a key goes on with its lock alone: a command of one key is always served.
+func isMoving(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
+
+// renewMoving extends the locks of one part whose slot moves.
+func (g *singleGrant) renewMoving(ctx context.Context, p part, ttl time.Duration) (lost int, err error) {
+	return g.eachLock(ctx, p, renewMovingScript, g.owner, ms(ttl))
+}
+
+// releaseMoving releases the locks of one part whose slot moves.
+func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, error) {
+	lost, err := g.eachLock(ctx, p, releaseMovingScript, g.owner)
+	return releaseReply{lost: lost, contended: true}, err
+}
+
+// eachLock calls a script for one lock of a part after another, and returns the position of the first key that is lost, or 0.
+func (g *singleGrant) eachLock(ctx context.Context, p part, script *node.Script, args ...any) (lost int, err error) {
+	for i := range p.names {
+		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redis[3*i:3*i+1], args...), nil)
+		if err != nil {
+			return 0, err
+		}
+		isLost, err := parseRenew(reply, 1)
+		if err != nil {
+			return 0, err
+		}
+		if isLost == 1 && lost == 0 {
+			lost = i + 1
+		}
+	}
+	return lost, nil
+}
