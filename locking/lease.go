@@ -74,7 +74,7 @@ type Lease struct {
 // implementation then releases it.
 func NewLease(grant Grant, keys []string, opts Options, began Instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, term: newTerm(opts.TTL, opts.MaxHold),
+		grant: grant, keys: keys, watch: began.watch, term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
 	}
 	next := l.term.next(l.watch.elapsed())
 	if next.lost != "" {

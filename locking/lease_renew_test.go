@@ -82,3 +82,42 @@ func TestTheHoldersOwnRenewalsStartNoSecondOneInTheBackground(t *testing.T) {
 		})
 	}
 }
+
+func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const leases, ttl = 2000, 30 * time.Second
+		grants := make([]*fakeGrant, leases)
+		began := time.Now()
+		for i := range grants {
+			grants[i] = &fakeGrant{began: began}
+			keys, opts, err := Prepare([]string{"order:1"}, Options{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := NewLease(grants[i], keys, opts, Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lease.Release(t.Context()) }()
+		}
+		time.Sleep(61 * time.Second) // virtual
+		synctest.Wait()
+		due := map[time.Duration]int{} // by the tenth of a second
+		for _, g := range grants {
+			before := time.Duration(0)
+			for _, at := range g.renewals() {
+				if pause := at - before; pause < ttl/4 || pause > ttl/3 {
+					t.Fatalf("a renewal %v after the one before, want %v to %v", pause, ttl/4, ttl/3)
+				}
+				before = at
+				due[at.Truncate(100*time.Millisecond)]++
+			}
+		}
+		for at, n := range due {
+			if n > leases/10 {
+				t.Errorf("%d of %d leases were renewed within 100 ms after %v", n, leases, at)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/railtoken/railtoken/locking/internal/quorum"
@@ -8,26 +9,32 @@ import (
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
 const (
-	renewals = 3           // a lease is renewed each 1/3 of its TTL
-	retries  = 20          // and after a failed renewal each 1/20
+	renewals = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
+	retries  = 20          // and after a failed renewal each 1/20, so too
+	jitter   = 0.25        // by which share at most of that time
 	maxTick  = time.Second // how often at least the wall clock is looked at
 )
 
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
 func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
+// anyHaste returns by which share a lease renews earlier than it must. Each has a share of its own, so that many leases which were taken at the
+// same moment, or all of which a server has kept waiting, do not come due together for long.
+func anyHaste() float64 { return jitter * rand.Float64() }
+
 // term is what a lease knows of its own time.
 type term struct {
 	ttl       time.Duration
 	maxHold   time.Duration
+	haste     float64       // the share by which it renews earlier
 	until     time.Duration // the lease is trusted before this time
 	nextRenew time.Duration
 	capped    bool // renewed up to MaxHold: no renewal can extend it
 }
 
 // newTerm returns the term of a lease that has just been taken.
-func newTerm(ttl, maxHold time.Duration) term {
-	t := term{ttl: ttl, maxHold: maxHold}
+func newTerm(ttl, maxHold time.Duration, haste float64) term {
+	t := term{ttl: ttl, maxHold: maxHold, haste: haste}
 	return t.renewed(0, ttl)
 }
 
@@ -63,15 +70,18 @@ func (t term) renewed(sent, ttl time.Duration) term {
 	if t.until >= t.maxHold || sent+ttl >= t.maxHold {
 		t.until, t.capped = min(t.until, t.maxHold), true
 	}
-	t.nextRenew = sent + t.ttl/renewals
+	t.nextRenew = sent + t.soon(t.ttl/renewals)
 	return t
 }
 
 // failed returns the term after a renewal that could not be decided.
 func (t term) failed(now time.Duration) term {
-	t.nextRenew = now + t.ttl/retries
+	t.nextRenew = now + t.soon(t.ttl/retries)
 	return t
 }
+
+// soon returns a time made shorter by the lease's haste.
+func (t term) soon(d time.Duration) time.Duration { return d - time.Duration(t.haste*float64(d)) }
 
 // passedOn returns the term of the next holder, who gets the lease at the time now.
 func (t term) passedOn(now, maxHold time.Duration) term {

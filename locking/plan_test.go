@@ -23,8 +23,9 @@ func TestValidityIsTheTTLLessTheDrift(t *testing.T) {
 func TestNextStepOfATerm(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
-	fresh := newTerm(30*s, 100*s) // until 29.698 s, first renewal at 10 s
-	short := newTerm(30*s, 30*s)  // MaxHold is the TTL: no renewal can extend it
+	fresh := newTerm(30*s, 100*s, 0) // until 29.698 s, first renewal at 10 s
+	short := newTerm(30*s, 30*s, 0)  // MaxHold is the TTL: no renewal can extend it
+	hasty := newTerm(30*s, 100*s, jitter)
 	late := term{ttl: 30 * s, maxHold: 100 * s, until: 90 * s, nextRenew: 80 * s}
 	for name, tt := range map[string]struct {
 		term term
@@ -34,6 +35,8 @@ func TestNextStepOfATerm(t *testing.T) {
 		"at first it sleeps for a tick":          {fresh, 0, step{sleep: s}},
 		"it wakes for the renewal":               {fresh, 9750 * time.Millisecond, step{sleep: 250 * time.Millisecond}},
 		"a third of the TTL is over":             {fresh, 10 * s, step{renew: true, ttl: 30 * s}},
+		"a hasty one renews a quarter earlier":   {hasty, 7500 * time.Millisecond, step{renew: true, ttl: 30 * s}},
+		"and not before":                         {hasty, 7 * s, step{sleep: 500 * time.Millisecond}},
 		"a renewal that is late is still due":    {fresh, 29 * s, step{renew: true, ttl: 30 * s}},
 		"one moment before the end":              {fresh, validity(30*s) - 1, step{renew: true, ttl: 30 * s}},
 		"the end":                                {fresh, validity(30 * s), step{lost: LossExpired}},
@@ -52,7 +55,7 @@ func TestNextStepOfATerm(t *testing.T) {
 func TestRenewalsAndFailuresChangeATerm(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
-	fresh := newTerm(30*s, 100*s)
+	fresh := newTerm(30*s, 100*s, 0)
 	for name, tt := range map[string]struct {
 		got  term
 		want term
@@ -73,6 +76,10 @@ func TestRenewalsAndFailuresChangeATerm(t *testing.T) {
 			fresh.failed(11 * s),
 			term{ttl: 30 * s, maxHold: 100 * s, until: validity(30 * s), nextRenew: 12500 * time.Millisecond},
 		},
+		"so does a hasty one, somewhat earlier": {
+			newTerm(30*s, 100*s, 0.2).failed(11 * s),
+			term{ttl: 30 * s, maxHold: 100 * s, haste: 0.2, until: validity(30 * s), nextRenew: 12200 * time.Millisecond},
+		},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, tt.got, tt.want)
@@ -87,7 +94,7 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := duration(MinTTL, MaxTTL-1).Draw(t, "ttl")
 		maxHold := duration(ttl, 20*ttl).Draw(t, "maxHold")
-		tm, now := newTerm(ttl, maxHold), time.Duration(0)
+		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, jitter).Draw(t, "haste")), time.Duration(0)
 		trusted := validity(ttl)         // the latest end of any lock that a server has granted
 		attempt := ttl / renewals        // when the next renewal must begin at the latest
 		renew := func(d time.Duration) { // one renewal for d, sent now
@@ -141,7 +148,7 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := duration(MinTTL, MaxTTL-1).Draw(t, "ttl")
 		maxHold := duration(ttl, 50*ttl).Draw(t, "maxHold")
-		tm, now := newTerm(ttl, maxHold), time.Duration(0)
+		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, jitter).Draw(t, "haste")), time.Duration(0)
 		for range 100_000 {
 			next := tm.next(now)
 			if next.lost != "" {
