@@ -17,6 +17,10 @@
 // A single Redis node that loses its data loses its locks: after a restart without persistence, or a failover to a
 // replica that had not seen them yet. Where that matters, let the database check the token.
 //
+// The TTL of a key runs by its server's wall clock. When that is set forward, keys end too early, and a second holder may start while the
+// first one still trusts its lease: on several servers only when the clocks of a majority are set. Slew the clocks of servers
+// (chrony and ntpd do so after their start) instead of stepping them, and let the database check the token.
+//
 // # Several servers
 //
 // [NewRedlock] takes each lock on a majority of independent servers. Its tokens need no consensus: each server counts the grants of a key,

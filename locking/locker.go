@@ -31,13 +31,13 @@ type Watcher interface {
 const (
 	DefaultTTL     = 30 * time.Second
 	MinTTL         = time.Second
-	MaxTTL         = 55 * time.Second // asynq brings a crashed worker's task back after 55 to 120 s
 	DefaultMaxHold = 30 * time.Minute
 )
 
 // Options says how one attempt is made. The zero value has every default.
 type Options struct {
-	// TTL is how long the lock outlives a holder that has crashed. At least 1 s, below 55 s; 30 s when zero.
+	// TTL is how long the lock outlives a holder that has crashed. At least 1 s, and at most MaxHold; 30 s when zero. A [Redlock] refuses
+	// one above its MaxTTL.
 	TTL time.Duration
 
 	// MaxHold is the longest time that the lease is renewed for; after it the lease is lost. At least TTL; 30 min when zero.
@@ -76,8 +76,8 @@ func (o Options) withDefaults() Options {
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
-	if o.TTL < MinTTL || o.TTL >= MaxTTL {
-		errs = append(errs, fmt.Errorf("locking: TTL is %v: it must be at least %v and below %v", o.TTL, MinTTL, MaxTTL))
+	if o.TTL < MinTTL {
+		errs = append(errs, fmt.Errorf("locking: TTL is %v: it must be at least %v", o.TTL, MinTTL))
 	}
 	if o.MaxHold < o.TTL {
 		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL", o.MaxHold, o.TTL))

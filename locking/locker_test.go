@@ -10,11 +10,11 @@ import (
 
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	err := Options{TTL: time.Minute, MaxHold: time.Second, Interest: -1}.Validate()
+	err := Options{TTL: time.Second - 1, MaxHold: time.Millisecond, Interest: -1}.Validate()
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, fault := range []string{"TTL is 1m0s", "MaxHold is 1s", "Interest is -1ns"} {
+	for _, fault := range []string{"TTL is 999.999999ms", "MaxHold is 1ms", "Interest is -1ns"} {
 		if !strings.Contains(err.Error(), fault) {
 			t.Errorf("error %q does not say %q", err, fault)
 		}
@@ -36,8 +36,8 @@ func TestValidateKnowsTheLimits(t *testing.T) {
 		"the shortest TTL":            {Options{TTL: time.Second}, true},
 		"a shorter TTL":               {Options{TTL: time.Second - 1}, false},
 		"a negative TTL":              {Options{TTL: -time.Second}, false},
-		"the longest TTL":             {Options{TTL: 55*time.Second - 1}, true},
-		"a longer TTL":                {Options{TTL: 55 * time.Second}, false},
+		"a TTL above asynq's limit":   {Options{TTL: 10 * time.Minute}, true},
+		"a TTL above MaxHold":         {Options{TTL: time.Hour, MaxHold: time.Hour - 1}, false},
 		"MaxHold as long as the TTL":  {Options{TTL: 2 * time.Second, MaxHold: 2 * time.Second}, true},
 		"MaxHold below the TTL":       {Options{TTL: 2 * time.Second, MaxHold: 2*time.Second - 1}, false},
 		"MaxHold below the default":   {Options{MaxHold: DefaultTTL - 1}, false},

@@ -22,6 +22,7 @@ import (
 // Defaults of [RedlockOptions].
 const (
 	DefaultNodeTimeout = 50 * time.Millisecond
+	DefaultMaxTTL      = 55 * time.Second
 	dialTimeout        = time.Second
 )
 
@@ -78,7 +79,7 @@ type RedlockOptions struct {
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept
-	// from voting. Attempts with a longer TTL are refused. 55 s when zero.
+	// from voting: give all clients the same. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when zero.
 	MaxTTL time.Duration
 
 	// Guard is GuardConnect when zero.
@@ -101,7 +102,7 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 		o.NodeTimeout = DefaultNodeTimeout
 	}
 	if o.MaxTTL == 0 {
-		o.MaxTTL = MaxTTL
+		o.MaxTTL = min(DefaultMaxTTL, o.FenceTTL)
 	}
 	return o
 }
@@ -117,8 +118,8 @@ func (o RedlockOptions) Validate() error {
 	if o.FenceTTL < MinTTL {
 		errs = append(errs, fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", o.FenceTTL, MinTTL))
 	}
-	if o.MaxTTL < MinTTL || o.MaxTTL > MaxTTL {
-		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be from %v to %v", o.MaxTTL, MinTTL, MaxTTL))
+	if o.MaxTTL < MinTTL || o.MaxTTL > o.FenceTTL {
+		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v", o.MaxTTL, MinTTL, o.FenceTTL))
 	}
 	if o.NodeTimeout < time.Millisecond || o.NodeTimeout > o.MaxTTL/4 {
 		errs = append(errs, fmt.Errorf("locking: NodeTimeout is %v: it must be at least 1ms and far below the TTL, at most %v", o.NodeTimeout, o.MaxTTL/4))
@@ -271,7 +272,7 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 		return nil, err
 	}
 	if opts.TTL > r.opts.MaxTTL {
-		return nil, fmt.Errorf("locking: TTL is %v, above the MaxTTL of %v that these nodes are guarded for: lower it or raise MaxTTL", opts.TTL, r.opts.MaxTTL)
+		return nil, fmt.Errorf("locking: TTL is %v, above MaxTTL, %v, for which a server that has restarted is kept from voting: lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
 	}
 	if opts.Label = cleanLabel(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label

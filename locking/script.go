@@ -69,7 +69,7 @@ func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 }
 
 // lateness is how long an acquire call that had no answer may be late: until then the server refuses it once its owner has given it up. It
-// is longer than the longest TTL, and than TCP goes on sending what a client has left behind.
+// is longer than TCP goes on sending what a client has left behind.
 const lateness = 2 * time.Minute
 
 // abandonCommand returns the call that takes back an acquire call which had no answer.

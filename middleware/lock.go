@@ -31,7 +31,8 @@ type Options struct {
 	// Queue is where tasks are parked.
 	Queue *delayqueue.Queue
 
-	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. The log warns once of each type of task whose time, by
+	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which asynq brings a crashed
+	// worker's task back. The log warns once of each type of task whose time, by
 	// asynq.Timeout or asynq.Deadline, is longer than MaxHold.
 	TTL, MaxHold time.Duration
 
@@ -76,8 +77,15 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
+	if o.TTL >= maxTTL {
+		errs = append(errs, fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
+			"lower it; a lease renews itself for as long as the handler runs", o.TTL, maxTTL))
+	}
 	return errors.Join(errs...)
 }
+
+// maxTTL is above every TTL: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
+const maxTTL = 55 * time.Second
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {

@@ -10,14 +10,13 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/locking"
 )
 
 const (
 	// afterExpiry is how long after the end of a holder's lease a parked task looks for itself whether it was forgotten.
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
-	maxFallback = locking.MaxTTL
+	maxFallback = maxTTL
 	// fewAhead is how many tasks look so soon. Those behind them look the later, the further back they are: farAhead is the latest in a line
 	// of up to 30 000, unless the strategy's own delay is longer. Of a longer line about one task looks in each lookEach.
 	fewAhead = 8

@@ -174,6 +174,21 @@ func TestOptionsReportEveryFaultAtOnce(t *testing.T) {
 	}
 }
 
+func TestATTLThatAsynqOutrunsIsRefused(t *testing.T) {
+	t.Parallel()
+	for ttl, ok := range map[time.Duration]bool{0: true, 55*time.Second - 1: true, 55 * time.Second: false} {
+		err := middleware.Options{
+			Locker: lockerFunc(nil), Key: middleware.FixedKey("k"), Strategy: middleware.FailFast{}, TTL: ttl, MaxHold: time.Hour / 2,
+		}.Validate()
+		if (err == nil) != ok {
+			t.Errorf("TTL %v: %v", ttl, err)
+		}
+		if !ok && !strings.Contains(err.Error(), "below 55s") {
+			t.Errorf("%v does not say what it must be", err)
+		}
+	}
+}
+
 func TestFailFastNeedsNoDelayQueue(t *testing.T) {
 	t.Parallel()
 	locker := lockerFunc(func(context.Context, []string, locking.Options) (*locking.Lease, error) {
