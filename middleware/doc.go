@@ -19,8 +19,11 @@
 // ([locking.FromContext], then Fence) where that matters. See package locking.
 //
 // A task that waits is never lost and never counts as failed: it waits until it runs or reaches one of the
-// [delayqueue.Bounds] that its strategy sets, also on its last attempt, and also while Redis cannot be reached. Wakes are a matter of speed: when one is
-// lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
+// [delayqueue.Bounds] that its strategy sets, also on its last attempt, and also while the servers for locks cannot be reached. Wakes are a matter
+// of speed: when one is lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
+//
+// What asynq does with a task in a slot whose own Redis cannot be reached for 30 s stands above all this, also when the task only waits in that
+// slot: asynq takes its worker for dead and counts the run as failed. That uses up a retry, and archives a task on its last attempt.
 //
 // # Panics
 //

@@ -121,7 +121,7 @@ func (e *KeyError) Is(target error) bool { return target == ErrKey }
 func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
 
 // UnavailableError says that the locks could not be reached. It is not a failure of the task, uses up no retry, and the task
-// is tried again after Delay.
+// is tried again after Delay: as long as the Redis of the tasks can be reached (see the package).
 type UnavailableError struct {
 	Err   error
 	Delay time.Duration
