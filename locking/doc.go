@@ -21,6 +21,17 @@
 // first one still trusts its lease: on several servers only when the clocks of a majority are set. Slew the clocks of servers
 // (chrony and ntpd do so after their start) instead of stepping them, and let the database check the token.
 //
+// # Calls without an answer
+//
+// A call that has no answer may have been executed, or may be executed later. So each call is sent once, whatever MaxRetries of a client
+// says, and a hook of the client must not send it again. An attempt whose call has no answer is taken back: its lock is deleted, or its
+// owner is marked as given up in the fence counter, so that the server refuses the call should it arrive within two minutes. Until the
+// server has answered that, for ten minutes at most, it is sent again in the background, at least twice a second. So is a release, until the
+// lock has run out. Only a process that ends before leaves a key locked for a TTL: Close waits for what is under way, for 5 s at most.
+//
+// A lease is lost by the local clock, by the answer to a renewal, or by that to the only release that may have been executed. When a release was
+// sent before, another holder is what its success looks like, and it counts as one.
+//
 // # Several servers
 //
 // [NewRedlock] takes each lock on a majority of independent servers. Its tokens need no consensus: each server counts the grants of a key,

@@ -231,8 +231,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 }
 
 // Release gives the keys back. It goes on when ctx has ended, for 5 s at most, and a second call returns what the first
-// returned. The error matches [ErrLost] when the lease had been lost before; after any other error the keys become free
-// when their TTL ends.
+// returned. The error matches [ErrLost] when the lease had been lost before; after any other error the
+// backend goes on in the background, and the keys become free when their TTL ends at the latest.
 func (l *Lease) Release(ctx context.Context) error {
 	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
 	return l.releaseErr

@@ -82,9 +82,11 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	}
 	r.lease = nil
 	if err := lease.Release(ctx); err != nil {
-		if errors.Is(err, locking.ErrLost) {
+		switch loss, ok := errors.AsType[*locking.LostError](err); {
+		case ok && loss.Reason != locking.LossTaken: // its time was over only after the handler had returned, or lost says so already
+		case errors.Is(err, locking.ErrLost):
 			lost = err
-		} else {
+		default:
 			r.log.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
 				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
