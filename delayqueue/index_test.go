@@ -131,7 +131,7 @@ func TestTheIndexFollowsTheLines(t *testing.T) {
 		r.wake("k")
 		r.indexed("a was woken", b, c, d)
 		r.set(c, "state", "active")
-		if err := r.queue.Leave(t.Context(), c); err != nil { // wakes d
+		if err := r.queue.Leave(t.Context(), c, nil); err != nil { // wakes d
 			t.Fatal(err)
 		}
 		r.indexed("c has left and d was woken", b)

@@ -3,12 +3,10 @@ package delayqueue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -128,20 +126,6 @@ func (q *Queue) woke(who waiter, outcome string, woken Woken, err error, late []
 		q.pending.Go(func() { q.wakeBusy(who) })
 	}
 	return woken, nil
-}
-
-// Leave passes on the wake that a task may have had, when it ends without ever trying its key. It does nothing for a task that was
-// never parked.
-func (q *Queue) Leave(ctx context.Context, t Task) error {
-	name, err := q.client.HGet(ctx, t.hash(), "railtoken:registry").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("delayqueue: task %s leaves: %w", t, err)
-	}
-	if key, ok := keyOf(name); ok {
-		_, err := q.Wake(ctx, key, WakeOptions{Leaver: t})
-		return err
-	}
-	return nil
 }
 
 // wakeBusy tries the wakes of a waiter again until it has parked, or its slot has arrived: one goroutine for it, however many wakes there are.

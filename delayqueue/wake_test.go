@@ -146,13 +146,13 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 		r.park(b, "k")
 		r.wake("k")
 		r.set(r.task("a"), "state", "active")
-		if err := r.queue.Leave(t.Context(), a); err != nil {
+		if err := r.queue.Leave(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
 		if state := r.state(b); state != asynq.TaskStatePending {
 			t.Errorf("b is %v: the wake was swallowed", state)
 		}
-		if err := r.queue.Leave(t.Context(), r.delayed("never parked")); err != nil {
+		if err := r.queue.Leave(t.Context(), r.delayed("never parked"), nil); err != nil {
 			t.Error(err)
 		}
 	})

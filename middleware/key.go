@@ -71,12 +71,25 @@ func FixedKey(keys ...string) KeyFunc {
 func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits keyLimits) ([]string, error) {
 	keys, err := find(ctx, task)
 	if err == nil {
+		keys = distinct(keys)
 		err = limits.check(keys)
 	}
 	if err != nil {
 		return nil, &KeyError{Type: task.Type(), Err: err}
 	}
 	return keys, nil
+}
+
+// distinct returns the keys without those that are named twice.
+func distinct(keys []string) []string {
+	seen, once := map[string]bool{}, make([]string, 0, len(keys))
+	for _, key := range keys {
+		if !seen[key] {
+			seen[key] = true
+			once = append(once, key)
+		}
+	}
+	return once
 }
 
 // check returns what is wrong with the keys of a task, or nil.

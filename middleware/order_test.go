@@ -207,3 +207,15 @@ func (r *rig) leftNothing(key string) {
 		}
 	}
 }
+
+func TestInOrderAKeyMayBeNamedTwice(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		s := &script{}
+		opts := r.options(inTurn["ordered"])
+		opts.Key = middleware.FixedKey("order:1", "order:1")
+		r.serve(opts, asynq.Config{}, s.handle)
+		r.queued("order:1", 1, 2, asynq.MaxRetry(3))
+		s.sees(r, 5*time.Second, 1, 2)
+	})
+}

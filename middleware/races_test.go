@@ -140,7 +140,11 @@ func TestTooManyKeysAreRefused(t *testing.T) {
 		return keys, err
 	}
 	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-	data, _ := json.Marshal(strings.Split(strings.Repeat("k,", 101)+"k", ","))
+	var keys []string
+	for n := range 102 {
+		keys = append(keys, fmt.Sprint("k", n))
+	}
+	data, _ := json.Marshal(keys)
 	info, err := r.tasks.Enqueue(asynq.NewTask("test", data))
 	if err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	if err := r.queue.Leave(ctx, r.id); err != nil {
+	if err := r.queue.Leave(ctx, r.id, r.task.Headers()); err != nil {
 		r.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
 	}
 }

@@ -161,11 +161,11 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 	})
 }
 
-// leave passes on the wake that a task may have had, when it ends before it has come to its locks.
-func (w *Worker) leave(ctx context.Context) {
+// leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has come to its locks.
+func (w *Worker) leave(ctx context.Context, headers map[string]string) {
 	task, err := delayqueue.TaskOf(ctx)
 	if err == nil {
-		err = w.queue.Leave(ctx, task)
+		err = w.queue.Leave(ctx, task, headers)
 	}
 	if err != nil {
 		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
@@ -190,7 +190,13 @@ func (w *Worker) register(taskType string, h asynq.Handler) error {
 func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	h, ok := w.handlers[task.Type()]
 	if !ok {
-		w.leave(ctx)
+		headers := task.Headers()
+		if o, ok := w.cfg.Strategy.(middleware.Orderer); ok {
+			if order, _ := o.TaskOrder(); order == middleware.KeepOrder {
+				headers = nil // it fails, and keeps its place as others do
+			}
+		}
+		w.leave(ctx, headers)
 		return asynq.NotFound(ctx, task)
 	}
 	w.running.Add(1)
