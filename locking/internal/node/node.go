@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -67,48 +65,6 @@ func New(client redis.UniversalClient, opts Options) *Node {
 		n.prompt = plain.Options().ContextTimeoutEnabled && opts.Timeout > 0
 	}
 	return n
-}
-
-// state is where a call is.
-type state int
-
-const (
-	fresh state = iota
-	queued
-	sent
-	answered
-	withdrawn
-)
-
-// Call is one call of a script. Reply and Err are there once it is answered.
-type Call struct {
-	Reply any
-	Err   error
-
-	// Node is whatever the caller wants to know the call by.
-	Node int
-
-	// Late, if it is not nil, is called once the server has had the call, or one before it, for longer than the node's patience. The
-	// answer may come all the same, before or after. It is called without any lock of the node held.
-	Late func(*Call)
-
-	command Command
-	done    func(*Call)
-	answer  chan struct{} // closed instead of calling done, for a caller that waits
-	state   state         // guarded by Node.mu, except that a call which its own goroutine sends needs none
-}
-
-// NewCall returns a call of script. When it is made by [Node.Send], done is called once it is answered or has failed.
-func NewCall(done func(*Call), script *Script, keys []string, args ...any) *Call {
-	command := script.Command(keys, len(args))
-	command.Add(args...)
-	return &Call{command: command, done: done}
-}
-
-// Of makes c a call of command that is known by a number, as NewCall would.
-func (c *Call) Of(command Command, node int, done func(*Call)) *Call {
-	*c = Call{command: command, Node: node, done: done}
-	return c
 }
 
 // Run makes the call and waits for the answer, which is also returned. When ctx ends before, by its deadline or otherwise, so does Run, at
@@ -309,97 +265,6 @@ func (n *Node) take() []*Call {
 	return batch
 }
 
-// deliver gives the answers of a batch to their callers. When the server has not answered, nobody waits for it behind this batch any longer.
-func (n *Node) deliver(batch []*Call) {
-	n.mu.Lock()
-	err := transportError(batch)
-	if n.opts.Patience > 0 {
-		n.health.answered(time.Now(), err)
-		n.flying = nil
-	}
-	answer(batch)
-	var away []*Call
-	if isTimeout(err) {
-		away = n.turnAway(true, err)
-	}
-	n.mu.Unlock()
-	done(batch)
-	done(away)
-}
-
-// answer marks calls as answered. The caller holds the mutex.
-func answer(calls []*Call) {
-	for _, c := range calls {
-		c.state = answered
-		if c.answer != nil {
-			close(c.answer)
-		}
-	}
-}
-
-// done tells the callers that do not wait.
-func done(calls []*Call) {
-	for _, c := range calls {
-		if c.answer == nil && c.done != nil {
-			c.done(c)
-		}
-	}
-}
-
-// turnAway ends queued calls, of newcomers or all, because of an error. The caller holds the mutex, and calls done without it.
-func (n *Node) turnAway(all bool, cause error) (away []*Call) {
-	away = n.queue.turnAway(all)
-	if len(away) == 0 {
-		return nil
-	}
-	err := notSent(cause)
-	for _, c := range away {
-		c.Err = err
-	}
-	answer(away)
-	return away
-}
-
-// watch looks at the pipeline on its way after a time, unless that is due already. The caller holds the mutex.
-func (n *Node) watch(after time.Duration) {
-	if !n.watching {
-		n.watching = true
-		time.AfterFunc(after, n.look)
-	}
-}
-
-// look tells the callers when the pipeline on its way has had no answer for longer than patience.
-func (n *Node) look() {
-	n.mu.Lock()
-	n.watching = false
-	again, err := n.health.look(time.Now(), n.opts.Patience)
-	if again > 0 {
-		n.watch(again)
-	}
-	var late, away []*Call
-	if err != nil {
-		late = append(slices.Clone(n.flying), n.queue.first.rest()...)
-		away = n.turnAway(false, err)
-	}
-	n.mu.Unlock()
-	for _, c := range late {
-		if c.Late != nil {
-			c.Late(c)
-		}
-	}
-	done(away)
-}
-
-// transportError returns why a batch had no answer, or nil when the server has answered.
-func transportError(batch []*Call) error {
-	for _, c := range batch {
-		if c.Err == nil || isReply(c.Err) {
-			return nil
-		}
-	}
-	return batch[0].Err
-}
-
 // one makes a single call.
 func (n *Node) one(ctx context.Context, c *Call) {
 	cmd := newOnce(ctx, c.command.args)
@@ -426,10 +291,4 @@ func (n *Node) bounded() context.Context {
 		return context.Background()
 	}
 	return until{context.Background(), time.Now().Add(n.opts.Timeout)}
-}
-
-// isTimeout reports whether an error says that there was no answer in time.
-func isTimeout(err error) bool {
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
 }
