@@ -29,7 +29,7 @@ func (g *redlockGrant) commit() {
 	}
 	for _, i := range step.Renew {
 		g.rules.Renewing(i)
-		err := g.renew(i, step.Tokens, g.opts.TTL, func(ok bool, err error) {
+		_, err := g.renew(i, step.Tokens, g.opts.TTL, func(ok bool, err error) {
 			if err != nil {
 				g.commitLater()
 				return
@@ -58,8 +58,8 @@ func (g *redlockGrant) commitLater() {
 }
 
 // renew sends the renew call to node i; then is called with its outcome while the mutex is held, and late, unless it is nil, when there is no
-// answer in time. The caller holds the mutex, too.
-func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error), late func()) error {
+// answer in time. It returns the call, which may be withdrawn. The caller holds the mutex, too.
+func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error), late func()) (*node.Call, error) {
 	args := make([]any, 0, 3+len(tokens))
 	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
 	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
@@ -93,7 +93,7 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 			late()
 		}
 	}
-	return g.redlock.nodes[i].calls.Send(call)
+	return call, g.redlock.nodes[i].calls.Send(call)
 }
 
 // Block returns how many tokens in a row are reserved.

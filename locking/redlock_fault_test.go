@@ -350,3 +350,45 @@ func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
 		t.Errorf("error %v says that it is worth trying again", err)
 	}
 }
+
+// Beside thousands of leases on a busy machine renewals ran out of time while they were queued, were sent all the same, and kept those that
+// were made instead from being answered in time.
+func TestARenewalThatIsGivenUpIsNeverSent(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	clients := admins(t, servers)
+	l := newRedlock(t, nodes, unguarded)
+	lease := acquire(t, l, locking.Options{}, "order:1")
+	everywhere(t, clients, "order:1")
+	if err := lease.Renew(t.Context()); err != nil { // the scripts are known
+		t.Fatal(err)
+	}
+	before := calls(t, clients)
+	for _, s := range servers {
+		s.Pause()
+	}
+	giveUp := func(call func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := call(ctx); err == nil {
+			t.Error("an answer of servers that are paused")
+		}
+	}
+	const renewals = 30
+	for range 1 + renewals { // the first is on its way, the others are queued behind it
+		giveUp(lease.Renew)
+	}
+	for _, s := range servers {
+		s.Resume()
+	}
+	if err := lease.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	release(t, lease)
+	nowhere(t, clients, "order:1")
+	for i, n := range calls(t, clients) {
+		if n-before[i] >= renewals {
+			t.Errorf("node %d was sent %d calls after all but a few were given up", i, n-before[i])
+		}
+	}
+}

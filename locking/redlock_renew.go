@@ -24,7 +24,8 @@ type renewal struct {
 	lost     []int         // nodes that have not the lock, until it is taken there again
 }
 
-// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Once a majority has, it takes the lock again on those that have lost it.
+// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Once a majority has, it
+// takes the lock again on those that have lost it. When none has, the calls that are still queued are never sent: another renewal follows.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -39,12 +40,14 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
 		counted: make([]bool, len(g.nodes)), failures: make([]error, len(g.nodes)),
 	}
+	calls := make([]*node.Call, len(g.nodes))
 	for i := range g.nodes {
 		if g.rules.Elsewhere(i) {
 			r.answered(i, false, nil)
 			continue
 		}
-		err := g.renew(i, tokens, ttl, func(ok bool, err error) {
+		var err error
+		calls[i], err = g.renew(i, tokens, ttl, func(ok bool, err error) {
 			r.answered(i, ok, err)
 			g.commit()
 			g.retake(r)
@@ -64,7 +67,13 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch r.poll.Outcome() {
+	outcome := r.poll.Outcome()
+	for i, call := range calls {
+		if call != nil && outcome != quorum.Done {
+			g.redlock.nodes[i].calls.Withdraw(call)
+		}
+	}
+	switch outcome {
 	case quorum.Done:
 		return nil
 	case quorum.Lost:
