@@ -362,7 +362,10 @@ func (s *simulation) renewed(sl *slot, m *message) {
 }
 
 // chain sends the release that follows a late grant.
-func (s *simulation) chain(m *message) {
+func (s *simulation) chain(m *message) { s.takeBack(m, release) }
+
+// takeBack sends a release of some kind for the acquire that a message is about.
+func (s *simulation) takeBack(m *message, kind request) {
 	sl := &s.slots[m.slot]
 	if !s.dial(&s.clients[sl.client], int(m.node)) {
 		return
@@ -370,7 +373,7 @@ func (s *simulation) chain(m *message) {
 	at := s.take()
 	r := &s.all[at]
 	*r = *m
-	r.request, r.tokens, r.epoch = release, [maxKeys]int64{}, s.nodes[m.node].epoch
+	r.request, r.tokens, r.epoch = kind, [maxKeys]int64{}, s.nodes[m.node].epoch
 	s.deliver(at)
 }
 

@@ -17,10 +17,11 @@
 //   - A committed block is above every block whose commit was complete before the first ACQUIRE of its lease was sent.
 //   - Two committed leases share a node. On each node that they share, their tokens have the order in which the node held them:
 //     the theorem of DESIGN 3.4.
+//   - No node grants an acquire that its client has taken back there before it came: the key would be locked by nobody.
 //   - The tokens, those of hand-ons too, are returned in rising order of true time.
 //   - No two leases are valid at the same true time.
 //
 // The last two hold only while the clocks keep to their assumptions. Where a scenario breaks them on purpose (a server's wall
 // clock is set forward, or a machine is suspended and has its wall clock set back within the same second), only the
-// first three are checked for the leases that were hit, and the [Result] counts these leases.
+// first four are checked for the leases that were hit, and the [Result] counts these leases.
 package simulate

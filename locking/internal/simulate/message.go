@@ -14,6 +14,7 @@ const (
 	extend // a renewal too: of the lease, not for the commit
 	retake // an acquire of a lease that has its tokens, for a node that has lost it
 	release
+	abandon // a release where the outcome of the acquire is unknown
 )
 
 // message is a request on its way to a node, and then the reply on its way back.

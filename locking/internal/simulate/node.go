@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/railtoken/railtoken/locking/internal/guard"
@@ -37,6 +38,9 @@ type node struct {
 	logs     bool
 	variant  Variant
 	fenceTTL int64 // ms
+
+	given map[uint64]int64 // owners that are given up, and until when (ms)
+	prune int              // so many of them are looked through for those that are over
 }
 
 // newID returns an identity like those of Redis.
@@ -94,12 +98,18 @@ func (n *node) run(m *message, now int64) {
 		n.renew(m, ms, now)
 	case release:
 		n.release(m, ms, now)
+	case abandon:
+		n.abandon(m, ms, now)
 	}
 }
 
 // acquire is ACQUIRE: all keys or none.
 func (n *node) acquire(m *message, ms, now int64) {
 	m.ok, m.holder = true, 0
+	if ms < n.given[m.owner] && n.variant != UnmarkedRelease {
+		m.ok = false
+		return
+	}
 	for _, key := range m.key[:m.keys] {
 		if c := n.at(key, ms); c.owner != 0 && c.owner != m.owner && m.ok {
 			m.ok, m.holder, m.tokens[0] = false, c.owner, c.counter
@@ -180,6 +190,32 @@ func (n *node) release(m *message, ms, now int64) {
 		case m.request == release && (c.owner != 0 || m.tokens[i] != 0 && c.counter > m.tokens[i]):
 			m.ok = false
 		}
+	}
+}
+
+// lateness is for how long an acquire may come after its owner was given up (ms).
+const lateness = 120_000
+
+// abandon is ABANDON: it deletes what the owner has, or gives it up when it has nothing.
+func (n *node) abandon(m *message, ms, now int64) {
+	m.ok = true
+	seen := false
+	for _, key := range m.key[:m.keys] {
+		if c := n.at(key, ms); c.owner == m.owner {
+			n.save(key, now)
+			c.owner, seen = 0, true
+		}
+	}
+	if seen {
+		return
+	}
+	if n.given == nil {
+		n.given = map[uint64]int64{}
+	}
+	n.given[m.owner] = ms + lateness
+	if len(n.given) > n.prune {
+		maps.DeleteFunc(n.given, func(_ uint64, until int64) bool { return until <= ms })
+		n.prune = max(1<<10, 2*len(n.given))
 	}
 }
 

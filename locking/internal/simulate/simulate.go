@@ -23,6 +23,7 @@ type Result struct {
 	Retaken      int // of these, granted as far as the client knows
 	Crashes      int // of nodes, failovers included
 	Deaths       int // of clients
+	TooLate      int // acquires that came after they had been taken back
 	Refused      int // dials that the guard turned down
 	Excused      int // leases for which the clocks broke their assumptions
 	Events       int
@@ -31,11 +32,12 @@ type Result struct {
 	Duplicates int
 	OutOfOrder int
 	Overlaps   int
+	Orphans    int
 	First      string // the first violation
 }
 
 // Violations returns how many things happened that must not.
-func (r *Result) Violations() int { return r.Duplicates + r.OutOfOrder + r.Overlaps }
+func (r *Result) Violations() int { return r.Duplicates + r.OutOfOrder + r.Overlaps + r.Orphans }
 
 // simulation is a run.
 type simulation struct {
@@ -187,7 +189,14 @@ func (s *simulation) arrive(e *event) {
 		return
 	}
 	s.instant++
+	late := (m.request == acquire || m.request == retake) && n.wall(s.now)/1000 < n.given[m.owner]
 	n.run(m, s.now)
+	if late {
+		s.result.TooLate++
+		if m.ok {
+			s.violation(&s.result.Orphans, "key %d: node %d granted an acquire that had been taken back", m.key[0], e.node)
+		}
+	}
 	m.instant = s.instant
 	if s.chance(s.odds.lost) {
 		s.drop(e.ref)
@@ -206,7 +215,7 @@ func (s *simulation) run(e *event) {
 		m := s.all[e.ref]
 		s.drop(e.ref)
 		if m.process == s.clients[s.slots[e.slot].client].process {
-			s.chain(&m)
+			s.takeBack(&m, abandon)
 		}
 		return
 	}
@@ -291,7 +300,8 @@ func (s *simulation) upset(e *event) {
 // crash ends a node's process and what it has not saved.
 func (s *simulation) crash(n *node) {
 	n.up = false
-	n.epoch++
+	n.epoch++ // nothing that was sent before comes
+	clear(n.given)
 	switch r := odds(s.next() >> 32); {
 	case r < s.odds.full:
 		clear(n.cells)

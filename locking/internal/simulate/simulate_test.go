@@ -46,8 +46,8 @@ func TestTokensAreUniqueAndInOrder(t *testing.T) {
 				r.OneRound, r.ExtraRound, r.Tokens, r.Conflicts, r.Unreachable, r.Lost, r.Crashes+r.Deaths, r.Duplicates,
 				r.OutOfOrder, r.Overlaps, time.Since(start).Seconds())
 			if r.Violations() > 0 {
-				t.Errorf("%d duplicates, %d out of order, %d overlaps; the first: %s\nagain: go test ./locking/internal/simulate -run '%s' "+
-					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.First, t.Name(), *seed, *acquisitions)
+				t.Errorf("%d duplicates, %d out of order, %d overlaps, %d orphans; the first: %s\nagain: go test ./locking/internal/simulate -run '%s' "+
+					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.Orphans, r.First, t.Name(), *seed, *acquisitions)
 			}
 			// A run in which little happens shows nothing.
 			if r.Acquisitions != *acquisitions || r.Committed < r.Acquisitions/5 || r.Conflicts < r.Acquisitions/50 {
@@ -75,6 +75,7 @@ func TestScenariosDoWhatTheySay(t *testing.T) {
 			"leases are lost":    {sc.PauseEvery > 0, r.Lost > 0},
 			"clocks are excused": {sc.NodeJump > 0, r.Excused > 0},
 			"leases are renewed": {true, r.Extensions > 0},
+			"acquires are late":  {sc.Longest > time.Second && sc.Tail > 0.01, r.TooLate > 0},
 			"locks are retaken":  {sc.NodeCrashEvery > 0, r.Retaken > 0},
 			"leases are handed":  {true, r.Tokens > r.Committed},
 		} {

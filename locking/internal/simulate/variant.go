@@ -22,6 +22,7 @@ const (
 	StaleProposals             // an acquisition may be won however long ago its token was proposed
 	RetakeLowers               // a retake sets the counter to the token, whatever it is
 	RetakeExpired              // a lease whose time is over is taken again, and lives on
+	UnmarkedRelease            // a release leaves no mark where it finds nothing, so the acquire may be granted after it
 	variants
 )
 
@@ -30,7 +31,7 @@ func (v Variant) String() string {
 	return [variants]string{
 		"correct", "increment only", "smallest granted", "sum of granted", "client clock only", "blind write-back",
 		"owner-only write-back", "first answer", "no guard", "overlapping blocks", "unchecked validity", "answering quorum",
-		"monotonic only", "wall only", "stale proposals", "retake lowers", "retake expired",
+		"monotonic only", "wall only", "stale proposals", "retake lowers", "retake expired", "unmarked release",
 	}[v]
 }
 

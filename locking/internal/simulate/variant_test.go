@@ -58,7 +58,7 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.SumOfGranted, world("calm"), 1, 2_000},
 		{simulate.ClientClockOnly, world("skew"), 1, 2_000},
 		{simulate.BlindWriteBack, world("duplicates", repeated), 1, 20_000},
-		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 25, 70_000},
+		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 28, 70_000},
 		{simulate.FirstAnswer, world("skew"), 1, 2_000},
 		{simulate.NoGuard, world("full loss", forgetful), 1, 20_000},
 		{simulate.NoGuard, world("partial loss", forgetful), 1, 40_000},
@@ -67,9 +67,10 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.AnsweringQuorum, world("lossy"), 1, 10_000},
 		{simulate.MonotonicOnly, world("pauses"), 1, 10_000},
 		{simulate.WallOnly, world("clock jumps"), 1, 60_000},
-		{simulate.StaleProposals, world("full loss", stalled), 4, 40_000},
-		{simulate.RetakeLowers, world("duplicates", repeated, heldLong), 1, 30_000},
-		{simulate.RetakeExpired, world("pauses", renewedSeldom), 1, 10_000},
+		{simulate.StaleProposals, world("full loss", stalled), 11, 40_000},
+		{simulate.RetakeLowers, world("duplicates", repeated, heldLong), 4, 30_000},
+		{simulate.RetakeExpired, world("pauses", renewedSeldom), 3, 10_000},
+		{simulate.UnmarkedRelease, world("lossy"), 1, 10_000},
 	} {
 		t.Run(tt.variant.String()+", "+tt.world.Name, func(t *testing.T) {
 			t.Parallel()
@@ -90,10 +91,10 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 
 func TestEveryVariantHasAName(t *testing.T) {
 	seen := map[string]bool{}
-	for v := simulate.Correct; v <= simulate.RetakeExpired; v++ {
+	for v := simulate.Correct; v <= simulate.UnmarkedRelease; v++ {
 		seen[v.String()] = true
 	}
-	if len(seen) != int(simulate.RetakeExpired)+1 {
+	if len(seen) != int(simulate.UnmarkedRelease)+1 {
 		t.Errorf("%d names", len(seen))
 	}
 }
