@@ -114,7 +114,6 @@ check e-dup holds - -DDUP=1 -DEXPIRY=0 -DPROPS=1 -DSPREAD=1
 check k-3-clients holds - -DCLIENTS=3 -DRETAKE=1 -DPROPS=2 -DSPREAD=1
 check k-2-clients-wide holds - -DCLIENTS=2 -DRETAKE=1 -DPROPS=4 -DSPREAD=4
 check k-2-clients-untidy holds - -DRETAKE=1 -DTIDY=0 -DSORT=0 -DPROPS=2 -DSPREAD=1
-check k-2-attempts holds - -DATTEMPTS=2 -DRETAKE=1 -DPROPS=1 -DSPREAD=1
 check k-blocks holds - -DCLIENTS=3 -DRETAKE=1 -DBLOCK=2 -DPROPS=2 -DSPREAD=1
 
 # The model does reach what it is about: "fails" means reached.
