@@ -32,8 +32,11 @@ func (c batchCall) keys() []string {
 // alone makes the call by its own script, as a reply or an error.
 func (c batchCall) alone(ctx context.Context, client *redis.Client) any {
 	source := acquireSource
-	if c.code == 'A' {
+	switch c.code {
+	case 'A':
 		source = releaseSource
+	case 'N':
+		source = renewSource
 	}
 	reply, err := client.Eval(ctx, source, c.keys(), c.args...).Result()
 	if err != nil {
@@ -76,12 +79,19 @@ func anyCalls(t *rapid.T) []batchCall {
 	for i := range calls {
 		c := batchCall{name: rapid.SampledFrom([]string{"k1", "k2"}).Draw(t, "key"), code: 'A'}
 		owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner")
-		if rapid.Bool().Draw(t, "release") {
+		switch rapid.SampledFrom([]string{"acquire", "renew", "release"}).Draw(t, "script") {
+		case "release":
 			c.args = []any{owner}
 			if rapid.Bool().Draw(t, "with a token") {
 				c.args = append(c.args, rapid.SampledFrom([]int64{1, 50, 1 << 40, 1 << 52}).Draw(t, "token"))
 			}
-		} else {
+		case "renew":
+			c.code = 'N'
+			c.args = []any{
+				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
+				rapid.SampledFrom([]int64{1, 50, 1 << 40, 1 << 52}).Draw(t, "token"),
+			}
+		default:
 			c.code = 'a'
 			all := []any{
 				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
@@ -273,8 +283,9 @@ func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	take := func(key, owner string) batchCall { return batchCall{key, 'a', []any{owner, 30_000, 60_000}} }
+	renew := func(key, owner string) batchCall { return batchCall{key, 'N', []any{owner, 90_000, 60_000, 1 << 52}} }
 	leave := func(key, owner string) batchCall { return batchCall{key, 'A', []any{owner, 1 << 52}} }
-	if _, err := asBatch(t.Context(), client, []batchCall{take("mine", "a")}); err != nil {
+	if _, err := asBatch(t.Context(), client, []batchCall{take("mine", "a"), take("kept", "a")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
@@ -290,6 +301,13 @@ func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
 		if refusal, ok := replies[i].(error); !ok || !isTransient(refusal.Error()) {
 			t.Errorf("call %d has reply %v, want that there is no memory", i, replies[i])
 		}
+	}
+	renewed, err := asBatch(t.Context(), client, []batchCall{take("y", "a"), renew("kept", "a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := client.PTTL(t.Context(), lockName("kept")).Val(); renewed[1] != int64(0) || left < 60*time.Second {
+		t.Errorf("reply %v to a renewal, after which the lock is kept for %v", renewed[1], left)
 	}
 	if replies[1] != int64(0) || replies[3] != int64(0) || replies[4] != int64(0) {
 		t.Errorf("replies %v, want that all is released", replies)

@@ -1,9 +1,9 @@
--- Does several calls of acquire.lua and release.lua, of one key each, in their order: the server then pays once for all what it
+-- Does several calls of acquire.lua, renew.lua and release.lua, of one key each, in their order: the server then pays once for all what it
 -- pays for every script call. Each call is atomic for the reason that its own script gives; all of them being so does no harm.
 -- What is done and answered must be the same as there: a change there is one here, and a test compares them.
 --
 -- KEYS  for each call: lock, fence counter, interest mark
--- ARGV  1 a byte for each call: 'a' + the number of its arguments for acquire, 'A' + it for release
+-- ARGV  1 a byte for each call: 'a' + the number of its arguments for acquire, 'N' + it for renew, 'A' + it for release
 --       2... the arguments of each call, one after another
 --
 -- Returns a list of what each call returns. The error of one is none of the others, which are done: one more list then holds its
@@ -78,6 +78,19 @@ local function release(lock, fence, mark, owner, token)
   return 0
 end
 
+local function renew(lock, fence, owner, ttl, fence_ttl, token)
+  if call('GET', lock) ~= owner then
+    return 1
+  end
+  local counter, marks = string.match(call('GET', fence) or '0', '^(%d+)(.*)$')
+  if tonumber(counter) > tonumber(token) then
+    return 1
+  end
+  call('PEXPIRE', lock, ttl)
+  call('SET', fence, token .. marks, 'PX', fence_ttl)
+  return 0
+end
+
 local calls, key, arg = ARGV[1], 1, 2
 local replies, errors = {}, {}
 for i = 1, #calls do
@@ -88,6 +101,9 @@ for i = 1, #calls do
     code = code - 97
     done, reply = pcall(acquire, lock, fence, mark, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2],
       code > 3 and ARGV[arg + 3], code > 4 and ARGV[arg + 4], code > 5 and ARGV[arg + 5])
+  elseif code >= 78 then -- 'N'
+    code = code - 78
+    done, reply = pcall(renew, lock, fence, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3])
   else
     code = code - 65 -- 'A'
     done, reply = pcall(release, lock, fence, mark, ARGV[arg], code > 1 and ARGV[arg + 1])
