@@ -8,5 +8,5 @@ source "$(dirname "$0")/lib.sh"
 scripts/test-deps.sh
 find_packages "$@"
 export REDISTEST_REQUIRE=1 CGO_ENABLED=1
-# On two quiet cores no package takes longer than a minute; on a busy machine each may take its time.
+# go test's own 10 minutes for a package are too few on a busy machine.
 exec go test -race -timeout 30m -count=1 "${packages[@]}"
