@@ -11,6 +11,7 @@ import (
 func (n *Node) deliver(batch []*Call) {
 	n.mu.Lock()
 	err := transportError(batch)
+	n.note(err)
 	if n.opts.Patience > 0 {
 		n.health.answered(time.Now(), err)
 		n.flying = nil

@@ -13,6 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// A server that has answered within brisk most likely answers at once. A caller that waits for it itself, and cannot see that its context is
+// cancelled meanwhile, does so for briefly at most: after that the outcome of its call is unknown.
+const (
+	brisk   = 5 * time.Millisecond
+	briefly = 250 * time.Millisecond
+)
+
 // maxBatch bounds the calls of one pipeline, so that a server answers the first of them soon.
 const maxBatch = 128
 
@@ -53,6 +60,8 @@ type Node struct {
 	idle     chan struct{} // not nil while Settle waits; closed when nothing is on its way
 	apart    time.Time     // until when no calls are put together
 
+	answeredAt time.Time // when the server answered last
+
 	health   health
 	flying   []*Call // the pipeline on its way, if there is patience
 	watching bool    // a look at it is due
@@ -68,13 +77,16 @@ func New(client redis.UniversalClient, opts Options) *Node {
 }
 
 // Run makes the call and waits for the answer, which is also returned. When ctx ends before, by its deadline or otherwise, so does Run, at
-// once: a call that is still queued is withdrawn, so the server never sees it, and the error matches [ErrNotSent], too; for one that is on its way late is called with the answer
+// once, or within 250 ms if the server stops just after an answer: a call that is still queued is withdrawn, so the server never sees it, and the error matches [ErrNotSent], too; for one that is on its way late is called with the answer
 // when that comes, unless late is nil.
 func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if ctx.Done() == nil && n.alone(c) {
+	if ctx.Done() == nil && n.alone(n.bounded(), c) {
+		return c.Reply, c.Err
+	}
+	if n.isBrisk(time.Now()) && n.alone(n.briefly(ctx), c) {
 		return c.Reply, c.Err
 	}
 	answer := n.enqueue(c)
@@ -107,7 +119,7 @@ func (n *Node) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !n.prompt {
 		return n.Run(ctx, c, nil)
 	}
-	if !n.alone(c) {
+	if !n.alone(n.bounded(), c) {
 		<-n.enqueue(c)
 	}
 	return c.Reply, c.Err
@@ -141,13 +153,24 @@ func (n *Node) Withdraw(c *Call) bool {
 }
 
 // alone makes the call on its caller's goroutine if no other one is to be waited for, and reports whether it has.
-func (n *Node) alone(c *Call) bool {
+func (n *Node) alone(ctx context.Context, c *Call) bool {
 	if !n.lead() {
 		return false
 	}
-	n.one(n.bounded(), c)
-	n.handOver()
+	n.one(ctx, c)
+	n.handOver(c.Err)
 	return true
+}
+
+// isBrisk reports whether the server has answered so lately that a caller may wait for it on its own goroutine, which costs less than another
+// one to wait with.
+func (n *Node) isBrisk(now time.Time) bool {
+	if !n.prompt {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now.Sub(n.answeredAt) < brisk
 }
 
 // lead reports whether a caller may send its own call at once. It must call handOver afterwards.
@@ -196,14 +219,22 @@ func (n *Node) single(c *Call) {
 }
 
 // handOver ends the turn of a caller that has sent its own call: another goroutine goes on with what has queued up.
-func (n *Node) handOver() {
+func (n *Node) handOver(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.note(err)
 	if !n.queue.empty() && n.opts.Leaders != 0 {
 		go n.drain()
 		return
 	}
 	n.landed()
+}
+
+// note notes whether the server has answered. The caller holds the mutex.
+func (n *Node) note(err error) {
+	if err == nil {
+		n.answeredAt = time.Now()
+	}
 }
 
 // landed ends a turn. The caller holds the mutex.
@@ -291,4 +322,13 @@ func (n *Node) bounded() context.Context {
 		return context.Background()
 	}
 	return until{context.Background(), time.Now().Add(n.opts.Timeout)}
+}
+
+// briefly returns a context with the deadline of ctx, or an earlier one for a caller that cannot see the end of ctx.
+func (n *Node) briefly(ctx context.Context) context.Context {
+	end := time.Now().Add(min(briefly, n.opts.Timeout))
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	return until{context.Background(), end}
 }
