@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -117,6 +118,14 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	must(err)
 	_, err = r.queue.Claim(ctx, moved, info.Headers)
 	must(err)
+	c := r.delayed("c")
+	r.set(c, "state", "active")
+	must(r.client.ZAdd(ctx, "asynq:{"+r.name+"}:lease", redis.Z{Score: 1, Member: c.ID}).Err())
+	back, err := r.queue.BringBack(ctx, c, true)
+	must(err)
+	if !back {
+		t.Error("c was not brought back")
+	}
 	r.until("the wake has passed over a", func() bool { return r.client.HExists(context.WithoutCancel(ctx), hash(a), "railtoken:passed").Val() })
 }
 

@@ -45,7 +45,7 @@
 //
 // On one node each call is one script, and atomic. On a Cluster the registry of a key, the tasks of a queue, the index and the
 // tombstone of a moved task are in slots of their own. There the same functions run as scripts of their own, one after
-// another: three round trips for a Park as a rule, four to six for a Wake of one. Their order is such that a call which ends
+// another: three round trips for a Park as a rule, four to seven for a Wake of one. Their order is such that a call which ends
 // halfway, because its process or a node has crashed or a reply was lost, costs this and no more:
 //
 //   - Park noted the conflict, but the task is not in line: its timer brings it back. If it has left another line, the wake

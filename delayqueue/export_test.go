@@ -16,14 +16,14 @@ func (q *Queue) UseIndex(name string) { q.index = name }
 var steps = map[string]*redis.Script{
 	"note": noteStep, "stand": standStep, "forget": forgetStep, "leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep,
 	"enter": enterStep, "scores": scoresStep, "strike": strikeStep, "ended": endedStep, "check": checkStep, "mark": markStep, "promote": promoteStep, "paused": pausedStep,
-	"named": namedStep, "rename": renameStep,
+	"named": namedStep, "rename": renameStep, "hasten": hastenStep, "unplace": unplaceStep,
 }
 
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
 func ClusterScripts() map[string]string {
 	names := map[string]string{
 		claimScript.Hash(): "claim", markScript.Hash(): "mark.lua", replayScript.Hash(): "replay", reorderScript.Hash(): "reorder",
-		placeScript.Hash(): "place", dropScript.Hash(): "drop", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
+		placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
 	}
 	for name, s := range steps {
 		names[s.Hash()] = name
@@ -40,3 +40,6 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 	}
 	return nil
 }
+
+// Settle waits for what the queue does in the background.
+func (q *Queue) Settle() { q.pending.Wait() }

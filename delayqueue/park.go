@@ -73,7 +73,7 @@ type Place struct {
 	Conflict
 	// Waiters is how many tasks wait for the key, this one included.
 	Waiters int
-	// Ahead is how many of them stand before it. It is 0 on a Cluster, where a wake does not reach the timers of others (see [ParkOptions].Look).
+	// Ahead is how many of them stand before it.
 	Ahead int
 	// Bound is the bound that the task has reached: then it is not among the waiters, and no wake finds it. NoBound when it waits.
 	Bound Bound
@@ -88,7 +88,7 @@ type ParkOptions struct {
 	// Before is the conflicts that the task met before it was moved from another queue.
 	Before Conflict
 	// Look is how long after it was parked the task would look for itself if it were the next in line. Its timer may be longer, by
-	// [Place].Ahead: when a wake makes it the next, its timer is shortened to this from then on. Not at all when zero, and on a Cluster.
+	// [Place].Ahead: when a wake makes it the next, its timer is shortened to this from then on. Not at all when zero.
 	Look time.Duration
 }
 

@@ -45,12 +45,12 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict [
 		}
 	}
 	if n.Bound == NoBound {
-		waiters, joined, err := q.register(ctx, t, line, n, bounds.Waiters, ttl)
+		waiters, ahead, joined, err := q.register(ctx, t, line, n, bounds.Waiters, ttl)
 		if err != nil {
 			return Place{}, err
 		}
 		if joined {
-			n.Waiters = waiters
+			n.Waiters, n.Ahead = waiters, ahead
 			return n.Place, nil
 		}
 		n.Bound = WaitersBound
@@ -116,8 +116,8 @@ func (q *Queue) enter(ctx context.Context, t Task, now string, most int, ttl int
 	}
 }
 
-// register puts a task in line, and reports how many wait and whether there was room.
-func (q *Queue) register(ctx context.Context, t Task, line string, n noted, most int, ttl int64) (waiters int, joined bool, err error) {
+// register puts a task in line, and reports how many wait, how many of them before it, and whether there was room.
+func (q *Queue) register(ctx context.Context, t Task, line string, n noted, most int, ttl int64) (waiters, ahead int, joined bool, err error) {
 	behind := 0
 	if n.Count == 1 {
 		behind = 1
@@ -126,19 +126,20 @@ func (q *Queue) register(ctx context.Context, t Task, line string, n noted, most
 		waiters, rest, err := numbered(q.step(ctx, joinStep, line, t.member(), n.place, behind, most, ttl))
 		switch {
 		case err != nil:
-			return 0, false, err
+			return 0, 0, false, err
 		case len(rest) < 2:
-			return 0, false, unexpected(rest)
+			return 0, 0, false, unexpected(rest)
 		case len(rest) == 2:
 			if rest[0] != n.place {
 				err = q.step(ctx, standStep, t.hash(), line, rest[0]).Err()
 			}
-			return waiters, true, err
+			ahead, _ = strconv.Atoi(rest[1])
+			return waiters, ahead, true, err
 		case look == 1:
-			return waiters, false, nil
+			return waiters, 0, false, nil
 		}
 		if err := q.prune(ctx, line, rest[2:]); err != nil {
-			return 0, false, err
+			return 0, 0, false, err
 		}
 	}
 }

@@ -49,7 +49,7 @@ type WakeOptions struct {
 // to the one behind. When there are only waiters of such queues, the first of them is put at the head of its queue, to run as soon as that is served.
 // A waiter that is pending already is moved if it is near an end of the list, and else comes by itself: the wake goes on.
 //
-// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it wakes one. When it
+// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it wakes one, and one in the background. When it
 // fails the waiters' own timers bring them back, as they do when the worker of a task that was woken crashes. While others wait, and this
 // Queue is open, it looks after half a second whether a task that was woken has come. One that was deleted or archived, or has not been fetched, is
 // replaced by the next that can run, in the latter case by one of another queue.

@@ -72,7 +72,7 @@ func (q *Queue) waitingFor(ctx context.Context, calls []call) ([]bool, error) {
 //  2. A look at the line, and at the state of those in it. This changes nothing: an active one is about to park, and is tried again.
 //  3. Those that are to be woken are taken out of the line. Of two wakes one alone has each: nobody is counted by both.
 //  4. They are promoted, and struck off the index. A wake that ends before this leaves tasks that are in no line: their timers bring them back.
-//     Those whose promotion fails are put back in line.
+//     Those whose promotion fails are put back in line. The next in line has its timer shortened in the background; without that it is long.
 //
 // A waiter whose queue's slot moves from one node to another is passed over in step 2, and stays in line: the wake goes to one behind it, or when there
 // is none, is tried again until the slot has arrived. One whose slot begins to move after that is put back by step 4.
@@ -316,12 +316,13 @@ func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Wok
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
 	defer cancel()
-	calls := make([]scriptCall, 0, len(mine)+1)
+	calls := make([]scriptCall, 0, len(mine)+2)
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
 		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{c.registry, entry, now, found.refused[entry]}})
 	}
-	replies := q.pipeline(ctx, append(calls, scriptCall{strikeStep, []string{q.index}, pairs(mine, found.parked)}))
+	replies := q.pipeline(ctx, append(calls, scriptCall{strikeStep, []string{q.index}, pairs(mine, found.parked)},
+		scriptCall{lookStep, []string{c.registry}, []any{"", "", 0, 1}}))
 	err = replies[len(mine)].Err()
 	for i, entry := range mine {
 		verdict, failed := replies[len(mine)-1-i].StringSlice()
@@ -338,7 +339,18 @@ func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Wok
 			err = errors.Join(err, q.putBack(ctx, c.registry, entry, verdict[1]))
 		}
 	}
+	if _, next, _ := numbered(replies[len(mine)+1]); done > 0 && len(next) > 0 {
+		q.background(func(ctx context.Context) { q.hasten(ctx, next[0]) })
+	}
 	return done, again, err
+}
+
+// hasten has the next in line look for itself soon: if those who were woken die, it must not wait as long as it thought when others stood before it.
+func (q *Queue) hasten(ctx context.Context, entry string) {
+	err := q.pipeline(ctx, []scriptCall{{hastenStep, taskOf(entry).listed(), []any{entry, time.Now().UnixNano()}}})[0].Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		q.log.WarnContext(ctx, "the next in line keeps its long timer", "error", err)
+	}
 }
 
 // putBack puts an entry back in line, unless its task has done so.
