@@ -122,7 +122,7 @@ func (q *Queue) wakeInstead(ctx context.Context, key string, tasks, late []Task,
 		return err
 	}
 	if len(late) > 0 {
-		q.unservedQueues(ctx) // the next wake knows
+		q.lookForUnserved(ctx) // the next wake knows
 	}
 	_, err := q.wakeNow(ctx, waiter{key: key}, WakeOptions{}, late)
 	return err

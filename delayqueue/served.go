@@ -28,14 +28,14 @@ type served struct {
 	working map[string]bool
 }
 
-// unservedQueues returns the queues that no server works on, as of a second ago at most, or as they were when it asked before if it is asking.
-// There are none when asynq names no server at all, as after an outage of Redis, or cannot be asked.
-func (q *Queue) unservedQueues(ctx context.Context) []string {
+// lookForUnserved finds out which queues no server works on, unless it did so a second ago or is doing so. There are none when asynq names no
+// server at all, as after an outage of Redis, or cannot be asked.
+func (q *Queue) lookForUnserved(ctx context.Context) {
 	s := &q.served
 	s.mu.Lock()
 	if s.asking || time.Since(s.asked) < servedFresh {
-		defer s.mu.Unlock()
-		return s.unserved
+		s.mu.Unlock()
+		return
 	}
 	s.asking = true
 	before := s.unserved
@@ -52,7 +52,6 @@ func (q *Queue) unservedQueues(ctx context.Context) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked, s.asking, s.unserved = time.Now(), false, unserved
-	return unserved
 }
 
 // findUnserved asks asynq. The queues of a server never change, so they are read when there are other servers than before.
@@ -93,7 +92,7 @@ func (q *Queue) knownUnserved() []string {
 	unserved, age := s.unserved, time.Since(s.asked)
 	s.mu.Unlock()
 	if len(unserved) > 0 && age > servedFresh {
-		q.background(func(ctx context.Context) { q.unservedQueues(ctx) })
+		q.background(func(ctx context.Context) { q.lookForUnserved(ctx) })
 	}
 	if age > servedStale {
 		return nil

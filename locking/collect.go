@@ -88,6 +88,20 @@ func (g *joinedGrant) Renew(ctx context.Context, _ time.Duration) error {
 	return g.each(func(part *Lease) error { return part.Renew(ctx) })
 }
 
+// lost returns why one of the parts is over, one that another holder has taken first; nil while all are good.
+func (g *joinedGrant) lost() (first error) {
+	for _, part := range g.parts {
+		err := part.Err()
+		if isTaken(err) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
 // Release releases every part, whatever becomes of the others.
 func (g *joinedGrant) Release(ctx context.Context) (contended bool, err error) {
 	err = g.each(func(part *Lease) error { return part.Release(ctx) })
@@ -98,7 +112,13 @@ func (g *joinedGrant) isOf(l Locker) bool {
 	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
 }
 
-// each calls f for all parts at the same time, and returns their errors.
+// isTaken reports whether another holder has had the key.
+func isTaken(err error) bool {
+	loss, ok := errors.AsType[*LostError](err)
+	return ok && loss.Reason == LossTaken
+}
+
+// each calls f for all parts at the same time, and returns their errors, first those of keys that another holder has had.
 func (g *joinedGrant) each(f func(*Lease) error) error {
 	errs := make([]error, len(g.parts))
 	var all sync.WaitGroup
@@ -106,5 +126,15 @@ func (g *joinedGrant) each(f func(*Lease) error) error {
 		all.Go(func() { errs[i] = f(part) })
 	}
 	all.Wait()
+	slices.SortStableFunc(errs, func(a, b error) int {
+		switch {
+		case isTaken(a) == isTaken(b):
+			return 0
+		case isTaken(a):
+			return -1
+		default:
+			return 1
+		}
+	})
 	return errors.Join(errs...)
 }

@@ -13,16 +13,20 @@ type carried struct {
 	outer *carried
 }
 
-// NewContext returns a context that carries the lease, for [FromContext].
+// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives its handler may then lock
+// the handler's keys, for which it waits until they are released.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	outer, _ := ctx.Value(contextKey{}).(*carried)
+	if lease == nil {
+		outer = nil
+	}
 	return context.WithValue(ctx, contextKey{}, &carried{lease, outer})
 }
 
 // FromContext returns the lease that a handler runs under. ok is false when ctx is not that of such a handler.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	c, ok := ctx.Value(contextKey{}).(*carried)
-	if !ok {
+	if !ok || c.lease == nil {
 		return nil, false
 	}
 	return c.lease, true

@@ -355,7 +355,7 @@ func TestAGateRefusesWhatItsLockerWould(t *testing.T) {
 		opts locking.Options
 	}{
 		"no key": {nil, locking.Options{}},
-		"TTL":    {[]string{"order"}, locking.Options{TTL: time.Hour}},
+		"TTL":    {[]string{"order"}, locking.Options{TTL: time.Millisecond}},
 	} {
 		if _, err := gate.Acquire(t.Context(), tt.keys, tt.opts); err == nil || errors.Is(err, locking.ErrHeld) {
 			t.Errorf("%s: acquire: %v", name, err)

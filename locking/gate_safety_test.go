@@ -46,7 +46,7 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 		late, addr := bytes.Clone(b), c.RemoteAddr()
 		go func() {
 			<-c.in.go1
-			again, err := net.Dial(addr.Network(), addr.String()) //nolint:noctx // on this machine
+			again, err := net.Dial(addr.Network(), addr.String())
 			if err == nil {
 				_, _ = again.Write(late)
 				_, _ = again.Read(make([]byte, 64)) // the answer: the server has seen it

@@ -354,6 +354,12 @@ func (l *Lease) check() (now time.Duration) {
 	if l.cause != nil {
 		return now
 	}
+	if joined, ok := l.grant.(*joinedGrant); ok {
+		if err := joined.lost(); err != nil {
+			l.end(err)
+			return now
+		}
+	}
 	if next := l.term.next(now); next.lost != "" {
 		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
 	}

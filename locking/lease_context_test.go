@@ -16,7 +16,7 @@ func TestALeaseForgetsContextsWhoseParentsHaveEnded(t *testing.T) {
 			parent, cancel := context.WithCancel(t.Context())
 			ctx := l.Context(parent)
 			if i%1000 == 0 {
-				defer cancel()
+				t.Cleanup(cancel)
 				alive = append(alive, ctx)
 				continue
 			}

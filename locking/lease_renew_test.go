@@ -99,7 +99,7 @@ func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = lease.Release(t.Context()) }()
+			t.Cleanup(func() { _ = lease.Release(context.Background()) })
 		}
 		time.Sleep(61 * time.Second) // virtual
 		synctest.Wait()

@@ -52,7 +52,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lockers, callers int
 		keys             []string
-		make             func(t *testing.T, c *cutter) func() locking.Locker
+		fresh            func(t *testing.T, c *cutter) func() locking.Locker
 	}{
 		"single, alone":             {8, 1, []string{"order:1"}, single(deadlines)},
 		"single, alone, retries":    {8, 1, []string{"order:1"}, single(func(*redis.Options) {})},
@@ -64,7 +64,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &cutter{enough: cuts}
-			make := tt.make(t, c)
+			fresh := tt.fresh(t, c)
 			holders := map[string]*atomic.Int64{}
 			for _, key := range tt.keys {
 				holders[key] = new(atomic.Int64)
@@ -73,7 +73,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 			var callers sync.WaitGroup
 			deadline := time.Now().Add(2 * patience)
 			for i := range tt.lockers {
-				l := make()
+				l := fresh()
 				for j := range tt.callers {
 					key := tt.keys[(i+j)%len(tt.keys)]
 					callers.Go(func() {
@@ -113,7 +113,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 			if n := lost.Load(); n > 0 {
 				t.Errorf("%d false losses", n)
 			}
-			l := make()
+			l := fresh()
 			for _, key := range tt.keys {
 				began := time.Now()
 				release(t, eventually(t, l, key))

@@ -185,7 +185,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		n.guard.Protect(&own)
 		n.client = redis.NewClient(&own)
 		n.calls = node.New(n.client, node.Options{
-			Leaders: 1, // so that a release never overtakes its acquisition
+			Leaders: 1, // the patience is for one; a release waits for the answer to its acquisition
 			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
 		n.notices = newNotices(n.client)

@@ -129,13 +129,13 @@ func (g *redlockGrant) retake(r *renewal) {
 	r.lost = nil
 }
 
-// askAgain sends an acquire call to node i that proposes the committed token: it is a grant like any other there, which raises the
-// counter, and the next renewal keeps what it has. The caller holds the mutex.
+// askAgain sends an acquire call to node i that proposes the committed token, of several keys the smallest: a wrong counter must not spread from
+// one key to another. It is a grant like any other there, which raises the counter, and the next renewal sets each key's own. The caller holds the mutex.
 func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	opts, n := g.opts, &g.nodes[i]
 	opts.TTL, opts.Interest = ttl, 0
 	strict := g.redlock.opts.Guard == GuardStrict
-	request := acquireCommand(g.redlock.acquire, g.keys, g.owner, g.redlock.opts.FenceTTL, slices.Max(g.tokens), opts, strict)
+	request := acquireCommand(g.redlock.acquire, g.keys, g.owner, g.redlock.opts.FenceTTL, slices.Min(g.tokens), opts, strict)
 	if strict {
 		n.sent, n.retried = time.Now(), true // the next renewal tries again
 		request.Add(g.redlock.nodes[i].guard.Identity())

@@ -40,7 +40,7 @@ func TestAKeyOfOnesOwnLeaseIsRefusedAtOnce(t *testing.T) {
 			}
 			var after context.Context
 			err := locking.Do(ctx, l, []string{a}, locking.Options{}, func(ctx context.Context, outer *locking.Lease) error {
-				after = ctx
+				after = ctx //nolint:fatcontext // to look at it when the lease is over
 				_, err := l.Acquire(ctx, []string{a}, locking.Options{})
 				refused("Acquire", err, a)
 				_, err = locking.Wait(ctx, l, []string{other, a}, locking.Options{})

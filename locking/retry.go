@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -29,6 +30,9 @@ func newRetry() *backoff.ExponentialBackOff {
 
 // errTooManyRetries is the error of a release that has had no answer and is not sent again.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
+
+// errUnanswered is the error of a call that was ended before it had any other.
+var errUnanswered = errors.New("there is no answer yet")
 
 // pending counts what a Locker still has to tell its servers. The zero value is ready for use.
 type pending struct {
@@ -121,7 +125,7 @@ type retry struct {
 // again makes a call until it is answered or of no use, until end is called, or for so long at most. When it was made before, last is the error of that, and a pause
 // comes first.
 func (p *pending) again(most time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
-	r := &retry{done: make(chan struct{}), err: last}
+	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
 	if !p.add(maxRetries) {
 		r.err = errors.Join(errTooManyRetries, last)
 		close(r.done)

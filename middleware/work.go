@@ -77,7 +77,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
 		r.unpark(ctx)
 		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
-			r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
+			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
 		}
 	}
 	r.lease = nil

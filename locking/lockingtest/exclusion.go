@@ -209,7 +209,7 @@ func badInputIsRefused(s *suite) {
 	}{
 		"no key":        {nil, locking.Options{}},
 		"short TTL":     {[]string{s.key("k")}, locking.Options{TTL: time.Millisecond}},
-		"long TTL":      {[]string{s.key("k")}, locking.Options{TTL: time.Minute}},
+		"negative TTL":  {[]string{s.key("k")}, locking.Options{TTL: -time.Minute}},
 		"short MaxHold": {[]string{s.key("k")}, locking.Options{TTL: 10 * time.Second, MaxHold: time.Second}},
 	} {
 		if lease, err := l.Acquire(s.Context(), attempt.keys, attempt.opts); err == nil {

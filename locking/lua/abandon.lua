@@ -3,7 +3,7 @@
 -- refuses it. It must be atomic: an acquire between the look and the mark would be granted to nobody.
 --
 -- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the beginning of
--- the owner value and expiry is in seconds. 32 at most are kept, the newest; acquire.lua and renew.lua carry them on.
+-- the owner value and expiry is in seconds. 256 at most are kept, the newest; acquire.lua and renew.lua carry them on.
 --
 -- KEYS  for each key: lock, fence counter, interest mark
 -- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)
@@ -34,7 +34,7 @@ if not seen then
         end
       end
       kept[#kept + 1] = id .. string.format('%.0f', now + ARGV[2])
-      marks = table.concat(kept, '', math.max(1, #kept - 31))
+      marks = table.concat(kept, '', math.max(1, #kept - 255))
       redis.call('SET', KEYS[i], counter .. marks, 'PX', string.format('%.0f', most))
     end
   end

@@ -9,7 +9,7 @@
 -- Returns a list of what each call returns. The error of one is none of the others, which are done: one more list then holds its
 -- position and text, and so on for each (as an error reply within the list it would confuse go-redis). Only that this server is a
 -- replica is the error of all, since nothing was done then, and a client leaves a server that says so.
--- A Redis that is out of memory grants what comes after a release, since it refuses no script that has written before.
+-- A Redis that is out of memory grants what comes after a release or a renewal, since it refuses no script that has written before.
 local call, byte = redis.call, string.byte
 local now, clock = nil, nil -- of this server (us), as a number and as it is written
 

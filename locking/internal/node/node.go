@@ -25,8 +25,8 @@ const maxBatch = 128
 
 // Options configures a [Node].
 type Options struct {
-	// Leaders is how many pipelines may be on their way at the same time. With one, calls reach the server in the order in
-	// which they were made, as far as they have a key in common. Zero is for clients of several servers: every call goes by itself.
+	// Leaders is how many pipelines may be on their way at the same time. Calls that release or renew go before
+	// newcomers, so one that must not overtake another waits for its answer. Zero is for clients of several servers: every call goes by itself.
 	Leaders int
 
 	// Timeout bounds one pipeline from its sending on, since others wait for it: when it is over, so are the calls that are queued behind it,
@@ -330,5 +330,5 @@ func (n *Node) briefly(ctx context.Context) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
 		end = deadline
 	}
-	return until{context.Background(), end}
+	return until{ctx, end} // waiting for a connection ends with ctx
 }

@@ -400,7 +400,7 @@ func TestWhenAServerHangsNewcomersFailAndReleasesStay(t *testing.T) {
 		n := node.New(w.client(t), node.Options{Leaders: 1, Timeout: time.Second, Patience: 50 * time.Millisecond})
 		began := time.Now()
 		late := make(chan string, 10)
-		make := func(script *node.Script, name string) <-chan *node.Call {
+		call := func(script *node.Script, name string) <-chan *node.Call {
 			answers := make(chan *node.Call, 1)
 			c := node.NewCall(func(c *node.Call) { answers <- c }, script, nil, name)
 			c.Late = func(*node.Call) { late <- name }
@@ -409,9 +409,9 @@ func TestWhenAServerHangsNewcomersFailAndReleasesStay(t *testing.T) {
 			}
 			return answers
 		}
-		first := make(ask, "first")
+		first := call(ask, "first")
 		synctest.Wait()
-		newcomer, release := make(ask, "newcomer"), make(echo, "release")
+		newcomer, release := call(ask, "newcomer"), call(echo, "release")
 		if c := <-newcomer; !errors.Is(c.Err, node.ErrNotSent) || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("the newcomer has error %v after %v, want ErrNotSent after 50ms", c.Err, time.Since(began))
 		}

@@ -27,7 +27,8 @@ func (l *lane) push(c *Call) {
 func (l *lane) pop() *Call {
 	c := l.calls[l.head]
 	l.calls[l.head] = nil
-	if l.head++; l.head == len(l.calls) {
+	l.head++
+	if l.head == len(l.calls) {
 		l.calls, l.head = l.calls[:0], 0
 	}
 	return c
