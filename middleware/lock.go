@@ -77,15 +77,15 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
-	if o.TTL >= maxTTL {
+	if o.TTL >= MaxTTL {
 		errs = append(errs, fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
-			"lower it; a lease renews itself for as long as the handler runs", o.TTL, maxTTL))
+			"lower it; a lease renews itself for as long as the handler runs", o.TTL, MaxTTL))
 	}
 	return errors.Join(errs...)
 }
 
-// maxTTL is above every TTL: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
-const maxTTL = 55 * time.Second
+// MaxTTL is above every TTL of a task's locks: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
+const MaxTTL = 55 * time.Second
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {

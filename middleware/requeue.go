@@ -16,7 +16,7 @@ const (
 	// afterExpiry is how long after the end of a holder's lease a parked task looks for itself whether it was forgotten.
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
-	maxFallback = maxTTL
+	maxFallback = MaxTTL
 	// fewAhead is how many tasks look so soon. Those behind them look the later, the further back they are: farAhead is the latest in a line
 	// of up to 30 000, unless the strategy's own delay is longer. Of a longer line about one task looks in each lookEach.
 	fewAhead = 8

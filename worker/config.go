@@ -133,6 +133,9 @@ func (c Config) Validate() error {
 	if c.MaxKeys < 0 {
 		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)
 	}
+	if c.LockTTL >= middleware.MaxTTL {
+		fault("LockTTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s", c.LockTTL, middleware.MaxTTL)
+	}
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {
 		errs = append(errs, v.Validate())
