@@ -183,7 +183,7 @@ func (r *run) leave(queue, id string) {
 	if r.ledger.has(j.ID) {
 		r.again = append(r.again, j.ID)
 	}
-	if r.order != middleware.NextFirst {
+	if r.order != middleware.NextFirst && !r.tap.fault.lives() && r.mate == nil {
 		// The next in line has it brought back. asynq's recoverer, which looks when a server starts, may have found it just before, and takes the
 		// run that follows for the lost one.
 		r.again = append(r.again, j.ID)
