@@ -13,13 +13,13 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/leaktest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+func TestMain(m *testing.M) { leaktest.Verify(suite{m}) }
 
 // suite stops the servers that the tests share when all of them are done.
 type suite struct{ *testing.M }

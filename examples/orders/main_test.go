@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Verify(m) }
 
 // Not parallel: the command reads the environment.
 func TestCommandShowsTheDemo(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
+	"github.com/railtoken/railtoken/internal/leaktest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Verify(m)
 }
 
 // nameVariable gives the child a name, which tells its effects from those of other processes.

@@ -3,7 +3,7 @@ package redistest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Verify(m) }

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
+	"github.com/railtoken/railtoken/internal/leaktest"
 	"github.com/railtoken/railtoken/worker/embedded"
 )
 
 var _ io.Closer = (*embedded.Server)(nil)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Verify(m) }
 
 func TestServersShareNothing(t *testing.T) {
 	t.Parallel()

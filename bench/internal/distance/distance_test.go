@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/railtoken/railtoken/bench/internal/distance"
+	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 	someKiB = 300
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Verify(m) }
 
 func TestARoundTripTakesTwiceTheDistance(t *testing.T) {
 	t.Parallel()

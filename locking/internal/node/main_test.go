@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
+
+	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // it reports every dial to a server that a test has killed
-	goleak.VerifyTestMain(m)
+	leaktest.Verify(m)
 }
 
 type silent struct{}
