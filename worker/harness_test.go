@@ -16,6 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -63,7 +64,6 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	t.Cleanup(func() { time.Sleep(time.Second) }) // go-redis sleeps before it sees that a subscription is closed
 	m, _ := redistest.Virtual(t)
 	w.tasks, w.lockConn = patient(t, m), patient(t, m)
-	w.hook()
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
@@ -197,3 +197,14 @@ func wantParts(t testing.TB, err error, parts ...string) {
 
 // nothing is a handler that has nothing to do.
 func nothing(context.Context, order) error { return nil }
+
+// isFetch reports whether a command is asynq's for taking a task from a queue.
+func isFetch(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	if cmd.Name() != "evalsha" || len(args) < 2 {
+		return false
+	}
+	sum, _ := args[1].(string)
+	kind, _ := asynqconn.KindOf(sum, nil)
+	return kind == asynqconn.Fetch
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -28,7 +29,7 @@ type Worker struct {
 	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
 	queue    *delayqueue.Queue
 	sleepers *middleware.Sleepers
-	woken    wakes
+	woken    asynqconn.Wakes
 	stopping chan struct{}
 
 	mu       sync.Mutex
@@ -55,8 +56,7 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
 	w.sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: w.cfg.Sleepers, Slots: w.cfg.Concurrency})
 	w.tasks = cfg.Redis.client()
-	w.woken = newWakes(w.cfg.Fetchers)
-	w.hook()
+	w.woken = asynqconn.NewWakes(w.cfg.Fetchers)
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}
@@ -69,14 +69,9 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// hook puts our hook on asynq's client.
-func (w *Worker) hook() {
-	w.tasks.AddHook(&asynqGuard{})
-}
-
 // openQueue makes the delay queue.
 func (w *Worker) openQueue() (err error) {
-	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.woken.wake() }})
+	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.woken.Wake() }})
 	return err
 }
 
@@ -257,8 +252,10 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	for i := range w.cfg.Fetchers {
-		client := newPacer(w.tasks, w.cfg.TaskCheckInterval, len(w.queues()), w.stopping, w.woken)
-		s := asynq.NewServerFromRedisClient(client, w.serverConfig(i))
+		conn := asynqconn.New(w.tasks, asynqconn.Options{
+			Interval: w.cfg.TaskCheckInterval, Queues: len(w.queues()), Stopping: w.stopping, Wakes: w.woken, Logger: w.cfg.Logger,
+		})
+		s := asynq.NewServerFromRedisClient(conn, w.serverConfig(i))
 		if err := s.Start(w); err != nil {
 			return fmt.Errorf("worker: start server %d: %w", i+1, err)
 		}
@@ -276,7 +273,7 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 	}
 	return asynq.Config{
 		Concurrency: share, Queues: w.queues(), StrictPriority: c.StrictPriority,
-		TaskCheckInterval: lookAgain, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
+		TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
 		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
 		IsFailure:      middleware.IsFailure(c.IsFailure),
 		RetryDelayFunc: middleware.RetryDelay(c.RetryDelayFunc),

@@ -15,8 +15,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/middleware"
-	"github.com/railtoken/railtoken/worker/embedded"
 )
 
 func TestEachQueueHasItsDelayQueue(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSettingsReachAsynq(t *testing.T) {
 		StrictPriority: true, BaseContext: func() context.Context { return base },
 	})
 	c := w.serverConfig(0)
-	if c.TaskCheckInterval != lookAgain || // the pacer makes the real one
+	if c.TaskCheckInterval != asynqconn.CheckInterval || // the pacer makes the real one
 		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
 		!c.StrictPriority || c.BaseContext() != base || c.Logger == nil {
 		t.Errorf("asynq's configuration is %+v", c)
@@ -133,7 +133,7 @@ func TestIdleWorkerLooksForTasksAsOftenAsItSays(t *testing.T) {
 		const interval = 200 * time.Millisecond
 		looks := make(chan time.Time, 1000)
 		w, _ := virtual(t, Config{TaskCheckInterval: interval}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if kindOf(cmd) == fetch {
+			if isFetch(cmd) {
 				looks <- time.Now()
 			}
 			return next(ctx, cmd)
@@ -232,26 +232,5 @@ func TestAsynqLoggerKeepsLevelsAndDoesNotEndTheProcess(t *testing.T) {
 		if want := fmt.Sprintf("level=%s msg=asynq text=\"%c %d\"", level, 'a'+i, i+1); !strings.Contains(text, want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
-	}
-}
-
-func TestWorkerGuardsTheClientOfAsynqAlone(t *testing.T) {
-	t.Parallel()
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	w := idle(t, Config{Redis: Redis{Addr: server.Addr()}})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	acknowledge := func(c redis.UniversalClient) error {
-		return c.Eval(ctx, "return 1", []string{"asynq:{q}:active", "asynq:{q}:lease"}).Err()
-	}
-	if err := acknowledge(w.tasks); err != nil {
-		t.Errorf("asynq's client is not guarded: %v", err)
-	}
-	if err := acknowledge(w.lockConn); !errors.Is(err, context.Canceled) {
-		t.Errorf("the locks' client runs a script whose context has ended: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package asynqconn
 
 import (
 	"context"
@@ -14,18 +14,21 @@ import (
 
 // looker fetches through a pacer as asynq's server does: from each queue, until one has a task.
 type looker struct {
-	*pacer
+	*Conn
 	answer func() error
 	looks  int
 }
 
 func newLooker(interval time.Duration, queues int, stopping <-chan struct{}, answer func() error) *looker {
+	return newLookerWith(interval, queues, stopping, NewWakes(1), answer)
+}
+
+func newLookerWith(interval time.Duration, queues int, stopping <-chan struct{}, woken Wakes, answer func() error) *looker {
 	l := &looker{answer: answer}
-	l.pacer = newPacer(nil, interval, queues, stopping, newWakes(1))
-	l.UniversalClient = &answers{look: func() error {
+	l.Conn = New(&answers{look: func() error {
 		l.looks++
 		return l.answer()
-	}}
+	}}, Options{Interval: interval, Queues: queues, Stopping: stopping, Wakes: woken})
 	return l
 }
 
@@ -36,11 +39,7 @@ type answers struct {
 }
 
 func (a *answers) EvalSha(ctx context.Context, sum string, names []string, _ ...any) *redis.Cmd {
-	args := []any{"evalsha", sum, len(names)}
-	for _, name := range names {
-		args = append(args, name)
-	}
-	cmd := redis.NewCmd(ctx, append(args, "argument")...)
+	cmd := redis.NewCmd(ctx, "evalsha", sum, len(names))
 	cmd.SetErr(a.look())
 	return cmd
 }
@@ -48,7 +47,7 @@ func (a *answers) EvalSha(ctx context.Context, sum string, names []string, _ ...
 // fetch fetches from the i-th queue, and reports whether there was a task.
 func (l *looker) fetch(i int) bool {
 	name := func(part string) string { return fmt.Sprintf("asynq:{%d}:%s", i, part) }
-	return l.EvalSha(context.Background(), "sum", []string{name("pending"), name("paused"), name("active"), name("lease")}).Err() == nil
+	return l.EvalSha(context.Background(), dequeue, []string{name("pending"), name("paused"), name("active"), name("lease")}).Err() == nil
 }
 
 // sweep looks at each queue once.
@@ -71,7 +70,7 @@ func TestAPauseIsAThirdOfTheIntervalAtLeastAndTheIntervalAtMost(t *testing.T) {
 		for range 500 {
 			began := time.Now()
 			p.sweep(3)
-			took := time.Since(began) + 2*lookAgain
+			took := time.Since(began) + 2*CheckInterval
 			least, most = min(least, took), max(most, took)
 		}
 		if least < interval/3 || most > interval || most-least < interval/2 {
@@ -90,7 +89,7 @@ func TestAWakeEndsThePauseAtOnce(t *testing.T) {
 		began := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			p.woken.wake()
+			p.pacer.woken.Wake()
 		}()
 		p.sweep(2)
 		if took := time.Since(began); took != time.Second {
@@ -107,7 +106,7 @@ func TestAWakeBetweenTwoFetchesOfALookIsNotLost(t *testing.T) {
 		p.answer = func() error {
 			n++
 			if n == 1 {
-				p.woken.wake() // into the first queue, which was just found empty
+				p.pacer.woken.Wake() // into the first queue, which was just found empty
 			}
 			return redis.Nil
 		}
@@ -117,7 +116,7 @@ func TestAWakeBetweenTwoFetchesOfALookIsNotLost(t *testing.T) {
 			t.Errorf("the pause took %v although a task was woken during the look", took)
 		}
 		p.sweep(2)
-		if took := time.Since(began); took < time.Hour/3-2*lookAgain {
+		if took := time.Since(began); took < time.Hour/3-2*CheckInterval {
 			t.Errorf("one wake has ended two pauses, within %v", took)
 		}
 	})
@@ -128,12 +127,12 @@ func TestAServerIsHeldBetweenItsLooksOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newLooker(time.Hour, 2, nil, empty), newLooker(time.Hour, 2, nil, empty)
-		b.woken = a.woken
+		b.pacer.woken = a.pacer.woken
 		began := time.Now()
 		b.fetch(0)
 		go func() {
 			time.Sleep(time.Minute)
-			b.woken.wake()
+			b.pacer.woken.Wake()
 		}()
 		a.fetch(0)
 		if took := time.Since(began); took != 0 {
@@ -150,15 +149,13 @@ func TestAServerIsHeldBetweenItsLooksOnly(t *testing.T) {
 func TestEachServerHearsOfAWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		woken := newWakes(3)
+		woken := NewWakes(3)
 		for range 5 {
-			woken.wake()
+			woken.Wake()
 		}
 		began := time.Now()
 		for range 3 {
-			p := newLooker(time.Hour, 1, nil, empty)
-			p.woken = woken
-			p.sweep(1)
+			newLookerWith(time.Hour, 1, nil, woken, empty).sweep(1)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the looks of three servers after five wakes paused for %v", took)
@@ -171,7 +168,7 @@ func TestWakesOfABusyServerDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newLooker(time.Hour, 1, nil, empty)
 		for range 1000 { // nobody looks: all slots are taken
-			p.woken.wake()
+			p.pacer.woken.Wake()
 		}
 		began := time.Now()
 		p.sweep(1)
@@ -179,7 +176,7 @@ func TestWakesOfABusyServerDoNotPileUp(t *testing.T) {
 			t.Errorf("the first look after them paused for %v", took)
 		}
 		p.sweep(1)
-		if took := time.Since(began); took < time.Hour/3-2*lookAgain {
+		if took := time.Since(began); took < time.Hour/3-2*CheckInterval {
 			t.Errorf("the second look did so for %v: the wakes have piled up", took)
 		}
 	})
@@ -203,7 +200,7 @@ func TestAShutdownEndsThePauseAtOnce(t *testing.T) {
 	})
 }
 
-// An error is the guard's to pace. The pacer neither counts it as an empty queue nor forgets the others for it.
+// An error has a pause of its own. The pacer neither counts it as an empty queue nor forgets the others for it.
 func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,10 +211,10 @@ func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 		})
 		began := time.Now()
 		p.sweep(1)
-		if took := time.Since(began); took != 0 || !failed {
-			t.Errorf("after an error the pacer paused for %v", took)
+		if took := time.Since(began); took != pauseFirst || !failed {
+			t.Errorf("after an error the next look came after %v, want %v", took, pauseFirst)
 		}
-		if got := p.empty.Load(); got != 0 {
+		if got := p.pacer.empty.Load(); got != 0 {
 			t.Errorf("an error counts as %d empty queues", got)
 		}
 	})
@@ -239,11 +236,11 @@ func TestAnErrorEndsALook(t *testing.T) {
 		for _, i := range []int{0, 1, 2, 0, 1} {
 			p.fetch(i)
 		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("a look after an error was held before its end, for %v", took)
+		if took := time.Since(began); took != pauseFirst {
+			t.Errorf("a look after an error was held before its end, for %v", took-pauseFirst)
 		}
 		p.fetch(2)
-		if took := time.Since(began); took < time.Hour/3-2*lookAgain {
+		if took := time.Since(began); took < time.Hour/3-2*CheckInterval {
 			t.Errorf("a look after an error was held for %v at its end", took)
 		}
 	})

@@ -1,9 +1,11 @@
-package worker
+package asynqconn
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,11 +19,10 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// bareServer starts asynq without a worker around it.
+// bareServer starts a server of asynq.
 func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc, mod ...func(*asynq.Config)) *asynq.Server {
 	t.Helper()
-	log, _ := newLines()
-	cfg := asynq.Config{Concurrency: 10, TaskCheckInterval: DefaultTaskCheckInterval, Logger: asynqLogger{log}, LogLevel: asynq.FatalLevel}
+	cfg := asynq.Config{Concurrency: 10, TaskCheckInterval: 50 * time.Millisecond, Logger: silent{}}
 	for _, m := range mod {
 		m(&cfg)
 	}
@@ -32,8 +33,8 @@ func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc, mo
 	return s
 }
 
-// guardedOrBare runs a test with the guard in front of the hooks, and without it.
-func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, guarded bool)) {
+// guardedOrBare runs a test with a Conn between asynq and a client with hooks, and without it.
+func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool)) {
 	t.Parallel()
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("guarded=%t", guarded), func(t *testing.T) {
@@ -41,26 +42,27 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 			synctest.Test(t, func(t *testing.T) {
 				m, _ := redistest.Virtual(t)
 				c := patient(t, m)
+				asynqs := redis.UniversalClient(c)
 				if guarded {
-					c.AddHook(&asynqGuard{})
+					asynqs = New(c, Options{Queues: 1})
 				}
-				run(t, m, c, guarded)
+				run(t, m, c, asynqs, guarded)
 			})
 		})
 	}
 }
 
 func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
-	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, guarded bool) {
+	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool) {
 		var failed atomic.Bool
 		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if kindOf(cmd) == ack && !failed.Swap(true) {
+			if kindOf(cmd) == Ack && !failed.Swap(true) {
 				return fail(cmd, errors.New("connection reset by peer"))
 			}
 			return next(ctx, cmd)
 		}))
 		var runs atomic.Int32
-		s := bareServer(t, c, func(context.Context, *asynq.Task) error {
+		s := bareServer(t, asynqs, func(context.Context, *asynq.Task) error {
 			runs.Add(1)
 			return nil
 		})
@@ -90,21 +92,21 @@ func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
 
 func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
 	const many = 5000
-	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, guarded bool) {
+	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool) {
 		var (
 			fetches atomic.Int64
 			began   = time.Now()
 			spun    = make(chan time.Duration, 1) // how long it took to send many
 		)
 		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if kindOf(cmd) == fetch && fetches.Add(1) == many {
+			if kindOf(cmd) == Fetch && fetches.Add(1) == many {
 				spun <- time.Since(began)
 				m.SetError("") // or virtual time would stand still for ever
 			}
 			return next(ctx, cmd)
 		}))
 		m.SetError(oom)
-		s := bareServer(t, c, func(context.Context, *asynq.Task) error { return nil })
+		s := bareServer(t, asynqs, func(context.Context, *asynq.Task) error { return nil })
 		defer s.Shutdown()
 		time.Sleep(10 * time.Second)
 		m.SetError("")
@@ -127,28 +129,6 @@ func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
 	})
 }
 
-func TestGuardFetchesAgainWithinASecondOfAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ran := make(chan time.Time, 1)
-		w, m := virtual(t, Config{})
-		handle(t, w, "audit", func(context.Context, order) error {
-			ran <- time.Now()
-			return nil
-		})
-		start(t, w)
-		time.Sleep(time.Second)
-		m.SetError(oom)
-		time.Sleep(time.Minute)
-		m.SetError("")
-		back := time.Now()
-		enqueue(t, m, orderTask(t, "audit", "42"))
-		if took := (<-ran).Sub(back); took > pauseMost+2*DefaultTaskCheckInterval {
-			t.Errorf("the first task after an outage started after %v", took)
-		}
-	})
-}
-
 func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -159,16 +139,15 @@ func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
 	}
 	fetches := make(chan fetched, 1000)
 	c := server.Client(t)
-	c.AddHook(&asynqGuard{})
 	c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if kindOf(cmd) == fetch {
+		if kindOf(cmd) == Fetch {
 			fetches <- fetched{time.Now(), err}
 		}
 		return err
 	}))
 	ran := make(chan struct{}, 1)
-	s := bareServer(t, c, func(context.Context, *asynq.Task) error {
+	s := bareServer(t, New(c, Options{Queues: 1}), func(context.Context, *asynq.Task) error {
 		ran <- struct{}{}
 		return nil
 	})
@@ -213,40 +192,74 @@ func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
 	}
 }
 
-func TestGuardHoldsUpNoAcknowledgement(t *testing.T) {
+func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const tasks = 30
-		var down atomic.Bool
-		w, m := virtual(t, Config{Concurrency: tasks}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if down.Load() {
-				return fail(cmd, errors.New("connection refused"))
+		m, _ := redistest.Virtual(t)
+		c := patient(t, m)
+		var mu sync.Mutex
+		byKeys, bySum := map[Kind]map[string]bool{Ack: {}, Fetch: {}, Other: {}}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Other: {}}
+		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if sum, keys, ok := scriptOf(cmd); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				kind, known := KindOf(sum, keys)
+				if !known {
+					t.Errorf("a script of asynq is not known: %s of %v", sum, keys)
+				}
+				bySum[kind][sum] = true
+				kind, _ = KindOf("another version of "+sum, keys)
+				byKeys[kind][sum] = true
 			}
 			return next(ctx, cmd)
 		}))
-		var running sync.WaitGroup
-		running.Add(tasks)
-		finish := make(chan struct{})
-		if err := Handle(w, "audit", Handler[order]{Unlocked: true, Run: func(context.Context, order) error {
-			running.Done()
-			<-finish
+		s := bareServer(t, c, func(ctx context.Context, task *asynq.Task) error {
+			switch task.Type() {
+			case "fails":
+				return errors.New("no")
+			case "archived":
+				return asynq.SkipRetry
+			case "abandoned":
+				<-ctx.Done()
+			}
 			return nil
-		}}); err != nil {
-			t.Fatal(err)
+		}, func(cfg *asynq.Config) { cfg.ShutdownTimeout = time.Second })
+		enqueue(t, m, asynq.NewTask("done", nil))
+		enqueue(t, m, asynq.NewTask("done and unique", nil), asynq.Unique(time.Minute))
+		enqueue(t, m, asynq.NewTask("retained", nil), asynq.Retention(time.Minute))
+		enqueue(t, m, asynq.NewTask("retained and unique", nil), asynq.Retention(time.Minute), asynq.Unique(time.Minute))
+		enqueue(t, m, asynq.NewTask("fails", nil))
+		enqueue(t, m, asynq.NewTask("archived", nil))
+		enqueue(t, m, asynq.NewTask("abandoned", nil))
+		time.Sleep(2 * time.Minute) // every part of asynq has been at work
+		s.Shutdown()
+
+		mu.Lock()
+		defer mu.Unlock()
+		for name, scripts := range map[string]map[Kind]map[string]bool{"sums": bySum, "keys": byKeys} {
+			if a, f, o := len(scripts[Ack]), len(scripts[Fetch]), len(scripts[Other]); a != 7 || f != 1 || o == 0 {
+				t.Errorf("by their %s, %d scripts acknowledge, %d fetch and %d do neither; want 7, 1 and some", name, a, f, o)
+			}
 		}
-		start(t, w)
-		for range tasks {
-			enqueue(t, m, orderTask(t, "audit", "42"))
-		}
-		running.Wait()
-		down.Store(true)
-		close(finish)
+	})
+}
+
+func TestAnotherAsynqIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		failing := &answers{look: func() error { return redis.Nil }}
+		c := New(failing, Options{Interval: time.Hour, Queues: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		began := time.Now()
-		if err := w.Shutdown(); err != nil {
-			t.Error(err)
+		for range 3 {
+			c.EvalSha(t.Context(), "1234", []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
 		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("a shutdown with %d acknowledgements that cannot be sent took %v", tasks, took)
+		c.EvalSha(t.Context(), "5678", []string{"asynq:{q}:active", "asynq:{q}:lease"})
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings of an unknown asynq, want one:\n%s", n, log.String())
+		}
+		if took := time.Since(began); took < time.Hour-6*CheckInterval {
+			t.Errorf("three fetches of an unknown asynq were paced for %v only", took)
 		}
 	})
 }

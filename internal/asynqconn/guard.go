@@ -1,0 +1,62 @@
+package asynqconn
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// ackTimeout is what an acknowledgement gets whose context was cancelled before it was sent.
+	ackTimeout = 5 * time.Second
+	// pauseFirst and pauseMost are the pause after a fetch that failed: it doubles with each one in a row.
+	pauseFirst = 10 * time.Millisecond
+	pauseMost  = time.Second
+)
+
+// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of ctx.
+//
+// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never succeeds and a task that is
+// done runs again. At the context's deadline asynq's lease ends, and then another worker may have the task.
+func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(ackTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
+}
+
+// failures paces fetches that fail. asynq v0.26 does not pause after an error: a Redis that answers every call with an error at once is called many
+// thousand times a second. Fetches alone are paced: the rest of asynq paces itself, and an acknowledgement that waited would hold up a
+// shutdown.
+type failures struct {
+	inARow atomic.Int64
+}
+
+// pause waits after a fetch that failed.
+func (f *failures) pause(ctx context.Context, err error) {
+	switch {
+	case err == nil || errors.Is(err, redis.Nil):
+		f.inARow.Store(0)
+		return
+	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
+		return
+	}
+	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// pauseAfter returns how long to wait after the n-th failure in a row.
+func pauseAfter(n int64) time.Duration {
+	if n > 7 { // or the shift would overflow
+		return pauseMost
+	}
+	return min(pauseFirst<<(n-1), pauseMost)
+}
