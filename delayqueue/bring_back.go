@@ -21,12 +21,17 @@ var (
 const (
 	// LostAfter is how long after the end of asynq's lease an active task counts as lost: its worker extends the lease each 5 s for 30 s.
 	LostAfter = 2 * time.Second
+	// LeftAfter is how long after the end of asynq's lease a lost task is left to asynq's recoverer. That lists the leases which ended 30 s ago, and
+	// then acts on each: a task that was brought back in between would be archived or retried in the middle of its next run. The difference is
+	// for the clocks, of which the recoverer goes by that of its own server.
+	LeftAfter = 28 * time.Second
 	// countsKept is how long asynq keeps the counts of a day.
 	countsKept = 90 * 24 * time.Hour
 )
 
 // BringBack has a task run again at once whose worker has died, and reports whether it did: false when the task is not active, or asynq's lease
-// on it has not ended [LostAfter] ago. Left to asynq it would be one or two minutes later. It must not run any more: call this with its key locked.
+// on it has not ended [LostAfter] ago, or ended more than [LeftAfter] ago. Left to asynq it would be one or two minutes later. It must not run any
+// more: call this with its key locked.
 //
 // begun says that the task had begun to work. Then it has failed, as asynq counts it too: it has used up a retry, and is archived when it has none
 // left. Else nothing counts.
@@ -63,8 +68,8 @@ func (q *Queue) bringBack(ctx context.Context, t Task, begun bool) (bool, error)
 	for _, name := range []string{"active", "lease", "pending", "archived", "processed" + day, "failed" + day, "processed", "failed"} {
 		keys = append(keys, t.prefix()+name)
 	}
-	back, err := bringBackScript.Run(ctx, q.client, keys, t.ID, message, after, int(LostAfter.Seconds()), now.UnixNano(), outcome,
-		now.Add(countsKept).Unix()).Bool()
+	back, err := bringBackScript.Run(ctx, q.client, keys, t.ID, message, after, int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
+		now.UnixNano(), outcome, now.Add(countsKept).Unix()).Bool()
 	if back && outcome != "archived" && q.woken != nil {
 		q.woken(t)
 	}

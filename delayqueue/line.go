@@ -67,7 +67,8 @@ type Turn struct {
 	FirstAt     time.Time
 	FirstParked bool
 	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; else zero. FirstLost reports that this was so
-	// long ago that its worker must have died, and FirstBegun that it had begun to work: see [Queue.BringBack].
+	// long ago that its worker must have died, but not so long that asynq's recoverer may be at it, and FirstBegun that it had begun to work: see
+	// [Queue.BringBack].
 	FirstLease            time.Time
 	FirstLost, FirstBegun bool
 }

@@ -24,9 +24,9 @@ func (s standing) live() bool {
 	return s.state != "" && s.state != "archived" && s.state != "completed" && s.state != overdue
 }
 
-// lost reports whether the worker of an active task must have died.
+// lost reports whether the worker of an active task must have died, and asynq's recoverer cannot be at it yet.
 func (s standing) lost(now time.Time) bool {
-	return !s.lease.IsZero() && now.After(s.lease.Add(LostAfter))
+	return !s.lease.IsZero() && now.After(s.lease.Add(LostAfter)) && now.Before(s.lease.Add(LeftAfter))
 }
 
 // leading returns the entries of those that are gone before the first live one.

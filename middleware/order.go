@@ -52,6 +52,10 @@ func orderOf(s Strategy) (Order, time.Duration) {
 	return NextFirst, 0
 }
 
+// recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: that looks when a server starts, and
+// then each minute.
+const recovererDelay = 5 * time.Second
+
 // errOneKey is what is wrong with a task of several keys that is to run in order.
 var errOneKey = errors.New("tasks that run in order have one key: let the key function return one, or lock what the keys have in common")
 
@@ -78,7 +82,7 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 				}
 			}
 			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
-			if !turn.FirstAgain.IsZero() || turn.FirstLost {
+			if !turn.FirstAgain.IsZero() || !turn.FirstLease.IsZero() && time.Now().After(turn.FirstLease) {
 				r.noDeck = true // who is first is parked, has failed, or its worker has died: it will not run in a moment
 			}
 			if turn.FirstLost {
@@ -162,8 +166,11 @@ func notYet(key string, t delayqueue.Turn, now time.Time) *locking.HeldError {
 	switch {
 	case !t.FirstAgain.IsZero():
 		h.Remaining = max(t.FirstAgain.Sub(now), 0)
-	case !t.FirstLease.IsZero(): // by then it has ended, or its worker has died
+	case t.FirstLease.IsZero():
+	case now.Before(t.FirstLease.Add(delayqueue.LeftAfter)): // by then it has ended, or its worker has died
 		h.Remaining = max(t.FirstLease.Add(delayqueue.LostAfter).Sub(now), 0)
+	default:
+		h.Remaining = recovererDelay
 	}
 	return &locking.HeldError{Key: key, Holder: h}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // producerSlack is how much later all may be done when a producer was stopped: a task may run twice.
@@ -26,11 +25,9 @@ func (r *run) check() {
 		j := r.jobOf(name)
 		return j.Retries == 0 && r.ledger.has(j.ID) && slices.Contains(r.mayGiveUp, j.ID)
 	})
-	if r.order != middleware.NextFirst { // one that had not begun to work was brought back, which counts for nothing
-		r.givenUp = slices.DeleteFunc(r.givenUp, func(name string) bool {
-			return r.ledger.has(r.jobOf(name).ID) && !slices.Contains(archived, name)
-		})
-	}
+	r.givenUp = slices.DeleteFunc(r.givenUp, func(name string) bool {
+		return slices.Contains(r.waited, name) && r.ledger.has(r.jobOf(name).ID) && !slices.Contains(archived, name)
+	})
 	slices.Sort(archived)
 	slices.Sort(r.givenUp)
 	if !slices.Equal(archived, r.givenUp) {

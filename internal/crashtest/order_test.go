@@ -2,6 +2,7 @@ package crashtest_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,12 @@ func (r *run) joined(cmd redis.Cmder) (j job, ok bool) {
 	}
 	r.Errorf("a task joins the line that is in none of the queues: %v", cmd.Args())
 	return job{}, false
+}
+
+// begun reports whether a task in the line of a key had begun to work.
+func begun(m *miniredis.Miniredis, key, queue, id string) bool {
+	place, _ := m.ZScore("railtoken:line:{"+keys.Encode(key)+"}", fmt.Sprintf("%d:%s%s", len(queue), queue, id)) // 0 when it is not there
+	return place != math.Trunc(place)
 }
 
 // inLine returns the entries of the line of a key.
