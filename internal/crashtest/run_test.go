@@ -65,7 +65,7 @@ func play(t *testing.T, sc scenario, at spot) (taken map[string]int) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{T: t, scenario: sc, ledger: newLedger(sc.order), at: at, crashed: make(chan struct{}), produced: make(chan struct{})}
 		r.m, r.client = redistest.Virtual(t)
-		teach(t, r.client)
+		teach(r.m)
 		if strings.HasPrefix(at.name, ofProducer) {
 			at = spot{}
 		}

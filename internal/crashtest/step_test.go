@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -68,8 +68,8 @@ func ownScript(source string) (name string) {
 	return name
 }
 
-// sources are the scripts that any run has sent, so that the next run's server knows them from the start, as one that has been
-// in use does. names are their names by their SHA-1, "" for one of asynq's.
+// sources are the scripts that any run has sent, by their SHA-1, so that the next run's server knows them from the start, as one that
+// has been in use does. names are their names, "" for one of asynq's.
 var sources, names sync.Map
 
 // learn keeps the source of a script that is sent.
@@ -78,12 +78,13 @@ func learn(cmd redis.Cmder) {
 	if cmd.Name() != "eval" || len(args) < 2 {
 		return
 	}
-	if _, known := sources.Load(args[1]); known {
+	source := args[1].(string)
+	hash := sha(source)
+	if _, known := sources.Load(hash); known {
 		return
 	}
-	source := args[1].(string)
-	names.Store(sha(source), ownScript(source))
-	sources.Store(source, true)
+	names.Store(hash, ownScript(source))
+	sources.Store(hash, source)
 }
 
 func sha(source string) string {
@@ -91,14 +92,17 @@ func sha(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// teach gives a server all scripts that are known.
-func teach(t *testing.T, client *redis.Client) {
-	t.Helper()
-	sources.Range(func(source, _ any) bool {
-		if err := client.ScriptLoad(t.Context(), source.(string)).Err(); err != nil {
-			t.Error(err)
+// teach has a server know all scripts that are known, without loading them: it would parse each of them in each run.
+func teach(m *miniredis.Miniredis) {
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd != "EVALSHA" || len(args) == 0 {
+			return false
 		}
-		return true
+		source, known := sources.Load(args[0])
+		if known {
+			m.Server().Dispatch(c, append([]string{"EVAL", source.(string)}, args[1:]...))
+		}
+		return known
 	})
 }
 
