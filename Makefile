@@ -15,6 +15,7 @@ KILLS ?= 60s
 CROWD ?= 100000
 FLOOD ?= 20s
 HELD ?= 100000
+CUTS ?= 1000
 ORDERS ?=
 export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED CROWD FLOOD HELD
 
@@ -73,6 +74,10 @@ crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the re
 .PHONY: overload
 overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
 	@scripts/overload.sh
+
+.PHONY: lost-replies
+lost-replies: ## Cut CUTS (1000) replies to scripts in each of six ways to use a lock: no lease may be lost; needs redis-server
+	@REDISTEST_REQUIRE=1 go test -C locking -count=1 -timeout 15m -v -run '^TestLostRepliesLoseNoLease$$' -cuts $(CUTS)
 
 .PHONY: interop
 interop: ## Test against the lock suites and programs of others; needs redis-server, node and npm

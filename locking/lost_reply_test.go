@@ -2,6 +2,7 @@ package locking_test
 
 import (
 	"errors"
+	"flag"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,9 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
+
+// cutReplies is how many replies are cut in each way to use a lock, by default 1 200 in all: make lost-replies sets more.
+var cutReplies = flag.Int64("cuts", 200, "how many replies are cut in each case of TestLostRepliesLoseNoLease")
 
 // cutter cuts some of the replies to scripts.
 type cutter struct {
@@ -32,7 +36,6 @@ func (c *cutter) behind(t *testing.T, addr string, oneIn int) string {
 
 func TestLostRepliesLoseNoLease(t *testing.T) {
 	t.Parallel()
-	const cuts = 1000
 	single := func(mod func(*redis.Options)) func(t *testing.T, c *cutter) func() locking.Locker {
 		return func(t *testing.T, c *cutter) func() locking.Locker {
 			server := redistest.Start(t)
@@ -63,6 +66,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			cuts := *cutReplies
 			c := &cutter{enough: cuts}
 			fresh := tt.fresh(t, c)
 			holders := map[string]*atomic.Int64{}

@@ -121,7 +121,7 @@ func releaseFreesOnlyItsOwn(s *suite) {
 	opts := short
 	opts.MaxHold = opts.TTL // not renewed, as if its holder had crashed
 	late := s.acquire(a, opts, key)
-	next := s.eventually(b, key)
+	next := s.onceExpired(b, key)
 	if err := late.Release(s.Context()); !errors.Is(err, locking.ErrLost) {
 		s.Errorf("the release of a lost lease says %v, want ErrLost", err)
 	}

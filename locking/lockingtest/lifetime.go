@@ -37,7 +37,7 @@ func tokensGrowPastAnExpiry(s *suite) {
 	opts := short
 	opts.MaxHold = opts.TTL
 	first := s.fence(s.acquire(a, opts, key), key)
-	if second := s.fence(s.eventually(b, key), key); second <= first {
+	if second := s.fence(s.onceExpired(b, key), key); second <= first {
 		s.Errorf("token %d after %d", second, first)
 	}
 }
@@ -64,7 +64,7 @@ func aLeaseEndsBeforeTheNextBegins(s *suite) {
 	opts.MaxHold = opts.TTL + opts.TTL/2
 	lease := s.acquire(a, opts, key)
 	ctx := lease.Context(s.Context())
-	s.eventually(b, key)
+	s.onceExpired(b, key)
 	if err := lease.Err(); !errors.Is(err, locking.ErrLost) {
 		s.Errorf("another has the key and Err is %v, want ErrLost", err)
 	}

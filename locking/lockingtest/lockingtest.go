@@ -71,6 +71,9 @@ var short = locking.Options{TTL: locking.MinTTL}
 // limit bounds every wait for an event.
 const limit = 20 * time.Second
 
+// poll is the shortest pause between two attempts to acquire.
+const poll = 5 * time.Millisecond
+
 type suite struct {
 	*testing.T
 	h      Harness
@@ -135,16 +138,29 @@ func (s *suite) fence(lease *locking.Lease, key string) int64 {
 // eventually tries to acquire until it succeeds.
 func (s *suite) eventually(l locking.Locker, keys ...string) *locking.Lease {
 	s.Helper()
+	return s.retry(l, func(*locking.HeldError) time.Duration { return poll }, keys)
+}
+
+// onceExpired tries to acquire keys whose holder does not release them. Its attempts come closer together towards the end of their TTL.
+func (s *suite) onceExpired(l locking.Locker, keys ...string) *locking.Lease {
+	s.Helper()
+	return s.retry(l, func(held *locking.HeldError) time.Duration { return max(poll, held.Holder.Remaining/2) }, keys)
+}
+
+// retry tries to acquire until it succeeds, with a pause after each refusal.
+func (s *suite) retry(l locking.Locker, pause func(*locking.HeldError) time.Duration, keys []string) *locking.Lease {
+	s.Helper()
 	for began := time.Now(); time.Since(began) < limit; {
 		lease, err := l.Acquire(s.Context(), keys, locking.Options{})
 		if err == nil {
 			s.Cleanup(func() { _ = lease.Release(context.Background()) })
 			return lease
 		}
-		if !errors.Is(err, locking.ErrHeld) {
+		held, ok := errors.AsType[*locking.HeldError](err)
+		if !ok || !errors.Is(err, locking.ErrHeld) {
 			s.Fatalf("acquire %q: %v", keys, err)
 		}
-		pass(5 * time.Millisecond)
+		pass(pause(held))
 	}
 	s.Fatalf("%q did not become free within %v", keys, limit)
 	return nil
