@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestMain(m *testing.M) { leaktest.Verify(m) }
+func TestMain(m *testing.M) {
+	redistest.SideBySide(8)
+	leaktest.Verify(m)
+}

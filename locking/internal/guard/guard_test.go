@@ -187,12 +187,12 @@ func TestHangingServerIsUnreachable(t *testing.T) {
 			co.ContextTimeoutEnabled, co.MaxRetries = true, -1
 			co.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
 				s.Pause() // between the handshake and the questions
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
 				return o.OnConnect(ctx, cn)
 			}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := c.Ping(ctx).Err()
-		cancel()
+		err := c.Ping(t.Context()).Err()
 		s.Resume()
 		if mode == guard.Off {
 			if err == nil || errors.Is(err, guard.ErrRefused) || n.Blocked() != nil {

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -19,30 +19,31 @@ var (
 	table        = flag.Bool("table", false, "print what happened in each scenario")
 )
 
-// known keeps the results of runOf.
-var known = map[string]simulate.Result{}
+// known keeps the results of runOf, by what it was asked for.
+var known sync.Map
 
 // runOf simulates a scenario, once for several tests: a run is a function of its seed.
 func runOf(name string, seed uint64, acquisitions int) simulate.Result {
-	id := fmt.Sprint(name, seed, acquisitions)
-	r, ok := known[id]
-	if !ok {
-		r = simulate.Run(world(name), seed, acquisitions, false)
-		known[id] = r
-	}
-	return r
+	run, _ := known.LoadOrStore(fmt.Sprint(name, seed, acquisitions), sync.OnceValue(func() simulate.Result {
+		return simulate.Run(world(name), seed, acquisitions, false)
+	}))
+	return run.(func() simulate.Result)()
 }
 
 func TestTokensAreUniqueAndInOrder(t *testing.T) {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "scenario\tacquisitions\tcommitted\tin one round\tin more\ttokens\tconflicts\tno quorum\tlost\tcrashes\t"+
-		"duplicates\tout of order\toverlaps\tseconds\t")
-	for _, sc := range simulate.Scenarios() {
+	t.Parallel()
+	rows := make([]string, len(simulate.Scenarios()))
+	t.Cleanup(func() { // when all scenarios are through
+		if *table {
+			printTable(t, rows)
+		}
+	})
+	for i, sc := range simulate.Scenarios() {
 		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
 			start := time.Now()
 			r := runOf(sc.Name, *seed, *acquisitions)
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", sc.Name, r.Acquisitions, r.Committed,
+			rows[i] = fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t", sc.Name, r.Acquisitions, r.Committed,
 				r.OneRound, r.ExtraRound, r.Tokens, r.Conflicts, r.Unreachable, r.Lost, r.Crashes+r.Deaths, r.Duplicates,
 				r.OutOfOrder, r.Overlaps, time.Since(start).Seconds())
 			if r.Violations() > 0 {
@@ -55,15 +56,24 @@ func TestTokensAreUniqueAndInOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// printTable prints what happened in each scenario.
+func printTable(t *testing.T, rows []string) {
+	t.Helper()
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "scenario\tacquisitions\tcommitted\tin one round\tin more\ttokens\tconflicts\tno quorum\tlost\tcrashes\t"+
+		"duplicates\tout of order\toverlaps\tseconds\t")
+	for _, row := range rows {
+		fmt.Fprintln(w, row)
+	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
-	}
-	if *table {
-		fmt.Fprint(os.Stdout, out.String())
 	}
 }
 
 func TestScenariosDoWhatTheySay(t *testing.T) {
+	t.Parallel()
 	const n = 20_000
 	for _, sc := range simulate.Scenarios() {
 		r := runOf(sc.Name, 1, n)
@@ -90,6 +100,7 @@ func TestScenariosDoWhatTheySay(t *testing.T) {
 }
 
 func TestRunIsAFunctionOfItsSeed(t *testing.T) {
+	t.Parallel()
 	sc := simulate.Scenarios()[9]
 	a, b, c := simulate.Run(sc, 7, 5000, false), simulate.Run(sc, 7, 5000, false), simulate.Run(sc, 8, 5000, false)
 	if a != b {
@@ -101,6 +112,7 @@ func TestRunIsAFunctionOfItsSeed(t *testing.T) {
 }
 
 func TestGuardOfProductionIsUsed(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	sc := world("full loss", func(s *simulate.Scenario) {
 		s.Guard = func(f guard.Facts, l guard.Limits, k guard.Known, others []string, now time.Time) (guard.Known, time.Time) {

@@ -47,6 +47,7 @@ func heldLong(s *simulate.Scenario) { s.Keys, s.LongHolds = 10, 0.3 }
 func renewedSeldom(s *simulate.Scenario) { s.LongHolds, s.Lost = 0.05, 0.1 }
 
 func TestWrongVariantsAreCaught(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		variant simulate.Variant
 		world   simulate.Scenario
@@ -58,17 +59,17 @@ func TestWrongVariantsAreCaught(t *testing.T) {
 		{simulate.SumOfGranted, world("calm"), 1, 2_000},
 		{simulate.ClientClockOnly, world("skew"), 1, 2_000},
 		{simulate.BlindWriteBack, world("duplicates", repeated), 1, 20_000},
-		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 28, 70_000},
+		{simulate.OwnerOnlyWriteBack, world("duplicates", repeated), 290, 40_000},
 		{simulate.FirstAnswer, world("skew"), 1, 2_000},
 		{simulate.NoGuard, world("full loss", forgetful), 1, 20_000},
-		{simulate.NoGuard, world("partial loss", forgetful), 1, 40_000},
+		{simulate.NoGuard, world("partial loss", forgetful), 113, 20_000},
 		{simulate.OverlappingBlocks, world("skew"), 1, 2_000},
 		{simulate.UncheckedValidity, world("pauses"), 1, 10_000},
 		{simulate.AnsweringQuorum, world("lossy"), 1, 10_000},
 		{simulate.MonotonicOnly, world("pauses"), 1, 10_000},
-		{simulate.WallOnly, world("clock jumps"), 1, 60_000},
-		{simulate.StaleProposals, world("full loss", stalled), 11, 40_000},
-		{simulate.RetakeLowers, world("duplicates", repeated, heldLong), 4, 30_000},
+		{simulate.WallOnly, world("clock jumps"), 66, 20_000},
+		{simulate.StaleProposals, world("full loss", stalled), 67, 20_000},
+		{simulate.RetakeLowers, world("duplicates", repeated, heldLong), 25, 30_000},
 		{simulate.RetakeExpired, world("pauses", renewedSeldom), 3, 10_000},
 		{simulate.UnmarkedRelease, world("lossy"), 1, 10_000},
 	} {
