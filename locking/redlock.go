@@ -74,8 +74,9 @@ type RedlockOptions struct {
 	// usually take long, as on a busy machine, it gets up to ten times that. A first connection takes several round
 	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
 	//
-	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before attempts. An attempt
-	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
+	// While more callers ask than the nodes can serve, calls queue up in this process: releases first, then renewals, then attempts. Attempts have
+	// a quarter of each round trip at least, until a renewal has waited for a sixth of its TTL. An attempt waits for its turn for a quarter
+	// of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept

@@ -129,7 +129,9 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			args = append(args, g.tops[first+i])
 		}
 		first += len(p.names)
-		reply, err := g.single.node.Run(ctx, node.NewCall(nil, renewScript, p.redis, args...), nil)
+		call := node.NewCall(nil, renewScript, p.redis, args...)
+		call.Due = renewalDue(time.Now(), ttl)
+		reply, err := g.single.node.Run(ctx, call, nil)
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.names))

@@ -77,7 +77,10 @@ func (n *Node) look() {
 	}
 	var late, away []*Call
 	if err != nil {
-		late = append(slices.Clone(n.flying), n.queue.first.rest()...)
+		late = slices.Clone(n.flying)
+		for _, p := range n.queue.first() {
+			late = append(late, p.rest()...)
+		}
 		away = n.turnAway(false, err)
 	}
 	n.mu.Unlock()

@@ -47,7 +47,7 @@ type Options struct {
 var ErrNotSent = errors.New("not sent")
 
 // Node is one server. Calls that are made while as many pipelines as leaders are on their way queue up, and go out together: first those that
-// release or renew something, then those of newcomers (see [Script.ForNewcomers]). A call that its caller gives up while it is queued is
+// release something, then renewals, then newcomers, with a small share for them (see [Script.ForNewcomers]). A call that its caller gives up while it is queued is
 // never sent, so that no work is left of a crowd that has gone. It is safe for use by many goroutines at the same time.
 type Node struct {
 	client redis.UniversalClient
@@ -283,13 +283,14 @@ func (n *Node) drain() {
 func (n *Node) take() []*Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	batch := n.queue.take()
+	now := time.Now()
+	batch := n.queue.take(now)
 	if len(batch) == 0 {
 		n.landed()
 		return nil
 	}
 	if n.opts.Patience > 0 {
-		n.health.sent(time.Now())
+		n.health.sent(now)
 		n.flying = batch
 		n.watch(n.opts.Patience / looks)
 	}

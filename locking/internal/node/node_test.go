@@ -320,7 +320,7 @@ func TestReleasesGoBeforeNewcomers(t *testing.T) {
 	for i := range 300 {
 		answers = append(answers, send(t, n, ask, nil, i))
 	}
-	for i := range 200 {
+	for i := range 100 {
 		answers = append(answers, send(t, n, echo, nil, 1000+i))
 		want = append(want, 1000+i)
 	}
