@@ -29,7 +29,7 @@ type singleGrant struct {
 // acquire takes one part and notes its tokens.
 func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
 	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, -g.single.clock.Last(), opts, false)
-	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil), nil)
+	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
 	if isMoving(err) {
 		p.asked = unsent
@@ -83,7 +83,7 @@ func (g *singleGrant) takeBack(ctx context.Context) bool {
 		case unsent:
 		case answered:
 			calls = append(calls, g.single.pending.again(g.ttl, nil, func(ctx context.Context) (any, error) {
-				reply, err := g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil), nil)
+				reply, err := g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
 				if isMoving(err) {
 					return g.releaseMoving(ctx, *p)
 				}
@@ -91,7 +91,7 @@ func (g *singleGrant) takeBack(ctx context.Context) bool {
 			}))
 		case unknown:
 			calls = append(calls, g.single.pending.again(lateRetry, nil, func(ctx context.Context) (any, error) {
-				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fence), 0, nil), nil)
+				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fence), 0, nil))
 			}))
 		}
 	}
@@ -131,7 +131,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		first += len(p.names)
 		call := node.NewCall(nil, renewScript, p.redis, args...)
 		call.Due = renewalDue(time.Now(), ttl)
-		reply, err := g.single.node.Run(ctx, call, nil)
+		reply, err := g.single.node.Run(ctx, call)
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.names))
@@ -194,7 +194,7 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (re
 		return reply, err
 	}
 	r := g.single.pending.again(g.ttl, err, func(ctx context.Context) (any, error) {
-		reply, err := release(ctx, func(ctx context.Context, c *node.Call) (any, error) { return g.single.node.Run(ctx, c, nil) })
+		reply, err := release(ctx, g.single.node.Run)
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, 
 // eachLock calls a script for one lock of a part after another, and returns the position of the first key that is lost, or 0.
 func (g *singleGrant) eachLock(ctx context.Context, p part, script *node.Script, args ...any) (lost int, err error) {
 	for i := range p.names {
-		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redis[3*i:3*i+1], args...), nil)
+		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redis[3*i:3*i+1], args...))
 		if err != nil {
 			return 0, err
 		}

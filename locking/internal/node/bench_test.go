@@ -32,7 +32,7 @@ func BenchmarkCalls(b *testing.B) {
 		{"combined", func(_ *testing.B, client *redis.Client) func(context.Context, string) error {
 			n := node.New(client, node.Options{Leaders: 3, Timeout: time.Second})
 			return func(ctx context.Context, key string) error {
-				_, err := n.Run(ctx, node.NewCall(nil, script, []string{key}, "1"), nil)
+				_, err := n.Run(ctx, node.NewCall(nil, script, []string{key}, "1"))
 				return err
 			}
 		}},

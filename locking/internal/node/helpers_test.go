@@ -176,10 +176,10 @@ type ran struct {
 }
 
 // run makes a call on a goroutine of its own.
-func run(ctx context.Context, n *node.Node, c *node.Call, late func(*node.Call)) <-chan ran {
+func run(ctx context.Context, n *node.Node, c *node.Call) <-chan ran {
 	out := make(chan ran, 1)
 	go func() {
-		reply, err := n.Run(ctx, c, late)
+		reply, err := n.Run(ctx, c)
 		out <- ran{reply, err}
 	}()
 	return out

@@ -47,7 +47,7 @@ type Options struct {
 var ErrNotSent = errors.New("not sent")
 
 // Node is one server. Calls that are made while as many pipelines as leaders are on their way queue up, and go out together: first those that
-// release something, then renewals, then newcomers, with a small share for them (see [Script.ForNewcomers]). A call that its caller gives up while it is queued is
+// release something, then renewals, then newcomers, who have a share (see [Script.ForNewcomers]). A call that its caller gives up while it is queued is
 // never sent, so that no work is left of a crowd that has gone. It is safe for use by many goroutines at the same time.
 type Node struct {
 	client redis.UniversalClient
@@ -76,20 +76,20 @@ func New(client redis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Run makes the call and waits for the answer, which is also returned. When ctx ends before, by its deadline or otherwise, so does Run, at
-// once, or within 250 ms if the server stops just after an answer: a call that is still queued is withdrawn, so the server never sees it, and the error matches [ErrNotSent], too; for one that is on its way late is called with the answer
-// when that comes, unless late is nil.
-func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, err error) {
+// Run makes the call and returns the answer. When ctx ends before, by its deadline or otherwise, so does Run, at once, or within 250 ms if the server
+// stops just after an answer. A call that is still queued is withdrawn then: the server never sees it, and the error matches [ErrNotSent], too.
+// Without leaders one that still waits for a connection is not sent either, but nobody can tell it from one that is on its way.
+func (n *Node) Run(ctx context.Context, c *Call) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if ctx.Done() == nil && n.alone(n.bounded(), c) {
+	if ctx.Done() == nil && n.alone(n.bounded(ctx), c) {
 		return c.Reply, c.Err
 	}
 	if n.isBrisk(time.Now()) && n.alone(n.briefly(ctx), c) {
 		return c.Reply, c.Err
 	}
-	answer := n.enqueue(c)
+	answer := n.enqueue(ctx, c)
 	select {
 	case <-answer:
 		return c.Reply, c.Err
@@ -104,7 +104,7 @@ func (n *Node) Run(ctx context.Context, c *Call, late func(*Call)) (reply any, e
 		n.queue.withdraw(c)
 		return nil, notSent(ctx.Err())
 	case sent:
-		c.answer, c.done = nil, late
+		c.answer = nil
 	case fresh, withdrawn:
 	}
 	return nil, ctx.Err()
@@ -117,10 +117,10 @@ func notSent(cause error) error { return fmt.Errorf("%w: %w", ErrNotSent, cause)
 // sends the call itself. It takes twice the node's Timeout at most, if the client keeps to deadlines; else it is Run.
 func (n *Node) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !n.prompt {
-		return n.Run(ctx, c, nil)
+		return n.Run(ctx, c)
 	}
-	if !n.alone(n.bounded(), c) {
-		<-n.enqueue(c)
+	if !n.alone(n.bounded(context.Background()), c) {
+		<-n.enqueue(context.Background(), c)
 	}
 	return c.Reply, c.Err
 }
@@ -140,7 +140,7 @@ func (n *Node) Send(c *Call) error {
 			return err
 		}
 	}
-	n.start(c)
+	n.start(context.Background(), c)
 	return nil
 }
 
@@ -185,21 +185,22 @@ func (n *Node) lead() bool {
 }
 
 // enqueue makes a call. The channel is closed once it is answered.
-func (n *Node) enqueue(c *Call) <-chan struct{} {
+func (n *Node) enqueue(ctx context.Context, c *Call) <-chan struct{} {
 	answer := make(chan struct{})
 	c.answer = answer
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.start(c)
+	n.start(ctx, c)
 	return answer
 }
 
-// start queues a call up for the next pipeline, or sends it by itself. The caller holds the mutex.
-func (n *Node) start(c *Call) {
+// start queues a call up for the next pipeline, or sends it by itself, unless ctx ends before the client has a connection for it. The caller holds
+// the mutex.
+func (n *Node) start(ctx context.Context, c *Call) {
 	if n.opts.Leaders == 0 { // on several servers, each of which would need the source of a script
 		c.state = sent
 		n.inFlight++
-		go n.single(c)
+		go n.single(ctx, c)
 		return
 	}
 	n.queue.add(c)
@@ -210,8 +211,8 @@ func (n *Node) start(c *Call) {
 }
 
 // single sends a call by itself.
-func (n *Node) single(c *Call) {
-	n.one(n.bounded(), c)
+func (n *Node) single(ctx context.Context, c *Call) {
+	n.one(n.bounded(ctx), c)
 	n.deliver([]*Call{c})
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -270,9 +271,9 @@ func (n *Node) Settle(patience time.Duration) {
 func (n *Node) drain() {
 	for batch := n.take(); len(batch) > 0; batch = n.take() {
 		if len(batch) == 1 {
-			n.one(n.bounded(), batch[0])
+			n.one(n.bounded(context.Background()), batch[0])
 		} else {
-			n.pipeline(n.bounded(), batch)
+			n.pipeline(n.bounded(context.Background()), batch)
 		}
 		n.deliver(batch)
 		runtime.Gosched()
@@ -317,12 +318,12 @@ type until struct {
 // Deadline returns when the call is given up.
 func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
 
-// bounded returns a context with the node's time-out, which begins now.
-func (n *Node) bounded() context.Context {
+// bounded returns a context with the node's time-out, which begins now. Waiting for a connection ends with ctx; a call that is on its way does not.
+func (n *Node) bounded(ctx context.Context) context.Context {
 	if n.opts.Timeout == 0 {
-		return context.Background()
+		return ctx
 	}
-	return until{context.Background(), time.Now().Add(n.opts.Timeout)}
+	return until{ctx, time.Now().Add(n.opts.Timeout)}
 }
 
 // briefly returns a context with the deadline of ctx, or an earlier one for a caller that cannot see the end of ctx.

@@ -40,7 +40,7 @@ func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
 	w := newWire(atOnce)
 	n := node.New(w.client(t), node.Options{Leaders: 1})
 	for i := range 3 {
-		if reply, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, i), nil); err != nil || reply != i {
+		if reply, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, i)); err != nil || reply != i {
 			t.Errorf("call %d has reply %v, error %v", i, reply, err)
 		}
 	}
@@ -54,10 +54,10 @@ func TestWhatQueuesUpBehindALoneCallerIsSentAfterIt(t *testing.T) {
 	w := newWire(atOnce)
 	n := node.New(w.client(t), node.Options{Leaders: 1})
 	w.holds(true)
-	first := run(t.Context(), n, node.NewCall(nil, echo, nil, "first"), nil)
+	first := run(t.Context(), n, node.NewCall(nil, echo, nil, "first"))
 	next(t, w.began)
 	ctx := watch(t.Context())
-	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), nil)
+	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	w.holds(false)
@@ -159,7 +159,7 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	next(t, w.began)
 	giveUp, cancel := context.WithCancel(t.Context())
 	ctx := watch(giveUp)
-	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), func(*node.Call) { t.Error("a late answer to a call that was not made") })
+	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	cancel()
@@ -172,35 +172,6 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	next(t, third)
 	if got := w.sent(); !slices.Equal(got, []any{"first", "third"}) {
 		t.Errorf("sent %v, want the first and the third", got)
-	}
-}
-
-func TestALateAnswerIsHandedOver(t *testing.T) {
-	t.Parallel()
-	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
-	w.holds(true)
-	first := send(t, n, echo, nil, "first")
-	next(t, w.began)
-	giveUp, cancel := context.WithCancel(t.Context())
-	ctx, late := watch(giveUp), make(chan *node.Call, 1)
-	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"), func(c *node.Call) { late <- c })
-	next(t, ctx.waiting)
-	w.goOn <- struct{}{}
-	next(t, first)
-	next(t, w.began) // the second is on its way
-	cancel()
-	if got := next(t, second); !errors.Is(got.err, context.Canceled) {
-		t.Errorf("the one that gave up has %v", got)
-	}
-	select {
-	case c := <-late:
-		t.Errorf("an answer %v before the server has given one", c.Reply)
-	default:
-	}
-	w.goOn <- struct{}{}
-	if c := next(t, late); c.Err != nil || c.Reply != "second" {
-		t.Errorf("the late answer is %v, %v", c.Reply, c.Err)
 	}
 }
 
@@ -320,7 +291,7 @@ func TestReleasesGoBeforeNewcomers(t *testing.T) {
 	for i := range 300 {
 		answers = append(answers, send(t, n, ask, nil, i))
 	}
-	for i := range 100 {
+	for i := range 50 {
 		answers = append(answers, send(t, n, echo, nil, 1000+i))
 		want = append(want, 1000+i)
 	}
@@ -459,18 +430,14 @@ func TestACancelledCallerLeavesAHangingServerAtOnce(t *testing.T) {
 			n := node.New(w.client(t), node.Options{Leaders: leaders})
 			w.holds(true)
 			ctx, cancel := context.WithCancel(t.Context())
-			late := make(chan *node.Call, 1)
-			lone := run(ctx, n, node.NewCall(nil, echo, nil, "lone"), func(c *node.Call) { late <- c })
+			lone := run(ctx, n, node.NewCall(nil, echo, nil, "lone"))
 			next(t, w.began)
 			cancel()
 			if got := next(t, lone); !errors.Is(got.err, context.Canceled) {
 				t.Errorf("the caller has %v", got)
 			}
 			w.goOn <- struct{}{}
-			if c := next(t, late); c.Err != nil || c.Reply != "lone" {
-				t.Errorf("the late answer is %v, %v", c.Reply, c.Err)
-			}
-			if _, err := n.Run(ctx, node.NewCall(nil, echo, nil, "over"), nil); !errors.Is(err, context.Canceled) || len(w.sent()) != 1 {
+			if _, err := n.Run(ctx, node.NewCall(nil, echo, nil, "over")); !errors.Is(err, context.Canceled) || len(w.sent()) != 1 {
 				t.Errorf("error %v, sent %v; want nothing more", err, w.sent())
 			}
 		})

@@ -200,20 +200,20 @@ func TestRunIsBoundedByItsContextAndByTheNode(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = time.Hour })
 	n := node.New(client, node.Options{Leaders: 1, Timeout: 100 * time.Millisecond})
-	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 1), nil); err != nil {
+	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 1)); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
 	defer server.Resume()
 	began := time.Now()
-	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 2), nil); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 2)); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
 	slow := node.New(client, node.Options{Leaders: 1, Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began = time.Now()
-	if _, err := slow.Run(ctx, node.NewCall(nil, echo, nil, 3), nil); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := slow.Run(ctx, node.NewCall(nil, echo, nil, 3)); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
 }
@@ -261,23 +261,13 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 						case 1:
 							ctx, cancel := context.WithCancel(t.Context())
 							cancel()
-							settled := make(chan struct{})
-							c := node.NewCall(nil, incr, []string{"n"})
-							reply, err := n.Run(ctx, c, func(c *node.Call) {
-								count(c.Reply, c.Err)
-								close(settled)
-							})
-							switch {
-							case err == nil:
-								count(reply, nil)
-								close(settled)
-							case !errors.Is(err, context.Canceled):
+							reply, err := n.Run(ctx, node.NewCall(nil, incr, []string{"n"}))
+							if err != nil && !errors.Is(err, context.Canceled) {
 								t.Errorf("error %v", err)
-							default:
-								count(nil, err)
 							}
+							count(reply, err)
 						default:
-							count(n.Run(t.Context(), node.NewCall(nil, incr, []string{"n"}), nil))
+							count(n.Run(t.Context(), node.NewCall(nil, incr, []string{"n"})))
 						}
 					}
 				})
