@@ -53,6 +53,8 @@ type grantNode struct {
 	asked    bool    // the acquire call has been sent
 	answered bool    // and has its answer, or never will
 	outcome  outcome // then, of the acquire call
+	doubtful bool    // one of those that were sent had no answer, and may yet arrive
+	several  bool    // more than one was sent
 	failure  error   // why the last call had no answer
 	sent     time.Time
 	retried  bool // after the server has shown another identity
@@ -168,6 +170,7 @@ func (g *redlockGrant) answered(c *node.Call) {
 		return
 	case err != nil:
 		g.nodes[i].outcome = outcomeOf(err)
+		g.nodes[i].doubtful = g.nodes[i].outcome == unknown
 		g.fail(i, err)
 	case held != nil:
 		g.redlock.see(held.Holder.Fence + parseOwner(value).block)

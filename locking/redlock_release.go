@@ -168,8 +168,8 @@ func (g *redlockGrant) release(i int, call *node.Call) {
 	n := &g.nodes[i]
 	n.release = leaving
 	command := g.leave(g.rules.Counters(i))
-	if n.outcome == unknown {
-		command = abandonCommand(&g.request, g.redlock.opts.FenceTTL)
+	if n.doubtful {
+		command = abandonCommand(&g.request, g.redlock.opts.FenceTTL, n.several)
 	}
 	if err := g.redlock.nodes[i].calls.Send(call.Of(command, i, g.onLeft)); err != nil {
 		n.release, n.failure = unclear, err
@@ -265,7 +265,7 @@ func (g *redlockGrant) insistAfter() {
 
 // expiry returns until when releases are sent again. The caller holds the mutex.
 func (g *redlockGrant) expiry() time.Time {
-	if slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == unclear && n.outcome == unknown }) {
+	if slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == unclear && n.doubtful }) {
 		return g.left.Add(lateRetry)
 	}
 	return g.left.Add(g.opts.TTL)

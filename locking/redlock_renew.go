@@ -141,6 +141,7 @@ func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 		request.Add(g.redlock.nodes[i].guard.Identity())
 	}
 	if g.redlock.nodes[i].calls.Send(new(node.Call).Of(request, i, g.askedAgain)) == nil {
+		n.several = n.several || n.asked
 		n.asked, n.answered = true, false // a release waits for the answer
 	}
 }
@@ -158,6 +159,7 @@ func (g *redlockGrant) askedAgain(c *node.Call) {
 		n.failure = err
 		if outcome := outcomeOf(err); outcome != unsent {
 			n.outcome = outcome
+			n.doubtful = n.doubtful || outcome == unknown
 		}
 	case held == nil:
 		g.redlock.see(tops...)

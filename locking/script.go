@@ -72,10 +72,14 @@ func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 // is longer than TCP goes on sending what a client has left behind.
 const lateness = 2 * time.Minute
 
-// abandonCommand returns the call that takes back an acquire call which had no answer.
-func abandonCommand(acquire *node.Command, fenceTTL time.Duration) node.Command {
-	c := abandonScript.Like(acquire, 2)
+// abandonCommand returns the call that takes back an acquire call which had no answer. When several were sent, the locks that the server has may be
+// those of another one.
+func abandonCommand(acquire *node.Command, fenceTTL time.Duration, several bool) node.Command {
+	c := abandonScript.Like(acquire, 3)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
+	if several {
+		c.Add(1)
+	}
 	return c
 }
 

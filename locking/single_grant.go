@@ -91,7 +91,7 @@ func (g *singleGrant) takeBack(ctx context.Context) bool {
 			}))
 		case unknown:
 			calls = append(calls, g.single.pending.again(lateRetry, nil, func(ctx context.Context) (any, error) {
-				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fence), 0, nil))
+				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fence, false), 0, nil))
 			}))
 		}
 	}

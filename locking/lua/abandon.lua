@@ -1,27 +1,28 @@
 -- Takes back an acquire call that had no answer, so that its outcome is unknown: it may have been granted, refused, or may yet
--- arrive (DESIGN 3.10). It deletes the locks that the call has taken. When there are none it marks the owner as given up, and acquire.lua
--- refuses it. It must be atomic: an acquire between the look and the mark would be granted to nobody.
+-- arrive (DESIGN 3.10). It deletes the locks that the call has taken. When there are none, or when the owner has sent several such calls, so
+-- that they may be another one's, it marks the owner as given up, and acquire.lua refuses it. It must be atomic: an acquire between the look
+-- and the mark would be granted to nobody.
 --
 -- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the beginning of
 -- the owner value and expiry is in seconds. 256 at most are kept, the newest; acquire.lua and renew.lua carry them on.
 --
 -- KEYS  for each key: lock, fence counter, interest mark
--- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)
+-- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)   4 1 when several acquire calls were sent; may be left out
 --
 -- Returns what release.lua does: 0, or {0, how many keys somebody showed interest in}.
-local owner, contended, seen = ARGV[1], 0, false
+local owner, contended, taken = ARGV[1], 0, false
 for i = 1, #KEYS, 3 do
   local interest = redis.call('EXISTS', KEYS[i + 2])
   contended = contended + interest
   if redis.call('GET', KEYS[i]) == owner then
-    seen = true
+    taken = true
     redis.call('DEL', KEYS[i])
     if interest == 1 then
       redis.pcall('PUBLISH', KEYS[i], '1')
     end
   end
 end
-if not seen then
+if not taken or ARGV[4] then
   local now, id = tonumber(redis.call('TIME')[1]), ' ' .. string.sub(owner, 1, 16) .. '@'
   local most = math.max(tonumber(ARGV[3]), ARGV[2] * 1000)
   for i = 2, #KEYS, 3 do

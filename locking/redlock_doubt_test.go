@@ -1,0 +1,92 @@
+package locking_test
+
+import (
+	"bytes"
+	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script
+	"encoding/hex"
+	"os"
+	"testing"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// acquireCalls matches the pieces of a request that call the acquire script, which the server knows.
+func acquireCalls(t *testing.T) func([]byte) bool {
+	t.Helper()
+	source, err := os.ReadFile("lua/acquire.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha1.Sum(source) //nolint:gosec // see above
+	name := []byte(hex.EncodeToString(sum[:]))
+	return func(request []byte) bool { return bytes.Contains(request, name) }
+}
+
+// A call that takes the lock of one node, and whose answer never came, arrives after the release.
+func TestATakeInDoubtLocksNothingAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		first bool // it is the acquire call, and else a later one that takes the lock again
+		again bool // a further call takes the lock before the release
+	}{
+		"acquire":                          {first: true},
+		"acquire, taken again since":       {first: true, again: true},
+		"taken again":                      {},
+		"taken again, and once more since": {again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, nodes := startNodes(t, 3)
+			clients := admins(t, servers)
+			proxy := redistest.NewProxy(t, nodes[0].Addr)
+			nodes[0].Addr = proxy.Addr()
+			l := newRedlock(t, nodes, unguarded)
+			joined(t, l, clients)
+			acquires := acquireCalls(t)
+			hold := func() *redistest.Held { return proxy.Hold(acquires) }
+
+			var held *redistest.Held
+			if tt.first {
+				held = hold()
+			}
+			lease := acquire(t, l, locking.Options{}, "order:1")
+			fence(t, lease)
+			everywhere(t, clients[1:], "order:1")
+			if !tt.first {
+				everywhere(t, clients, "order:1")
+				held = hold()
+				do(t, clients[0], "DEL", lockOf("order:1"))
+				await(t, "the lock is asked for again", func() bool {
+					if err := lease.Renew(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					select {
+					case <-held.Caught:
+						return true
+					default:
+						return false
+					}
+				})
+			}
+			<-held.Caught
+			if tt.again {
+				await(t, "taken once more", func() bool {
+					if err := lease.Renew(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					return exists(t, clients[0], "order:1")
+				})
+			}
+			release(t, lease)
+			if err := l.Close(); err != nil { // it waits for the releases
+				t.Error(err)
+			}
+			nowhere(t, clients, "order:1")
+			held.Deliver()
+			if exists(t, clients[0], "order:1") {
+				t.Errorf("locked by nobody: %s", clients[0].Get(t.Context(), lockOf("order:1")).Val())
+			}
+		})
+	}
+}
