@@ -11,7 +11,7 @@ import (
 const (
 	renewals  = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
 	retries   = 20          // and after a failed renewal each 1/20, so too
-	unhurried = 6           // a renewal may wait for 1/6 of its TTL behind a share of newcomers
+	unhurried = 12          // one that has not been answered 1/12 later goes before all newcomers
 	jitter    = 0.25        // by which share at most of that time
 	maxTick   = time.Second // how often at least the wall clock is looked at
 )
@@ -23,8 +23,11 @@ func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 // same moment, or all of which a server has kept waiting, do not come due together for long.
 func anyHaste() float64 { return jitter * rand.Float64() }
 
-// renewalDue returns by when a renewal that is sent now ought to be answered: half of the time before it is given up for another one.
-func renewalDue(now time.Time, ttl time.Duration) time.Time { return now.Add(ttl / unhurried) }
+// renewalDue returns by when a lease that was extended last at that time ought to be renewed: somewhat after its renewal is sent, and long before its
+// end. Of renewals that wait those go first that are due first, so one that was given up and is tried again does not go to the end of the queue.
+func renewalDue(extended time.Time, ttl time.Duration) time.Time {
+	return extended.Add(ttl/renewals + ttl/unhurried)
+}
 
 // term is what a lease knows of its own time.
 type term struct {

@@ -173,3 +173,24 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 func duration(least, most time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.Map(rapid.Int64Range(int64(least), int64(most)), func(n int64) time.Duration { return time.Duration(n) })
 }
+
+func TestALeaseIsDueBeforeItsRenewalIsGivenUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := duration(MinTTL, 10*time.Minute).Draw(t, "ttl")
+		tm := newTerm(ttl, 100*ttl, rapid.Float64Range(0, jitter).Draw(t, "haste"))
+		extended := time.Now()
+		if rapid.Bool().Draw(t, "renewed") {
+			sent := tm.nextRenew
+			tm, extended = tm.renewed(sent, ttl), extended.Add(sent)
+			tm.nextRenew -= sent
+		}
+		due := renewalDue(extended, ttl).Sub(extended)
+		if sent := tm.nextRenew; due <= sent || due >= sent+ttl/renewals {
+			t.Errorf("sent after %v, due after %v, given up after %v", sent, due, sent+ttl/renewals)
+		}
+		if left := validity(ttl) - due; left < ttl/2 {
+			t.Errorf("%v of %v are left when it is due", left, ttl)
+		}
+	})
+}

@@ -86,7 +86,7 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 		}
 		then(lost == 0, err)
 	}, renewScript, g.keys, args...)
-	call.Due = renewalDue(time.Now(), ttl)
+	call.Due = renewalDue(g.extended, ttl)
 	if late != nil {
 		call.Late = func(*node.Call) {
 			g.mu.Lock()

@@ -75,6 +75,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	switch outcome {
 	case quorum.Done:
+		g.extended = r.began
 		return nil
 	case quorum.Lost:
 		return &LostError{Keys: g.names, Reason: LossTaken, Err: g.redlock.failure(r.failures)}
