@@ -41,13 +41,14 @@ func TestAnAcquireThatArrivesLateLocksNothing(t *testing.T) {
 			admin := server.Client(t)
 			others := newSingle(t, server.Client(t), locking.SingleOptions{})
 			proxy := redistest.NewProxy(t, server.Addr())
-			l, err := locking.NewSingle(server.Client(t, mod, func(o *redis.Options) {
+			client := server.Client(t, mod, func(o *redis.Options) {
 				o.Addr, o.ReadTimeout = proxy.Addr(), 200*time.Millisecond
-			}), locking.SingleOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			for _, keys := range [][]string{{"order:1"}, {"order:1", "order:2"}} {
+				l, err := locking.NewSingle(client, locking.SingleOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
 				warm, err := l.Acquire(t.Context(), keys, locking.Options{})
 				if err != nil {
 					t.Fatal(err)

@@ -5,13 +5,15 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 )
 
-// Releases that have no answer are sent again in the background, so that a key does not stay locked by nobody once the server answers.
+// Releases that have no answer, and calls that take an attempt back, are made again in the background, so that a key does not stay locked by nobody
+// once the server answers.
 const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
@@ -28,7 +30,7 @@ func newRetry() *backoff.ExponentialBackOff {
 		backoff.WithRandomizationFactor(0.2), backoff.WithMaxElapsedTime(0))
 }
 
-// errTooManyRetries is the error of a release that has had no answer and is not sent again.
+// errTooManyRetries is the error of a release or a take-back that has had no answer and is not sent again.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
 
 // errUnanswered is the error of a call that was ended before it had any other.
@@ -40,6 +42,7 @@ type pending struct {
 	n    int
 	none chan struct{} // not nil while somebody waits; closed when n is 0
 	ends map[*retry]context.CancelFunc
+	over atomic.Bool // end was called
 }
 
 // add counts one more, unless there are that many.
@@ -84,10 +87,11 @@ func (p *pending) wait(most time.Duration) {
 	}
 }
 
-// end ends the calls that are made again.
+// end ends the calls that are made again. Later ones, of attempts and releases that are under way, end after cleanupTimeout.
 func (p *pending) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.over.Store(true)
 	for _, end := range p.ends {
 		end()
 	}
@@ -95,9 +99,12 @@ func (p *pending) end() {
 
 // begin returns the context of a call that is made again, for so long at most.
 func (p *pending) begin(r *retry, most time.Duration) context.Context {
-	ctx, end := context.WithTimeout(context.Background(), most)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.over.Load() {
+		most = min(most, cleanupTimeout)
+	}
+	ctx, end := context.WithTimeout(context.Background(), most)
 	if p.ends == nil {
 		p.ends = map[*retry]context.CancelFunc{}
 	}
@@ -122,8 +129,8 @@ type retry struct {
 	err   error // of the last call, nil once it is answered
 }
 
-// again makes a call until it is answered or of no use, until end is called, or for so long at most. When it was made before, last is the error of that, and a pause
-// comes first.
+// again makes a call until it is answered or of no use, until end is called, or for so long at most. When it was made before, last is the error of
+// that, and a pause comes first.
 func (p *pending) again(most time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
 	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
 	if !p.add(maxRetries) {

@@ -74,5 +74,34 @@ func TestAClosedLockerSendsNothing(t *testing.T) {
 		if n := hook.sent.Load() - sent; n != 0 {
 			t.Errorf("%d commands after Close", n)
 		}
+		if _, err := l.Acquire(t.Context(), []string{"order:2"}, locking.Options{}); !errors.Is(err, redis.ErrClosed) || hook.sent.Load() != sent {
+			t.Errorf("an attempt after Close: %v, %d commands; want ErrClosed and none", err, hook.sent.Load()-sent)
+		}
+	})
+}
+
+func TestAReleaseAfterCloseIsSentAgainBriefly(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		hook := &unanswered{}
+		client.AddHook(hook)
+		l, err := locking.NewSingle(client, locking.SingleOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, l, locking.Options{}, "order:1")
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		hook.on.Store(true)
+		began := time.Now()
+		if err := lease.Release(t.Context()); err == nil || time.Since(began) > time.Second {
+			t.Errorf("the release: %v after %v, want an error within 1s", err, time.Since(began))
+		}
+		sent := hook.sent.Load()
+		time.Sleep(time.Minute)
+		if n := hook.sent.Load() - sent; sent < 2 || n != 0 {
+			t.Errorf("%d commands, and %d later; want some, and none later", sent, n)
+		}
 	})
 }

@@ -69,7 +69,7 @@ type Single struct {
 	node    *node.Node
 	retries int // of an attempt
 	notices *notices
-	pending pending // releases
+	pending pending // releases and take-backs
 }
 
 // NewSingle returns a Locker on the Redis that client is connected to. The client stays the caller's: close it after the
@@ -130,8 +130,9 @@ func retriesOf(client redis.UniversalClient) int {
 	}
 }
 
-// Close ends the watches on releases. It waits for releases that have had no answer, for 5 s at most, and sends them no more: keep the client open until then. Leases
-// that are held stay valid and can be released.
+// Close ends the watches on releases. It waits for releases, and for attempts that are taken back, that have had no answer, for 5 s at most, and sends
+// them no more: keep the client open until then. Leases that are held stay valid and can be released; what has no answer then is sent again for a
+// second at most. An attempt fails with [redis.ErrClosed].
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
 	s.pending.end()
@@ -160,6 +161,9 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 	}
 	var pauses *backoff.ExponentialBackOff
 	for retries := 0; ; retries++ {
+		if s.pending.over.Load() { // nobody would take it back
+			return nil, &OpError{Op: "acquire", Keys: names, Err: redis.ErrClosed}
+		}
 		lease, undone, err := s.attempt(ctx, names, parts, label, opts)
 		if err == nil || !undone || retries == s.retries || !errors.Is(err, ErrUnavailable) {
 			return lease, err
