@@ -77,10 +77,7 @@ func (n *Node) look() {
 	}
 	var late, away []*Call
 	if err != nil {
-		late = slices.Clone(n.flying)
-		for _, p := range n.queue.first() {
-			late = append(late, p.rest()...)
-		}
+		late = append(slices.Clone(n.flying), n.queue.leaving.rest()...)
 		away = n.turnAway(false, err)
 	}
 	n.mu.Unlock()
