@@ -25,7 +25,8 @@ var (
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
 	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker: waiting for it would
-	// never end. The error that matches it is an [OpError], which names the key.
+	// never end. The error that matches it is an [OpError], which names the key. [Single], [Redlock] and [Gate] promise it; any other Locker only
+	// behind a Gate, and without one waiting ends with its context.
 	ErrReentrant = errors.New("locking: the caller holds the key already: use the lease that the context carries (FromContext)")
 
 	// ErrReleased is the cause of a lease's context after Release.
