@@ -67,6 +67,10 @@ simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of eac
 soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); about five minutes
 	@scripts/soak.sh
 
+.PHONY: thorough
+thorough: ## Play crash points, random plans and tasks in order in full length, without the race detector; about three minutes
+	@REDISTEST_REQUIRE=1 go test -count=1 -timeout 30m ./internal/crashtest ./internal/e2e ./middleware
+
 .PHONY: crowd
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server
 	@scripts/crowd.sh

@@ -28,7 +28,7 @@ func TestOrderedTasksOfAKeyRunInTheOrderInWhichTheyWereEnqueued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const keys, tasks = 50, 10_000
+			const keys, tasks = 50, sequenced
 			server := redistest.Start(t)
 			var mu sync.Mutex
 			done := make([][]int, keys)
