@@ -178,7 +178,7 @@ func (l *line) must(_ any, err error) {
 // reach waits for a condition.
 func (l *line) reach(what string, reached func() bool) {
 	l.Helper()
-	for began := time.Now(); !reached(); <-time.After(2 * time.Millisecond) {
+	for began := time.Now(); !reached(); <-pause(began) {
 		if time.Since(began) > prompt {
 			l.Fatalf("%s: not within %v; ran %v; in line %v", what, prompt, l.runs(), l.inLine())
 		}

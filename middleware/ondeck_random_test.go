@@ -82,7 +82,7 @@ func (p plan) run(r *rig, random *rand.Rand) {
 		}
 		return left
 	}
-	for began := time.Now(); len(left()) > 0; <-time.After(10 * time.Millisecond) {
+	for began := time.Now(); len(left()) > 0; <-pause(began) {
 		if time.Since(began) < 2*time.Minute {
 			continue
 		}
@@ -110,7 +110,7 @@ func (p plan) run(r *rig, random *rand.Rand) {
 // was woken and never comes, as it was deleted then or its server crashed.
 func TestNoSequenceOfReleasesStrandsATask(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	for seed := range uint64(releaseSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {

@@ -97,7 +97,7 @@ func TestTheTurnOfOthersCostsLittleWhenNobodyTakesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
-				const tasks, hold = 320, 5 * time.Millisecond
+				const tasks, hold = 160, 5 * time.Millisecond
 				u := newUsage()
 				if asked {
 					lease := r.hold("hot")

@@ -17,7 +17,7 @@ import (
 // with KeepOrder none begins before those that were enqueued before it have ended for good.
 func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(16) {
+	for seed := range uint64(restartSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
@@ -86,7 +86,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 					servers[victim].stop()
 					servers[victim] = r.process(1+random.IntN(4), strategy, cfg, s.handle)
 				}
-				for began := time.Now(); left() > 0; <-time.After(50 * time.Millisecond) {
+				for began := time.Now(); left() > 0; <-pause(began) {
 					if time.Since(began) > 5*time.Minute {
 						r.Errorf("%s: in line are %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:line:{k}", 0, -1).Val(),
 							r.client.ZRange(r.Context(), "railtoken:waiters:{k}", 0, -1).Val(), s.saw())

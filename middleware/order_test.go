@@ -71,7 +71,7 @@ func (s *script) saw() []int {
 // sees waits until the handlers have begun in this order.
 func (s *script) sees(r *rig, most time.Duration, want ...int) {
 	r.Helper()
-	for began := time.Now(); ; <-time.After(10 * time.Millisecond) {
+	for began := time.Now(); ; <-pause(began) {
 		if got := s.saw(); slices.Equal(got, want) {
 			return
 		} else if time.Since(began) > most || len(got) > len(want) {
