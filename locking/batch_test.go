@@ -29,20 +29,27 @@ func (c batchCall) keys() []string {
 	return []string{lock, lock + ":fence", lock + ":interest"}
 }
 
-// alone makes the call by its own script, as a reply or an error.
-func (c batchCall) alone(ctx context.Context, client *redis.Client) any {
-	source := acquireSource
+// source is the call's own script.
+func (c batchCall) source() string {
 	switch c.code {
 	case 'A':
-		source = releaseSource
+		return releaseSource
 	case 'N':
-		source = renewSource
+		return renewSource
 	}
-	reply, err := client.Eval(ctx, source, c.keys(), c.args...).Result()
-	if err != nil {
-		return err
+	return acquireSource
+}
+
+// oneByOne makes each call by its own script. A reply is an error if the call has failed.
+func oneByOne(ctx context.Context, client *redis.Client, calls []batchCall) []any {
+	replies := make([]any, len(calls))
+	for i, c := range calls {
+		reply, err := client.Eval(ctx, c.source(), c.keys(), c.args...).Result()
+		if replies[i] = reply; err != nil {
+			replies[i] = err
+		}
 	}
-	return reply
+	return replies
 }
 
 // asBatch makes the calls by the batch script.
@@ -132,18 +139,24 @@ func anyState(t *rapid.T) (commands [][]any) {
 
 // dump returns all that a server holds: type, value, and time left in whole minutes or so.
 func dump(t *rapid.T, client *redis.Client) map[string][]any {
+	ctx := context.Background()
+	keys, err := client.Keys(ctx, "*").Result()
+	if err != nil || len(keys) > 6 {
+		t.Fatalf("keys %v, %v; want those that were named", keys, err)
+	}
+	pipe := client.Pipeline()
+	kinds, values, left := make([]*redis.StatusCmd, len(keys)), make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
+	for i, key := range keys {
+		kinds[i], values[i], left[i] = pipe.Type(ctx, key), pipe.Get(ctx, key), pipe.PTTL(ctx, key)
+	}
+	_, _ = pipe.Exec(ctx) // a list has no value
 	all := map[string][]any{}
-	for _, key := range client.Keys(context.Background(), "*").Val() {
-		kind := client.Type(context.Background(), key).Val()
-		value := any(client.Get(context.Background(), key).Val())
-		if number, err := client.Get(context.Background(), key).Int64(); err == nil {
+	for i, key := range keys {
+		value := any(values[i].Val())
+		if number, err := values[i].Int64(); err == nil {
 			value = number
 		}
-		left := client.PTTL(context.Background(), key).Val().Milliseconds()
-		all[key] = []any{kind, value, left}
-	}
-	if len(all) > 6 {
-		t.Fatalf("keys that were not named: %v", all)
+		all[key] = []any{kinds[i].Val(), value, left[i].Val().Milliseconds()}
 	}
 	return all
 }
@@ -215,24 +228,26 @@ func compareBatch(t *testing.T, alone, together *redis.Client, apart time.Durati
 		if _, err := watch.Receive(ctx); err != nil {
 			t.Fatal(err)
 		}
-		notices[i] = watch.Channel()
+		notices[i] = watch.Channel(redis.WithChannelHealthCheckInterval(0)) // it would dial anew on a machine that is busy
 	}
 	check := func(t *rapid.T) {
 		state, calls := anyState(t), anyCalls(t)
 		for _, client := range clients {
-			client.FlushAll(ctx)
+			pipe := client.Pipeline()
+			pipe.FlushAll(ctx)
 			for _, command := range state {
-				if err := client.Do(ctx, command...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				pipe.Do(ctx, command...)
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				t.Fatal(err)
 			}
 		}
 		got, err := asBatch(ctx, together, calls)
 		if err != nil || len(got) != len(calls) {
 			t.Fatalf("the batch: %v, %v", got, err)
 		}
-		for i, c := range calls {
-			if want := c.alone(ctx, alone); !same.alike(want, got[i]) {
+		for i, want := range oneByOne(ctx, alone, calls) {
+			if c := calls[i]; !same.alike(want, got[i]) {
 				t.Fatalf("call %d, %c %v on %s: %v in the batch, %v alone", i, c.code, c.args, c.name, got[i], want)
 			}
 		}
