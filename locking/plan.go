@@ -11,7 +11,7 @@ import (
 const (
 	renewals  = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
 	retries   = 20          // and after a failed renewal each 1/20, so too
-	unhurried = 12          // one that has not been answered 1/12 later goes before all newcomers
+	unhurried = 12          // one that has not been answered 1/12 later goes before nearly all newcomers
 	jitter    = 0.25        // by which share at most of that time
 	maxTick   = time.Second // how often at least the wall clock is looked at
 )

@@ -71,12 +71,16 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 	for _, token := range tokens {
 		args = append(args, token)
 	}
+	taking := g.taking(i)
 	call := node.NewCall(func(c *node.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err
 		if err == nil {
 			lost, err = parseRenew(c.Reply, len(g.names))
+		}
+		if lost > 0 && taking {
+			err = errTaking
 		}
 		if err != nil {
 			g.nodes[i].failure = err

@@ -13,6 +13,10 @@ import (
 // errNotHeld is why a node does not renew a lock: it is another's there, it has been another's, or the node has forgotten it.
 var errNotHeld = errors.New("it has not this lock, or not any more")
 
+// errTaking is why a node that has not renewed a lock proves no loss: a call that takes it there was on its way, and may have raised the counter
+// above the one that the renewal asked for.
+var errTaking = errors.New("the lock is being taken there")
+
 // renewal is one renewal on its way.
 type renewal struct {
 	began    time.Time
@@ -42,11 +46,14 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	calls := make([]*node.Call, len(g.nodes))
 	for i := range g.nodes {
+		var err error
 		if g.rules.Elsewhere(i) {
-			r.answered(i, false, nil)
+			if g.taking(i) {
+				err = errTaking
+			}
+			r.answered(i, false, err)
 			continue
 		}
-		var err error
 		calls[i], err = g.renew(i, tokens, ttl, func(ok bool, err error) {
 			r.answered(i, ok, err)
 			g.commit()
@@ -84,10 +91,16 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
+// taking reports whether a call that takes the lock on node i has no answer yet. The caller holds the mutex.
+func (g *redlockGrant) taking(i int) bool { return g.nodes[i].asked && !g.nodes[i].answered }
+
 // answered takes in what has become of the call to node i.
 func (r *renewal) answered(i int, ok bool, err error) {
 	if err == nil && !ok {
-		r.lost, err = append(r.lost, i), errNotHeld
+		err = errNotHeld
+	}
+	if errors.Is(err, errNotHeld) || errors.Is(err, errTaking) {
+		r.lost = append(r.lost, i)
 	}
 	r.count(i, err)
 }
@@ -123,7 +136,7 @@ func (g *redlockGrant) retake(r *renewal) {
 		return
 	}
 	for _, i := range r.lost {
-		if n := &g.nodes[i]; !n.asked || n.answered { // else the acquire call may yet be granted
+		if !g.taking(i) { // else the acquire call may yet be granted
 			g.askAgain(i, r.ttl)
 		}
 	}

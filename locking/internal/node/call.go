@@ -25,8 +25,8 @@ type Call struct {
 	// answer may come all the same, before or after. It is called without any lock of the node held.
 	Late func(*Call)
 
-	// Due is for calls of a script for renewals: those that are due first go first, and from then on newcomers get no share before
-	// them. Zero is at once.
+	// Due is for calls of a script for renewals: those that are due first go first, and from then on newcomers get next to no share
+	// before them. Zero is at once.
 	Due time.Time
 
 	command Command

@@ -2,12 +2,16 @@ package node
 
 import "time"
 
-// newcomersShare is how many calls of each batch newcomers get at least, if so many wait. With the releases that follow it is half of the batch.
-const newcomersShare = maxBatch / 4
+// How many calls of each batch newcomers get at least, if so many wait. With the releases that follow it is half of the batch, and while a renewal is due
+// a thirty-second.
+const (
+	newcomersShare = maxBatch / 4
+	leastShare     = maxBatch / 64
+)
 
 // queue holds the calls that wait for their turn: those that give something back go first, then renewals, then newcomers, for else nothing would
 // be given back or renewed in time while many ask. Newcomers have a share of each batch all the same, so that renewals of many leases which come
-// together do not stop everybody else, until one of the renewals that wait is due. It decides only; the caller holds the mutex of the node.
+// together do not stop everybody else; it is next to nothing while one of the renewals that wait is due. It decides only; the caller holds the mutex of the node.
 type queue struct {
 	leaving   lane
 	renewals  urgent
@@ -53,11 +57,11 @@ func (q *queue) empty() bool { return q.waiting() == 0 }
 // take returns the next calls to be sent, and marks them as sent.
 func (q *queue) take(now time.Time) []*Call {
 	batch := make([]*Call, 0, min(q.waiting(), maxBatch))
-	room := maxBatch
-	if !q.renewals.overdue(now) {
-		room -= min(newcomersShare, len(q.newcomers.rest()))
+	share := newcomersShare
+	if q.renewals.overdue(now) {
+		share = leastShare
 	}
-	batch = q.fill(batch, room, q.first()...)
+	batch = q.fill(batch, maxBatch-min(share, len(q.newcomers.rest())), q.first()...)
 	batch = q.fill(batch, maxBatch, &q.newcomers)
 	return q.fill(batch, maxBatch, q.first()...) // if newcomers have gone
 }

@@ -57,11 +57,11 @@ func TestNewcomersHaveAShareUntilARenewalIsDue(t *testing.T) {
 		"a share among many releases":               {releases: 300, attempts: 300, want: "96 release, 32 attempt"},
 		"a share among many renewals":               {releases: 10, renewals: 300, attempts: 300, due: time.Second, want: "10 release, 86 renewal, 32 attempt"},
 		"no more than are there":                    {renewals: 300, attempts: 3, due: time.Second, want: "125 renewal, 3 attempt"},
-		"none while a renewal is due":               {renewals: 300, attempts: 300, due: 0, want: "128 renewal"},
+		"next to none while a renewal is due":       {renewals: 300, attempts: 300, due: 0, want: "126 renewal, 2 attempt"},
 		"what is left while a renewal is due":       {renewals: 100, attempts: 300, due: -time.Second, want: "100 renewal, 28 attempt"},
 		"newcomers that have gone leave no gap":     {renewals: 300, attempts: 20, gone: 18, due: time.Second, want: "108 renewal, 2 attempt, 18 renewal"},
 		"all newcomers that waited have gone":       {renewals: 300, attempts: 20, gone: 20, due: time.Second, want: "128 renewal"},
-		"releases before renewals that are due":     {releases: 300, renewals: 300, attempts: 300, due: 0, want: "128 release"},
+		"releases before renewals that are due":     {releases: 300, renewals: 300, attempts: 300, due: 0, want: "126 release, 2 attempt"},
 		"renewals that wait for nobody else at all": {renewals: 300, due: time.Second, want: "128 renewal"},
 	} {
 		var q queue
