@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -120,7 +121,8 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	must(err)
 	c := r.delayed("c")
 	r.set(c, "state", "active")
-	must(r.client.ZAdd(ctx, "asynq:{"+r.name+"}:lease", redis.Z{Score: 1, Member: c.ID}).Err())
+	ended := time.Now().Add(-(delayqueue.LostAfter + delayqueue.LeftAfter) / 2).Unix()
+	must(r.client.ZAdd(ctx, "asynq:{"+r.name+"}:lease", redis.Z{Score: float64(ended), Member: c.ID}).Err())
 	back, err := r.queue.BringBack(ctx, c, true)
 	must(err)
 	if !back {
