@@ -60,8 +60,8 @@ type RedlockOptions struct {
 	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
 	//
 	// While more callers ask than the nodes can serve, calls queue up in this process: releases first, then renewals, then attempts. Attempts have
-	// a quarter of each round trip at least, and a sixty-fourth while a lease has not been renewed for five twelfths of its TTL. An attempt waits for its turn for a quarter
-	// of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
+	// a quarter of each round trip at least, and a sixty-fourth while a lease has not been renewed for five twelfths of its TTL. An attempt waits for
+	// its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept
