@@ -66,6 +66,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			locking.Compute(t)
 			cuts := *cutReplies
 			c := &cutter{enough: cuts}
 			fresh := tt.fresh(t, c)

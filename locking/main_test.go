@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // it reports every dial to a server that a test has killed
-	redistest.SideBySide(16)
+	redistest.SideBySide(8)
 	leaktest.Verify(m)
 }
 
