@@ -128,6 +128,9 @@ func (r *run) retries() int {
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInTurn(ctx)
+	if r.promised == "" && err == nil {
+		r.sleepers.came(lease == nil)
+	}
 	for err == nil && lease == nil {
 		switch d := r.decide(ctx, held); {
 		case (d.Action == Park || d.OnDeck) && r.starves(ctx):

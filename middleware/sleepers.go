@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,10 @@ const (
 	// freeFor is how long a slot must have been free to count as one that nobody wants: longer than it takes a server to fetch a task that is
 	// pending.
 	freeFor = 20 * time.Millisecond
+	// arrivals is of how many tasks that came of late the server knows whether they were refused, and nearlyAll how many of them must have been for
+	// the next ones to count as tasks that cannot run either.
+	arrivals  = 16
+	nearlyAll = 14
 )
 
 // Sleepers is the budget of one server for tasks that wait in their worker slots: it keeps hot keys from filling all of
@@ -22,8 +27,9 @@ const (
 type Sleepers struct {
 	opts    SleepersOptions
 	now     atomic.Int64
-	running atomic.Int64 // tasks that have a slot
-	full    atomic.Int64 // when all slots were last taken, in ns since 1970; at first, when the first task began
+	running atomic.Int64  // tasks that have a slot
+	full    atomic.Int64  // when all slots were last taken, in ns since 1970; at first, when the first task began
+	refused atomic.Uint32 // of the last arrivals: a bit for each, set when its first attempt met another holder
 	decks   decks
 
 	collecting atomic.Bool // a task of several keys takes them one after another
@@ -35,7 +41,7 @@ type SleepersOptions struct {
 	Waiting int
 
 	// Slots is the Concurrency of the server. A task is on standby only while another slot is free, and has been for 20 ms, so that no
-	// pending task wants it. With fewer than four slots, and when Slots is zero because the number is not known, no task is on standby at
+	// pending task wants it, or nearly all tasks that come are refused, so that they could not use it. With fewer than four slots, and when Slots is zero because the number is not known, no task is on standby at
 	// all: then [Wait] alone keeps tasks in their slots.
 	Slots int
 }
@@ -69,13 +75,22 @@ func (s *Sleepers) InUse() int { return int(s.now.Load()) }
 
 // hasSpare reports whether a task on standby takes its slot from no other, when so many more slots than now are taken.
 func (s *Sleepers) hasSpare(more int) bool {
-	return spareSlot(s.opts.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())))
+	return spareSlot(s.opts.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())), bits.OnesCount32(s.refused.Load()))
 }
 
 // spareSlot reports whether one of the taken slots may be that of a task on standby: another is free, and for so long that no pending task
-// wants it.
-func spareSlot(slots, taken int, free time.Duration) bool {
-	return slots >= fewSlots && taken < slots && free >= freeFor
+// wants it, or so many of the last arrivals were refused that the next one could not use it.
+func spareSlot(slots, taken int, free time.Duration, refused int) bool {
+	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll)
+}
+
+// came notes the first attempt of a task that nobody woke. When two do so at the same moment one of them is lost, which does not matter.
+func (s *Sleepers) came(refused bool) {
+	last := s.refused.Load() << 1 & (1<<arrivals - 1)
+	if refused {
+		last |= 1
+	}
+	s.refused.Store(last)
 }
 
 // hasRoom reports whether another task may wait at this moment.

@@ -44,17 +44,21 @@ func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		slots, taken int
 		free         time.Duration
+		refused      int
 		want         bool
 	}{
-		"a slot is free":           {4, 3, 20 * time.Millisecond, true},
-		"it became free just now":  {4, 3, 19 * time.Millisecond, false},
-		"all are taken":            {4, 4, time.Hour, false},
-		"asynq has given runs up":  {4, 9, time.Hour, false},
-		"three slots":              {3, 1, time.Hour, false},
-		"the number is not known":  {0, 1, time.Hour, false},
-		"the first task has begun": {32, 1, 0, false},
+		"a slot is free":           {4, 3, 20 * time.Millisecond, 0, true},
+		"it became free just now":  {4, 3, 19 * time.Millisecond, 0, false},
+		"all are taken":            {4, 4, time.Hour, 0, false},
+		"asynq has given runs up":  {4, 9, time.Hour, 0, false},
+		"three slots":              {3, 1, time.Hour, 0, false},
+		"the number is not known":  {0, 1, time.Hour, 0, false},
+		"the first task has begun": {32, 1, 0, 0, false},
+		"others want it":           {32, 20, 0, nearlyAll - 1, false},
+		"none could use it":        {32, 20, 0, nearlyAll, true},
+		"it is the last one":       {32, 32, 0, arrivals, false},
 	} {
-		if got := spareSlot(tt.slots, tt.taken, tt.free); got != tt.want {
+		if got := spareSlot(tt.slots, tt.taken, tt.free, tt.refused); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -89,4 +93,26 @@ func TestHandlersWithoutALockOccupySlots(t *testing.T) {
 		})
 		spare(3, true)
 	})
+}
+
+func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
+	t.Parallel()
+	s := NewSleepers(SleepersOptions{Waiting: 16, Slots: 32})
+	s.full.Store(time.Now().Add(time.Hour).UnixNano()) // no slot is free for long
+	come := func(n int, refused, want bool) {
+		t.Helper()
+		for range n {
+			s.came(refused)
+		}
+		if got := s.hasSpare(0); got != want {
+			t.Errorf("after %d more, refused: %t, one is to spare: %t", n, refused, got)
+		}
+	}
+	come(nearlyAll-1, true, false)
+	come(1, true, true)
+	come(100, true, true)
+	come(arrivals-nearlyAll, false, true)
+	come(1, false, false)
+	come(nearlyAll-1, true, false)
+	come(1, true, true)
 }
