@@ -29,7 +29,7 @@ type served struct {
 }
 
 // lookForUnserved finds out which queues no server works on, unless it did so a second ago or is doing so. There are none when asynq names no
-// server at all, as after an outage of Redis, or cannot be asked.
+// server at all, as after an outage of Redis, cannot be asked, or does not know of one of its servers what it works on.
 func (q *Queue) lookForUnserved(ctx context.Context) {
 	s := &q.served
 	s.mu.Lock()
@@ -70,6 +70,10 @@ func (q *Queue) findUnserved(ctx context.Context, s *served) ([]string, error) {
 		infos, err := q.inspect.Servers()
 		if err != nil {
 			return nil, err
+		}
+		if len(infos) < len(names) { // asynq leaves out one that it could not read, and one whose heartbeat is late
+			s.working = nil
+			return nil, nil
 		}
 		s.servers, s.working = names, map[string]bool{}
 		for _, info := range infos {
