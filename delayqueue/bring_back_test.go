@@ -24,7 +24,7 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 			"alive":        {-20 * time.Second, true, 3, false, asynq.TaskStateActive, 0, 0},
 			"not for long": {0, true, 3, false, asynq.TaskStateActive, 0, 0},
 			"begun":        {10 * time.Second, true, 3, true, asynq.TaskStatePending, 1, 1},
-			"at the end":   {26 * time.Second, true, 3, true, asynq.TaskStatePending, 1, 1},
+			"for long":     {15 * time.Second, true, 3, true, asynq.TaskStatePending, 1, 1},
 			"too late":     {28 * time.Second, true, 3, false, asynq.TaskStateActive, 0, 0},
 			"not begun":    {10 * time.Second, false, 0, true, asynq.TaskStatePending, 0, 0},
 			"at its last":  {10 * time.Second, true, 0, true, asynq.TaskStateArchived, 0, 1},
