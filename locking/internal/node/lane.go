@@ -53,7 +53,10 @@ type urgent struct{ calls byDue }
 func (u *urgent) push(c *Call) { heap.Push(&u.calls, c) }
 
 // pop returns the next call, which must be there.
-func (u *urgent) pop() *Call { return heap.Pop(&u.calls).(*Call) } //nolint:forcetypeassert // it holds nothing else
+func (u *urgent) pop() *Call {
+	c, _ := heap.Pop(&u.calls).(*Call)
+	return c
+}
 
 // rest returns the calls that are left.
 func (u *urgent) rest() []*Call { return u.calls }
@@ -73,12 +76,16 @@ func isWithdrawn(c *Call) bool { return c.state != queued }
 // byDue is a [heap.Interface].
 type byDue []*Call
 
-func (b byDue) Len() int           { return len(b) }
-func (b byDue) Less(i, j int) bool { return b[i].Due.Before(b[j].Due) }
-func (b byDue) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *byDue) Len() int           { return len(*b) }
+func (b *byDue) Less(i, j int) bool { return (*b)[i].Due.Before((*b)[j].Due) }
+func (b *byDue) Swap(i, j int)      { (*b)[i], (*b)[j] = (*b)[j], (*b)[i] }
 
 // Push adds a call at the end.
-func (b *byDue) Push(c any) { *b = append(*b, c.(*Call)) } //nolint:forcetypeassert // it holds nothing else
+func (b *byDue) Push(c any) {
+	if call, ok := c.(*Call); ok {
+		*b = append(*b, call)
+	}
+}
 
 // Pop removes the call at the end.
 func (b *byDue) Pop() any {
