@@ -46,6 +46,9 @@ var orderScenarios = []scenario{
 			{ID: "three", At: 20 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "four", At: 50 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
 			{ID: "five", At: 80 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			// The first ones may all be parked and woken one by one. Of these two, which come when the others have run, one waits in its slot.
+			{ID: "six", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "seven", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 		},
 		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
 	},
