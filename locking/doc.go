@@ -4,8 +4,7 @@
 // holds which key, since when, and for how long its lease still runs. Waiting is the caller's business.
 //
 // A lease is a context with a cause. [Lease.Context] is cancelled, with an error that matches [ErrLost], at the moment the
-// lease can no longer be trusted. Until it is released a lease renews itself after a quarter to a third of its TTL, the first
-// time after a sixth to a third, up to MaxHold.
+// lease can no longer be trusted. Until it is released a lease renews itself after a quarter to a third of its TTL, up to MaxHold.
 //
 // # What a lock on Redis cannot promise
 //

@@ -105,7 +105,7 @@ func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
 		synctest.Wait()
 		due := map[time.Duration]int{} // by the tenth of a second
 		for _, g := range grants {
-			before, least := time.Duration(0), ttl/6
+			before, least := time.Duration(0), ttl/12
 			for _, at := range g.renewals() {
 				if pause := at - before; pause < least || pause > ttl/3 {
 					t.Fatalf("a renewal %v after the one before, want %v to %v", pause, least, ttl/3)

@@ -9,11 +9,10 @@ import (
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
 const (
-	renewals  = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
-	retries   = 20          // and after a failed renewal each 1/20, so too
-	unhurried = 12          // one that has not been answered 1/12 later goes before nearly all newcomers
-	jitter    = 0.25        // by which share at most of that time
-	maxTick   = time.Second // how often at least the wall clock is looked at
+	renewals = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
+	retries  = 20          // and after a failed renewal each 1/20, so too
+	jitter   = 0.25        // by which share at most of that time
+	maxTick  = time.Second // how often at least the wall clock is looked at
 )
 
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
@@ -22,12 +21,6 @@ func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 // anyHaste returns by which share a lease renews earlier than it must. Each has a share of its own, so that many leases which were taken at the
 // same moment, or all of which a server has kept waiting, do not come due together for long.
 func anyHaste() float64 { return jitter * rand.Float64() }
-
-// renewalDue returns by when a lease that was extended last at that time ought to be renewed: somewhat after its renewal is sent, and long before its
-// end. Of renewals that wait those go first that are due first, so one that was given up and is tried again does not go to the end of the queue.
-func renewalDue(extended time.Time, ttl time.Duration) time.Time {
-	return extended.Add(ttl/renewals + ttl/unhurried)
-}
 
 // term is what a lease knows of its own time.
 type term struct {
@@ -39,10 +32,11 @@ type term struct {
 	capped    bool // renewed up to MaxHold: no renewal can extend it
 }
 
-// newTerm returns the term of a lease that has just been taken. Its haste counts twice for the first renewal, which comes due after a sixth to a third
-// of the TTL: leases that were taken together are spread over twice the time, and each later renewal spreads them further.
+// newTerm returns the term of a lease that has just been taken. Its haste counts thrice for the first renewal, which comes due after a twelfth to a
+// third of the TTL: renewals go before attempts, so those of many leases that were taken together must not come together. Each later renewal spreads
+// them further.
 func newTerm(ttl, maxHold time.Duration, haste float64) term {
-	t := term{ttl: ttl, maxHold: maxHold, haste: 2 * haste}.renewed(0, ttl)
+	t := term{ttl: ttl, maxHold: maxHold, haste: 3 * haste}.renewed(0, ttl)
 	t.haste = haste
 	return t
 }

@@ -35,7 +35,7 @@ func (g *redlockGrant) commit() {
 				return
 			}
 			g.commit()
-		})
+		}, nil)
 		if err != nil {
 			g.rules.RenewFailed(i)
 			g.commitLater()
@@ -57,9 +57,9 @@ func (g *redlockGrant) commitLater() {
 	})
 }
 
-// renew sends the renew call to node i; then is called with its outcome while the mutex is held. It returns the call, which may be withdrawn. The
-// caller holds the mutex, too.
-func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error)) (*node.Call, error) {
+// renew sends the renew call to node i; then is called with its outcome while the mutex is held, and late, unless it is nil, when there is no
+// answer in time. It returns the call, which may be withdrawn. The caller holds the mutex, too.
+func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error), late func()) (*node.Call, error) {
 	args := make([]any, 0, 3+len(tokens))
 	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
 	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
@@ -90,7 +90,13 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 		}
 		then(lost == 0, err)
 	}, renewScript, g.keys, args...)
-	call.Due = renewalDue(g.extended, ttl)
+	if late != nil {
+		call.Late = func(*node.Call) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			late()
+		}
+	}
 	return call, g.redlock.nodes[i].calls.Send(call)
 }
 

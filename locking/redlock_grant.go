@@ -39,7 +39,6 @@ type redlockGrant struct {
 	waiting        bool          // a further step of the commit is due after commitPause
 	ended          bool          // given back: nothing is committed any more, and late grants are released
 	began          time.Time
-	extended       time.Time                   // when the last renewal that succeeded, or the attempt, began
 	enough         func() bool                 // whether whoever waits for releases can go on; nil when nobody does
 	round          chan struct{}               // closed then
 	alone          bool                        // nobody waits for the releases any more: what is unclear is sent again in the background
@@ -69,7 +68,6 @@ func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGra
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
-	g.extended = g.began
 	g.onAnswer, g.onLeft, g.onLate = g.answered, g.released, g.late
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
 	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)

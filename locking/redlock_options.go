@@ -56,12 +56,11 @@ type RedlockOptions struct {
 
 	// NodeTimeout is how long one node has for its answer, from when a call is sent to it. A node that needs longer, or is dead, does not
 	// keep an attempt waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. Where the answers of a node
-	// usually take long, as on a busy machine, it gets up to ten times that. A renewal has a third of its TTL. A first connection takes several round
+	// usually take long, as on a busy machine, it gets up to ten times that. A first connection takes several round
 	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
 	//
-	// While more callers ask than the nodes can serve, calls queue up in this process: releases first, then renewals, then attempts. Attempts have
-	// a quarter of each round trip at least, and a sixty-fourth while a lease has not been renewed for five twelfths of its TTL. An attempt waits for
-	// its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
+	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before attempts. An attempt
+	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
 	NodeTimeout time.Duration
 
 	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept

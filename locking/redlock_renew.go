@@ -28,8 +28,8 @@ type renewal struct {
 	lost     []int         // nodes that have not the lock, until it is taken there again
 }
 
-// Renew extends the lock on a majority of the nodes. A node that is slow has until ctx ends, not NodeTimeout: else the renewals of many leases
-// would fail together when servers are slow for a moment, and come back together. Once a majority has, it takes the lock again on those that have lost it. When none has, the calls that are still queued are never sent: another renewal follows.
+// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Once a majority has, it
+// takes the lock again on those that have lost it. When none has, the calls that are still queued are never sent: another renewal follows.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -58,7 +58,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			r.answered(i, ok, err)
 			g.commit()
 			g.retake(r)
-		})
+		}, func() { r.count(i, errNodeTimeout) })
 		if err != nil {
 			r.answered(i, false, err)
 		}
@@ -82,7 +82,6 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	switch outcome {
 	case quorum.Done:
-		g.extended = r.began
 		return nil
 	case quorum.Lost:
 		return &LostError{Keys: g.names, Reason: LossTaken, Err: g.redlock.failure(r.failures)}

@@ -26,7 +26,7 @@ var (
 	batch = node.NewJoint(batchSource, 3) // for calls of one key
 
 	acquireScript = node.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
-	renewScript   = node.NewScript(renewSource).In(batch, 'N').ForRenewals()
+	renewScript   = node.NewScript(renewSource).In(batch, 'N')
 	releaseScript = node.NewScript(releaseSource).In(batch, 'A')
 	abandonScript = node.NewScript(abandonSource)
 )

@@ -180,7 +180,7 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 // attempt asks for the keys once. After an error undone reports whether nothing is left of it.
 func (s *Single) attempt(ctx context.Context, names []string, parts []part, label string, opts Options) (lease *Lease, undone bool, err error) {
 	began := Now()
-	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block, ttl: opts.TTL, extended: began.watch.last}
+	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]
 		if err := g.acquire(ctx, &parts[i], opts); err != nil {

@@ -24,9 +24,6 @@ type singleGrant struct {
 	ttl    time.Duration
 	parts  []part
 	tops   []int64 // the last token of each key's block
-
-	mu       sync.Mutex
-	extended time.Time // when the last renewal that succeeded, or the attempt, began
 }
 
 // acquire takes one part and notes its tokens.
@@ -125,17 +122,14 @@ func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) {
 
 // Renew extends every part.
 func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
-	first, began := 0, time.Now()
-	due := renewalDue(g.lastExtended(), ttl)
+	first := 0
 	for _, p := range g.parts {
 		args := []any{g.owner, ms(ttl), ms(g.single.fence)}
 		for i := range p.names {
 			args = append(args, g.tops[first+i])
 		}
 		first += len(p.names)
-		call := node.NewCall(nil, renewScript, p.redis, args...)
-		call.Due = due
-		reply, err := g.single.node.Run(ctx, call)
+		reply, err := g.single.node.Run(ctx, node.NewCall(nil, renewScript, p.redis, args...))
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.names))
@@ -150,17 +144,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			return &LostError{Keys: p.names[lost-1 : lost], Reason: LossTaken}
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.extended = began
 	return nil
-}
-
-// lastExtended returns when the last renewal that succeeded, or the attempt, began.
-func (g *singleGrant) lastExtended() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.extended
 }
 
 // Release deletes what is still this owner's, in every part whatever the others answer.

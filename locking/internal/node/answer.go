@@ -77,7 +77,7 @@ func (n *Node) look() {
 	}
 	var late, away []*Call
 	if err != nil {
-		late = append(slices.Clone(n.flying), n.queue.leaving.rest()...)
+		late = append(slices.Clone(n.flying), n.queue.first.rest()...)
 		away = n.turnAway(false, err)
 	}
 	n.mu.Unlock()

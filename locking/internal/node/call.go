@@ -1,7 +1,5 @@
 package node
 
-import "time"
-
 // state is where a call is.
 type state int
 
@@ -24,10 +22,6 @@ type Call struct {
 	// Late, if it is not nil, is called once the server has had the call, or one before it, for longer than the node's patience. The
 	// answer may come all the same, before or after. It is called without any lock of the node held.
 	Late func(*Call)
-
-	// Due is for calls of a script for renewals: those that are due first go first, and from then on newcomers get next to no share
-	// before them. Zero is at once.
-	Due time.Time
 
 	command Command
 	done    func(*Call)

@@ -183,31 +183,3 @@ func TestACancelledCallerLeavesAHangingServerAtOnce(t *testing.T) {
 		})
 	}
 }
-
-// keep is a script for renewals that returns its argument.
-var keep = node.NewScript("return ARGV[1] -- of a renewal").ForRenewals()
-
-func TestRenewalsWaitForAServerThatIsSlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var hang atomic.Bool
-		hang.Store(true)
-		w := newWire(func() error {
-			if hang.CompareAndSwap(true, false) {
-				time.Sleep(300 * time.Millisecond) // virtual
-			}
-			return nil
-		})
-		n := node.New(w.client(t), node.Options{Leaders: 1, Timeout: time.Second, Patience: 50 * time.Millisecond})
-		send(t, n, echo, nil, "first")
-		synctest.Wait()
-		early := send(t, n, keep, nil, "early")
-		time.Sleep(100 * time.Millisecond) // virtual
-		late := send(t, n, keep, nil, "late")
-		for _, answer := range []<-chan *node.Call{early, late} {
-			if c := <-answer; c.Err != nil {
-				t.Errorf("renewal %v: %v", c.Reply, c.Err)
-			}
-		}
-	})
-}

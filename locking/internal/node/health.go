@@ -70,11 +70,10 @@ func (h *health) silence(now time.Time) error {
 	return fmt.Errorf("no answer for %v, not asked again yet", now.Sub(h.since).Round(time.Millisecond))
 }
 
-// refuse returns why no call should be sent now: while a pipeline is overdue, unless the call is patient, and for a pause after one that failed. When
-// the pause is over, the next call tries, and others wait for what becomes of it.
-func (h *health) refuse(now time.Time, patient bool) error {
+// refuse returns why no call should be sent now: while a pipeline is overdue, and for a pause after one that failed. When the pause is over,
+// the next call tries, and others wait for what becomes of it.
+func (h *health) refuse(now time.Time) error {
 	switch {
-	case h.told && patient:
 	case h.told:
 		return h.silence(now)
 	case h.failures > 0 && now.Before(h.until):

@@ -73,7 +73,7 @@ func TestHealthDecidesWhetherAServerIsAsked(t *testing.T) {
 			t.Parallel()
 			var h health
 			tt.events(&h)
-			err := h.refuse(at(tt.now), false)
+			err := h.refuse(at(tt.now))
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("refused by %v, want %q", err, tt.want)
 			}

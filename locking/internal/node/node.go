@@ -37,9 +37,9 @@ type Options struct {
 	Blocked func() error
 
 	// Patience, when it is not zero, is how long the server may take to answer a pipeline, or some times as long as it usually takes: a
-	// busy machine is not a server that hangs. After it the callers of calls other than queued renewals are told by [Call.Late], newcomers who
-	// are still queued fail with [ErrNotSent], and Send refuses calls at once until there is an answer. Renewals have more time: they go on waiting for
-	// their turn. For a growing pause after a failure Send refuses all calls. It is for one leader.
+	// busy machine is not a server that hangs. After it the callers of all calls are told by [Call.Late], newcomers who are still queued fail
+	// with [ErrNotSent], and Send refuses calls at once until there is an answer. It does so, too, for a growing pause after a failure. It
+	// is for one leader.
 	Patience time.Duration
 }
 
@@ -136,7 +136,7 @@ func (n *Node) Send(c *Call) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.opts.Patience > 0 {
-		if err := n.health.refuse(time.Now(), c.command.script.class == renewal); err != nil {
+		if err := n.health.refuse(time.Now()); err != nil {
 			return err
 		}
 	}
@@ -284,14 +284,13 @@ func (n *Node) drain() {
 func (n *Node) take() []*Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := time.Now()
-	batch := n.queue.take(now)
+	batch := n.queue.take()
 	if len(batch) == 0 {
 		n.landed()
 		return nil
 	}
 	if n.opts.Patience > 0 {
-		n.health.sent(now)
+		n.health.sent(time.Now())
 		n.flying = batch
 		n.watch(n.opts.Patience / looks)
 	}

@@ -1,76 +1,83 @@
 package node
 
-import "time"
-
-// How many calls of each batch newcomers get at least, if so many wait. With the releases that follow it is half of the batch, and while a renewal is due
-// a thirty-second.
-const (
-	newcomersShare = maxBatch / 4
-	leastShare     = maxBatch / 64
-)
-
-// queue holds the calls that wait for their turn: those that give something back go first, then renewals, then newcomers, for else nothing would
-// be given back or renewed in time while many ask. Newcomers have a share of each batch all the same, so that renewals of many leases which come
-// together do not stop everybody else; it is next to nothing while one of the renewals that wait is due. It decides only; the caller holds the mutex of the node.
+// queue holds the calls that wait for their turn. Those that end or extend what is held go before those that ask for more: else nothing
+// would be given back or renewed in time while many ask. It decides only; the caller holds the mutex of the node.
 type queue struct {
-	leaving   lane
-	renewals  urgent
+	first     lane
 	newcomers lane
 	withdrawn int // among them
 }
 
-// calls is a part of a queue.
-type calls interface {
-	push(c *Call)
-	pop() *Call
-	rest() []*Call
-	forget()
+// lane is a queue in the order of arrival.
+type lane struct {
+	calls []*Call
+	head  int // of those that still wait
 }
 
-// first returns the parts before newcomers, in their order.
-func (q *queue) first() []calls { return []calls{&q.leaving, &q.renewals} }
+// push adds a call at the end.
+func (l *lane) push(c *Call) {
+	if l.head > len(l.calls)/2 && l.head >= maxBatch {
+		l.calls = remains(l.calls, copy(l.calls, l.rest()))
+		l.head = 0
+	}
+	l.calls = append(l.calls, c)
+}
 
-// all returns all parts.
-func (q *queue) all() []calls { return []calls{&q.leaving, &q.renewals, &q.newcomers} }
+// pop returns the next call, which must be there.
+func (l *lane) pop() *Call {
+	c := l.calls[l.head]
+	l.calls[l.head] = nil
+	l.head++
+	if l.head == len(l.calls) {
+		l.calls, l.head = l.calls[:0], 0
+	}
+	return c
+}
+
+// waits reports whether a call is left.
+func (l *lane) waits() bool { return l.head < len(l.calls) }
+
+// rest returns the calls that are left.
+func (l *lane) rest() []*Call { return l.calls[l.head:] }
+
+// forget removes the calls that are withdrawn.
+func (l *lane) forget() {
+	kept := 0
+	for _, c := range l.rest() {
+		if c.state == queued {
+			l.calls[kept] = c
+			kept++
+		}
+	}
+	l.calls, l.head = remains(l.calls, kept), 0
+}
+
+// remains returns the first so many calls, and keeps the others from being held in memory.
+func remains(calls []*Call, n int) []*Call {
+	clear(calls[n:])
+	return calls[:n]
+}
 
 // add queues a call up.
 func (q *queue) add(c *Call) {
 	c.state = queued
-	switch c.command.script.class {
-	case leaving:
-		q.leaving.push(c)
-	case renewal:
-		q.renewals.push(c)
-	case newcomer:
+	if c.command.script.newcomer {
 		q.newcomers.push(c)
+	} else {
+		q.first.push(c)
 	}
-}
-
-// waiting returns how many calls wait, with those that are withdrawn.
-func (q *queue) waiting() int {
-	return len(q.leaving.rest()) + len(q.renewals.rest()) + len(q.newcomers.rest())
 }
 
 // empty reports whether nothing waits, not even a call that is withdrawn.
-func (q *queue) empty() bool { return q.waiting() == 0 }
+func (q *queue) empty() bool { return !q.first.waits() && !q.newcomers.waits() }
 
 // take returns the next calls to be sent, and marks them as sent.
-func (q *queue) take(now time.Time) []*Call {
-	batch := make([]*Call, 0, min(q.waiting(), maxBatch))
-	share := newcomersShare
-	if q.renewals.overdue(now) {
-		share = leastShare
-	}
-	batch = q.fill(batch, maxBatch-min(share, len(q.newcomers.rest())), q.first()...)
-	batch = q.fill(batch, maxBatch, &q.newcomers)
-	return q.fill(batch, maxBatch, q.first()...) // if newcomers have gone
-}
-
-// fill adds calls of some parts to a batch, up to so many.
-func (q *queue) fill(batch []*Call, most int, parts ...calls) []*Call {
-	for _, p := range parts {
-		for len(p.rest()) > 0 && len(batch) < most {
-			if c := p.pop(); c.state == queued {
+func (q *queue) take() []*Call {
+	waiting := len(q.first.rest()) + len(q.newcomers.rest())
+	batch := make([]*Call, 0, min(waiting, maxBatch))
+	for _, l := range []*lane{&q.first, &q.newcomers} {
+		for l.waits() && len(batch) < maxBatch {
+			if c := l.pop(); c.state == queued {
 				c.state = sent
 				batch = append(batch, c)
 			} else {
@@ -88,10 +95,9 @@ func (q *queue) withdraw(c *Call) bool {
 	}
 	c.state = withdrawn
 	q.withdrawn++
-	if q.withdrawn > maxBatch && q.withdrawn > q.waiting()/2 {
-		for _, p := range q.all() { // while a server hangs nothing is taken, and callers may come and go
-			p.forget()
-		}
+	if waiting := len(q.first.rest()) + len(q.newcomers.rest()); q.withdrawn > maxBatch && q.withdrawn > waiting/2 {
+		q.first.forget() // while a server hangs nothing is taken, and callers may come and go
+		q.newcomers.forget()
 		q.withdrawn = 0
 	}
 	return true
@@ -99,13 +105,13 @@ func (q *queue) withdraw(c *Call) bool {
 
 // turnAway removes the newcomers, who have a turn no more, or all calls.
 func (q *queue) turnAway(all bool) (away []*Call) {
-	parts := []calls{&q.newcomers}
+	lanes := []*lane{&q.newcomers}
 	if all {
-		parts = q.all()
+		lanes = append(lanes, &q.first)
 	}
-	for _, p := range parts {
-		for len(p.rest()) > 0 {
-			if c := p.pop(); c.state == queued {
+	for _, l := range lanes {
+		for l.waits() {
+			if c := l.pop(); c.state == queued {
 				c.state = answered
 				away = append(away, c)
 			} else {

@@ -12,17 +12,8 @@ type Script struct {
 	joint  *Joint // that can make calls of this script, or nil
 	code   byte   // of this script there
 
-	class class
+	newcomer bool // its calls yield to others
 }
-
-// class says when the calls of a script have their turn.
-type class int
-
-const (
-	leaving  class = iota // they give something back
-	renewal               // they keep something
-	newcomer              // they ask for something
-)
 
 // NewScript returns the script with that source.
 func NewScript(source string) *Script {
@@ -30,17 +21,10 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// ForNewcomers makes calls of s yield to those of other scripts that are queued, except for a share of each pipeline: it is for those who
-// have nothing yet that could be given back or kept. It returns s, and is for the time before its first call.
+// ForNewcomers makes calls of s yield to those of other scripts that are queued: it is for those who have nothing yet that could be given back
+// or kept. It returns s, and is for the time before its first call.
 func (s *Script) ForNewcomers() *Script {
-	s.class = newcomer
-	return s
-}
-
-// ForRenewals makes calls of s yield to those that give something back, and go in the order of [Call.Due]. It returns s, and is for the time before
-// its first call.
-func (s *Script) ForRenewals() *Script {
-	s.class = renewal
+	s.newcomer = true
 	return s
 }
 
