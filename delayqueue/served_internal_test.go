@@ -51,12 +51,18 @@ func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		var servers []*asynq.Server
+		defer func() {
+			for _, server := range servers {
+				server.Shutdown()
+			}
+		}()
 		for _, name := range []string{"one", "two"} {
 			server := asynq.NewServerFromRedisClient(client, asynq.Config{Concurrency: 1, Queues: map[string]int{name: 1}, LogLevel: asynq.FatalLevel})
 			if err := server.Start(asynq.NotFoundHandler()); err != nil {
 				t.Fatal(err)
 			}
-			defer server.Shutdown()
+			servers = append(servers, server)
 		}
 		time.Sleep(time.Second)
 		u := &unread{}
