@@ -1,15 +1,17 @@
 // Package delayqueue keeps the tasks that wait for a key, and wakes exactly the next one when the key is given back.
 //
-// A parked task lies in asynq's own retry set, where asynq's own script put it: nothing is copied, so nothing can be lost
-// or doubled, and its ID, headers, options, unique lock and retry count stay as they are. What asynq lacks is here: a
+// A parked task lies in asynq's own retry set: nothing is copied, so nothing can be lost or doubled, and its ID, headers, options, unique lock and retry
+// count stay as they are. It gets there when asynq acknowledges its run, whatever asynq makes of it: an asynq server whose tasks are parked
+// speaks to Redis through [Queue.Conn], which answers the acknowledgement of a task for which [Run.Park] was called. So a task on its last attempt waits
+// like any other, and none is registered and still active. What asynq lacks is here: a
 // registry on the same Redis of who waits for which key, since when and how often refused; bounds on all of these; and the
 // wake. A wake moves the next waiter that can run to the head of its queue. A waiter that is gone (deleted, archived, past its deadline) is
-// skipped, and so is one of a queue that is paused or that no server works on; one whose handler has not returned yet is tried again within
-// milliseconds; one that was woken and does not come to its key is replaced by the next within a second. Should a wake be lost all the same, because the waker crashed, the waiter's
-// own timer in the retry set brings it back: that costs delay, never a task.
+// skipped, and so is one of a queue that is paused or that no server works on; one that was woken and does not come to its key is replaced by the next
+// within a second. Should a wake be lost all the same, because the waker crashed, the waiter's own timer in the retry set brings it back: that costs
+// delay, never a task.
 //
-// A task on its last attempt would be archived by asynq if it reported a conflict. [Queue.Move] takes it to a delay queue
-// of its own instead, with its ID, from where [Queue.Claim] lets exactly one copy run.
+// An acknowledgement that is lost is repeated by asynq, and parks the task once. When Redis cannot be reached for longer than asynq's lease of 30 s, the
+// worker puts a task that has only waited back itself, and asynq's recoverer is held off for half a minute: no retry is used up.
 //
 // The package knows nothing of locks. It needs Redis 6.2 or later: standalone, a master watched by Sentinel, or a Cluster.
 //
@@ -43,19 +45,18 @@
 //
 // # Redis Cluster
 //
-// On one node each call is one script, and atomic. On a Cluster the registry of a key, the tasks of a queue, the index and the
-// tombstone of a moved task are in slots of their own. There the same functions run as scripts of their own, one after
-// another: three round trips for a Park as a rule, four to seven for a Wake of one. Their order is such that a call which ends
-// halfway, because its process or a node has crashed or a reply was lost, costs this and no more:
+// On one node each call is one script, and atomic. On a Cluster the registry of a key, the tasks of a queue and the index are in slots of their own. There
+// the same functions run as scripts of their own, one after another: three round trips for a Park, four when others stand before the task, and four to
+// seven for a Wake of one. Their order is such that a call which ends halfway, because its process or a node has crashed or a reply was lost, costs this
+// and no more:
 //
-//   - Park noted the conflict, but the task is not in line: its timer brings it back. If it has left another line, the wake
-//     that it may have had there is passed on first, perhaps twice: then a waiter tries its key too early, and waits again.
+//   - Park put the task into the retry set, but it is not in line: its timer brings it back. If it has left another line, the wake
+//     that it may have had there is passed on when it parks again, perhaps twice: then a waiter tries its key too early, and waits again.
 //   - Park entered the task in the index only: it counts for the total until it parks again, ends, or is found to be gone.
 //   - Wake took waiters out of the line, but has not promoted them: their timers bring them back. Without a crash two wakes
 //     never have the same waiter, and none is lost: one that is gone passes the wake on, one that runs already tries its key
 //     by itself.
 //   - Wake promoted a task, but it is still in the index: it counts until it parks again or ends.
-//   - Move chose a name and no more: the next one chooses again.
 //   - Enqueue enqueued the task, but it is not in line, here and on one node: it joins when it runs.
 //
 // While the slot of a queue moves to another node, the node refuses what needs several keys of it, before anything is written: the scripts declare all

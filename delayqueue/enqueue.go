@@ -73,7 +73,10 @@ func (q *Queue) enqueue(ctx context.Context, key string, task once.Task) (*asynq
 // placeOther sees to it that a task which has the ID of one that was to be enqueued stands in line, if it was to stand there too: its producer
 // may have crashed, or have lost its connection, before it did.
 func (q *Queue) placeOther(ctx context.Context, t Task, key string) error {
-	there, err := q.info(ctx, t)
+	there, err := q.inspect.GetTaskInfo(t.Queue, t.ID)
+	if errors.Is(err, asynq.ErrTaskNotFound) {
+		err = ErrGone
+	}
 	switch {
 	case errors.Is(err, ErrGone):
 		return nil
@@ -198,15 +201,7 @@ const headerLine = "Railtoken-Line"
 
 func lineHeader(t Task, key string) string { return keys.Encode(key) + " " + t.member() }
 
-// EnqueuedFor returns the task that [Queue.Enqueue] has put in the line of key, by the headers of t: it is t, or if t was moved to a delay
-// queue, the one that t was. ok is false when it has put neither there. The task may have left the line since.
-func EnqueuedFor(t Task, key string, headers map[string]string) (inLine Task, ok bool) {
-	value := headers[headerLine]
-	if value == lineHeader(t, key) {
-		return t, true
-	}
-	if m, moved := MovedFrom(t, headers); moved && value == lineHeader(m.Origin, key) {
-		return m.Origin, true
-	}
-	return Task{}, false
+// EnqueuedFor reports whether [Queue.Enqueue] has put a task in the line of key, by its headers. It may have left the line since.
+func EnqueuedFor(t Task, key string, headers map[string]string) bool {
+	return headers[headerLine] == lineHeader(t, key)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -113,7 +114,9 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 		}, true},
 		"it is parked": {func(r *solo) error {
 			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
-			r.park(b, "k")
+			run, err := r.queue.Run(b)
+			r.ok(err)
+			run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, nil)
 			return errors.New("refused")
 		}, true},
 		"it is archived": {func(r *solo) error {

@@ -29,14 +29,17 @@ func ExampleQueue_Waiters() {
 	}
 	defer queue.Close()
 
-	// A middleware parks a task whose key is held; here, three that are not due for an hour stand for them.
+	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the server.
 	tasks := asynq.NewClientFromRedisClient(client)
 	for _, id := range []string{"audit-1042", "allocate-1042", "refund-1042"} {
-		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id), asynq.ProcessIn(time.Hour)); err != nil {
+		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id)); err != nil {
 			panic(err)
 		}
 		task := delayqueue.Task{Queue: "default", ID: id}
-		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{}); err != nil {
+		if err := fetch(ctx, client, task); err != nil {
+			panic(err)
+		}
+		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Look: time.Hour}); err != nil {
 			panic(err)
 		}
 	}

@@ -28,14 +28,17 @@ func ExampleQueue_Wake() {
 	}
 	defer queue.Close()
 
-	// A middleware parks a task whose key is held; here, two that are not due for an hour stand for them.
+	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the server.
 	tasks := asynq.NewClientFromRedisClient(client)
 	for _, id := range []string{"audit-1042", "allocate-1042"} {
-		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id), asynq.ProcessIn(time.Hour)); err != nil {
+		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id)); err != nil {
 			panic(err)
 		}
 		task := delayqueue.Task{Queue: "default", ID: id}
-		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{}); err != nil {
+		if err := fetch(ctx, client, task); err != nil {
+			panic(err)
+		}
+		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Look: time.Hour}); err != nil {
 			panic(err)
 		}
 	}
@@ -54,7 +57,7 @@ func ExampleQueue_Wake() {
 }
 
 // A task that has been refused too often does not go on waiting.
-func ExampleQueue_Park() {
+func ExampleQueue_Bound() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
 	if err != nil {
@@ -74,11 +77,20 @@ func ExampleQueue_Park() {
 
 	task := delayqueue.Task{Queue: "default", ID: "audit-1042"}
 	for range 3 {
-		place, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Conflicts: 2}})
+		if err := fetch(ctx, client, task); err != nil { // as an asynq server does, whenever it is due
+			panic(err)
+		}
+		conflict, bound, err := queue.Bound(ctx, task, "order:1042", 0, delayqueue.Bounds{Conflicts: 2})
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("conflict %d, bound %q\n", place.Count, place.Bound)
+		fmt.Printf("conflict %d, bound %q\n", conflict.Count, bound)
+		if bound != delayqueue.NoBound {
+			return // it is archived, as a rule
+		}
+		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Look: time.Minute}); err != nil {
+			panic(err)
+		}
 	}
 	// Output:
 	// conflict 1, bound ""

@@ -14,16 +14,15 @@ func (q *Queue) UseIndex(name string) { q.index = name }
 
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
-	"note": noteStep, "stand": standStep, "forget": forgetStep, "leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep,
-	"enter": enterStep, "scores": scoresStep, "strike": strikeStep, "ended": endedStep, "check": checkStep, "mark": markStep, "promote": promoteStep, "paused": pausedStep,
-	"named": namedStep, "rename": renameStep, "hasten": hastenStep, "unplace": unplaceStep,
+	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
+	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep, "scores": scoresStep, "strike": strikeStep,
+	"ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep, "paused": pausedStep,
 }
 
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
 func ClusterScripts() map[string]string {
 	names := map[string]string{
-		claimScript.Hash(): "claim", markScript.Hash(): "mark.lua", replayScript.Hash(): "replay", reorderScript.Hash(): "reorder",
-		placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
+		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
 	}
 	for name, s := range steps {
 		names[s.Hash()] = name
@@ -43,3 +42,30 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 
 // Settle waits for what the queue does in the background.
 func (q *Queue) Settle() { q.pending.Wait() }
+
+// Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none for as it is.
+func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
+	o.nonce, o.message = nonce, message
+	return o
+}
+
+// Late returns the options of a run that asynq has given up.
+func (o ParkOptions) Late() ParkOptions {
+	o.late = true
+	return o
+}
+
+// Postpone ends the run of a task that is tried again after opts.Look.
+func (q *Queue) Postpone(ctx context.Context, t Task, opts ParkOptions) error {
+	return q.postpone(ctx, t, opts)
+}
+
+// ErrNotYet is the error of a park for which asynq's lease has not ended.
+var ErrNotYet = errNotYet
+
+// Runs returns how many runs the Queue remembers.
+func (q *Queue) Runs() int {
+	q.runs.mu.Lock()
+	defer q.runs.mu.Unlock()
+	return len(q.runs.tasks) + len(q.runs.calls)
+}

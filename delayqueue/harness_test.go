@@ -157,7 +157,7 @@ func (r *rig) set(t delayqueue.Task, fields ...any) {
 	}
 }
 
-// delayed adds a task that is not due for an hour: what a wake finds is the same as for a parked one.
+// delayed adds a task that is not due for an hour.
 func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 	r.Helper()
 	opts = append([]asynq.Option{asynq.Queue(r.name), asynq.TaskID(id), asynq.ProcessIn(time.Hour)}, opts...)
@@ -205,10 +205,34 @@ func (r *rig) commands() (calls int) {
 	return calls
 }
 
-// park puts a task in line.
+// begin has a worker fetch a task, wherever it is.
+func (r *rig) begin(t delayqueue.Task) delayqueue.Task {
+	r.Helper()
+	if err := fetch(r.Context(), r.client, t); err != nil {
+		r.Fatal(err)
+	}
+	return t
+}
+
+// begun adds a task that a worker has fetched.
+func (r *rig) begun(id string, opts ...asynq.Option) delayqueue.Task {
+	r.Helper()
+	return r.begin(r.delayed(id, opts...))
+}
+
+// park has a worker fetch a task, if none has, and then wait for a key. It would look for itself in an hour.
 func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
 	r.Helper()
-	place, err := r.queue.Park(r.Context(), t, r.key(key), delayqueue.ParkOptions{})
+	return r.parkWith(t, key, delayqueue.ParkOptions{})
+}
+
+// parkWith does so with options.
+func (r *rig) parkWith(t delayqueue.Task, key string, opts delayqueue.ParkOptions) delayqueue.Place {
+	r.Helper()
+	if opts.Look == 0 {
+		opts.Look = time.Hour
+	}
+	place, err := r.queue.Park(r.Context(), r.begin(t), r.key(key), opts)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -252,6 +276,14 @@ func (r *rig) become(t delayqueue.Task, want asynq.TaskState) {
 		info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
 		return err == nil && info.State == want
 	})
+}
+
+// remove deletes a task.
+func (r *rig) remove(t delayqueue.Task) {
+	r.Helper()
+	if err := r.inspect.DeleteTask(t.Queue, t.ID); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // until waits for something to be so.
@@ -301,21 +333,8 @@ func receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// serve runs an asynq server until the end of the test. Its handlers' errors park the task for an hour.
+// serve runs an asynq server until the end of the test. What its handlers refuse is tried again in an hour.
 func (r *rig) serve(concurrency int, handler func(ctx context.Context, id string) error) {
 	r.Helper()
-	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
-		Concurrency: concurrency, Queues: map[string]int{r.name: 1}, TaskCheckInterval: 5 * time.Millisecond,
-		LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Millisecond,
-		IsFailure:      func(error) bool { return false },
-		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
-	})
-	err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		return handler(ctx, id)
-	}))
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(server.Shutdown)
+	serve(r.T, r.queue, asynq.Config{Concurrency: concurrency, Queues: map[string]int{r.name: 1}}, handler)
 }

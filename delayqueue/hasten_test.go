@@ -19,7 +19,7 @@ func becomesTheNext(t *testing.T, r *rig) {
 	t.Helper()
 	var tasks []delayqueue.Task
 	for i, look := range []time.Duration{30 * time.Second, 30 * time.Second, 30 * time.Second, 0, time.Hour} {
-		task := r.delayed(string(rune('a' + i)))
+		task := r.begun(string(rune('a' + i)))
 		place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Look: look})
 		if err != nil || place.Ahead != i {
 			t.Fatalf("place %+v, %v, want %d ahead", place, err, i)
@@ -30,8 +30,7 @@ func becomesTheNext(t *testing.T, r *rig) {
 		score := r.client.ZScore(t.Context(), "asynq:{"+r.name+"}:retry", tasks[i].ID).Val()
 		return time.Until(time.Unix(int64(score), 0))
 	}
-	for _, task := range tasks { // as asynq does when their handlers have returned
-		r.shelve(task)
+	for _, task := range tasks { // as if many more stood before them
 		late := redis.Z{Score: float64(time.Now().Add(10 * time.Minute).Unix()), Member: task.ID}
 		if err := r.client.ZAdd(t.Context(), "asynq:{"+r.name+"}:retry", late).Err(); err != nil {
 			t.Fatal(err)

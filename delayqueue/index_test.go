@@ -14,11 +14,7 @@ import (
 // parkTotal parks a task with a total bound.
 func (r *rig) parkTotal(t delayqueue.Task, key string, total int) delayqueue.Place {
 	r.Helper()
-	place, err := r.queue.Park(r.Context(), t, r.key(key), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Total: total}})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return place
+	return r.parkWith(t, key, delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Total: total}})
 }
 
 // indexed fails the test when the index is not of these tasks.
@@ -130,7 +126,7 @@ func TestTheIndexFollowsTheLines(t *testing.T) {
 		r.indexed("in another line", a, b, c, d)
 		r.wake("k")
 		r.indexed("a was woken", b, c, d)
-		r.set(c, "state", "active")
+		r.begin(c)
 		if err := r.queue.Leave(t.Context(), c, nil); err != nil { // wakes d
 			t.Fatal(err)
 		}
@@ -138,24 +134,16 @@ func TestTheIndexFollowsTheLines(t *testing.T) {
 		r.remove(b)
 		r.wake("another")
 		r.indexed("b is gone")
-		e := r.delayed("e")
-		r.park(e, "k")
-		place, err := r.queue.Park(t.Context(), e, r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Conflicts: 1}})
-		if err != nil || place.Bound != delayqueue.ConflictsBound {
-			t.Errorf("%+v, %v", place, err)
-		}
-		r.indexed("e is at a bound")
 		f, g := r.delayed("f"), r.delayed("g")
 		r.park(f, "full")
-		place, err = r.queue.Park(t.Context(), g, r.key("full"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
-		if err != nil || place.Bound != delayqueue.WaitersBound {
-			t.Errorf("%+v, %v", place, err)
+		full := delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}}
+		if place := r.parkWith(g, "full", full); place.Bound != delayqueue.WaitersBound {
+			t.Errorf("%+v", place)
 		}
 		r.indexed("g is at a bound", f)
 		r.remove(f)
-		place, err = r.queue.Park(t.Context(), g, r.key("full"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
-		if err != nil || place.Bound != delayqueue.NoBound {
-			t.Errorf("%+v, %v", place, err)
+		if place := r.parkWith(g, "full", full); place.Bound != delayqueue.NoBound {
+			t.Errorf("%+v", place)
 		}
 		r.indexed("f is gone", g)
 	})
@@ -190,7 +178,7 @@ func TestEveryQueueOfARedisSharesTheIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = queue.Close() })
-		task := r.delayed("a")
+		task := r.begun("a")
 		if _, err := queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -145,8 +145,8 @@ func TestADroppedTaskIsGoneFromEverywhere(t *testing.T) {
 	if _, err := r.inspect.GetTaskInfo("default", "a"); !errors.Is(err, asynq.ErrTaskNotFound) {
 		t.Errorf("asynq has it still: %v", err)
 	}
-	if left, err := r.inspect.ListScheduledTasks("default"); err != nil || len(left) != 1 || left[0].ID != "next" {
-		t.Errorf("scheduled are %v, %v", left, err)
+	if left, err := r.inspect.ListRetryTasks("default"); err != nil || len(left) != 1 || left[0].ID != "next" {
+		t.Errorf("parked are %v, %v", left, err)
 	}
 	if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), unique...); err != nil {
 		t.Errorf("its uniqueness lock is left: %v", err)
@@ -165,7 +165,7 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 	woken := r.inLine("k", "woken")[0]
 	r.wake("k")
 	tasks := r.inLine("k", "active", "run by hand", "archived", "deleted")
-	r.client.HSet(t.Context(), "asynq:{default}:t:active", "state", "active")
+	r.begin(tasks[0])
 	r.ok(r.inspect.RunTask("default", "run by hand"))
 	r.ok(r.inspect.ArchiveTask("default", "archived"))
 	r.remove(tasks[3])

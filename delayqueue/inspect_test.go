@@ -25,10 +25,9 @@ func (r *solo) index(t delayqueue.Task) {
 func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	r.Helper()
 	task := r.delayed(id)
-	before := delayqueue.Conflict{Count: 1, First: time.Now().Add(-ago)}
-	if _, err := r.queue.Park(r.Context(), task, key, delayqueue.ParkOptions{Before: before}); err != nil {
-		r.Fatal(err)
-	}
+	first := time.Now().Add(-ago).UnixMicro()
+	r.ok(r.client.HSet(r.Context(), hash(task), "railtoken:retried", 0, "railtoken:conflicts", 1, "railtoken:first", first).Err())
+	r.park(task, key)
 	return task
 }
 
@@ -56,7 +55,7 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 	if err != nil || len(parked) != 2 {
 		t.Fatalf("%+v, %v", parked, err)
 	}
-	if w := parked[0]; w.Task.ID != "oldest" || w.Key != "two" || w.Position != 1 || w.Conflicts != 2 || w.State != "scheduled" || w.Next.IsZero() {
+	if w := parked[0]; w.Task.ID != "oldest" || w.Key != "two" || w.Position != 1 || w.Conflicts != 2 || w.State != delayqueue.StateRetry || w.Next.IsZero() {
 		t.Errorf("the first is %+v", w)
 	}
 	if w := parked[1]; w.Task.ID != "old" || w.Key != "one" || w.Position != 1 || time.Since(w.Since) < 30*time.Minute {
@@ -128,7 +127,7 @@ func TestFindTellsWhatATaskWaitsFor(t *testing.T) {
 	r.parkIn("before", "k", time.Hour)
 	task := r.parkIn("a", "k", time.Minute)
 	w, err := r.queue.Find(t.Context(), task)
-	if err != nil || w.Task != task || w.Key != "k" || w.Position != 2 || w.Conflicts != 2 || w.State != "scheduled" || w.Next.IsZero() {
+	if err != nil || w.Task != task || w.Key != "k" || w.Position != 2 || w.Conflicts != 2 || w.State != delayqueue.StateRetry || w.Next.IsZero() {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
@@ -139,7 +138,7 @@ func TestFindTellsWhereATaskIsThatDoesNotWait(t *testing.T) {
 	woken, running, deleted, archived := r.parkIn("woken", "k", 0), r.parkIn("running", "k", 0), r.parkIn("deleted", "k", 0), r.parkIn("archived", "k", 0)
 	r.wake("k")
 	r.wake("k")
-	r.client.HSet(t.Context(), "asynq:{default}:t:running", "state", "active")
+	r.begin(running)
 	r.remove(deleted)
 	if err := r.inspect.ArchiveTask(archived.Queue, archived.ID); err != nil {
 		t.Fatal(err)

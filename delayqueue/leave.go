@@ -41,7 +41,7 @@ func (q *Queue) leaveEnqueued(ctx context.Context, t Task, headers map[string]st
 	if !ok {
 		return nil
 	}
-	if _, ok := EnqueuedFor(t, key, headers); !ok {
+	if !EnqueuedFor(t, key, headers) {
 		return nil // it has the headers of another task
 	}
 	left, err := q.LeaveLine(ctx, t, key)

@@ -37,7 +37,7 @@ func line(key string) string { return "railtoken:line:{" + keys.Encode(key) + "}
 
 // TurnOptions says how a task joins a line. The zero value is a new arrival.
 type TurnOptions struct {
-	// At is the place that the task was given before, in a queue from which it was moved for instance.
+	// At is the place that the task was given before.
 	// Zero is a new arrival, behind everybody who is in line. A task that is in line keeps its place.
 	At time.Time
 	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest time between

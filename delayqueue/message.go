@@ -4,6 +4,7 @@ import "google.golang.org/protobuf/encoding/protowire"
 
 // Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
 const (
+	queueField        = 4
 	retryField        = 5
 	retriedField      = 6
 	errorField        = 7
@@ -39,4 +40,10 @@ func failed(message string, retried, at int64, text string) string {
 	m = protowire.AppendString(m, text)
 	m = protowire.AppendTag(m, lastFailedAtField, protowire.VarintType)
 	return string(protowire.AppendVarint(m, uint64(at)))
+}
+
+// inQueue returns the message of a task that is in another queue from then on.
+func inQueue(message []byte, queue string) []byte {
+	m := protowire.AppendTag(message[:len(message):len(message)], queueField, protowire.BytesType)
+	return protowire.AppendString(m, queue)
 }

@@ -57,13 +57,8 @@ func TestNoCallLosesATaskWhoseSlotMoves(t *testing.T) {
 						}
 					}
 					prefix := "asynq:{" + r.name + "}:"
-					slot := int(client.ClusterKeySlot(t.Context(), prefix).Val())
-					to := cluster.Nodes()[0]
-					if slot < 8192 {
-						to = cluster.Nodes()[1]
-					}
-					move := cluster.BeginMove(t, slot, to)
-					for i, key := range []string{hash(task), prefix + map[bool]string{true: "archived", false: "scheduled"}[c.archived], prefix + "pending"} {
+					move := r.beginMove(cluster)
+					for i, key := range []string{hash(task), prefix + map[bool]string{true: "archived", false: "retry"}[c.archived], prefix + "pending"} {
 						if moved>>i&1 == 1 {
 							move.Keys(t, key)
 						}
@@ -83,13 +78,88 @@ func TestNoCallLosesATaskWhoseSlotMoves(t *testing.T) {
 					if want := map[bool]int{true: 1, false: 0}[state != ""]; len(lists) != want || want == 1 && lists[0] != state {
 						t.Errorf("%03b moved, backlog %v: %v: state %q, in the lists %v", moved, backlog, err, state, lists)
 					}
-					if err := c.call(t.Context(), r, task); state != "" && (err == nil) != (state == "archived" || state == "scheduled") {
+					if err := c.call(t.Context(), r, task); state != "" && (err == nil) != (state == "archived" || state == "retry") {
 						t.Errorf("%03b moved, backlog %v: after the move of a %s task: %v", moved, backlog, state, err)
 					}
 				}
 			}
 		})
 	}
+}
+
+// asynq repeats what was refused.
+func TestATaskParksOnceThoughItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2)
+	client := cluster.Client(t)
+	for moved := range 16 {
+		r := newRigOn(t, "cluster", client)
+		r.park(r.delayed("other"), "another")
+		task, prefix := r.begun("a"), "asynq:{"+r.name+"}:"
+		move := r.beginMove(cluster)
+		for i, key := range []string{hash(task), prefix + "active", prefix + "lease", prefix + "retry"} {
+			if moved>>i&1 == 1 {
+				move.Keys(t, key)
+			}
+		}
+		park := func(most time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), most)
+			defer cancel()
+			_, err := r.queue.Park(ctx, task, r.key("k"), delayqueue.ParkOptions{Look: time.Hour}.Of("run", nil))
+			return err
+		}
+		first := park(50 * time.Millisecond)
+		move.Finish(t)
+		if lists := r.listsOf(task); len(lists) != 1 || lists[0] != r.state(task).String() {
+			t.Errorf("%04b moved, %v: it is %v, and in the lists %v", moved, first, r.state(task), lists)
+		}
+		if err := park(limit); err != nil {
+			t.Errorf("%04b moved: %v", moved, err)
+		}
+		n, err := r.queue.Conflicts(t.Context(), task, 0)
+		if lists := r.listsOf(task); !slices.Equal(lists, []string{"retry"}) || !slices.Equal(r.waiting("k"), []string{"a"}) || n != 1 || err != nil {
+			t.Errorf("%04b moved, %v: in the end in the lists %v, in line %v, and has met %d, %v", moved, first, lists, r.waiting("k"), n, err)
+		}
+	}
+}
+
+func TestCloseEndsTheWakesUnderWay(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2)
+	r := newRigOn(t, "cluster", cluster.Client(t))
+	task := r.delayed("a")
+	r.park(task, "k")
+	move := r.beginMove(cluster)
+	move.Keys(t, hash(task))
+	if woken := r.wake("k"); !woken.Pending || len(woken.Tasks) != 0 {
+		t.Errorf("woke %+v while its slot moves", woken)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- r.queue.Close() }()
+	if err := receive(t, closed); err != nil {
+		t.Error(err)
+	}
+	if woken := r.wake("k"); woken.Pending {
+		t.Error("a closed queue goes on in the background")
+	}
+	move.Finish(t)
+	if got := r.waiting("k"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("in line are %v", got)
+	}
+	if woken := r.wake("k"); woken.First() != task {
+		t.Errorf("then woke %+v", woken)
+	}
+}
+
+// beginMove begins to move the slot of the rig's queue to another node.
+func (r *rig) beginMove(cluster *redistest.Cluster) *redistest.Move {
+	r.Helper()
+	slot := int(r.client.ClusterKeySlot(r.Context(), "asynq:{"+r.name+"}:").Val())
+	to := cluster.Nodes()[0]
+	if slot < 8192 {
+		to = cluster.Nodes()[1]
+	}
+	return cluster.BeginMove(r, slot, to)
 }
 
 // listsOf returns the lists and sets of its queue that have a task, once for each time.

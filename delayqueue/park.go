@@ -2,6 +2,7 @@ package delayqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,51 +14,7 @@ import (
 // were deleted by hand leave behind.
 const idleRegistry = 48 * time.Hour
 
-// Bounds limits the waiting of a task. The zero value sets no limit: a task waits until it gets its key.
-type Bounds struct {
-	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
-	Conflicts int
-	// Age is how long after its first conflict a task may wait again; no limit when zero.
-	Age time.Duration
-	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand may count for some
-	// time: each task that finds the waiters full has a few of them looked at.
-	Waiters int
-	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks that were deleted
-	// or archived by hand count as they do for Waiters.
-	Total int
-}
-
-// Validate returns every fault of the bounds at once, or nil.
-func (b Bounds) Validate() error {
-	var errs []error
-	if b.Conflicts < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Conflicts is %d: it cannot be negative", b.Conflicts))
-	}
-	if b.Age < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Age is %v: it cannot be negative", b.Age))
-	}
-	if b.Waiters < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Waiters is %d: it cannot be negative", b.Waiters))
-	}
-	if b.Total < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Total is %d: it cannot be negative", b.Total))
-	}
-	return errors.Join(errs...)
-}
-
-// Bound names a bound that a task has reached.
-type Bound string
-
-// The bounds.
-const (
-	NoBound        Bound = ""
-	ConflictsBound Bound = "conflicts"
-	AgeBound       Bound = "age"
-	WaitersBound   Bound = "waiters"
-	TotalBound     Bound = "total"
-)
-
-// ErrGone reports that asynq knows no such task: it was deleted while it ran. Nothing waits for it.
+// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given its run up.
 var ErrGone = errors.New("delayqueue: the task is gone")
 
 // Conflict is what a task has met so far since its handler last ran.
@@ -71,11 +28,18 @@ type Conflict struct {
 // Place is where a parked task stands.
 type Place struct {
 	Conflict
+	// Task is the task: in another queue than before when [ParkOptions].Queue has named one.
+	Task Task
+	// Free reports that the key was given back meanwhile. The task does not wait: it is at the head of its queue.
+	Free bool
 	// Waiters is how many tasks wait for the key, this one included.
 	Waiters int
 	// Ahead is how many of them stand before it.
 	Ahead int
-	// Bound is the bound that the task has reached: then it is not among the waiters, and no wake finds it. NoBound when it waits.
+	// Timer is when the task tries again although nobody woke it.
+	Timer time.Duration
+	// Bound is the bound that the task has reached, WaitersBound or TotalBound: then it waits for its own timer alone, and no wake finds it. NoBound
+	// when it has a place.
 	Bound Bound
 }
 
@@ -83,26 +47,40 @@ type Place struct {
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
-	// Bounds ends the waiting.
+	// Bounds are those on Waiters and Total that count here; see [Queue.Bound] for the others.
 	Bounds Bounds
-	// Before is the conflicts that the task met before it was moved from another queue.
-	Before Conflict
-	// Look is how long after it was parked the task would look for itself if it were the next in line. Its timer may be longer, by
-	// [Place].Ahead: when a wake makes it the next, its timer is shortened to this from then on. Not at all when zero.
-	Look time.Duration
+	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
+	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than Longest, unless that is zero.
+	Look, Longest time.Duration
+	// InOrder says that the tasks of the key run in the order of their [Queue.Turn]. Then Ahead, and not how many were refused before it, is how many stand
+	// before the task.
+	InOrder bool
+	Ahead   int
+	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited for, when it is the task's turn.
+	// None when they are elsewhere: then the caller must look once more after Park.
+	Locks []LockNames
+	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness lock and its counts. It needs all
+	// queues on one Redis. Where another task has the ID there, the task stays where it is.
+	Queue string
+
+	message []byte // of the task, as asynq would keep it; as it is when nil
+	nonce   string // of the run
+	late    bool   // asynq's lease must have ended
 }
 
-// Park notes that a task waits for key: from now on [Queue.Wake] finds it. A task waits for one key at a time; if it was
-// woken for another key, which it can no longer give back, the next waiter of that key is woken.
+// LockNames are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
+type LockNames struct {
+	Lock, Interest string
+}
+
+// Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and [Queue.Wake] finds it. No count of
+// asynq's moves. A task waits for one key at a time; if it was woken for another key, which it can no longer give back, the next waiter
+// of that key is woken.
 //
-// A task at the bound on conflicts or age has its conflicts forgotten. One that finds the waiters full keeps its count: it has no place, and
-// may try again.
+// A [Queue.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. It does nothing, and the error matches [ErrGone],
+// when the task is not active any more.
 //
-// Park does not move the task. Its handler must try the key once more after Park, because it may have been given back just
-// before, and then return the error that makes asynq move the task to its retry set. The error matches [ErrGone] when the
-// task has been deleted.
-//
-// It makes one call to Redis, on a Cluster three as a rule. The cost does not grow with the number of waiters.
+// It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with the number of waiters.
 func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	place, err := q.park(ctx, t, key, opts)
 	if err != nil {
@@ -111,28 +89,89 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	return place, nil
 }
 
+// idle returns how long a registry is kept that no task joins.
+func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Longest, 2*o.Look).Milliseconds() }
+
 func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
-	bounds, before := opts.Bounds, opts.Before
-	first := int64(0)
-	if !before.First.IsZero() {
-		first = before.First.UnixMicro()
+	if opts.nonce == "" {
+		opts.nonce = rand.Text()
 	}
-	look := opts.Look.Milliseconds()
-	conflict := []any{opts.Attempt, bounds.Conflicts, bounds.Age.Microseconds(), before.Count, first}
-	ttl := max(idleRegistry, 2*bounds.Age, 2*opts.Look).Milliseconds()
 	if q.steps {
-		return q.parkInSteps(ctx, t, registry(key), append(conflict, look), bounds, ttl)
+		return q.parkInSteps(ctx, t, registry(key), opts)
 	}
-	args := append(append([]any{t.member()}, conflict...), bounds.Waiters, bounds.Total, ttl, look)
-	reply, err := parkScript.Run(ctx, q.client, []string{registry(key), t.hash(), q.index}, args...).Slice()
+	there := Task{Queue: opts.Queue, ID: t.ID}
+	names := append(t.ended(), registry(key), q.index, line(key))
+	args := []any{
+		t.member(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.Bounds.Waiters, opts.Bounds.Total,
+		opts.idle(), opts.Look.Milliseconds(), opts.Longest.Milliseconds(), number(opts.InOrder),
+	}
+	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
+		args = append(args, "", "", opts.Ahead)
+	} else {
+		names = append(names, there.hash(), there.prefix()+"retry")
+		args = append(args, there.member(), inQueue(opts.message, opts.Queue), opts.Ahead)
+	}
+	for _, l := range opts.Locks {
+		names = append(names, l.Lock, l.Interest)
+	}
+	reply, err := parkScript.Run(ctx, q.client, names, args...).Slice()
 	if err != nil {
 		return Place{}, err
 	}
-	place, swallowed, err := parsePlace(reply)
-	if err == nil {
-		q.passOn(ctx, swallowed)
+	place, swallowed, moved, err := parsePlace(reply)
+	if err != nil {
+		return Place{}, err
 	}
-	return place, err
+	place.Task = t
+	if moved {
+		place.Task = there
+		q.list(ctx, there.Queue)
+	}
+	if place.Free && q.woken != nil {
+		q.woken(t)
+	}
+	q.passOn(ctx, swallowed)
+	return place, nil
+}
+
+// list has asynq know a queue to which it has not enqueued itself.
+func (q *Queue) list(ctx context.Context, queue string) {
+	if _, listed := q.listed.Load(queue); listed {
+		return
+	}
+	if err := q.client.SAdd(ctx, "asynq:queues", queue).Err(); err != nil {
+		q.log.WarnContext(ctx, "a queue is not in asynq's list of queues; the Inspector does not show it", "queue", queue, "error", err)
+		return
+	}
+	q.listed.Store(queue, true)
+}
+
+// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the task waits for no key. The error
+// matches [ErrGone] when the task is not active any more. It makes one call to Redis.
+func (q *Queue) postpone(ctx context.Context, t Task, opts ParkOptions) error {
+	reply, err := postponeStep.Run(ctx, q.client, t.ended()[:4],
+		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.Look.Milliseconds()).Text()
+	if err == nil {
+		err = resigned(reply)
+	}
+	if err != nil {
+		return fmt.Errorf("delayqueue: put off task %s: %w", t, err)
+	}
+	return nil
+}
+
+var errNotYet = errors.New("asynq's lease on the task has not ended")
+
+// resigned returns the error of a reply of the resign function.
+func resigned(reply string) error {
+	switch reply {
+	case "not active":
+		return ErrGone
+	case "not yet":
+		return errNotYet
+	default:
+		return nil
+	}
 }
 
 // passOn wakes the next waiter of a line in place of a task that was woken from it and now waits for another key.
@@ -147,26 +186,31 @@ func (q *Queue) passOn(ctx context.Context, registry string) {
 }
 
 // parsePlace reads the reply of the park script.
-func parsePlace(reply []any) (p Place, swallowed string, err error) {
+func parsePlace(reply []any) (p Place, swallowed string, moved bool, err error) {
 	bad := unexpected(reply)
-	if len(reply) != 6 {
-		return p, "", bad
+	if len(reply) != 8 {
+		return p, "", false, bad
 	}
-	bound, ok1 := reply[0].(string)
+	outcome, ok1 := reply[0].(string)
 	conflicts, ok2 := reply[1].(int64)
 	first, ok3 := reply[2].(string)
 	waiters, ok4 := reply[3].(int64)
 	swallowed, ok5 := reply[4].(string)
+	ahead, ok6 := reply[5].(string)
+	timer, ok7 := reply[6].(int64)
+	there, ok8 := reply[7].(int64)
 	us, err := strconv.ParseInt(first, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
-		return p, "", bad
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || err != nil {
+		return p, "", false, bad
 	}
-	if bound == "gone" {
-		return p, "", ErrGone
+	if err := resigned(outcome); err != nil {
+		return p, "", false, err
 	}
-	ahead, _ := reply[5].(string)
-	p = Place{Waiters: int(waiters), Bound: Bound(bound)}
+	p = Place{Waiters: int(waiters), Timer: time.Duration(timer) * time.Millisecond, Free: outcome == "free"}
+	if outcome == string(WaitersBound) || outcome == string(TotalBound) {
+		p.Bound = Bound(outcome)
+	}
 	p.Count, p.First = int(conflicts), time.UnixMicro(us)
-	p.Ahead, _ = strconv.Atoi(ahead) // "" at a bound
-	return p, swallowed, nil
+	p.Ahead, _ = strconv.Atoi(ahead)
+	return p, swallowed, there == 1, nil
 }

@@ -2,25 +2,26 @@ package delayqueue
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 )
 
-// parkInSteps does on a Cluster what park.lua does at once. The order makes every point at which it may end harmless:
+// parkInSteps does on a Cluster what park.lua does at once, but for the look at the lock. The order makes every point at which it may end harmless:
 //
-//  1. The conflict is noted in the task's record. After that alone: one conflict more, and a task whose timer brings it back.
-//  2. When the task stood in another line it leaves that, and passes on the wake that it may have had there; only then its record
-//     names the new line. In between: the next Park passes on a wake too many, which wakes a task too early.
+//  1. The task is put into the retry set, and the conflict noted. After that alone, its timer brings it back.
+//  2. When the task stood in another line it leaves that, and passes on the wake that it may have had there. Without it, those in that line wait for
+//     their timers, or until the task is parked again.
 //  3. The index. After that alone: a task too many counts, until it is parked again, ends, or is found to be gone.
-//  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of its first.
+//  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of its first, and the longer timer of
+//     a task with others before it, without which it looks too early.
 //
-// At a bound the entries are taken out before the record, which knows of them, is cleared or loses its place.
-func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict []any, bounds Bounds, ttl int64) (Place, error) {
-	n, err := q.note(ctx, t, line, conflict)
+// A repeated call, after a lost reply, goes on after step 1.
+func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, opts ParkOptions) (Place, error) {
+	n, err := q.suspend(ctx, t, line, opts)
 	if err != nil {
 		return Place{}, err
 	}
+	ttl := opts.idle()
 	if n.before != "" && n.before != line {
 		_, out, err := numbered(q.step(ctx, discardStep, n.before, t.member()))
 		if err != nil {
@@ -29,47 +30,43 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, conflict [
 		if len(out) == 0 {
 			q.passOn(ctx, n.before)
 		}
-		if n.Bound == NoBound {
-			if err := q.step(ctx, standStep, t.hash(), line, n.place).Err(); err != nil {
-				return Place{}, err
-			}
-		}
-	}
-	if n.Bound == NoBound {
-		entered, err := q.enter(ctx, t, n.now, bounds.Total, ttl)
-		if err != nil {
+		if err := q.step(ctx, standStep, t.hash(), line, n.place).Err(); err != nil {
 			return Place{}, err
 		}
-		if !entered {
-			n.Bound = TotalBound
-		}
 	}
-	if n.Bound == NoBound {
-		waiters, ahead, joined, err := q.register(ctx, t, line, n, bounds.Waiters, ttl)
-		if err != nil {
-			return Place{}, err
-		}
-		if joined {
-			n.Waiters, n.Ahead = waiters, ahead
-			return n.Place, nil
-		}
-		n.Bound = WaitersBound
+	entered, err := q.enter(ctx, t, n.now, opts.Bounds.Total, ttl)
+	if err != nil {
+		return Place{}, err
 	}
-	return q.refuse(ctx, t, line, n)
+	if !entered {
+		return q.refuse(ctx, t, line, n, opts, TotalBound)
+	}
+	var joined bool
+	if n.Waiters, n.Ahead, joined, err = q.register(ctx, t, line, n, opts.Bounds.Waiters, ttl); err != nil {
+		return Place{}, err
+	}
+	if !joined {
+		return q.refuse(ctx, t, line, n, opts, WaitersBound)
+	}
+	if opts.InOrder {
+		n.Ahead = opts.Ahead
+	}
+	if n.Ahead > 0 {
+		n.Timer = q.deferLook(ctx, t, opts, n.Ahead, 0)
+	}
+	return n.Place, nil
 }
 
-// noted is the reply of the note step.
-type noted struct {
+// suspended is the reply of the suspend step.
+type suspended struct {
 	Place
 	place, before, now string
 }
 
-// gone is the bound of a task that was deleted.
-const gone Bound = "gone"
-
-// note counts a conflict.
-func (q *Queue) note(ctx context.Context, t Task, line string, conflict []any) (n noted, err error) {
-	reply, err := q.step(ctx, noteStep, t.hash(), append([]any{line}, conflict...)...).Slice()
+// suspend ends the run of a task.
+func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
+	reply, err := suspendStep.Run(ctx, q.client, t.ended()[:4], opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
+		line, opts.Attempt, opts.Look.Milliseconds(), opts.Longest.Milliseconds()).Slice()
 	if err != nil {
 		return n, err
 	}
@@ -88,9 +85,33 @@ func (q *Queue) note(ctx context.Context, t Task, line string, conflict []any) (
 	if !ok || err != nil {
 		return n, unexpected(reply)
 	}
-	n.Bound, n.First = Bound(texts[0]), time.UnixMicro(first)
+	if err := resigned(texts[0]); err != nil {
+		return n, err
+	}
+	n.Task, n.First = t, time.UnixMicro(first)
 	n.place, n.before, n.now = texts[3], texts[4], texts[5]
+	if texts[0] == "again" { // the one before may have got no further
+		n.now = strconv.FormatInt(time.Now().UnixMicro(), 10)
+		if n.place == "0" {
+			n.place = n.now
+		}
+	}
+	n.Timer = opts.Look
+	if opts.Longest > 0 {
+		n.Timer = min(n.Timer, opts.Longest)
+	}
 	return n, nil
+}
+
+// deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met that has found no place, else 0.
+func (q *Queue) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
+	ms, err := deferStep.Run(ctx, q.client, t.listed(), t.member(), time.Now().UnixNano(), opts.Look.Milliseconds(), ahead, opts.Longest.Milliseconds(),
+		conflicts).Int64()
+	if err != nil {
+		q.log.WarnContext(ctx, "a parked task looks for itself sooner than it need", "task", t.String(), "error", err)
+		return opts.Look
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // enter adds a task to the index of all parked tasks, and reports whether there was room.
@@ -117,7 +138,7 @@ func (q *Queue) enter(ctx context.Context, t Task, now string, most int, ttl int
 }
 
 // register puts a task in line, and reports how many wait, how many of them before it, and whether there was room.
-func (q *Queue) register(ctx context.Context, t Task, line string, n noted, most int, ttl int64) (waiters, ahead int, joined bool, err error) {
+func (q *Queue) register(ctx context.Context, t Task, line string, n suspended, most int, ttl int64) (waiters, ahead int, joined bool, err error) {
 	behind := 0
 	if n.Count == 1 {
 		behind = 1
@@ -197,27 +218,20 @@ func (q *Queue) scores(ctx context.Context, entries []string) (map[string]string
 	return scores, nil
 }
 
-// refuse takes a task at a bound out of the line, the index and, last, its record.
-func (q *Queue) refuse(ctx context.Context, t Task, line string, n noted) (Place, error) {
+// refuse takes a task that has found no room out of the line and the index: it waits for its own timer.
+func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions, b Bound) (Place, error) {
 	waiters, _, err := numbered(q.step(ctx, discardStep, line, t.member()))
 	if err == nil {
 		err = q.client.ZRem(ctx, q.index, t.member()).Err()
 	}
-	if n.Bound == gone {
-		return Place{}, errors.Join(ErrGone, err)
+	if err == nil {
+		err = q.step(ctx, unplaceStep, t.hash()).Err()
 	}
 	if err == nil {
-		step := forgetStep
-		if n.Bound == WaitersBound || n.Bound == TotalBound {
-			step = unplaceStep
-		}
-		err = q.step(ctx, step, t.hash()).Err()
+		n.Timer = q.deferLook(ctx, t, opts, waiters, max(n.Count, 1))
 	}
-	if err != nil {
-		return Place{}, err
-	}
-	n.Waiters = waiters
-	return n.Place, nil
+	n.Waiters, n.Bound = waiters, b
+	return n.Place, err
 }
 
 // pairs returns each entry that has a score, and the score.

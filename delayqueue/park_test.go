@@ -12,50 +12,24 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestATaskAtABoundDoesNotWait(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		for name, tt := range map[string]struct {
-			bounds delayqueue.Bounds
-			before delayqueue.Conflict
-			want   delayqueue.Bound
-		}{
-			"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.ConflictsBound},
-			"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 2}, delayqueue.NoBound},
-			"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
-			"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
-			"none by default":       {delayqueue.Bounds{}, delayqueue.Conflict{Count: 10_000_000, First: time.Now().Add(-1000 * time.Hour)}, delayqueue.NoBound},
-			"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
-		} {
-			task := r.delayed(name)
-			place, err := r.queue.Park(t.Context(), task, r.key(name), delayqueue.ParkOptions{Bounds: tt.bounds, Before: tt.before})
-			if err != nil || place.Bound != tt.want {
-				t.Errorf("%s: %+v, %v; want bound %q", name, place, err, tt.want)
-			}
-			if waits := len(r.waiting(name)) == 1; waits != (tt.want == delayqueue.NoBound) {
-				t.Errorf("%s: waits is %v at bound %q", name, waits, tt.want)
-			}
-			if place.Count != tt.before.Count+1 {
-				t.Errorf("%s: %d conflicts, want %d", name, place.Count, tt.before.Count+1)
-			}
-		}
-	})
-}
-
 func TestAFullLineTakesNobodyElse(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		bounds := delayqueue.Bounds{Waiters: 2}
 		want := []delayqueue.Bound{delayqueue.NoBound, delayqueue.NoBound, delayqueue.WaitersBound}
 		for i, id := range []string{"a", "b", "c"} {
-			place, err := r.queue.Park(t.Context(), r.delayed(id), r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			place, err := r.queue.Park(t.Context(), r.begun(id), r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
 			if err != nil || place.Bound != want[i] {
 				t.Errorf("%s: %+v, %v; want bound %q", id, place, err, want[i])
 			}
 		}
 		// Who is in line stays in it.
-		if place, err := r.queue.Park(t.Context(), r.task("a"), r.key("k"), delayqueue.ParkOptions{Bounds: bounds}); err != nil || place.Bound != delayqueue.NoBound {
-			t.Errorf("again: %+v, %v", place, err)
+		r.begin(r.task("a"))
+		if c, bound, err := r.queue.Bound(t.Context(), r.task("a"), r.key("k"), 0, bounds); err != nil || bound != delayqueue.NoBound || c.Count != 2 {
+			t.Errorf("again: %+v, bound %q, %v", c, bound, err)
+		}
+		if place := r.parkWith(r.task("a"), "k", delayqueue.ParkOptions{Bounds: bounds}); place.Bound != delayqueue.NoBound {
+			t.Errorf("again: %+v", place)
 		}
 	})
 }
@@ -67,43 +41,9 @@ func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
 			r.park(r.delayed(id), "k")
 			r.remove(r.task(id))
 		}
-		place, err := r.queue.Park(t.Context(), r.delayed("c"), r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
+		place, err := r.queue.Park(t.Context(), r.begun("c"), r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
 		if err != nil || place.Bound != delayqueue.NoBound || place.Waiters != 1 {
 			t.Errorf("%+v, %v", place, err)
-		}
-	})
-}
-
-// A task that finds the waiters full comes back by itself, and may do so many times: what it has met must still count.
-func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		r.park(r.delayed("a"), "k")
-		r.park(r.delayed("b"), "other")
-		task, full := r.delayed("c"), delayqueue.Bounds{Waiters: 1, Conflicts: 3}
-		var first delayqueue.Place
-		for i, tt := range []struct {
-			key    string
-			bounds delayqueue.Bounds
-			want   delayqueue.Bound
-		}{
-			{"k", full, delayqueue.WaitersBound},
-			{"k", delayqueue.Bounds{Total: 2, Conflicts: 3}, delayqueue.TotalBound},
-			{"other", full, delayqueue.WaitersBound},
-			{"k", full, delayqueue.ConflictsBound},
-		} {
-			place, err := r.queue.Park(t.Context(), task, r.key(tt.key), delayqueue.ParkOptions{Bounds: tt.bounds})
-			if err != nil || place.Bound != tt.want || place.Count != i+1 {
-				t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, tt.want)
-			}
-			if i == 0 {
-				first = place
-			} else if !place.First.Equal(first.First) {
-				t.Errorf("conflict %d: the first was at %v, want %v", i+1, place.First, first.First)
-			}
-			if got := r.waiting("k"); !slices.Equal(got, []string{"a"}) {
-				t.Errorf("for k wait %v", got)
-			}
 		}
 	})
 }
@@ -127,7 +67,7 @@ func TestARefusedParkLooksAtFewWaiters(t *testing.T) {
 			t.Parallel()
 			r := newRigOn(t, "standalone", redistest.Start(t).Client(t))
 			r.crowd("k", 2000)
-			task := r.delayed("one more")
+			task := r.begun("one more")
 			before := r.commands()
 			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
 			if err != nil || string(place.Bound) != name {
@@ -138,30 +78,6 @@ func TestARefusedParkLooksAtFewWaiters(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestATaskThatReachedABoundBeginsAnew(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		task, bounds := r.delayed("a"), delayqueue.Bounds{Conflicts: 1}
-		for i, want := range []delayqueue.Bound{delayqueue.NoBound, delayqueue.ConflictsBound, delayqueue.NoBound} {
-			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
-			if err != nil || place.Bound != want {
-				t.Errorf("conflict %d: %+v, %v; want bound %q", i+1, place, err, want)
-			}
-		}
-	})
-}
-
-func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		future := delayqueue.Conflict{Count: -7, First: time.Now().Add(time.Hour)}
-		place, err := r.queue.Park(t.Context(), r.delayed("a"), r.key("k"), delayqueue.ParkOptions{Before: future})
-		if err != nil || place.First.After(time.Now().Add(time.Second)) || place.Count != 1 {
-			t.Errorf("%+v, %v", place, err)
-		}
-	})
 }
 
 func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
@@ -178,18 +94,17 @@ func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 				t.Errorf("conflict %d: %+v after %+v", i+1, place, first)
 			}
 		}
-		place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Attempt: 1})
-		if err != nil || place.Count != 1 || !place.First.After(first.First) {
-			t.Errorf("after a run that failed: %+v, %v; want a first conflict", place, err)
+		place := r.parkWith(task, "k", delayqueue.ParkOptions{Attempt: 1})
+		if place.Count != 1 || !place.First.After(first.First) {
+			t.Errorf("after a run that failed: %+v; want a first conflict", place)
 		}
 		// A run that was no failure moves no retry count. It ends with a wake.
-		r.set(r.task("a"), "state", "active")
+		r.begin(task)
 		if _, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Leaver: task}); err != nil {
 			t.Fatal(err)
 		}
-		r.set(r.task("a"), "state", "scheduled")
-		if place, err = r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Attempt: 1}); err != nil || place.Count != 1 {
-			t.Errorf("after a run that did not fail: %+v, %v; want a first conflict", place, err)
+		if place = r.parkWith(task, "k", delayqueue.ParkOptions{Attempt: 1}); place.Count != 1 {
+			t.Errorf("after a run that did not fail: %+v; want a first conflict", place)
 		}
 	})
 }
@@ -226,10 +141,7 @@ func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.delayed("a")
-		r.park(task, "k")
-		if err := r.inspect.DeleteTask(task.Queue, task.ID); err != nil {
-			t.Fatal(err)
-		}
+		r.remove(task)
 		if _, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); !errors.Is(err, delayqueue.ErrGone) {
 			t.Errorf("%v, want ErrGone", err)
 		}

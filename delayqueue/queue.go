@@ -19,19 +19,10 @@ var (
 	parkSource string
 	//go:embed lua/wake.lua
 	wakeSource string
-	//go:embed lua/claim.lua
-	claimSource string
-	//go:embed lua/mark.lua
-	markSource string
-	//go:embed lua/name.lua
-	nameSource string
 
 	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is a script.
-	parkScript  = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
-	wakeScript  = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
-	claimScript = redis.NewScript(claimSource)
-	markScript  = redis.NewScript(markSource)
-	nameScript  = redis.NewScript(movedSource + nameSource)
+	parkScript = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
+	wakeScript = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
 )
 
 // Options configures a [Queue]. The zero value has every default.
@@ -57,10 +48,12 @@ type Queue struct {
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	busy    map[waiter]int       // wakes that are tried again in the background
+	busy    map[waiter]int       // wakes that are tried again in the background, since a slot moves
 	follows map[string]*followed // the last wake of each key that others wait for
 	pending sync.WaitGroup       // the goroutines of both
 	served  served
+	runs    runs
+	listed  sync.Map // queues that asynq's list has
 }
 
 // New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
@@ -91,15 +84,15 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	return q, nil
 }
 
-// background calls do on a goroutine that Close waits for; not at all once the Queue is closed.
-func (q *Queue) background(do func(ctx context.Context)) {
+// background calls do on a goroutine that Close waits for, with a limit; not at all once the Queue is closed.
+func (q *Queue) background(limit time.Duration, do func(ctx context.Context)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
 	q.pending.Go(func() {
-		ctx, cancel := context.WithTimeout(q.closing, followLimit)
+		ctx, cancel := context.WithTimeout(q.closing, limit)
 		defer cancel()
 		do(ctx)
 	})

@@ -2,9 +2,11 @@ package delayqueue_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,10 +52,10 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
-		want := map[string]int64{"park": 1, "park again": 1, "wake": 1, "wake as a leaver": 1, "wake one": 1}
+		want := map[string]int64{"park alone": 1, "park": 1, "park again": 1, "wake": 1, "wake as a leaver": 1, "wake one": 1}
 		if _, ok := r.client.(*redis.ClusterClient); ok {
 			// While others wait, one of them in the background, for the next in line.
-			want = map[string]int64{"park": 3, "park again": 3, "wake": 5, "wake as a leaver": 7, "wake one": 5}
+			want = map[string]int64{"park": 4, "park again": 4, "park alone": 3, "wake": 5, "wake as a leaver": 7, "wake one": 5}
 		}
 		client := shared.clientOf(t, r.on)
 		var trips counter
@@ -61,9 +63,9 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 		queue := r.newQueue(client, delayqueue.Options{})
 		leaver := r.delayed("leaver")
 		for round := range 2 { // in the first the scripts are loaded
-			a, b, c, d := r.delayed("a"), r.delayed("b"), r.delayed("c"), r.delayed("d")
+			a, b, c, d, e := r.delayed("a"), r.delayed("b"), r.delayed("c"), r.delayed("d"), r.begun("e")
 			park := func(task delayqueue.Task) {
-				if _, err := queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{}); err != nil {
+				if _, err := queue.Park(t.Context(), r.begin(task), r.key("k"), delayqueue.ParkOptions{Look: time.Hour}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -73,11 +75,16 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 				}
 			}
 			r.park(leaver, "k")
-			r.set(leaver, "state", "active")
+			r.begin(leaver)
 			for _, do := range []struct {
 				name string
 				call func()
 			}{
+				{"park alone", func() {
+					if _, err := queue.Park(t.Context(), e, r.key(fmt.Sprint("alone", round)), delayqueue.ParkOptions{}); err != nil {
+						t.Error(err)
+					}
+				}},
 				{"park", func() { park(a) }},
 				{"park again", func() { park(a) }},
 				{"", func() { park(b) }},
@@ -98,7 +105,7 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 					t.Errorf("%s takes %d round trips, want %d", do.name, n, want[do.name])
 				}
 			}
-			for _, task := range []delayqueue.Task{a, b, c, d} {
+			for _, task := range []delayqueue.Task{a, b, c, d, e} {
 				r.remove(task)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 
 var errRefused = errors.New("refused")
 
-// worker is what a middleware does with a Queue: it tries the keys of a task one after another, parks it for the one that is held, looks
-// once more, and wakes the next after it has given them back. Its locks are plain keys that never expire.
+// worker is what a middleware does with a Queue: it tries the keys of a task one after another, has it park for the one that is held, and wakes the next
+// after it has given them back. Its locks are plain keys that never expire. On a Cluster they are elsewhere, and it looks at them once more after the park.
 type worker struct {
 	*rig
 	queue *delayqueue.Queue
@@ -28,10 +28,12 @@ type worker struct {
 	done chan string
 }
 
+func (w *worker) lockOf(key string) string { return "lock:{" + w.key(key) + "}" }
+
 // lock takes all keys, or none and returns the one that is held.
 func (w *worker) lock(ctx context.Context, keys []string) (held string, err error) {
 	for i, key := range keys {
-		ok, err := w.client.SetNX(ctx, "lock:{"+w.key(key)+"}", "1", 0).Result()
+		ok, err := w.client.SetNX(ctx, w.lockOf(key), "1", 0).Result()
 		if err != nil {
 			return "", err
 		}
@@ -44,7 +46,7 @@ func (w *worker) lock(ctx context.Context, keys []string) (held string, err erro
 
 func (w *worker) unlock(ctx context.Context, keys []string) error {
 	for _, key := range keys {
-		if err := w.client.Del(ctx, "lock:{"+w.key(key)+"}").Err(); err != nil {
+		if err := w.client.Del(ctx, w.lockOf(key)).Err(); err != nil {
 			return err
 		}
 		// It may have been taken for a moment only, but whoever was refused in it waits.
@@ -58,30 +60,36 @@ func (w *worker) unlock(ctx context.Context, keys []string) error {
 func (w *worker) process(ctx context.Context, id string) error {
 	_, wanted, _ := strings.Cut(id, "@")
 	keys := strings.Split(wanted, ",")
-	task := w.task(id)
-	for ctx.Err() == nil {
-		held, err := w.lock(ctx, keys)
-		if err != nil {
-			return err
-		}
-		if held == "" {
-			return w.work(ctx, task, keys)
-		}
-		if _, err := w.queue.Park(ctx, task, w.key(held), delayqueue.ParkOptions{}); err != nil {
-			return err
-		}
-		again, err := w.lock(ctx, keys)
-		if err != nil {
-			return err
-		}
-		if again == "" {
-			return w.work(ctx, task, keys)
-		}
-		if again == held {
-			return errRefused
-		}
+	run, err := w.queue.Run(w.task(id))
+	if err != nil {
+		return err
 	}
-	return ctx.Err()
+	defer run.End(ctx)
+	held, err := w.lock(ctx, keys)
+	if err != nil {
+		return err
+	}
+	if held == "" {
+		return w.work(ctx, w.task(id), keys)
+	}
+	opts, parked := delayqueue.ParkOptions{Look: time.Hour}, func(delayqueue.Place) { w.lookAgain(held) }
+	if w.on != "cluster" {
+		opts.Locks, parked = []delayqueue.LockNames{{Lock: w.lockOf(held), Interest: w.lockOf(held) + ":interest"}}, nil
+	}
+	run.Park(w.key(held), opts, parked)
+	return errRefused
+}
+
+// lookAgain wakes the next in line when the key was given back before the task was parked.
+func (w *worker) lookAgain(key string) {
+	ctx := context.WithoutCancel(w.Context())
+	held, err := w.lock(ctx, []string{key})
+	if err == nil && held == "" {
+		err = w.unlock(ctx, []string{key})
+	}
+	if err != nil {
+		w.Error(err)
+	}
 }
 
 // work is a task's turn.
@@ -90,7 +98,7 @@ func (w *worker) work(ctx context.Context, task delayqueue.Task, keys []string) 
 	w.runs[task.ID]++
 	w.mu.Unlock()
 	for _, key := range keys {
-		if err := w.client.Del(ctx, "lock:{"+w.key(key)+"}").Err(); err != nil {
+		if err := w.client.Del(ctx, w.lockOf(key)).Err(); err != nil {
 			return err
 		}
 	}
@@ -113,12 +121,12 @@ func TestNoWakeIsLostAmongManyWorkers(t *testing.T) {
 		for range workers {
 			w := &worker{rig: r, queue: r.newQueue(shared.clientOf(t, r.on), delayqueue.Options{}), runs: map[string]int{}, done: done}
 			all = append(all, w)
-			r.serve(4, w.process)
+			serve(t, w.queue, asynq.Config{Concurrency: 4, Queues: map[string]int{r.name: 1}}, w.process)
 		}
 		wanted := []string{"one", "two", "one,two", "one", "three,one"}
 		for i := range tasks {
 			id := fmt.Sprintf("t%d@%s", i, wanted[i%len(wanted)])
-			if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id), asynq.Timeout(time.Minute)); err != nil {
+			if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id), asynq.Timeout(time.Minute), asynq.MaxRetry(i%2)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -200,29 +208,5 @@ func TestWakesOfManyKindsWakeEachWaiterOnce(t *testing.T) {
 			t.Errorf("%d tasks are pending, %d of them different; want %d", len(pending), n, waiters)
 		}
 		r.indexed("in the end")
-	})
-}
-
-func TestConcurrentMovesOfATaskMakeOneCopy(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		task := r.delayed("a")
-		for attempt := range 5 { // each fails, and the next is moved under another name
-			copies := make(chan delayqueue.Task, 8)
-			var wg sync.WaitGroup
-			for range cap(copies) {
-				wg.Go(func() { copies <- r.move(task, nil, 5-attempt) })
-			}
-			wg.Wait()
-			first := <-copies
-			for range cap(copies) - 1 {
-				if other := <-copies; other != first {
-					t.Errorf("attempt %d: one task was moved to %s and %s", attempt, first, other)
-				}
-			}
-			if !r.claim(task, nil) {
-				t.Errorf("attempt %d may not run", attempt)
-			}
-		}
 	})
 }

@@ -41,36 +41,12 @@ func (e *NotArchivedError) Error() string {
 func (e *NotArchivedError) Is(target error) bool { return target == ErrNotArchived }
 
 // Replay runs an archived task again: it is put behind the others that are pending in its queue, whatever it was archived for. Its conflicts
-// and its age count anew, also those that it met before it was moved to a delay queue. Its result, which was that of the end that it came
-// to, is cleared. Its retry count, its deadline and all else stay.
+// and its age count anew. Its result, which was that of the end that it came to, is cleared. Its retry count, its deadline and all else stay.
 //
 // The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is somewhere else, as after another Replay.
 func (q *Queue) Replay(ctx context.Context, t Task) error {
-	one := []Waiter{{Task: t}}
-	if err := q.readRecords(ctx, one); err != nil {
-		return err
-	}
-	switch one[0].State {
-	case StateArchived:
-	case StateGone:
-		return ErrGone
-	default:
-		return &NotArchivedError{Task: t, State: one[0].State}
-	}
-	info, err := q.info(ctx, t)
-	if errors.Is(err, ErrGone) {
-		return ErrGone
-	}
-	if err != nil {
-		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)
-	}
-	return q.replay(ctx, t, info.Retried)
-}
-
-// replay runs a task again whose retry count is known.
-func (q *Queue) replay(ctx context.Context, t Task, attempt int) error {
 	keys := []string{t.hash(), t.prefix() + "archived", t.prefix() + "pending"}
-	state, err := q.runSettled(ctx, replayScript, keys, t.ID, attempt, time.Now().UnixNano())
+	state, err := q.runSettled(ctx, replayScript, keys, t.ID, time.Now().UnixNano())
 	switch {
 	case err != nil:
 		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)
@@ -93,8 +69,8 @@ func (q *Queue) ReplayAll(ctx context.Context, queue string, most int, choose fu
 		return 0, err
 	}
 	replayed := 0
-	for _, info := range chosen {
-		err := q.replay(ctx, Task{Queue: queue, ID: info.id}, info.attempt)
+	for _, id := range chosen {
+		err := q.Replay(ctx, Task{Queue: queue, ID: id})
 		switch {
 		case err == nil:
 			replayed++
@@ -105,15 +81,9 @@ func (q *Queue) ReplayAll(ctx context.Context, queue string, most int, choose fu
 	return replayed, nil
 }
 
-// archivedTask is what a replay must know of a task.
-type archivedTask struct {
-	id      string
-	attempt int
-}
-
-// archived returns the tasks in an archive that are chosen.
-func (q *Queue) archived(ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool) ([]archivedTask, error) {
-	var chosen []archivedTask
+// archived returns the IDs of the tasks in an archive that are chosen.
+func (q *Queue) archived(ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool) ([]string, error) {
+	var chosen []string
 	for page := 1; page <= mostArchived/archivePage; page++ {
 		if err := ctx.Err(); err != nil { // asynq takes no context
 			return nil, fmt.Errorf("delayqueue: list archived tasks: %w", context.Cause(ctx))
@@ -130,7 +100,7 @@ func (q *Queue) archived(ctx context.Context, queue string, most int, choose fun
 				return chosen, nil
 			}
 			if info.ID != "" && choose(info) { // without an ID it is an entry whose task is gone
-				chosen = append(chosen, archivedTask{id: info.ID, attempt: info.Retried})
+				chosen = append(chosen, info.ID)
 			}
 		}
 	}

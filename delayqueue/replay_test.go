@@ -78,73 +78,14 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 	}
 }
 
-func TestAReplayedCopyForgetsTheConflictsBeforeItsMove(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	original := r.delayed("a")
-	for range 3 {
-		r.park(original, "k")
-	}
-	long := time.Now().Add(-2 * time.Hour)
-	r.client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:first", fmt.Sprint(long.UnixMicro()))
-	copied := r.move(original, nil, 0)
-	moved, ok := delayqueue.MovedFrom(copied, r.headers(copied))
-	if !ok || moved.Before.Count != 3 {
-		t.Fatalf("the copy knows %+v", moved)
-	}
-	opts := delayqueue.ParkOptions{Before: moved.Before, Bounds: delayqueue.Bounds{Conflicts: 3, Age: time.Hour}}
-	place, err := r.queue.Park(t.Context(), copied, "k", opts)
-	if err != nil || place.Bound != delayqueue.ConflictsBound {
-		t.Fatalf("%+v, %v", place, err)
-	}
-	r.archive(copied)
-	r.ok(r.queue.Replay(t.Context(), copied))
-	for count := 1; count <= 3; count++ {
-		place, err = r.queue.Park(t.Context(), copied, "k", opts)
-		if err != nil || place.Bound != delayqueue.NoBound || place.Count != count || time.Since(place.First) > time.Hour {
-			t.Fatalf("conflict %d after the replay: %+v, %v", count, place, err)
-		}
-	}
-	if place, err = r.queue.Park(t.Context(), copied, "k", opts); err != nil || place.Bound != delayqueue.ConflictsBound {
-		t.Errorf("at its bound: %+v, %v", place, err)
-	}
-}
-
-func TestAReplayedTaskThatHasFailedBeforeCountsAnewToo(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	failed := make(chan int, 10)
-	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
-		TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
-	})
-	r.ok(server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		n, _ := asynq.GetRetryCount(ctx)
-		failed <- n
-		return errors.New("no")
-	})))
-	t.Cleanup(server.Shutdown)
-	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(5))
-	r.ok(err)
-	task := delayqueue.Task{Queue: info.Queue, ID: info.ID}
-	receive(t, failed)
-	r.become(task, asynq.TaskStateRetry)
-	server.Shutdown()
-	r.archive(task)
-	r.ok(r.queue.Replay(t.Context(), task))
-	place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Attempt: 1, Before: delayqueue.Conflict{Count: 7}})
-	if err != nil || place.Count != 1 {
-		t.Errorf("%+v, %v", place, err)
-	}
-}
-
 func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.delayed("pending"), r.delayed("running"), r.delayed("deleted")
 	r.ok(r.inspect.RunTask("default", "pending"))
-	r.client.HSet(t.Context(), "asynq:{default}:t:running", "state", "active")
+	r.begin(running)
 	r.remove(deleted)
-	for task, want := range map[delayqueue.Task]delayqueue.State{parked: "scheduled", pending: delayqueue.StatePending, running: delayqueue.StateActive} {
+	for task, want := range map[delayqueue.Task]delayqueue.State{parked: delayqueue.StateRetry, pending: delayqueue.StatePending, running: delayqueue.StateActive} {
 		err := r.queue.Replay(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotArchivedError](err)
 		if !errors.Is(err, delayqueue.ErrNotArchived) || !ok || where.State != want || where.Task != task {

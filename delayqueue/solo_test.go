@@ -23,7 +23,11 @@ type solo struct {
 
 func newSolo(t *testing.T) *solo {
 	t.Helper()
-	client := redistest.Start(t).Client(t)
+	return soloOn(t, redistest.Start(t).Client(t))
+}
+
+func soloOn(t *testing.T, client *redis.Client) *solo {
+	t.Helper()
 	queue, err := delayqueue.New(client, delayqueue.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +39,7 @@ func newSolo(t *testing.T) *solo {
 	}
 }
 
-// delayed adds a task that is not due for an hour: what a wake finds is the same as for a parked one.
+// delayed adds a task that is not due for an hour.
 func (r *solo) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 	r.Helper()
 	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), append([]asynq.Option{asynq.TaskID(id), asynq.ProcessIn(time.Hour)}, opts...)...)
@@ -45,13 +49,18 @@ func (r *solo) delayed(id string, opts ...asynq.Option) delayqueue.Task {
 	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
 }
 
-// park puts a task in line.
+// begin has a worker fetch a task, wherever it is.
+func (r *solo) begin(t delayqueue.Task) delayqueue.Task {
+	r.Helper()
+	r.ok(fetch(r.Context(), r.client, t))
+	return t
+}
+
+// park has a worker fetch a task, if none has, and then wait for a key. It would look for itself in an hour.
 func (r *solo) park(t delayqueue.Task, key string) delayqueue.Place {
 	r.Helper()
-	place, err := r.queue.Park(r.Context(), t, key, delayqueue.ParkOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	place, err := r.queue.Park(r.Context(), r.begin(t), key, delayqueue.ParkOptions{Look: time.Hour})
+	r.ok(err)
 	return place
 }
 
@@ -111,32 +120,10 @@ func (r *solo) waiting(key string) []string {
 	return ids
 }
 
-// serve runs an asynq server until the end of the test. Its handlers' errors park the task for an hour.
+// serve runs an asynq server until the end of the test. What its handlers refuse is tried again in an hour.
 func (r *solo) serve(concurrency int, handler func(ctx context.Context, id string) error) {
 	r.Helper()
-	server := asynq.NewServerFromRedisClient(r.client, asynq.Config{
-		Concurrency: concurrency, TaskCheckInterval: 5 * time.Millisecond, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Millisecond,
-		IsFailure:      func(error) bool { return false },
-		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour },
-	})
-	err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		return handler(ctx, id)
-	}))
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(server.Shutdown)
-}
-
-// headers returns the headers of a task.
-func (r *solo) headers(t delayqueue.Task) map[string]string {
-	r.Helper()
-	info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return info.Headers
+	serve(r.T, r.queue, asynq.Config{Concurrency: concurrency}, handler)
 }
 
 // remove deletes a task, as when it is done.
@@ -145,25 +132,4 @@ func (r *solo) remove(t delayqueue.Task) {
 	if err := r.inspect.DeleteTask(t.Queue, t.ID); err != nil {
 		r.Fatal(err)
 	}
-}
-
-// move moves a task.
-func (r *solo) move(from delayqueue.Task, headers map[string]string, retries int) delayqueue.Task {
-	r.Helper()
-	task := asynq.NewTaskWithHeaders("test", []byte("payload"), headers)
-	copied, err := r.queue.Move(r.Context(), from, task, from.Queue+delayqueue.Suffix, time.Minute, retries)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return copied
-}
-
-// claim asks whether a task may run.
-func (r *solo) claim(t delayqueue.Task, headers map[string]string) bool {
-	r.Helper()
-	mine, err := r.queue.Claim(r.Context(), t, headers)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return mine
 }

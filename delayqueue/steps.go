@@ -21,28 +21,27 @@ var (
 	indexSource string
 	//go:embed lua/state.lua
 	stateSource string
-	//go:embed lua/moved.lua
-	movedSource string
+	//go:embed lua/suspend.lua
+	suspendSource string
 
-	noteStep    = stepOf("note", recordSource)
-	standStep   = stepOf("stand", recordSource)
-	forgetStep  = stepOf("forget", recordSource)
-	unplaceStep = stepOf("unplace", recordSource)
-	leaveStep   = stepOf("leave", recordSource)
-	joinStep    = stepOf("join", registrySource)
-	lookStep    = stepOf("look", registrySource)
-	discardStep = stepOf("discard", registrySource)
-	enterStep   = stepOf("enter", indexSource)
-	scoresStep  = stepOf("scores", indexSource)
-	strikeStep  = stepOf("strike", indexSource)
-	endedStep   = stepOf("ended", taskSource, stateSource)
-	checkStep   = stepOf("check", taskSource, stateSource)
-	markStep    = stepOf("mark", taskSource, stateSource)
-	hastenStep  = stepOf("hasten", taskSource, stateSource)
-	promoteStep = stepOf("promote", taskSource, stateSource)
-	pausedStep  = stepOf("paused", taskSource, stateSource)
-	namedStep   = stepOf("named", movedSource)
-	renameStep  = stepOf("rename", movedSource)
+	suspendStep  = stepOf("suspend", recordSource, taskSource, stateSource, suspendSource)
+	postponeStep = stepOf("postpone", taskSource, stateSource)
+	deferStep    = stepOf("defer", taskSource, stateSource)
+	standStep    = stepOf("stand", recordSource)
+	forgetStep   = stepOf("forget", recordSource)
+	unplaceStep  = stepOf("unplace", recordSource)
+	leaveStep    = stepOf("leave", recordSource)
+	joinStep     = stepOf("join", registrySource)
+	lookStep     = stepOf("look", registrySource)
+	discardStep  = stepOf("discard", registrySource)
+	enterStep    = stepOf("enter", indexSource)
+	scoresStep   = stepOf("scores", indexSource)
+	strikeStep   = stepOf("strike", indexSource)
+	endedStep    = stepOf("ended", taskSource, stateSource)
+	checkStep    = stepOf("check", taskSource, stateSource)
+	hastenStep   = stepOf("hasten", taskSource, stateSource)
+	promoteStep  = stepOf("promote", taskSource, stateSource)
+	pausedStep   = stepOf("paused", taskSource, stateSource)
 )
 
 // stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all of them, the first of which

@@ -59,5 +59,11 @@ func (t Task) listed() []string {
 	return []string{t.hash(), t.prefix() + "retry", t.prefix() + "scheduled", t.prefix() + "pending"}
 }
 
+// ended returns the names of all keys that the end of the task's run touches, its hash first: see state.lua. Only a call that may make the task pending
+// needs the last one.
+func (t Task) ended() []string {
+	return []string{t.hash(), t.prefix() + "active", t.prefix() + "lease", t.prefix() + "retry", t.prefix() + "pending"}
+}
+
 // hash returns the name of the hash in which asynq keeps the task.
 func (t Task) hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }

@@ -17,7 +17,7 @@ const (
 	lookBatch = 500
 )
 
-// State is where a task is, in the words of asynq: "retry" for one that is parked, "active" for one that runs or is about to park,
+// State is where a task is, in the words of asynq: "retry" for one that is parked, "active" for one that runs,
 // "pending" for one that was woken or that its timer brought back, "scheduled", "archived", "completed"; or [StateGone].
 type State string
 

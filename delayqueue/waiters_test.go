@@ -29,13 +29,13 @@ func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 	first := r.park(a, "k")
 	r.park(a, "k")
 	second := r.park(b, "k")
-	due := time.Unix(int64(r.client.ZScore(t.Context(), "asynq:{default}:scheduled", "a").Val()), 0)
+	due := time.Unix(int64(r.client.ZScore(t.Context(), "asynq:{default}:retry", "a").Val()), 0)
 
 	got := r.parked("k")
 	if len(got) != 2 {
 		t.Fatalf("%d wait: %+v", len(got), got)
 	}
-	if w := got[0]; w.Task != a || w.Key != "k" || w.Position != 1 || w.Conflicts != 2 || !w.Since.Equal(first.First) || w.State != "scheduled" || !w.Next.Equal(due) {
+	if w := got[0]; w.Task != a || w.Key != "k" || w.Position != 1 || w.Conflicts != 2 || !w.Since.Equal(first.First) || w.State != delayqueue.StateRetry || !w.Next.Equal(due) {
 		t.Errorf("the first is %+v; want %s with 2 conflicts since %v, due %v", w, a, first.First, due)
 	}
 	if w := got[1]; w.Task != b || w.Position != 2 || w.Conflicts != 1 || !w.Since.Equal(second.First) {
@@ -61,10 +61,8 @@ func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 		r.park(r.delayed(id), "k")
 	}
 	due := time.Now().Add(time.Minute).Truncate(time.Second)
-	r.client.ZRem(t.Context(), "asynq:{default}:scheduled", "retry")
 	r.client.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: float64(due.Unix()), Member: "retry"})
-	r.client.HSet(t.Context(), "asynq:{default}:t:retry", "state", "retry")
-	r.client.HSet(t.Context(), "asynq:{default}:t:active", "state", "active")
+	r.begin(delayqueue.Task{Queue: "default", ID: "active"})
 	for _, err := range []error{
 		r.inspect.RunTask("default", "run by hand"), r.inspect.ArchiveTask("default", "archived"), r.inspect.DeleteTask("default", "deleted"),
 	} {

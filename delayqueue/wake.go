@@ -10,18 +10,15 @@ import (
 )
 
 const (
-	wakeLooks    = 100                    // waiters that one call of the script looks at
-	busyPatience = 250 * time.Millisecond // how long an active waiter keeps its turn
-	busyLimit    = 2 * time.Second        // how long a wake is tried in the background
-	busyFirst    = 500 * time.Microsecond
-	busyMost     = 20 * time.Millisecond
+	wakeLooks   = 100             // waiters that one call of the script looks at
+	wakeTimeout = 2 * time.Second // bounds one attempt in the background
 )
 
 // Woken says what a wake has done.
 type Woken struct {
 	// Tasks are the waiters that were moved to the heads of their queues, the first in line first; none when nobody could be woken.
 	Tasks []Task
-	// Pending reports that the next waiter is about to park and will be woken in the background, within milliseconds.
+	// Pending reports that the slot of the next waiter moves from one node to another, and that it will be woken in the background once that is over.
 	Pending bool
 	// Left is how many tasks are still parked on the key.
 	Left int
@@ -45,8 +42,7 @@ type WakeOptions struct {
 
 // Wake moves the next waiter of key that can run to the head of its queue: call it when the key has been given back. A waiter that is gone or whose
 // deadline has passed leaves the line; those of a paused queue keep their places and are passed over, and so are those of a queue that no server works
-// on, once this Queue has seen that; one whose handler has not returned yet keeps its turn for a quarter of a second, after which the wake goes on
-// to the one behind. When there are only waiters of such queues, the first of them is put at the head of its queue, to run as soon as that is served.
+// on, once this Queue has seen that; one that its timer has brought back already tries the key by itself. When there are only waiters of such queues, the first of them is put at the head of its queue, to run as soon as that is served.
 // A waiter that is pending already is moved if it is near an end of the list, and else comes by itself: the wake goes on.
 //
 // Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it wakes one, and one in the background. When it
@@ -58,8 +54,7 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 }
 
 // WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
-// when t does not wait for key, and when t is gone it leaves the line. When t is about to park it is woken in the background, within
-// milliseconds, for two seconds at most. Nobody is woken in its place; only if it was woken, others wait and it is gone
+// when t does not wait for key, and when t is gone it leaves the line. Nobody is woken in its place; only if it was woken, others wait and it is gone
 // after half a second, as with [Queue.Wake], the one whose [Queue.Turn] it is then.
 //
 // When it fails t stays in line, or its own timer brings it back.
@@ -99,7 +94,7 @@ type waiter struct {
 	task Task // the next in line when zero
 }
 
-// wakeNow wakes, and when that must wait until the waiter has parked, or its slot has arrived, goes on in the background. late are tasks that
+// wakeNow wakes, and when that must wait until the slot of the waiter has arrived, goes on in the background. late are tasks that
 // were woken before and have not come: the wake passes over the waiters of their queues.
 func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
 	outcome, woken, err := q.wake(ctx, q.call(who, opts, late))
@@ -108,7 +103,7 @@ func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late 
 
 // woke sees to what must follow from the outcome of a wake.
 func (q *Queue) woke(who waiter, outcome string, woken Woken, err error, late []Task) (Woken, error) {
-	later := outcome == "busy" || outcome == "moving"
+	later := outcome == "moving"
 	if err == nil && !later {
 		q.follow(who, woken, late)
 	}
@@ -123,30 +118,23 @@ func (q *Queue) woke(who waiter, outcome string, woken Woken, err error, late []
 	woken.Pending = true
 	q.busy[who]++
 	if q.busy[who] == 1 {
-		q.pending.Go(func() { q.wakeBusy(who) })
+		q.pending.Go(func() { q.wakeMoving(who) })
 	}
 	return woken, nil
 }
 
-// wakeBusy tries the wakes of a waiter again until it has parked, or its slot has arrived: one goroutine for it, however many wakes there are.
-func (q *Queue) wakeBusy(who waiter) {
-	busy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(busyFirst), backoff.WithMaxInterval(busyMost),
-		backoff.WithMaxElapsedTime(busyLimit))
+// wakeMoving tries the wakes of a waiter again until its slot has arrived: one goroutine for it, however many wakes there are.
+func (q *Queue) wakeMoving(who waiter) {
 	slow := backoff.NewExponentialBackOff(backoff.WithInitialInterval(movingFirst), backoff.WithMaxInterval(movingMost),
 		backoff.WithMaxElapsedTime(movingLimit))
 	for {
-		ctx, cancel := context.WithTimeout(q.closing, busyLimit)
-		c := q.call(who, WakeOptions{}, nil)
-		c.pass = busy.GetElapsedTime() > busyPatience
-		outcome, woken, err := q.wake(ctx, c)
+		ctx, cancel := context.WithTimeout(q.closing, wakeTimeout)
+		outcome, woken, err := q.wake(ctx, q.call(who, WakeOptions{}, nil))
 		cancel()
 		wait := time.Duration(0)
 		switch {
-		case err == nil && outcome == "moving":
+		case err != nil || outcome == "moving":
 			wait = slow.NextBackOff()
-			busy.Reset() // it has had no chance to park
-		case err != nil || outcome == "busy":
-			wait = busy.NextBackOff()
 		default:
 			q.follow(who, woken, nil)
 			if !q.settle(who, outcome == "woken") {
@@ -155,9 +143,7 @@ func (q *Queue) wakeBusy(who waiter) {
 		}
 		if wait == backoff.Stop || !q.pause(wait) {
 			q.settle(who, false)
-			if who.task == (Task{}) || outcome != "busy" { // one that was meant alone and did not park runs, most likely
-				q.log.Warn("waking the next task failed; its timer will bring it back", "error", cmp.Or(err, errNotWoken))
-			}
+			q.log.Warn("waking the next task failed; its timer will bring it back", "error", cmp.Or(err, errNotWoken))
 			return
 		}
 	}
@@ -187,12 +173,11 @@ func (q *Queue) settle(who waiter, one bool) bool {
 	return true
 }
 
-var errNotWoken = fmt.Errorf("delayqueue: the next waiter stayed active for %v, or its slot of the cluster moved for %v", busyLimit, movingLimit)
+var errNotWoken = fmt.Errorf("delayqueue: the slot of the next waiter moved for %v", movingLimit)
 
 // call is one wake. An entry is empty when there is none.
 type call struct {
 	registry, leaver, only string
-	pass                   bool     // over waiters that are still active
 	held                   []string // queues whose waiters are passed over, as nobody would fetch them
 	hope                   bool     // that these queues are served again: the first in line is put there for then, when no other can run
 	most                   int
@@ -259,7 +244,7 @@ func (q *Queue) wakeAtOnce(ctx context.Context, calls []call) []woken {
 		scripts := make([]scriptCall, len(open))
 		for n, i := range open {
 			c := calls[i]
-			args := []any{c.leaver, c.only, number(c.pass), now, offsets[i], wakeLooks, c.most, number(c.hope)}
+			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope)}
 			scripts[n] = scriptCall{wakeScript, []string{c.registry, q.index}, append(args, anys(c.held)...)}
 		}
 		replies, again := q.pipeline(ctx, scripts), open[:0]

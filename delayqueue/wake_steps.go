@@ -69,7 +69,7 @@ func (q *Queue) waitingFor(ctx context.Context, calls []call) ([]bool, error) {
 //
 //  1. The leaver's record is cleared, and its entry taken out of the index and the line. After part of that alone: an entry is left over,
 //     which a wake, or a look at a full index, finds to be gone.
-//  2. A look at the line, and at the state of those in it. This changes nothing: an active one is about to park, and is tried again.
+//  2. A look at the line, and at the state of those in it. This changes nothing.
 //  3. Those that are to be woken are taken out of the line. Of two wakes one alone has each: nobody is counted by both.
 //  4. They are promoted, and struck off the index. A wake that ends before this leaves tasks that are in no line: their timers bring them back.
 //     Those whose promotion fails are put back in line. The next in line has its timer shortened in the background; without that it is long.
@@ -77,17 +77,14 @@ func (q *Queue) waitingFor(ctx context.Context, calls []call) ([]bool, error) {
 // A waiter whose queue's slot moves from one node to another is passed over in step 2, and stays in line: the wake goes to one behind it, or when there
 // is none, is tried again until the slot has arrived. One whose slot begins to move after that is put back by step 4.
 //
-// A task that step 4 finds active came back after step 2, that is, after the release that it is woken for: by its timer, or because another
-// wake had it first. It tries the key by itself, and so the wake is done; it is in no line until it is refused again, when it takes its old
-// place. If it was refused again before step 3, then it is that entry which step 3 has taken out: it is put back, and the wake is tried
-// again once the task has parked. One that is gone, or waits in another line by now, passes the wake on to the next.
+// A task that step 4 finds to run, to be gone or to wait in another line by now passes the wake on to the next.
 func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woken, err error) {
 	if c.leaver != "" {
 		if c.leaver, err = q.leave(ctx, c.leaver); err != nil {
 			return "", w, err
 		}
 	}
-	size, passed, active, done, blocked, held := c.most, 0, 0, 0, false, false
+	size, passed, done, blocked, held := c.most, 0, 0, false, false
 	for {
 		left, entries, err := numbered(q.step(ctx, lookStep, c.registry, c.leaver, c.only, passed, size))
 		if err != nil {
@@ -99,12 +96,10 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			return "", w, err
 		}
 		passed += choice.passed
-		active += choice.active
 		blocked, held = blocked || choice.moving, held || choice.held
 		if len(choice.out) > 0 {
-			n, again, err := q.takeAndPromote(ctx, c, choice, &w)
+			n, err := q.takeAndPromote(ctx, c, choice, &w)
 			done += n
-			choice.busy = choice.busy || again
 			switch {
 			case moving(err):
 				return "moving", w, nil
@@ -113,19 +108,14 @@ func (q *Queue) wakeInSteps(ctx context.Context, c call) (outcome string, w Woke
 			}
 		}
 		switch {
-		case done >= c.most, done > 0 && (choice.busy || choice.end(entries, size)):
+		case done >= c.most, done > 0 && choice.end(entries, size):
 			return "woken", w, nil
-		case choice.busy:
-			return "busy", w, nil
 		case choice.end(entries, size) || passed >= mostPassed:
 			switch {
 			case blocked:
 				return "moving", w, nil
 			case held && c.hope:
 				err = q.hope(ctx, c)
-			}
-			if c.pass && active > 0 {
-				return "busy", w, err
 			}
 			return "none", w, err
 		}
@@ -155,16 +145,13 @@ func (q *Queue) leave(ctx context.Context, entry string) (string, error) {
 
 // choice is what a wake will do with the waiters that it has looked at.
 type choice struct {
-	out     []string          // to be taken out of the line, and woken if they can be
-	parked  map[string]string // when each of them was last parked
-	refused map[string]string // how often each of them was refused
-	place   map[string]string // where each of them stands
-	passed  int               // waiters that it passes over
-	active  int               // those of these that are active
-	moving  bool              // one of these was, because its slot moves
-	held    bool              // one of these was, because its queue is paused or no server works on it
-	looked  int               // how many it has decided upon
-	busy    bool              // the next one is about to park
+	out    []string          // to be taken out of the line, and woken if they can be
+	parked map[string]string // when each of them was last parked
+	place  map[string]string // where each of them stands
+	passed int               // waiters that it passes over
+	moving bool              // one of these was, because its slot moves
+	held   bool              // one of these was, because its queue is paused or no server works on it
+	looked int               // how many it has decided upon
 }
 
 // end reports whether nobody is in line behind those that it has decided upon.
@@ -181,8 +168,7 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 	if err != nil {
 		return choice{}, err
 	}
-	found := choice{parked: map[string]string{}, refused: map[string]string{}, place: map[string]string{}}
-	var marks []step
+	found := choice{parked: map[string]string{}, place: map[string]string{}}
 	for i, entry := range entries {
 		at := looks[i]
 		if stuck[taskOf(entry).Queue] || at.moving {
@@ -192,22 +178,9 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 			found.looked++
 			continue
 		}
-		if at.verdict == "active" || at.verdict == "passed" {
-			if c.only != "" || at.verdict == "active" && !c.pass {
-				found.busy = true
-				break
-			}
-			if at.verdict == "active" {
-				marks = append(marks, step{markStep, taskOf(entry).hash(), nil})
-			}
-			found.active++
-			found.passed++
-			found.looked++
-			continue
-		}
 		found.looked++
 		found.out = append(found.out, entry)
-		found.refused[entry], found.place[entry] = at.refused, at.place
+		found.place[entry] = at.place
 		if scores[i] != "" && at.verdict != "elsewhere" {
 			found.parked[entry] = scores[i]
 		}
@@ -218,16 +191,13 @@ func (q *Queue) choose(ctx context.Context, c call, entries []string, wanted int
 			break
 		}
 	}
-	if len(marks) > 0 {
-		_, err = q.together(ctx, marks)
-	}
-	return found, err
+	return found, nil
 }
 
 // look is what the check step has found.
 type look struct {
-	verdict, state, refused, place string
-	moving                         bool // it has found nothing, as the slot moves
+	verdict, state, place string
+	moving                bool // it has found nothing, as the slot moves
 }
 
 // lookAt looks at waiters, at whether their queues can be worked on, and when they were last parked. Those of queues that are held are not looked at.
@@ -268,10 +238,10 @@ func (q *Queue) lookAt(ctx context.Context, c call, entries []string) (looks []l
 			looks[checked[0]] = look{moving: true}
 		case failed != nil:
 			err = errors.Join(err, failed)
-		case len(reply) != 4:
+		case len(reply) != 3:
 			err = errors.Join(err, unexpected(reply))
 		default:
-			looks[checked[0]] = look{verdict: reply[0], state: reply[1], refused: reply[2], place: reply[3]}
+			looks[checked[0]] = look{verdict: reply[0], state: reply[1], place: reply[2]}
 		}
 	}
 	return looks, stuck, scores, err
@@ -295,7 +265,7 @@ func (q *Queue) hope(ctx context.Context, c call) error {
 		}
 		if at.state != "pending" {
 			err = q.pipeline(ctx, []scriptCall{{
-				promoteStep, taskOf(entries[i]).listed(), []any{c.registry, entries[i], time.Now().UnixNano(), at.refused},
+				promoteStep, taskOf(entries[i]).listed(), []any{c.registry, entries[i], time.Now().UnixNano()},
 			}})[0].Err()
 		}
 		return err
@@ -304,45 +274,40 @@ func (q *Queue) hope(ctx context.Context, c call) error {
 }
 
 // takeAndPromote takes waiters out of the line, and moves those of them that this call has got to the heads of their queues. It adds them
-// to w, and returns how many try the key now. again says that one was put back, since it is about to park.
-func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Woken) (done int, again bool, err error) {
+// to w, and returns how many try the key now.
+func (q *Queue) takeAndPromote(ctx context.Context, c call, found choice, w *Woken) (done int, err error) {
 	left, mine, err := numbered(q.step(ctx, discardStep, c.registry, anys(found.out)...))
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	w.Left = left
 	if len(mine) == 0 {
-		return 0, false, nil
+		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
 	defer cancel()
 	calls := make([]scriptCall, 0, len(mine)+2)
 	now := time.Now().UnixNano()
 	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
-		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{c.registry, entry, now, found.refused[entry]}})
+		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{c.registry, entry, now}})
 	}
 	replies := q.pipeline(ctx, append(calls, scriptCall{strikeStep, []string{q.index}, pairs(mine, found.parked)},
 		scriptCall{lookStep, []string{c.registry}, []any{"", "", 0, 1}}))
 	err = replies[len(mine)].Err()
 	for i, entry := range mine {
-		verdict, failed := replies[len(mine)-1-i].StringSlice()
+		verdict, failed := replies[len(mine)-1-i].Text()
 		switch {
 		case failed != nil:
 			err = errors.Join(failed, q.putBack(ctx, c.registry, entry, found.place[entry]), q.enterBack(ctx, entry, found.parked[entry]), err)
-		case len(verdict) == 1 && verdict[0] == "woken":
+		case verdict == "woken":
 			w.Tasks = append(w.Tasks, taskOf(entry))
 			done++
-		case len(verdict) == 1 && (verdict[0] == "active" || verdict[0] == "passed"):
-			done++
-		case len(verdict) == 2:
-			again = true
-			err = errors.Join(err, q.putBack(ctx, c.registry, entry, verdict[1]))
 		}
 	}
 	if _, next, _ := numbered(replies[len(mine)+1]); done > 0 && len(next) > 0 {
-		q.background(func(ctx context.Context) { q.hasten(ctx, next[0]) })
+		q.background(followLimit, func(ctx context.Context) { q.hasten(ctx, next[0]) })
 	}
-	return done, again, err
+	return done, err
 }
 
 // hasten has the next in line look for itself soon: if those who were woken die, it must not wait as long as it thought when others stood before it.

@@ -2,7 +2,6 @@ package delayqueue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -115,7 +114,7 @@ func TestTheLeaverIsNotWoken(t *testing.T) {
 		leaver, next := r.delayed("leaver"), r.delayed("next")
 		r.park(leaver, "k")
 		r.park(next, "k")
-		r.set(r.task("leaver"), "state", "active")
+		r.begin(leaver)
 		woken, err := r.queue.Wake(t.Context(), r.key("k"), delayqueue.WakeOptions{Leaver: leaver})
 		if err != nil || woken.First() != next {
 			t.Errorf("woke %+v, %v; want %s", woken, err, next)
@@ -145,7 +144,7 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 		r.park(a, "k")
 		r.park(b, "k")
 		r.wake("k")
-		r.set(r.task("a"), "state", "active")
+		r.begin(a)
 		if err := r.queue.Leave(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -154,125 +153,6 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 		}
 		if err := r.queue.Leave(t.Context(), r.delayed("never parked"), nil); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestATaskThatParksLateIsWokenAllTheSame(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		task := r.delayed("late")
-		r.park(task, "k")
-		r.set(task, "state", "active")
-		if woken := r.wake("k"); !woken.Pending {
-			t.Fatalf("woke %+v", woken)
-		}
-		r.until("it is passed over", func() bool { return r.client.HGet(t.Context(), hash(task), "railtoken:passed").Val() != "" })
-		r.set(task, "state", "scheduled") // its handler has returned
-		r.become(task, asynq.TaskStatePending)
-	})
-}
-
-func TestADeadWaiterDelaysAWakeOnce(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		r.park(r.delayed("dead"), "k")
-		r.set(r.task("dead"), "state", "active", "railtoken:passed", "1")
-		next := r.delayed("next")
-		r.park(next, "k")
-		if woken := r.wake("k"); woken.First() != next {
-			t.Errorf("woke %+v, want the one behind at once", woken)
-		}
-	})
-}
-
-// One call looks at a hundred: the next is the last of those that the first call sees, the first of the others, or the last of all.
-func TestAHundredActiveWaitersDoNotHideTheNext(t *testing.T) {
-	t.Parallel()
-	for _, before := range []int{99, 100, 250} {
-		t.Run(fmt.Sprint("behind ", before), func(t *testing.T) {
-			t.Parallel()
-			onEach(t, func(t *testing.T, r *rig) {
-				var next delayqueue.Task
-				for i := range 251 {
-					task := r.delayed(fmt.Sprint("task", i))
-					r.park(task, "k")
-					if i == before {
-						next = task
-						continue
-					}
-					r.set(task, "state", "active")
-				}
-				if woken := r.wake("k"); !woken.Pending {
-					t.Errorf("woke %+v", woken)
-				}
-				r.become(next, asynq.TaskStatePending)
-			})
-		})
-	}
-}
-
-func TestATaskThatIsAboutToParkIsWokenOnceItHas(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		parked, goOn, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		runs := 0
-		r.serve(1, func(ctx context.Context, _ string) error {
-			runs++
-			if runs > 1 {
-				close(again)
-				return nil
-			}
-			task, err := delayqueue.TaskOf(ctx)
-			if err == nil {
-				_, err = r.queue.Park(ctx, task, r.key("k"), delayqueue.ParkOptions{})
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			close(parked)
-			<-goOn
-			return errors.New("in conflict")
-		})
-		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("busy")); err != nil {
-			t.Fatal(err)
-		}
-		receive(t, parked)
-		if woken := r.wake("k"); !woken.Pending || woken.First() != (delayqueue.Task{}) {
-			t.Errorf("woke %+v while the task is active, want it pending", woken)
-		}
-		close(goOn)
-		receive(t, again) // its own timer would be an hour
-	})
-}
-
-func TestAWaiterThatStaysActiveLosesItsTurn(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		parked, goOn := make(chan struct{}), make(chan struct{})
-		r.serve(1, func(ctx context.Context, id string) error {
-			if id == "stuck" {
-				task, err := delayqueue.TaskOf(ctx)
-				if err != nil {
-					return err
-				}
-				r.park(task, "k")
-				close(parked)
-				<-goOn
-			}
-			return nil
-		})
-		defer close(goOn)
-		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("stuck")); err != nil {
-			t.Fatal(err)
-		}
-		receive(t, parked)
-		next := r.delayed("next")
-		r.park(next, "k")
-		r.wake("k")
-		r.become(next, asynq.TaskStatePending)
-		if got := r.waiting("k"); !slices.Equal(got, []string{"stuck"}) {
-			t.Errorf("in line are %v, want the one that is still active", got)
 		}
 	})
 }
@@ -309,34 +189,6 @@ func TestConcurrentWakesWakeEachWaiterOnce(t *testing.T) {
 		if n := r.client.LLen(t.Context(), "asynq:{"+r.name+"}:pending").Val(); n != waiters {
 			t.Errorf("%d tasks are pending, want %d", n, waiters)
 		}
-	})
-}
-
-func TestCloseAwaitsTheWakesUnderWay(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		parked, goOn := make(chan struct{}), make(chan struct{})
-		r.serve(1, func(ctx context.Context, _ string) error {
-			task, _ := delayqueue.TaskOf(ctx)
-			r.park(task, "k")
-			close(parked)
-			<-goOn
-			return errors.New("in conflict")
-		})
-		if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID("busy")); err != nil {
-			t.Fatal(err)
-		}
-		receive(t, parked)
-		r.wake("k")
-		closed := make(chan error, 1)
-		go func() { closed <- r.queue.Close() }()
-		if err := receive(t, closed); err != nil {
-			t.Error(err)
-		}
-		if woken := r.wake("k"); woken.Pending {
-			t.Error("a closed queue goes on in the background")
-		}
-		close(goOn)
 	})
 }
 

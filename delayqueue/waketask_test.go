@@ -49,7 +49,7 @@ func TestWakeTaskDoesNothingWhenTheTaskDoesNotWaitForTheKey(t *testing.T) {
 				t.Errorf("%s: woke %+v", task, woken)
 			}
 		}
-		if state := r.state(other); state != asynq.TaskStateScheduled {
+		if state := r.state(other); state != asynq.TaskStateRetry {
 			t.Errorf("the one in another line is %v", state)
 		}
 		r.indexed("after that", other, next)
@@ -70,45 +70,5 @@ func TestWakeTaskTakesATaskThatIsGoneOutOfTheLine(t *testing.T) {
 			t.Errorf("in line are %v", got)
 		}
 		r.indexed("after that", next)
-	})
-}
-
-func TestWakeTaskWaitsForATaskThatIsAboutToPark(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		before, task := r.delayed("before"), r.delayed("a")
-		r.park(before, "k")
-		r.park(task, "k")
-		r.set(task, "state", "active", "railtoken:passed", "1") // even when a wake went past it
-		if woken := r.wakeTask("k", task); !woken.Pending || len(woken.Tasks) != 0 {
-			t.Errorf("woke %+v, want it pending", woken)
-		}
-		r.set(task, "state", "scheduled")
-		r.become(task, asynq.TaskStatePending)
-		if state := r.state(before); state != asynq.TaskStateScheduled {
-			t.Errorf("the one before it is %v", state)
-		}
-	})
-}
-
-func TestWakeTaskWakesNobodyInTheTasksPlace(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		task, next := r.delayed("a"), r.delayed("next")
-		r.park(task, "k")
-		r.park(next, "k")
-		r.set(task, "state", "active")
-		if woken := r.wakeTask("k", task); !woken.Pending {
-			t.Errorf("woke %+v, want it pending", woken)
-		}
-		if err := r.queue.Close(); err != nil { // ends the tries
-			t.Fatal(err)
-		}
-		if got := r.waiting("k"); !slices.Equal(got, []string{"a", "next"}) {
-			t.Errorf("in line are %v", got)
-		}
-		if state := r.state(next); state != asynq.TaskStateScheduled {
-			t.Errorf("the next one is %v", state)
-		}
 	})
 }

@@ -59,7 +59,11 @@ func TestALeaseIsLostWithItsMajorityAndNotBefore(t *testing.T) {
 		t.Fatalf("renew with the lock on 3 of 5 nodes: %v", err)
 	}
 	take(clients[2])
-	if err := lease.Renew(t.Context()); !errors.Is(err, locking.ErrLost) {
+	err := lease.Renew(t.Context())
+	for began := time.Now(); err != nil && !errors.Is(err, locking.ErrLost) && time.Since(began) < patience; {
+		err = lease.Renew(t.Context()) // the one before has met a call that takes the lock again on a node, and proves nothing
+	}
+	if !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew with the lock on 2 of 5 nodes: %v, want ErrLost", err)
 	}
 	if loss := lost(t, lease); loss.Reason != locking.LossTaken {

@@ -139,6 +139,16 @@ func (s *Single) Close() error {
 	return s.notices.close()
 }
 
+// RedisNames returns the full names of the Redis string that is the lock of a key, and of the mark beside it that says that somebody waits for the key.
+// They are empty when KeyName has made an unusable name of the key, for which Acquire returns an error.
+func (s *Single) RedisNames(key string) (lock, interest string) {
+	names, err := redisKeys([]string{key}, s.name)
+	if err != nil {
+		return "", ""
+	}
+	return names[0], names[2]
+}
+
 // Acquire makes one attempt: see [Locker]. One that has no answer is taken back and made again, as often as MaxRetries of the client says.
 func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Lease, error) {
 	names, opts, err := Prepare(names, opts)

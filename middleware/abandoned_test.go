@@ -49,7 +49,9 @@ func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
 			if err != nil {
 				r.Fatal(err)
 			}
-			place, err := queue.Park(context.Background(), delayqueue.Task{Queue: "old", ID: info.ID}, "order:1", delayqueue.ParkOptions{})
+			task := delayqueue.Task{Queue: "old", ID: info.ID}
+			r.fetch(task)
+			place, err := queue.Park(context.Background(), task, "order:1", delayqueue.ParkOptions{Look: time.Hour})
 			if err != nil || place.Ahead != i {
 				r.Fatal(place, err)
 			}

@@ -19,7 +19,7 @@ import (
 func (r *rig) bare(cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
 	r.Helper()
 	cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval, cfg.Logger = 10*time.Millisecond, 200*time.Millisecond, quiet{}
-	server := asynq.NewServerFromRedisClient(r.client, cfg)
+	server := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)
 	if err := server.Start(handler); err != nil {
 		r.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAsynqKeepsItsTasksWhereTheWakeLooksForThem(t *testing.T) {
 	}
 }
 
-// Queue.Move is idempotent because of this.
+// A task that is to wait in another queue stays in its own when its ID is taken there, because of this.
 func TestAsynqRefusesASecondTaskWithTheSameIDInAQueueOnly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))

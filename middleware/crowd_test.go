@@ -24,7 +24,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 				strategy := parkAlways()
 				strategy.Bounds = bounds
 				s := &script{}
-				cfg := asynq.Config{Concurrency: 2, TaskCheckInterval: time.Second, Queues: map[string]int{"default": 1, "default:delayed": 1}}
+				cfg := asynq.Config{Concurrency: 2, TaskCheckInterval: time.Second}
 				r.serve(r.options(strategy), cfg, s.handle)
 				for n := range tasks {
 					r.enqueue(payload{Key: "order:1", N: n}, asynq.MaxRetry(n%2)) // every second one goes by the delay queue

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/railtoken/railtoken/middleware"
 )
 
 func TestALiveWaiterBehindDeadOnesRunsWithinASecond(t *testing.T) {
@@ -55,9 +53,9 @@ func TestALiveWaiterBehindDeadOnesRunsWithinASecond(t *testing.T) {
 					}
 					enqueue(c.queue, 0, more...)
 				}
-				r.events.await(r, dead, ended(middleware.Parked))
+				r.events.await(r, dead, parked)
 				enqueue("default", 1)
-				r.events.await(r, dead+1, ended(middleware.Parked))
+				r.events.await(r, dead+1, parked)
 				c.die(r, other)
 				r.giveBack(lease)
 				released := time.Now()

@@ -5,8 +5,8 @@
 // [Strategy] decides what happens: [FailFast] reports it at once, [Wait] stays in the worker slot for a while, [Requeue]
 // parks the task in the delay queue and frees the slot; for a key that is held briefly it keeps the next one or few on deck.
 //
-// asynq asks its server's Config, not a middleware, whether an error is a failure and when to retry. [IsFailure], [RetryDelay] and
-// [ErrorHandler] wrap those three functions and must be set on every server that runs the middleware; package worker does so.
+// asynq decides what becomes of a task in conflict by its server's Config and its Redis client, not by a middleware: package attach makes both for a server that
+// exists, and package worker a whole server. A server that speaks to Redis through any other client gives each task [delayqueue.ErrNotOurs].
 //
 // Wrap each handler on its own (mux.Handle(pattern, lock(handler))) rather than with mux.Use, which would also lock for
 // tasks that no handler is registered for.
@@ -22,8 +22,9 @@
 // [delayqueue.Bounds] that its strategy sets, also on its last attempt, and also while the servers for locks cannot be reached. Wakes are a matter
 // of speed: when one is lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
 //
-// What asynq does with a task in a slot whose own Redis cannot be reached for 30 s stands above all this, also when the task only waits in that
-// slot: asynq takes its worker for dead and counts the run as failed. That uses up a retry, and archives a task on its last attempt.
+// When asynq's own Redis cannot be reached for 30 s, asynq takes a worker for dead and counts the runs of its tasks as failed. A task that has only waited in
+// its slot is put back by its worker instead, as soon as Redis can be reached again. One whose handler has begun uses up a retry, and is archived on its last
+// attempt.
 //
 // # Panics
 //

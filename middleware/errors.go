@@ -34,18 +34,16 @@ const (
 	Retry
 	// Discard deletes the task. Nothing but an event and a line in asynq's log tells of it.
 	Discard
-	// Parked says that the task waits in its queue's retry set. No retry is used up.
+	// Parked says that the task waits in the retry set of its queue, or of the one that the strategy names. No retry is used up, also not the last.
 	Parked
-	// MovedAway says that the task waits in a delay queue, because it was on its last attempt or the strategy names one.
-	MovedAway
 )
 
 // String returns the outcome in one word.
 func (o Outcome) String() string {
-	if o < Archive || o > MovedAway {
+	if o < Archive || o > Parked {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
-	return [...]string{"archived", "failed", "discarded", "parked", "moved"}[o]
+	return [...]string{"archived", "failed", "discarded", "parked"}[o]
 }
 
 // ConflictError says why a task did not run: another holder had one of its keys. It matches [ErrConflict] and
@@ -77,7 +75,7 @@ func (e *ConflictError) Error() string {
 	if e.Bound != delayqueue.NoBound {
 		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
 	}
-	if e.Outcome != Parked && e.Outcome != MovedAway {
+	if e.Outcome != Parked {
 		fmt.Fprintf(&b, "; try again in %v", e.RetryAfter.Round(time.Millisecond))
 	}
 	return b.String()
@@ -96,7 +94,7 @@ func (e *ConflictError) Unwrap() error {
 	switch e.Outcome {
 	case Archive:
 		return asynq.SkipRetry
-	case Discard, MovedAway:
+	case Discard:
 		return asynq.RevokeTask
 	default:
 		return nil
@@ -125,8 +123,6 @@ func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
 type UnavailableError struct {
 	Err   error
 	Delay time.Duration
-	// Moved reports that the task waits in a delay queue, because asynq would have archived it after this last attempt.
-	Moved bool
 }
 
 // Error tells what failed.
@@ -134,24 +130,5 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("middleware: the lock servers cannot be reached; trying again in %v: %v", e.Delay, e.Err)
 }
 
-// Unwrap returns the last error of the attempts, and for a task that was moved the asynq sentinel that deletes the original.
-func (e *UnavailableError) Unwrap() []error {
-	if e.Moved {
-		return []error{e.Err, asynq.RevokeTask}
-	}
-	return []error{e.Err}
-}
-
-// exhaustedError archives a task that was moved to a delay queue and has used up the retries of its original.
-type exhaustedError struct{ err error }
-
-func (e *exhaustedError) Error() string   { return e.err.Error() }
-func (e *exhaustedError) Unwrap() []error { return []error{e.err, asynq.SkipRetry} }
-
-// duplicateError deletes a copy of a task that another copy runs, or has run.
-type duplicateError struct{ task delayqueue.Task }
-
-func (e *duplicateError) Error() string {
-	return fmt.Sprintf("middleware: task %s is not to run here: it was deleted, or moved to a delay queue from where it runs", e.task)
-}
-func (e *duplicateError) Unwrap() error { return asynq.RevokeTask }
+// Unwrap returns the last error of the attempts.
+func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -41,13 +43,15 @@ func ExampleReplayConflicts() {
 	if err != nil {
 		panic(err)
 	}
-	ended := make(chan *middleware.ConflictError, 2)
+	ended := make(chan middleware.Outcome, 2)
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: queue, Key: middleware.FixedKey("order:1042"),
 		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Conflicts: 1}},
 		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
-			if conflict, ok := e.Err.(*middleware.ConflictError); ok && e.Kind == middleware.Ended { //nolint:errorlint // an event carries the error itself
-				ended <- conflict
+			if e.Kind == middleware.ParkedEvent {
+				ended <- middleware.Parked
+			} else if conflict, ok := errors.AsType[*middleware.ConflictError](e.Err); ok && conflict.Outcome == middleware.Archive {
+				ended <- middleware.Archive
 			}
 		}),
 	})
@@ -55,8 +59,8 @@ func ExampleReplayConflicts() {
 		panic(err)
 	}
 	done := make(chan struct{})
-	srv := asynq.NewServerFromRedisClient(client, asynq.Config{
-		TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.FatalLevel,
+	srv := asynq.NewServerFromRedisClient(queue.Conn(asynqconn.Options{Interval: 10 * time.Millisecond, Queues: 1}), asynq.Config{
+		TaskCheckInterval: asynqconn.CheckInterval, LogLevel: asynq.FatalLevel,
 		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
 	})
 	if err := srv.Start(lock(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
@@ -70,7 +74,7 @@ func ExampleReplayConflicts() {
 		panic(err)
 	}
 
-	fmt.Println((<-ended).Outcome)
+	fmt.Println(<-ended)
 	if _, err := queue.Wake(ctx, "order:1042", delayqueue.WakeOptions{}); err != nil { // as when its holder changes
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -56,8 +57,8 @@ func ExampleLock() {
 	mux := asynq.NewServeMux()
 	mux.Handle("order:audit", lock(audit))
 
-	srv := asynq.NewServerFromRedisClient(client, asynq.Config{
-		TaskCheckInterval: 10 * time.Millisecond,
+	srv := asynq.NewServerFromRedisClient(queue.Conn(asynqconn.Options{Interval: 10 * time.Millisecond, Queues: 1}), asynq.Config{
+		TaskCheckInterval: asynqconn.CheckInterval,
 		IsFailure:         middleware.IsFailure(nil),
 		RetryDelayFunc:    middleware.RetryDelay(nil),
 		LogLevel:          asynq.FatalLevel,

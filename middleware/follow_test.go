@@ -8,7 +8,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // Many processes have given a key back, each with a wake to look after, and then it is held for long. Those who wait are not run again and again
@@ -25,7 +24,7 @@ func TestLookingAfterWakesMakesNoConflictsWhileAKeyIsHeld(t *testing.T) {
 		for range waiters {
 			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 		}
-		r.events.await(r, waiters, ended(middleware.Parked))
+		r.events.await(r, waiters, parked)
 		<-time.After(time.Second)
 		for range processes { // each holds the key, wakes the next as it gives it back, and another one is quicker
 			q, err := delayqueue.New(r.client, delayqueue.Options{})
@@ -40,7 +39,6 @@ func TestLookingAfterWakesMakesNoConflictsWhileAKeyIsHeld(t *testing.T) {
 		}
 		<-time.After(hold)
 		conflicts := 0
-		parked := ended(middleware.Parked)
 		r.events.mu.Lock()
 		for _, e := range r.events.all {
 			if parked(e) {

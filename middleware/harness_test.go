@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -53,13 +54,19 @@ type payload struct {
 // options returns the options of a middleware on the rig.
 func (r *rig) options(s middleware.Strategy) middleware.Options {
 	return middleware.Options{
-		Locker: r.locker, Queue: r.queue, Strategy: s, Observer: r.events,
+		Locker: r.locker, Queue: r.queue, LockNames: r.locker.RedisNames, Strategy: s, Observer: r.events,
 		Key: middleware.PayloadKey(func(p payload) string { return p.Key }),
 	}
 }
 
 // serve runs an asynq server for one handler behind the middleware until the end of the test.
 func (r *rig) serve(opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
+	r.Helper()
+	return r.serveOn(r.conn(&cfg), opts, cfg, handler)
+}
+
+// serveOn does so with a client of its own.
+func (r *rig) serveOn(client redis.UniversalClient, opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
 	r.Helper()
 	lock, err := middleware.Lock(opts)
 	if err != nil {
@@ -68,19 +75,26 @@ func (r *rig) serve(opts middleware.Options, cfg asynq.Config, handler asynq.Han
 	cfg.IsFailure = middleware.IsFailure(cfg.IsFailure)
 	cfg.RetryDelayFunc = middleware.RetryDelay(cfg.RetryDelayFunc)
 	cfg.ErrorHandler = middleware.ErrorHandler(cfg.ErrorHandler)
-	if cfg.TaskCheckInterval == 0 {
-		cfg.TaskCheckInterval = 10 * time.Millisecond
-	}
 	if cfg.DelayedTaskCheckInterval == 0 {
 		cfg.DelayedTaskCheckInterval = time.Second
 	}
 	cfg.Logger = quiet{}
-	server := asynq.NewServerFromRedisClient(r.client, cfg)
+	server := asynq.NewServerFromRedisClient(client, cfg)
 	if err := server.Start(lock(handler)); err != nil {
 		r.Fatal(err)
 	}
 	r.Cleanup(server.Shutdown)
 	return server
+}
+
+// conn returns the client that a server speaks through.
+func (r *rig) conn(cfg *asynq.Config) *asynqconn.Conn {
+	interval := cfg.TaskCheckInterval
+	if interval == 0 {
+		interval = 10 * time.Millisecond
+	}
+	cfg.TaskCheckInterval = asynqconn.CheckInterval
+	return r.queue.Conn(asynqconn.Options{Interval: interval, Queues: max(len(cfg.Queues), 1)})
 }
 
 // lookSeldom is the TaskCheckInterval of tests in which minutes pass in virtual time, because the looks of an idle server are most of
@@ -99,6 +113,23 @@ func (r *rig) enqueue(p payload, opts ...asynq.Option) delayqueue.Task {
 		r.Fatal(err)
 	}
 	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
+}
+
+// fetchScript does what asynq's own script does when a server fetches a task, but for a scheduled one.
+var fetchScript = redis.NewScript(`
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('LPUSH', KEYS[3], ARGV[1])
+redis.call('ZADD', KEYS[4], ARGV[2], ARGV[1])
+return redis.call('HSET', KEYS[1], 'state', 'active')`)
+
+// fetch has a scheduled task fetched by a worker that is none of this test's.
+func (r *rig) fetch(t delayqueue.Task) {
+	r.Helper()
+	prefix := "asynq:{" + t.Queue + "}:"
+	keys := []string{prefix + "t:" + t.ID, prefix + "scheduled", prefix + "active", prefix + "lease"}
+	if err := fetchScript.Run(r.Context(), r.client, keys, t.ID, time.Now().Add(30*time.Second).Unix()).Err(); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // hold takes a key as another program or worker would.
@@ -192,9 +223,16 @@ type events struct {
 	mu      sync.Mutex
 	all     []middleware.Event
 	changed chan struct{}
+	during  func(ctx context.Context, ev middleware.Event) // not nil: called at each event
 }
 
-func (e *events) Observe(_ context.Context, ev middleware.Event) {
+func (e *events) Observe(ctx context.Context, ev middleware.Event) {
+	e.mu.Lock()
+	during := e.during
+	e.mu.Unlock()
+	if during != nil {
+		during(ctx, ev)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, ev)
@@ -227,7 +265,10 @@ func (e *events) await(t testing.TB, n int, fits func(middleware.Event) bool) []
 	}
 }
 
-// ended returns a filter for runs that ended in conflict with an outcome.
+// parked is a filter for tasks that have been parked: asynq has acknowledged their runs.
+func parked(e middleware.Event) bool { return e.Kind == middleware.ParkedEvent }
+
+// ended returns a filter for runs that ended in conflict with an outcome. A task that ended as Parked is not parked yet: see parked.
 func ended(o middleware.Outcome) func(middleware.Event) bool {
 	return func(e middleware.Event) bool {
 		conflict, ok := e.Err.(*middleware.ConflictError) //nolint:errorlint // an event carries the error itself

@@ -36,10 +36,14 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	}
 	timer := time.NewTimer(min(r.delays.NextBackOff(), time.Until(d.WaitUntil)))
 	defer timer.Stop()
+	stopping := r.stopping
+	if r.nowhere() {
+		stopping = nil // asynq puts it back when the time of the shutdown is over
+	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-r.stopping:
+	case <-stopping:
 	case <-released:
 	case <-timer.C:
 	}

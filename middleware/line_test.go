@@ -162,8 +162,7 @@ func (l *line) before(f func(ctx context.Context, id string)) {
 // parked waits until a task has ended n runs in conflict and lies in asynq's retry set.
 func (l *line) parked(t delayqueue.Task, n int) {
 	l.Helper()
-	conflict := ended(middleware.Parked)
-	l.events.await(l, n, func(e middleware.Event) bool { return e.Task == t && conflict(e) })
+	l.events.await(l, n, func(e middleware.Event) bool { return e.Task == t && parked(e) })
 	l.settled(t, asynq.TaskStateRetry)
 }
 

@@ -28,8 +28,12 @@ type Options struct {
 	// Strategy decides what happens to a task in conflict; [Requeue] when nil.
 	Strategy Strategy
 
-	// Queue is where tasks are parked.
+	// Queue is where tasks are parked. The asynq server must speak through the client that its Conn makes.
 	Queue *delayqueue.Queue
+
+	// LockNames returns the names of the Redis string that is the lock of a key and of the mark beside it, when the locks are on the Redis of the
+	// tasks: see [locking.Single.RedisNames]. When nil, they are taken to be elsewhere, and a task that has parked costs a look at its lock.
+	LockNames func(key string) (lock, interest string)
 
 	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which asynq brings a crashed
 	// worker's task back. The log warns once of each type of task whose time, by
@@ -107,9 +111,9 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l := &lock{
 		locker: opts.Locker, key: opts.Key, strategy: opts.strategy(), queue: opts.Queue,
-		toQueue: delayQueue(opts.strategy()),
-		opts:    locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		label:   opts.Label, limits: keyLimits{opts.MaxKeys, opts.MaxKeySize}, sleepers: opts.Sleepers, stopping: opts.Stopping,
+		toQueue: delayQueue(opts.strategy()), lockNames: opts.LockNames,
+		opts:  locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
+		label: opts.Label, limits: keyLimits{opts.MaxKeys, opts.MaxKeySize}, sleepers: opts.Sleepers, stopping: opts.Stopping,
 		observer: opts.Observer, log: opts.Logger,
 	}
 	if l.label == "" {
@@ -139,24 +143,26 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 
 // lock is what all tasks of a middleware share.
 type lock struct {
-	locker   locking.Locker
-	watcher  locking.Watcher // nil when the locker does not announce releases
-	key      KeyFunc
-	strategy Strategy
-	queue    *delayqueue.Queue
-	toQueue  string // where the strategy has tasks wait; "" for their own queue
-	opts     locking.Options
-	interest time.Duration // how long a refused attempt asks to be told of the release
-	label    string
-	limits   keyLimits
-	sleepers *Sleepers
-	stopping <-chan struct{}
-	observer Observer
-	log      *slog.Logger
-	order    Order
-	maxAge   time.Duration // the bound on it; 0 for none
-	warned   sync.Map      // types of tasks whose time is longer than MaxHold
-	held     atomic.Int64  // how long handlers take, a moving average in ns
+	locker    locking.Locker
+	watcher   locking.Watcher // nil when the locker does not announce releases
+	key       KeyFunc
+	strategy  Strategy
+	queue     *delayqueue.Queue
+	toQueue   string                               // where the strategy has tasks wait; "" for their own queue
+	lockNames func(string) (lock, interest string) // nil when the locks are not on the Redis of the tasks
+	opts      locking.Options
+	interest  time.Duration // how long a refused attempt asks to be told of the release
+	label     string
+	limits    keyLimits
+	sleepers  *Sleepers
+	stopping  <-chan struct{}
+	observer  Observer
+	log       *slog.Logger
+	order     Order
+	maxAge    time.Duration // the bound on it; 0 for none
+	warned    sync.Map      // types of tasks whose time is longer than MaxHold
+	freed     freed
+	held      atomic.Int64 // how long handlers take, a moving average in ns
 }
 
 // process runs one task.
@@ -170,6 +176,7 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 		if !returned {
 			r.abandon(ctx)
 		}
+		r.run.End(ctx)
 	}()
 	err = r.process(ctx, next)
 	returned = true

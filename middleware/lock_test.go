@@ -46,7 +46,7 @@ func TestAConflictUsesUpNoRetry(t *testing.T) {
 	lease := r.hold("order:1")
 	r.serve(r.options(middleware.Requeue{Delay: time.Second}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-	conflicts := r.events.await(t, 4, ended(middleware.Parked))
+	conflicts := r.events.await(t, 4, parked)
 	info := r.settled(task, asynq.TaskStateRetry)
 	if info.Retried != 0 {
 		t.Errorf("retried %d times after %d conflicts, want 0", info.Retried, len(conflicts))
@@ -63,49 +63,40 @@ func TestTheLastAttemptIsNotArchivedByAConflict(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	var runs atomic.Int32
-	cfg := asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}}
-	r.serve(r.options(middleware.Requeue{Delay: time.Second}), cfg, func(context.Context, *asynq.Task) error {
+	r.serve(r.options(middleware.Requeue{Delay: time.Second}), asynq.Config{}, func(context.Context, *asynq.Task) error {
 		runs.Add(1)
 		return nil
 	})
 	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0), asynq.Timeout(42*time.Second), asynq.Retention(time.Hour))
-	r.gone(task)
-	moved := delayqueue.Task{Queue: "default:delayed", ID: task.ID}
-	info := r.info(moved)
-	if info.Timeout != 42*time.Second || info.Retention != time.Hour {
-		t.Errorf("the moved task has timeout %v and retention %v", info.Timeout, info.Retention)
-	}
-	r.events.await(t, 3, ended(middleware.Parked))
-	if info := r.settled(moved, asynq.TaskStateRetry); info.Retried != 0 {
-		t.Errorf("retried %d times", info.Retried)
+	r.events.await(t, 3, parked)
+	if info := r.settled(task, asynq.TaskStateRetry); info.Retried != 0 || info.MaxRetry != 0 || info.Timeout != 42*time.Second || info.Retention != time.Hour {
+		t.Errorf("the task that waits is %+v", info)
 	}
 	r.giveBack(lease)
-	r.settled(moved, asynq.TaskStateCompleted)
+	r.settled(task, asynq.TaskStateCompleted)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("the handler ran %d times", n)
 	}
-	for _, queue := range []string{"default", "default:delayed"} {
-		if archived, err := r.inspect.ListArchivedTasks(queue); err != nil || len(archived) != 0 {
-			t.Errorf("archived in %s: %v, %v", queue, archived, err)
-		}
+	if archived, err := r.inspect.ListArchivedTasks("default"); err != nil || len(archived) != 0 {
+		t.Errorf("archived: %v, %v", archived, err)
 	}
 }
 
-func TestAMovedTaskIsArchivedAfterTheRetriesThatItHadLeft(t *testing.T) {
+func TestATaskThatHasWaitedHasTheRetriesOfBefore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	var runs atomic.Int32
-	cfg := asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 }}
+	cfg := asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 }}
 	r.serve(r.options(nil), cfg, func(context.Context, *asynq.Task) error {
 		runs.Add(1)
 		return errors.New("no")
 	})
 	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
-	r.events.await(t, 1, ended(middleware.MovedAway))
-	r.gone(task)
+	r.events.await(t, 1, parked)
+	r.settled(task, asynq.TaskStateRetry)
 	r.giveBack(lease)
-	r.settled(delayqueue.Task{Queue: "default:delayed", ID: task.ID}, asynq.TaskStateArchived)
+	r.settled(task, asynq.TaskStateArchived)
 	if n := runs.Load(); n != 1 {
 		t.Errorf("a task with no retries ran %d times", n)
 	}
@@ -199,7 +190,7 @@ func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
 	for range 6 {
 		r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))
 	}
-	r.events.await(t, 4, ended(middleware.Parked))
+	r.events.await(t, 4, parked)
 	if n := opts.Sleepers.InUse(); n != 2 {
 		t.Errorf("%d tasks wait in their slots, want 2", n)
 	}

@@ -41,10 +41,11 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 		}
 		return nil
 	}))
-	asynqServer := asynq.NewServerFromRedisClient(r.client, asynq.Config{
-		Concurrency: keys + 1, TaskCheckInterval: 10 * time.Millisecond, Logger: quiet{}, ShutdownTimeout: time.Second,
+	cfg := asynq.Config{
+		Concurrency: keys + 1, Logger: quiet{}, ShutdownTimeout: time.Second,
 		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
-	})
+	}
+	asynqServer := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)
 	err = asynqServer.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		if task.Type() == "holder" {
 			defer func() { ended <- time.Now() }()

@@ -18,7 +18,9 @@ const (
 	Acquired EventKind = "acquired" // the handler is about to run
 	Released EventKind = "released" // the keys are given back, or their lease was lost: see Err
 	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError
-	Woke     EventKind = "woke"     // the task Next was woken: the key was given back, or a wake was passed on
+	// ParkedEvent tells that the task waits for its key, or that the key was given back meanwhile and the task runs again at once.
+	ParkedEvent EventKind = "parked"
+	Woke        EventKind = "woke" // the task Next was woken: the key was given back, or a wake was passed on
 )
 
 // Event is something that happened to a task and its keys.
@@ -29,9 +31,9 @@ type Event struct {
 	Type string
 	Keys []string
 
-	Key    string          // of Refused, Ended and Woke: the key that it is about
-	Holder locking.Holder  // of Refused and Ended
-	Waited time.Duration   // of Acquired: since the first refusal in this run
+	Key    string          // of Refused, Ended, ParkedEvent and Woke: the key that it is about
+	Holder locking.Holder  // of Refused, Ended and ParkedEvent
+	Waited time.Duration   // of Acquired and ParkedEvent: since the task was refused first, over all of its runs
 	Next   delayqueue.Task // of Woke
 	Err    error           // of Released: why the lease was lost, or nil; of Ended
 }

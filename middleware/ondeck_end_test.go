@@ -144,7 +144,7 @@ func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
 				})
 				began := time.Now()
 				r.enqueue(payload{Key: "a"}, asynq.MaxRetry(3))
-				r.events.await(r, 1, ended(middleware.Parked))
+				r.events.await(r, 1, parked)
 				if took := time.Since(began); took > 100*time.Millisecond || s.asked.Load() > 2 || p.sleepers.InUse() != 0 {
 					r.Errorf("it parked after %v, the strategy was asked %d times, %d wait", took, s.asked.Load(), p.sleepers.InUse())
 				}
@@ -192,7 +192,7 @@ func TestAShutdownEndsTheTimeOnDeckAtOnce(t *testing.T) {
 		r.until(time.Second, "the task waits", func() bool { return p.sleepers.InUse() == 1 })
 		p.signal()
 		began := time.Now()
-		r.events.await(r, 1, ended(middleware.Parked))
+		r.events.await(r, 1, parked)
 		if took := time.Since(began); took > 20*time.Millisecond {
 			r.Errorf("it parked %v after the signal", took)
 		}
@@ -280,7 +280,7 @@ func TestAShortTimeoutIsHardlyUsedForTheDeck(t *testing.T) {
 		p.warmUp(r)
 		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3), asynq.Timeout(5*time.Second))
 		refused := r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })[0].At
-		parked := r.events.await(r, 1, ended(middleware.Parked))[0].At
+		parked := r.events.await(r, 1, parked)[0].At
 		if took := parked.Sub(refused); took < 40*time.Millisecond || took > 60*time.Millisecond {
 			r.Errorf("a task with 5s left waited for %v, want a hundredth of that", took)
 		}

@@ -40,7 +40,7 @@ func (p plan) run(r *rig, random *rand.Rand) {
 	}
 	var processes []*process
 	for range p.servers {
-		processes = append(processes, r.process(p.slots, never, asynq.Config{Queues: map[string]int{"default": 4, "default:delayed": 1}}, handler))
+		processes = append(processes, r.process(p.slots, never, asynq.Config{Queues: map[string]int{"default": 4}}, handler))
 	}
 	deleted := map[string]bool{}
 	var ids []delayqueue.Task
@@ -87,7 +87,7 @@ func (p plan) run(r *rig, random *rand.Rand) {
 			continue
 		}
 		for _, id := range left() {
-			for _, queue := range []string{"default", "default:delayed"} {
+			for _, queue := range []string{"default"} {
 				if info, err := r.inspect.GetTaskInfo(queue, id); err == nil {
 					r.Logf("%s in %s: %v %s %s", id, queue, info.State, info.Payload, info.LastErr)
 				}

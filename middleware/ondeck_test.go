@@ -145,7 +145,7 @@ func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
 		for range 3 {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		}
-		r.events.await(r, 3, ended(middleware.Parked))
+		r.events.await(r, 3, parked)
 		<-time.After(time.Second)
 		first.server.Stop() // it fetches no more
 		<-time.After(time.Second)
@@ -173,7 +173,7 @@ func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
 			return nil
 		})
 		both := r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3))
-		r.events.await(r, 1, ended(middleware.Parked))
+		r.events.await(r, 1, parked)
 		for n := 2; n <= 4; n++ {
 			<-time.After(time.Second)
 			r.enqueue(payload{Key: "a", N: 50}, asynq.MaxRetry(3))
@@ -182,6 +182,7 @@ func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
 			if w, err := r.queue.Wake(r.Context(), "b", delayqueue.WakeOptions{}); err != nil || w.First() != both {
 				r.Fatalf("woken: %+v, %v", w, err)
 			}
+			r.events.await(r, n, parked)
 			last := r.events.await(r, n, ended(middleware.Parked))[n-1]
 			conflict, _ := last.Err.(*middleware.ConflictError) //nolint:errorlint // an event carries the error itself
 			if conflict.Task != both || conflict.Conflicts != n || conflict.Waited < time.Duration(n-1)*time.Second {

@@ -128,7 +128,7 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 	if !locked {
 		var lease *locking.Lease
 		if lease, err = r.attemptOnce(ctx); err == nil {
-			defer func() { _ = lease.Release(ctx) }()
+			defer r.unlockAfterLook(ctx, lease)
 		} else if held, ok := errors.AsType[*locking.HeldError](err); ok {
 			return false, held
 		}
@@ -142,19 +142,12 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 	return back, nil
 }
 
-// unpark notes that a task that has parked, and has got its key at its second look, is not parked any more.
-func (r *run) unpark(ctx context.Context) {
-	if r.inLine == "" {
-		return
+// unlockAfterLook gives back a key that was locked for a look. Who was refused it meanwhile is parked, and nobody else wakes that one.
+func (r *run) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
+	_ = lease.Release(ctx)
+	if lease.Contended() {
+		r.wakeFirst(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	r.begun = false
-	if _, err := insist(ctx, r, func() (delayqueue.Turn, error) { return r.askTurn(ctx, r.id) }); err != nil {
-		r.log.WarnContext(ctx, "a task that runs counts as parked; it tries to mend that when it has run", "task", r.id.String(), "error", err)
-		return
-	}
-	r.begun, r.inLine = true, ""
 }
 
 // notYet returns the refusal of a task that is not the first in line; nil for the first.
@@ -205,11 +198,6 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
 		return false
 	}
-	if r.moved != nil {
-		if last, _ := r.moved.Exhausted(r.attempt); last {
-			return false
-		}
-	}
 	return r.order == KeepOrder && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
 }
 
@@ -251,8 +239,8 @@ func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) dela
 // leaveNeedlessLine takes a task out of the line that its producer has put it in though its handler knows no order.
 func (r *run) leaveNeedlessLine(ctx context.Context) {
 	for _, key := range r.keys {
-		if t, ok := delayqueue.EnqueuedFor(r.id, key, r.task.Headers()); ok {
-			r.leaveLine(ctx, t, key)
+		if delayqueue.EnqueuedFor(r.id, key, r.task.Headers()) {
+			r.leaveLine(ctx, r.id, key)
 		}
 	}
 }
@@ -313,12 +301,4 @@ func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
 			r.observe(ctx, Event{Kind: Woke, Key: r.keys[0], Next: next})
 		}
 	}
-}
-
-// fallback returns when the task tries again although nobody woke it. In order it is the line that counts, and not who was refused before.
-func (r *run) fallback(delay time.Duration, ahead int) time.Duration {
-	if r.order != NextFirst {
-		ahead = r.ahead - 1 // the first in line does not wait for another
-	}
-	return fallback(delay, ahead)
 }

@@ -91,7 +91,7 @@ func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 		r.queued("order:1", 3, 2, asynq.MaxRetry(0))
 		s := &script{}
 		r.serve(r.options(middleware.Requeue{Order: middleware.Ordered}), asynq.Config{
-			Concurrency: 4, TaskCheckInterval: 100 * time.Millisecond, Queues: map[string]int{"default": 1, "default:delayed": 1},
+			Concurrency: 4, TaskCheckInterval: 100 * time.Millisecond,
 		}, s.handle)
 		s.sees(r, 37*time.Second, 2, 3, 4)
 		r.Logf("all have run %v after the crash", time.Since(crashed))
@@ -132,9 +132,9 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 			}}
 			r.serve(r.options(strategy), asynq.Config{Concurrency: 8, TaskCheckInterval: 250 * time.Millisecond}, s.handle)
 			r.queued("order:1", 1, tasks, asynq.MaxRetry(3))
-			r.events.await(r, tasks-1, ended(middleware.Parked))
+			r.events.await(r, tasks-1, parked)
 			<-time.After(time.Minute)
-			looks[name] = len(r.events.await(r, tasks-1, ended(middleware.Parked))) - (tasks - 1)
+			looks[name] = len(r.events.await(r, tasks-1, parked)) - (tasks - 1)
 			<-time.After(4 * time.Minute)
 			if got := s.saw(); len(got) != tasks {
 				r.Errorf("%s: %d of %d have run", name, len(got), tasks)

@@ -66,7 +66,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 				}
 				cfg := asynq.Config{
 					TaskCheckInterval: 50 * time.Millisecond, // as a worker's
-					ShutdownTimeout:   500 * time.Millisecond, Queues: map[string]int{"default": 4, "default:delayed": 1},
+					ShutdownTimeout:   500 * time.Millisecond, Queues: map[string]int{"default": 4},
 					RetryDelayFunc: func(n int, _ error, _ *asynq.Task) time.Duration { return time.Duration(n+1) * time.Second },
 				}
 				var servers []*process
@@ -91,7 +91,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 						r.Errorf("%s: in line are %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:line:{k}", 0, -1).Val(),
 							r.client.ZRange(r.Context(), "railtoken:waiters:{k}", 0, -1).Val(), s.saw())
 						for n := range tasks {
-							for _, q := range []string{"default", "default:delayed"} {
+							for _, q := range []string{"default"} {
 								if info, err := r.inspect.GetTaskInfo(q, fmt.Sprint("k-", n)); err == nil {
 									r.Logf("%d in %s: %v %v %s", n, q, info.State, info.NextProcessAt, info.LastErr)
 								}

@@ -145,7 +145,7 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 			return s.handle(ctx, task)
 		})
 		r.queued("order:1", 1, 2, asynq.MaxRetry(5))
-		r.events.await(r, 2, ended(middleware.Parked))
+		r.events.await(r, 2, parked)
 		if err := lease.Release(r.Context()); err != nil { // its timer brings it back
 			r.Fatal(err)
 		}

@@ -23,8 +23,8 @@ type outage struct {
 }
 
 // sitOut waits for a moment after cause, an error of Redis that may pass. When the patience is over, or the server shuts down, it
-// returns the error that ends the run: the task is tried again later and has used up no retry. A task on its last attempt has no other
-// place to wait in than its slot, as asynq would archive it: it is moved to its delay queue, and waits on while that fails too.
+// returns the error that ends the run: the task is tried again later and has used up no retry. Where tasks cannot be parked, one on its last attempt
+// has no other place to wait in than its slot, as asynq would archive it.
 func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	now := time.Now()
 	if o.delays == nil {
@@ -37,18 +37,17 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	if left > 0 {
 		delay = min(delay, left)
 	}
-	if left <= 0 || r.isStopping() {
-		if !r.lastAttempt() {
-			return &UnavailableError{Err: cause, Delay: outageDelay}
+	nowhere := r.nowhere()
+	if (left <= 0 || r.isStopping()) && !nowhere {
+		if r.run != nil {
+			r.run.Postpone(outageDelay)
 		}
-		if r.moveAway(ctx) == nil {
-			return &UnavailableError{Err: cause, Delay: outageDelay, Moved: true}
-		}
+		return &UnavailableError{Err: cause, Delay: outageDelay}
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	stopping := r.stopping
-	if r.lastAttempt() {
+	if nowhere {
 		stopping = nil // it would come back here at once
 	}
 	select {
@@ -67,13 +66,4 @@ func (o *outage) patienceEnds(ctx context.Context) time.Time {
 		return deadline.Add(-outageMargin)
 	}
 	return end
-}
-
-// moveAway moves a task on its last attempt to its delay queue, not because of a conflict.
-func (r *run) moveAway(ctx context.Context) error {
-	if r.queue == nil {
-		return errNoQueue
-	}
-	_, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), outageDelay, r.retries())
-	return err
 }

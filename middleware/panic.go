@@ -14,6 +14,7 @@ var errBroken = errors.New("middleware: the run did not return")
 // abandon gives back all that a run has, because code of the user's has panicked or has ended its goroutine (runtime.Goexit). It recovers
 // from nothing: asynq reports the panic with its stack, and retries or archives the task as after any panic of a handler.
 func (r *run) abandon(ctx context.Context) {
+	r.run.Withdraw() // asynq counts a failure, whatever was to become of the task
 	r.stopWaiting(ctx, false)
 	switch {
 	case r.lease != nil:

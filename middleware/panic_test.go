@@ -33,7 +33,9 @@ func (r *rig) wantFree(key string, s *middleware.Sleepers) {
 // Three tasks of a key cause every kind of event. Whatever the observer does at one of them, all three run.
 func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []middleware.EventKind{middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
+	for _, kind := range []middleware.EventKind{
+		middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.ParkedEvent, middleware.Woke,
+	} {
 		for name, s := range map[string]middleware.Requeue{
 			"on deck":  {Delay: time.Hour},
 			"parked":   {Delay: time.Hour, OnDeck: -1},

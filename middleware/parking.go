@@ -3,102 +3,158 @@ package middleware
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
 )
 
-// parkRounds bounds how often a task that is refused by one key after another joins the next one's line before it parks.
-const parkRounds = 8
-
 // errNoQueue is the error of a strategy that parks tasks though there is no delay queue, which Lock has ruled out.
 var errNoQueue = errors.New("middleware: no delay queue is configured")
 
-// park notes that the task waits for the key, tries once more, because the key may have been given back just before, and
-// returns either the lease or the error that makes asynq park the task.
-func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) (*locking.Lease, error) {
+// park has the task wait for the key as soon as asynq acknowledges its run, and returns the error that ends the run.
+func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) error {
 	if r.queue == nil {
-		return nil, errNoQueue
+		return errNoQueue
 	}
-	d.Delay = beforeAge(d.Delay, d.Bounds)
-	r.parkFor = d.Delay
-	if r.order != NextFirst && d.OnBound == nil {
-		d.Bounds.Waiters, d.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
+	limits := d.Bounds
+	if d.OnBound == nil {
+		limits.Waiters, limits.Total = 0, 0 // a task that finds the waiters full waits all the same
 	}
-	if r.toQueue != "" && r.toQueue != r.id.Queue || r.lastAttempt() {
-		return nil, r.move(ctx, d, held)
+	met, bound, err := r.queue.Bound(ctx, r.id, held.Key, r.attempt, limits)
+	if err != nil {
+		r.log.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
 	}
-	parked, lease, err := r.standInLine(ctx, d, held, r.id, r.attempt, func() (*locking.Lease, *locking.HeldError, error) { return r.tryInTurn(ctx) })
-	if lease != nil && r.order != NextFirst {
-		r.unpark(ctx)
+	conflict := r.conflict(held, Parked, d.Delay)
+	if met.Count == 0 { // nobody asked
+		met = r.run.Met(r.attempt)
+		met.Count++
 	}
-	if err != nil || lease != nil {
-		return lease, err
+	conflict.Conflicts, conflict.Bound = met.Count, bound
+	if bound != delayqueue.NoBound {
+		return r.atBound(ctx, d, conflict)
 	}
-	parked.Outcome = Parked
-	if parked.Bound != delayqueue.NoBound && !waitsWithout(parked.Bound, d) {
-		return nil, r.atBound(ctx, d, parked)
+	if r.run == nil {
+		return r.parkPlainly(ctx, d, conflict)
 	}
-	return nil, parked
+	opts := delayqueue.ParkOptions{
+		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Longest: d.Bounds.Age, InOrder: r.order != NextFirst, Queue: r.toQueue,
+	}
+	if opts.InOrder {
+		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
+		if d.OnBound == nil {
+			opts.Bounds.Waiters, opts.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
+		}
+	}
+	if r.looksAsItParks(held.Key) {
+		lock, mark := r.lockNames(held.Key)
+		opts.Locks = []delayqueue.LockNames{{Lock: lock, Interest: mark}}
+	}
+	r.run.Park(held.Key, opts, func(p delayqueue.Place) { r.parked(ctx, held, d, p) })
+	return conflict
 }
 
-// beforeAge returns the delay, but not more than the bound on age, at which the task is to be looked at.
-func beforeAge(delay time.Duration, b delayqueue.Bounds) time.Duration {
-	if b.Age > 0 {
-		return min(delay, b.Age)
+// looksAsItParks reports whether the park itself looks whether the key is free: the locks are on the Redis of the tasks, and the task was not refused
+// a key that Redis has just called free.
+func (r *run) looksAsItParks(key string) bool { return r.lockNames != nil && r.wasFree != key }
+
+// parked notes that the task waits. When the park has not looked whether the key was given back before, the locker is asked once more.
+func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Place) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	r.sleepers.decks.park(held.Key, p.Waiters, d.Places)
+	r.observe(ctx, Event{Kind: ParkedEvent, Key: held.Key, Holder: held.Holder, Waited: r.waited()})
+	switch {
+	case !r.looksAsItParks(held.Key):
+		r.lookAgain(ctx, held.Key, p.Timer)
+	case p.Free:
+		r.freed.add(p.Task, held.Key)
 	}
-	return delay
 }
 
-// waitsWithout reports whether a task at a bound waits on all the same, without a place among the waiters: when they are full, unless the
-// strategy's callback is to decide.
-func waitsWithout(b delayqueue.Bound, d Decision) bool {
-	return d.OnBound == nil && (b == delayqueue.WaitersBound || b == delayqueue.TotalBound)
+// lookAgain looks whether a key that a task waits for was given back before it did. Then it gives the key back at once, which wakes the next in line.
+func (r *run) lookAgain(ctx context.Context, key string, timer time.Duration) {
+	if r.order != NextFirst {
+		turn, err := r.askTurn(ctx, r.id)
+		if err != nil || turn.Ahead > 0 {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	opts := r.options()
+	opts.Interest += timer
+	lease, err := r.locker.Acquire(ctx, []string{key}, opts)
+	if err != nil {
+		return // it is held, or cannot be looked at: then its timer brings the task back
+	}
+	if err := lease.Release(ctx); err != nil {
+		r.log.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "task", r.id.String(), "error", withoutKeys(err))
+		return
+	}
+	if r.order != NextFirst {
+		r.wakeFirst(ctx)
+		return
+	}
+	r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
 }
 
-// standInLine puts a task in line for the key that is held, and looks once more. If it is another key now that is held, the task
-// changes to the line for that one: nobody would give the first one back. It returns the conflict that remains, or what the look gave.
-func (r *run) standInLine(ctx context.Context, d Decision, held *locking.HeldError, task delayqueue.Task, attempt int,
-	look func() (*locking.Lease, *locking.HeldError, error),
-) (*ConflictError, *locking.Lease, error) {
-	for round := 1; ; round++ {
-		conflict := r.conflict(held, Parked, d.Delay)
-		place, err := r.queue.Park(ctx, task, held.Key, delayqueue.ParkOptions{Attempt: attempt, Bounds: d.Bounds, Before: r.before(), Look: d.Delay})
-		if err != nil {
-			// Without a place in line the task's timer alone brings it back. If it was deleted, asynq finds that out.
-			r.log.WarnContext(ctx, "a task could not join the line for its key; its timer will bring it back",
-				"task", task.String(), "error", err)
-			return conflict, nil, nil
-		}
-		conflict.Conflicts, conflict.Waited, conflict.Bound = place.Count, max(time.Since(place.First), 0), place.Bound
-		switch {
-		case place.Bound == delayqueue.NoBound:
-		case waitsWithout(place.Bound, d):
-			r.parkFor = beforeAge(unplaced(d.Delay, place), d.Bounds)
-			conflict.RetryAfter = r.parkFor
-			return conflict, nil, nil
-		default:
-			return conflict, nil, nil
-		}
-		r.inLine = held.Key
-		r.parkFor = beforeAge(r.fallback(d.Delay, place.Ahead), d.Bounds)
-		conflict.RetryAfter = r.parkFor
-		r.sleepers.decks.park(held.Key, place.Waiters, d.Places)
-		lease, again, err := look()
-		if err != nil || lease != nil {
-			return nil, lease, err
-		}
-		if again == nil || again.Key == held.Key || round == parkRounds {
-			return conflict, nil, nil
-		}
-		held = again
+const (
+	// plainLeast and plainMost are how long a task waits for its next attempt when nothing can be parked.
+	plainLeast = time.Second
+	plainMost  = 5 * time.Second
+)
+
+// parkPlainly leaves a task to asynq's own timer, because asynq's scripts are not known. One on its last attempt, which asynq archives for any error, has waited in
+// its slot for as long as it may, and is archived with the reason.
+func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictError) error {
+	if d.Bounds.Age > 0 && conflict.Waited >= d.Bounds.Age {
+		conflict.Bound = delayqueue.AgeBound
+		return r.atBound(ctx, d, conflict)
+	}
+	if r.lastAttempt() {
+		conflict.Outcome, conflict.RetryAfter = Archive, max(conflict.Holder.Remaining, 0)
+		return conflict
+	}
+	conflict.RetryAfter = plainLeast + rand.N(plainMost-plainLeast)
+	return conflict
+}
+
+// nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for any error.
+func (r *run) nowhere() bool { return r.run == nil && r.lastAttempt() }
+
+// mayStay reports whether a task that is to be parked, and has nowhere to wait in, may wait on in its slot.
+func (r *run) mayStay(ctx context.Context, d Decision) bool {
+	return r.queue != nil && r.nowhere() && time.Now().Before(r.staysUntil(ctx, d))
+}
+
+// staysUntil returns until when such a task waits: a moment before asynq gives it up, or to the bound on its age.
+func (r *run) staysUntil(ctx context.Context, d Decision) time.Time {
+	until, ok := ctx.Deadline()
+	if until = until.Add(-DefaultWaitMargin); !ok {
+		until = r.firstAt.Add(maxFallback)
+	}
+	if bound := r.firstAt.Add(d.Bounds.Age); d.Bounds.Age > 0 && bound.Before(until) {
+		until = bound
+	}
+	return until
+}
+
+// staying returns the decision to do so.
+func (r *run) staying(ctx context.Context, d Decision) Decision {
+	return Decision{
+		Action: WaitInSlot, WaitUntil: r.staysUntil(ctx, d),
+		Backoff: Backoff{Initial: DefaultWaitInitial, Max: plainLeast, Jitter: 0.5},
 	}
 }
 
 // atBound ends the waiting of a task: it is archived, or the strategy's callback has the last word.
 func (r *run) atBound(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
+	if err := r.queue.Forget(ctx, r.id); err != nil {
+		r.log.WarnContext(ctx, "the conflicts of a task at a bound count on when it is run again by hand", "task", r.id.String(), "error", err)
+	}
 	if d.OnBound != nil {
 		return &boundError{conflict: e, outcome: d.OnBound(ctx, r.task, e)}
 	}
@@ -112,64 +168,3 @@ type boundError struct {
 }
 
 func (e *boundError) Error() string { return e.conflict.Error() }
-
-// move takes a task to a delay queue: for a conflict on its last attempt asynq would archive it. Such a task has nowhere else
-// to wait, so the move is tried until it succeeds or the run is over.
-func (r *run) move(ctx context.Context, d Decision, held *locking.HeldError) error {
-	copied, err := r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.retries())
-	for r.lastAttempt() && err != nil && !errors.Is(err, delayqueue.ErrGone) {
-		if err := r.sitOut(ctx, &r.outage, err); err != nil {
-			return err
-		}
-		copied, err = r.queue.Move(ctx, r.id, r.task, r.delayQueue(), d.Delay, r.retries())
-	}
-	switch {
-	case errors.Is(err, delayqueue.ErrGone):
-		return &duplicateError{r.id}
-	case err != nil:
-		r.log.WarnContext(ctx, "a task could not be moved to its delay queue; it waits in its own", "task", r.id.String(), "error", err)
-		return r.conflict(held, Parked, d.Delay)
-	}
-	look := func() (*locking.Lease, *locking.HeldError, error) { return nil, r.lookFor(ctx, copied), nil }
-	moved, _, _ := r.standInLine(ctx, d, held, copied, 0, look)
-	moved.Outcome, moved.Bound = MovedAway, delayqueue.NoBound // at a bound the copy ends when its timer brings it back
-	return moved
-}
-
-// lookFor looks, for a copy that now stands in line, whether the key was given back before it did. This run cannot go on with the key, as the
-// copy is there: it gives it back at once, which wakes the next in line. In order, the copy takes the place of its original.
-func (r *run) lookFor(ctx context.Context, copied delayqueue.Task) *locking.HeldError {
-	if r.order == NextFirst {
-		lease, err := r.attemptOnce(ctx)
-		if err == nil {
-			_ = r.release(ctx, lease, false)
-		}
-		held, _ := errors.AsType[*locking.HeldError](err)
-		return held
-	}
-	if _, err := r.askTurn(ctx, copied); err != nil {
-		r.log.WarnContext(ctx, "a copy could not join the line of its key; its timer will bring it back", "task", copied.String(), "error", err)
-		return nil
-	}
-	left := r.leaveLine(ctx, r.id, r.keys[0])
-	if len(left.Next) > 0 && left.Next[0] == copied { // who has left before may have found the original to be the next
-		r.wakeTasks(ctx, []delayqueue.Task{copied})
-	}
-	return nil
-}
-
-// delayQueue returns the queue that the task is moved to.
-func (r *run) delayQueue() string {
-	if r.toQueue != "" {
-		return r.toQueue
-	}
-	return delayqueue.DelayQueue(r.id.Queue)
-}
-
-// before returns the conflicts that a moved task met in its own queue, until its handler has run.
-func (r *run) before() delayqueue.Conflict {
-	if r.moved == nil || r.attempt > 0 {
-		return delayqueue.Conflict{}
-	}
-	return r.moved.Before
-}

@@ -41,7 +41,7 @@ func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 		// Between the looks there is no worker, so that no heartbeats fill the hours.
 		for round := range rounds {
 			server := serve()
-			r.events.await(r, (round+1)*tasks, ended(middleware.Parked))
+			r.events.await(r, (round+1)*tasks, parked)
 			<-time.After(time.Second)
 			server.Shutdown()
 			<-time.After(timer - time.Hour)
@@ -85,7 +85,7 @@ func TestTiesKeepTheirOrder(t *testing.T) {
 			ran <- id
 			return nil
 		})
-		r.events.await(r, tasks, ended(middleware.Parked))
+		r.events.await(r, tasks, parked)
 		firsts := map[string]int{}
 		for _, id := range want {
 			firsts[r.client.HGet(r.Context(), "asynq:{default}:t:"+id, "railtoken:first").Val()]++
@@ -169,14 +169,14 @@ func TestEveryConflictHasAnEvent(t *testing.T) {
 		"wait, fail": {middleware.Wait{}.Then(middleware.FailFast{}), 3, []middleware.Outcome{middleware.Archive}},
 		"park":       {bounded, 3, []middleware.Outcome{middleware.Parked, middleware.Archive}},
 		"park, call": {taken, 3, []middleware.Outcome{middleware.Parked, middleware.Archive}},
-		"last":       {bounded, 0, []middleware.Outcome{middleware.MovedAway, middleware.Archive}},
-		"move":       {moving, 3, []middleware.Outcome{middleware.MovedAway, middleware.Parked}},
+		"last":       {bounded, 0, []middleware.Outcome{middleware.Parked, middleware.Archive}},
+		"move":       {moving, 3, []middleware.Outcome{middleware.Parked, middleware.Parked}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				r.hold("order:1")
-				cfg := asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1, "elsewhere": 1}}
+				cfg := asynq.Config{Queues: map[string]int{"default": 1, "elsewhere": 1}}
 				r.serve(r.options(tt.strategy), cfg, func(context.Context, *asynq.Task) error { return nil })
 				task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(tt.retries))
 				r.events.await(r, len(tt.want), func(e middleware.Event) bool { return e.Kind == middleware.Ended })
@@ -201,6 +201,7 @@ func TestEveryConflictHasAnEvent(t *testing.T) {
 							r.Fatalf("it ended with %v", e.Err)
 						}
 						got = append(got, conflict.Outcome)
+					case middleware.ParkedEvent:
 					default:
 						r.Errorf("an event that nothing happened for: %+v", e)
 					}

@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -38,11 +36,11 @@ func (h *hooked) Acquire(ctx context.Context, keys []string, opts locking.Option
 	return lease, err
 }
 
-// Between the refusal by the first key and the place in its line, that key is given back, and the other one is held now: the
-// task must wait for the other one, as nobody will give the first one back.
+// Between the refusal by the first key and the park, that key is given back. The task must not wait for it, because nobody will give it back: it
+// runs again, and waits for the other key, which is held.
 func TestATaskWaitsForTheKeyThatIsStillHeld(t *testing.T) {
 	t.Parallel()
-	for name, retries := range map[string]int{"parked": 3, "moved": 0} {
+	for name, retries := range map[string]int{"parked": 3, "at its last attempt": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, redistest.Start(t).Client(t))
@@ -55,12 +53,12 @@ func TestATaskWaitsForTheKeyThatIsStillHeld(t *testing.T) {
 				}
 			}}
 			ran := make(chan struct{})
-			r.serve(opts, asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}}, func(context.Context, *asynq.Task) error {
+			r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
 				close(ran)
 				return nil
 			})
 			r.enqueue(payload{}, asynq.MaxRetry(retries), asynq.Timeout(2*time.Hour))
-			r.events.await(t, 1, func(e middleware.Event) bool { return e.Kind == middleware.Ended })
+			r.events.await(t, 1, func(e middleware.Event) bool { return parked(e) && e.Key == "b" })
 			r.giveBack(second)
 			receive(t, ran)
 		})
@@ -83,7 +81,7 @@ func TestATaskInTheQueueOfConflictsRuns(t *testing.T) {
 	r.enqueue(payload{Key: "held"}, asynq.Queue("slow"), asynq.MaxRetry(3))
 	r.enqueue(payload{Key: "held"}, asynq.Queue("slow"), asynq.MaxRetry(0))
 	r.enqueue(payload{Key: "held"}, asynq.MaxRetry(3))
-	r.events.await(t, 3, func(e middleware.Event) bool { return e.Kind == middleware.Ended })
+	r.events.await(t, 3, parked)
 	r.giveBack(lease)
 	done := make(chan struct{})
 	go func() {
@@ -91,30 +89,6 @@ func TestATaskInTheQueueOfConflictsRuns(t *testing.T) {
 		close(done)
 	}()
 	receive(t, done)
-}
-
-func TestAnIDMayBeUsedAgainAfterAMove(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redistest.Start(t).Client(t))
-	ran := make(chan string, 2)
-	r.serve(r.options(nil), asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}}, func(ctx context.Context, _ *asynq.Task) error {
-		queue, _ := asynq.GetQueueName(ctx)
-		ran <- queue
-		return nil
-	})
-	lease := r.hold("order:1")
-	task := r.enqueue(payload{Key: "order:1"}, asynq.TaskID("audit-1"), asynq.MaxRetry(0))
-	r.events.await(t, 1, ended(middleware.MovedAway))
-	r.gone(task)
-	r.giveBack(lease)
-	if queue := receive(t, ran); queue != "default:delayed" {
-		t.Errorf("the first ran in %s", queue)
-	}
-	r.gone(delayqueue.Task{Queue: "default:delayed", ID: task.ID})
-	r.enqueue(payload{Key: "order:1"}, asynq.TaskID("audit-1"), asynq.MaxRetry(0))
-	if queue := receive(t, ran); queue != "default" {
-		t.Errorf("the second ran in %s", queue)
-	}
 }
 
 func TestALockOfAnotherProgramIsAConflictWhateverItsValueSays(t *testing.T) {
@@ -215,7 +189,7 @@ func TestAnOutageLongerThanTheTaskHasTimeIsNoFailure(t *testing.T) {
 			return r.locker.Acquire(ctx, keys, o)
 		})
 		ran := make(chan struct{}, 2)
-		cfg := asynq.Config{Concurrency: 4, Queues: map[string]int{"default": 1, "default:delayed": 1}, TaskCheckInterval: lookSeldom}
+		cfg := asynq.Config{Concurrency: 4, TaskCheckInterval: lookSeldom}
 		r.serve(opts, cfg, func(context.Context, *asynq.Task) error {
 			ran <- struct{}{}
 			return nil
@@ -245,7 +219,7 @@ func TestAServerThatHangsIsNoFailure(t *testing.T) {
 			return r.locker.Acquire(ctx, keys, o)
 		})
 		ran := make(chan struct{}, 6)
-		cfg := asynq.Config{Concurrency: 6, Queues: map[string]int{"default": 1, "default:delayed": 1}, TaskCheckInterval: lookSeldom}
+		cfg := asynq.Config{Concurrency: 6, TaskCheckInterval: lookSeldom}
 		r.serve(opts, cfg, func(context.Context, *asynq.Task) error {
 			ran <- struct{}{}
 			return nil
@@ -261,50 +235,6 @@ func TestAServerThatHangsIsNoFailure(t *testing.T) {
 		back.Store(true)
 		for range 6 {
 			receive(r.T, ran)
-		}
-	})
-}
-
-// failing is a hook that fails the question which copy of a task runs.
-type failing struct{ broken atomic.Bool }
-
-func (f *failing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		args := cmd.Args()
-		if f.broken.Load() && len(args) > 2 && args[2] == "railtoken:move" && strings.HasPrefix(fmt.Sprint(args[1]), "asynq:{default}:") {
-			cmd.SetErr(errors.New("NOPERM no permission"))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func TestAClaimThatCannotBeMadeGivesTheSlotUp(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(r *rig) {
-		hook := &failing{}
-		hook.broken.Store(true)
-		r.client.(*redis.Client).AddHook(hook)
-		ran := make(chan string, 1)
-		cfg := asynq.Config{Queues: map[string]int{"default": 1, "default:delayed": 1}}
-		r.serve(r.options(nil), cfg, func(ctx context.Context, _ *asynq.Task) error {
-			queue, _ := asynq.GetQueueName(ctx)
-			ran <- queue
-			return nil
-		})
-		began := time.Now()
-		r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
-		if queue := receive(r.T, ran); queue != "default:delayed" {
-			r.Errorf("it ran in %s", queue)
-		}
-		if took := time.Since(began); took > 30*time.Second {
-			r.Errorf("it ran after %v, want about 20 s: 10 s of patience and 10 s of delay", took)
 		}
 	})
 }

@@ -16,7 +16,7 @@ const DefaultMaxReplays = 1000
 
 // ReplayOptions says which archived tasks are replayed. Queue must be set; every other zero value is a default.
 type ReplayOptions struct {
-	// Queue is asynq's queue whose archive is looked at. Tasks that were moved to a delay queue are archived in that one.
+	// Queue is asynq's queue whose archive is looked at. Tasks that Requeue.Queue has taken to another queue are archived in that one.
 	Queue string
 	// Key, when not empty, replays only tasks that were archived because of this key.
 	Key string

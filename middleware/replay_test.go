@@ -19,12 +19,16 @@ import (
 // refusedAgain wakes the next waiter of a key that is still held, and waits until its run has ended.
 func (r *rig) refusedAgain(key string, outcome middleware.Outcome) {
 	r.Helper()
-	n := len(r.events.await(r, 0, ended(outcome)))
+	fits := ended(outcome)
+	if outcome == middleware.Parked {
+		fits = parked
+	}
+	n := len(r.events.await(r, 0, fits))
 	woken, err := r.queue.Wake(context.Background(), key, delayqueue.WakeOptions{})
 	if err != nil || len(woken.Tasks) == 0 && !woken.Pending {
 		r.Fatalf("woke %+v, %v", woken, err)
 	}
-	r.events.await(r, n+1, ended(outcome))
+	r.events.await(r, n+1, fits)
 }
 
 // reason returns why a task is archived.

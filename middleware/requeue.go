@@ -17,31 +17,7 @@ const (
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
 	maxFallback = MaxTTL
-	// fewAhead is how many tasks look so soon. Those behind them look the later, the further back they are: farAhead is the latest in a line
-	// of up to 30 000, unless the strategy's own delay is longer. Of a longer line about one task looks in each lookEach.
-	fewAhead = 8
-	farAhead = 10 * time.Minute
-	lookEach = 20 * time.Millisecond
 )
-
-// fallback returns when a parked task tries again although nobody woke it. The first in line do so soon, for all: whoever gets the key wakes
-// the next. If those far behind did the same, a long line would keep Redis busy with asking in vain.
-func fallback(delay time.Duration, ahead int) time.Duration {
-	latest := max(farAhead, time.Duration(ahead)*lookEach)
-	if ahead <= 0 || delay >= latest {
-		return delay
-	}
-	return time.Duration(min(float64(delay)*(1+float64(ahead)/fewAhead), float64(latest)))
-}
-
-// unplaced returns when a task tries again that nobody wakes, because it found the waiters full: as one behind all of them, and later each time.
-func unplaced(delay time.Duration, p delayqueue.Place) time.Duration {
-	delay = fallback(delay, p.Waiters)
-	for n := 1; n < p.Count && delay < farAhead; n++ {
-		delay = min(2*delay, farAhead)
-	}
-	return delay
-}
 
 // Requeue parks a task in conflict and frees its worker slot. The task that gives the key back wakes it. A conflict is
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
@@ -75,8 +51,8 @@ type Requeue struct {
 	// and a task in order has one key.
 	Order Order
 
-	// Queue, when not empty, is a queue that tasks in conflict are moved to and wait in. By default a task stays in its
-	// own, except on its last attempt, when asynq would archive it: then it is moved to "<queue>:delayed".
+	// Queue, when not empty, is the queue in which tasks in conflict wait and run from then on, with their IDs, uniqueness locks and counts: for workers of
+	// its own. By default a task stays in its queue. It needs all queues on one Redis, and is not for a Redis Cluster.
 	Queue string
 }
 

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -17,14 +16,13 @@ type run struct {
 	*lock
 	task    *asynq.Task
 	id      delayqueue.Task
+	run     *delayqueue.Run // nil when the task cannot be parked
 	keys    []string
-	attempt int               // the task's retry count
-	left    int               // how many retries it has left
-	moved   *delayqueue.Moved // not nil for a task that was moved to a delay queue
+	wasFree string // the key that it found free when it was to be parked before, "" when it did not
+	attempt int    // the task's retry count
+	left    int    // how many retries it has left
 
-	parkFor   time.Duration // how long the task is parked, once that is known
-	outage    outage        // of the locks
-	claims    outage        // of what tells which copy of a moved task runs
+	outage    outage // of the locks
 	refusals  int
 	firstAt   time.Time
 	asleep    bool            // holds a place of the sleeper budget
@@ -37,7 +35,6 @@ type run struct {
 	begun     bool            // the line knows that the task is not parked
 	noDeck    bool            // it has tried the deck in vain
 	collected bool            // it has tried to collect its keys
-	inLine    string          // the key that it stands in line for in the delay queue
 	began     time.Time       // of its handler
 	delays    *backoff.ExponentialBackOff
 	watch     *locking.Watch
@@ -54,7 +51,13 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	if l.queue != nil {
+		if r.run, err = l.queue.Run(id); err != nil {
+			return nil, err
+		}
+	}
 	r.promised, _ = l.sleepers.decks.arrive(id)
+	r.wasFree = l.freed.take(id)
 	return r, nil
 }
 
@@ -64,25 +67,13 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 		r.leave(ctx)
 		return err
 	}
-	for {
-		lease, err := r.acquire(ctx)
-		if err != nil {
-			return r.ended(ctx, err)
-		}
-		r.lease = lease
-		r.warnOfMaxHold(ctx)
-		mine, err := r.claim(ctx, lease)
-		if err == nil && mine {
-			return r.work(ctx, lease, next)
-		}
-		_ = r.release(ctx, lease, err == nil)
-		if err == nil {
-			return &duplicateError{r.id}
-		}
-		if err := r.sitOut(ctx, &r.claims, err); err != nil {
-			return r.ended(ctx, err)
-		}
+	lease, err := r.acquire(ctx)
+	if err != nil {
+		return r.ended(ctx, err)
 	}
+	r.lease = lease
+	r.warnOfMaxHold(ctx)
+	return r.work(ctx, lease, next)
 }
 
 // prepare finds out which keys the task needs, and whether it may run at all.
@@ -90,12 +81,6 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.key, r.task, r.limits)
 	if err == nil && len(r.keys) != 1 && r.order != NextFirst {
 		err = &KeyError{Type: r.task.Type(), Err: errOneKey}
-	}
-	if moved, ok := delayqueue.MovedFrom(r.id, r.task.Headers()); ok {
-		r.moved = &moved
-		if _, over := moved.Exhausted(r.attempt); over && err == nil {
-			err = &exhaustedError{fmt.Errorf("middleware: task %s has used up its %d retries", r.id, moved.Retries)}
-		}
 	}
 	return err
 }
@@ -116,14 +101,6 @@ func (r *run) leave(ctx context.Context) {
 // lastAttempt reports whether asynq would archive the task for any error, a conflict too.
 func (r *run) lastAttempt() bool { return r.left == 0 }
 
-// retries returns how many retries the task has left by its own count, which that of a moved task is not.
-func (r *run) retries() int {
-	if r.moved != nil {
-		return max(r.moved.Retries-r.attempt, 0)
-	}
-	return r.left
-}
-
 // acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
@@ -141,9 +118,13 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 			if err = r.waitInSlot(ctx, d); err == nil {
 				lease, held, err = r.tryInTurn(ctx)
 			}
+		case d.Action == Park && r.mayStay(ctx, d):
+			if err = r.waitInSlot(ctx, r.staying(ctx, d)); err == nil {
+				lease, held, err = r.tryInTurn(ctx)
+			}
 		case d.Action == Park:
 			r.stopWaiting(ctx, false)
-			return r.park(ctx, d, held)
+			return nil, r.park(ctx, d, held)
 		default:
 			return nil, r.conflict(held, d.Outcome, 0)
 		}
@@ -212,16 +193,26 @@ func (r *run) isStopping() bool {
 	}
 }
 
+// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it was not.
+func (r *run) waited() time.Duration {
+	first := r.run.Met(r.attempt).First
+	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
+		first = r.firstAt
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return max(time.Since(first), 0)
+}
+
 // conflict returns the error of a run that ends in conflict.
 func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
 	e := &ConflictError{
 		Task: r.id, Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
+		Waited: r.waited(),
 	}
 	if !held.Holder.Since.IsZero() {
 		e.Held = max(time.Since(held.Holder.Since), 0)
-	}
-	if !r.firstAt.IsZero() {
-		e.Waited = time.Since(r.firstAt)
 	}
 	if delay == 0 {
 		e.RetryAfter = max(held.Holder.Remaining, 0)

@@ -46,7 +46,7 @@ func ErrorHandler(next asynq.ErrorHandler) asynq.ErrorHandler {
 		return nil
 	}
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-		if _, waiting := waits(err); !waiting && !moved(err) {
+		if _, waiting := waits(err); !waiting {
 			next.HandleError(ctx, task, err)
 		}
 	})
@@ -57,20 +57,8 @@ func waits(err error) (time.Duration, bool) {
 	if conflict, ok := errors.AsType[*ConflictError](err); ok && conflict.Outcome == Parked {
 		return conflict.RetryAfter, true
 	}
-	if unavailable, ok := errors.AsType[*UnavailableError](err); ok && !unavailable.Moved {
+	if unavailable, ok := errors.AsType[*UnavailableError](err); ok {
 		return unavailable.Delay, true
 	}
 	return 0, false
-}
-
-// moved reports whether err is that of a task that goes on in another queue.
-func moved(err error) bool {
-	if conflict, ok := errors.AsType[*ConflictError](err); ok {
-		return conflict.Outcome == MovedAway
-	}
-	if unavailable, ok := errors.AsType[*UnavailableError](err); ok {
-		return unavailable.Moved
-	}
-	_, ok := errors.AsType[*duplicateError](err)
-	return ok
 }

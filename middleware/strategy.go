@@ -90,8 +90,7 @@ type Strategy interface {
 	Decide(c Conflict) Decision
 }
 
-// DelayQueuer is a [Strategy] whose parked tasks wait in a queue of their own. It must always name the same queue, because a
-// task that was moved there is looked for in it.
+// DelayQueuer is a [Strategy] whose parked tasks wait in a queue of their own. It must always name the same queue.
 type DelayQueuer interface {
 	// DelayQueue returns the queue's name, or "" when tasks wait in the one that they are in.
 	DelayQueue() string

@@ -44,6 +44,24 @@ func (l *line) cancelAt(t delayqueue.Task, n int) {
 	})
 }
 
+// cancelAsItParks has the next run of a task cancelled that ends in conflict, before asynq acknowledges it.
+func (l *line) cancelAsItParks(t delayqueue.Task) {
+	cancelled := make(chan struct{})
+	l.cancelled = cancelled
+	var once sync.Once
+	conflict := ended(middleware.Parked)
+	l.events.mu.Lock()
+	defer l.events.mu.Unlock()
+	l.events.during = func(ctx context.Context, e middleware.Event) {
+		if e.Task == t && conflict(e) {
+			once.Do(func() {
+				l.cancel(ctx, t.ID)
+				close(cancelled)
+			})
+		}
+	}
+}
+
 // What becomes of a waiter that a tool was used on.
 const (
 	runs = iota
@@ -84,8 +102,8 @@ func TestAToolThatIsUsedOnAWaiterStrandsNobody(t *testing.T) {
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			receive(l.T, l.cancelled)
 		}},
-		"cancel at its second look": {runs, func(l *line, w delayqueue.Task) {
-			l.cancelAt(w, 2)
+		"cancel as it is about to park": {runs, func(l *line, w delayqueue.Task) {
+			l.cancelAsItParks(w)
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			receive(l.T, l.cancelled)
 		}},

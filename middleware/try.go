@@ -60,7 +60,7 @@ func (r *run) options() locking.Options {
 	opts := r.opts
 	opts.Label = r.label + "/" + r.task.Type() + "/" + r.id.ID
 	if r.interest > 0 {
-		opts.Interest = r.interest + r.parkFor
+		opts.Interest = r.interest
 	}
 	return opts
 }

@@ -15,32 +15,11 @@ import (
 // wakeTimeout bounds the wakes after a release.
 const wakeTimeout = 5 * time.Second
 
-// work runs the handler under the lease, gives the keys back when it returns, and decides what its outcome counts for.
+// work runs the handler under the lease and gives the keys back when it returns.
 func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
-	acquired := Event{Kind: Acquired}
-	if r.refusals > 0 {
-		acquired.Waited = time.Since(r.firstAt)
-	}
-	r.observe(ctx, acquired)
+	r.observe(ctx, Event{Kind: Acquired, Waited: r.waited()})
 	r.began = time.Now()
-	err := r.handle(ctx, lease, next)
-	if err == nil || r.moved == nil {
-		return err
-	}
-	if last, _ := r.moved.Exhausted(r.attempt); last {
-		return &exhaustedError{err}
-	}
-	return err
-}
-
-// claim reports whether this run is the one that may go on, of a task that has been or may have been moved.
-func (r *run) claim(ctx context.Context, lease *locking.Lease) (mine bool, err error) {
-	if !r.mayHaveMoved() {
-		return true, nil
-	}
-	ctx, cancel := context.WithTimeout(lease.Context(ctx), attemptTimeout(ctx))
-	defer cancel()
-	return r.queue.Claim(ctx, r.id, r.task.Headers())
+	return r.handle(ctx, lease, next)
 }
 
 // handle runs the handler and gives the keys back.
@@ -53,17 +32,11 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 	return err
 }
 
-// mayHaveMoved reports whether another copy of the task may exist: of one on its last attempt, and of one whose strategy
-// moves every task in conflict.
-func (r *run) mayHaveMoved() bool {
-	return r.queue != nil && (r.moved != nil || r.lastAttempt() || r.toQueue != "")
-}
-
 // giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.Contended() {
-		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task, or its copy, waits for the key
+		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task waits for the key
 	}
 	r.observe(ctx, Event{Kind: Released, Err: lost})
 	return lost
@@ -75,7 +48,6 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	lost := lease.Err()
 	var left delayqueue.Left
 	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
-		r.unpark(ctx)
 		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
 			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
 		}
@@ -108,7 +80,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	var wakes []delayqueue.KeyWake
 	for _, key := range r.keys {
 		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
-		if n > 0 || key == r.inLine {
+		if n > 0 {
 			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
 		}
 	}
@@ -195,7 +167,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
-	case ok && (conflict.Outcome == Parked || conflict.Outcome == MovedAway):
+	case ok && conflict.Outcome == Parked:
 	case r.order != NextFirst && r.comesBack(err):
 		// It comes back, and its place waits for it.
 	default:

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -40,7 +39,7 @@ type Config struct {
 	LockGuard locking.GuardMode
 
 	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
-	// "audit=3,allocate=1". The delay queue of each is worked on as well.
+	// "audit=3,allocate=1".
 	Queues map[string]int
 	// StrictPriority works on a queue only while those with larger weights are empty. RAILTOKEN_STRICT_PRIORITY.
 	StrictPriority bool
@@ -86,6 +85,8 @@ type Config struct {
 	IsFailure      func(error) bool
 	RetryDelayFunc asynq.RetryDelayFunc
 	ErrorHandler   asynq.ErrorHandler
+	// Asynq, when not nil, changes the configuration of asynq's servers in all else, such as GroupAggregator, HealthCheckFunc and LogLevel.
+	Asynq func(*asynq.Config)
 }
 
 // Validate returns every fault of the configuration at once, each with its cause and remedy, or nil.
@@ -101,8 +102,6 @@ func (c Config) Validate() error {
 			fault("Queues has a queue with a blank name: name it, or remove it")
 		case weight < 1 || weight > maxWeight:
 			fault("Queues gives %q the weight %d: it must be from 1 to %d", name, weight, maxWeight)
-		case strings.HasSuffix(name, delayqueue.Suffix):
-			fault("Queues names %q: the delay queue of %q is worked on without being named", name, strings.TrimSuffix(name, delayqueue.Suffix))
 		}
 	}
 	c = c.withDefaults()

@@ -61,7 +61,6 @@ func TestValidateNamesFaultAndRemedy(t *testing.T) {
 		"blank queue":      {func(c *Config) { c.Queues = map[string]int{" ": 1} }, []string{"blank name"}},
 		"weight 0":         {func(c *Config) { c.Queues = map[string]int{"audit": 0} }, []string{`"audit"`, "weight 0", "from 1"}},
 		"weight too large": {func(c *Config) { c.Queues = map[string]int{"audit": math.MaxInt} }, []string{`"audit"`, "to 1000"}},
-		"a delay queue":    {func(c *Config) { c.Queues = map[string]int{"audit:delayed": 1} }, []string{`"audit:delayed"`, "without being named"}},
 		"concurrency":      {func(c *Config) { c.Concurrency = -1 }, []string{"Concurrency is -1", "at least 1"}},
 		"fetchers":         {func(c *Config) { c.Fetchers = 11 }, []string{"Fetchers is 11", "from 1 to Concurrency, 10"}},
 		"fetchers -1":      {func(c *Config) { c.Fetchers = -1 }, []string{"Fetchers is -1"}},

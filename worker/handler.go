@@ -59,7 +59,7 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 		return err
 	}
 	if h.Unlocked {
-		return w.register(taskType, w.sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		return w.register(taskType, w.attached.Unlocked(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			payload, err := h.decode(task)
 			if err != nil {
 				return &middleware.KeyError{Type: taskType, Err: err}

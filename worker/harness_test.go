@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -72,7 +73,7 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 		t.Fatal(err)
 	}
 	w.locker = gate(locker)
-	if err := w.openQueue(); err != nil {
+	if err := w.attach(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -198,13 +199,17 @@ func wantParts(t testing.TB, err error, parts ...string) {
 // nothing is a handler that has nothing to do.
 func nothing(context.Context, order) error { return nil }
 
-// isFetch reports whether a command is asynq's for taking a task from a queue.
+// isFetch reports whether a command takes a task from a queue for asynq.
 func isFetch(cmd redis.Cmder) bool {
 	args := cmd.Args()
-	if cmd.Name() != "evalsha" || len(args) < 2 {
+	if cmd.Name() != "evalsha" || len(args) < 3 {
 		return false
 	}
-	sum, _ := args[1].(string)
-	kind, _ := asynqconn.KindOf(sum, nil)
+	n, _ := args[2].(int)
+	var keys []string
+	for _, key := range args[3 : 3+n] {
+		keys = append(keys, fmt.Sprint(key))
+	}
+	kind, _ := asynqconn.KindOf("", keys)
 	return kind == asynqconn.Fetch
 }

@@ -44,9 +44,9 @@ func TestAnIdleWorkerLooksNoMoreOftenThanItsInterval(t *testing.T) {
 					const seconds = 20 // then 34 a second would be eight standard deviations from the mean
 					before := c.fetches.Load()
 					time.Sleep(seconds * time.Second)
-					// asynq's own pause is from half the interval to one and a half: the interval on average. Each queue has a delay queue.
+					// asynq's own pause is from half the interval to one and a half: the interval on average.
 					got := float64(c.fetches.Load()-before) / seconds
-					each := got / float64(2*queues*fetchers)
+					each := got / float64(queues*fetchers)
 					t.Logf("%.0f fetches a second, %.1f looks of each server", got, each)
 					if each > 1.7*20 || each < 20 {
 						t.Errorf("each server looks %.1f times a second, want once in a third of 50ms to 50ms: about 30 times", each)

@@ -17,10 +17,10 @@ const lockVariable = "LOCK_REDIS"
 // nodesVariable has the servers for locks on several.
 const nodesVariable = "RAILTOKEN_LOCK_NODES"
 
-// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, and, for locks alone, Nodes must be set. The variables of
+// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, Client and, for locks alone, Nodes must be set. The variables of
 // [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
 type Redis struct {
-	// Addr is a standalone server, "host:port". RAILTOKEN_REDIS_ADDR.
+	// Addr is a standalone server, "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
 	Addr string
 	// Master is the name of a master that the Sentinels, each "host:port", watch over. RAILTOKEN_REDIS_MASTER and, separated
 	// by commas, RAILTOKEN_REDIS_SENTINELS.
@@ -33,6 +33,10 @@ type Redis struct {
 	// there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
+	// Client is a client that exists already: standalone, of Sentinels or of a Cluster. It stays the caller's, who closes it when the worker has ended, and the
+	// fields below do not apply to it. There is no variable for it.
+	Client redis.UniversalClient
+
 	// Username and Password are those of Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
 	Username string
 	Password Secret
@@ -44,14 +48,19 @@ type Redis struct {
 	TLS bool
 	// TLSConfig, when not nil, encrypts the connections in its own way.
 	TLSConfig *tls.Config
+	// Tune, when not nil, changes the options of the clients that are made, such as the sizes of their pools and their time-outs. It does not apply to Nodes.
+	Tune func(*redis.UniversalOptions)
 }
 
 func (r Redis) isZero() bool {
-	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 && len(r.Nodes) == 0 &&
+	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 && len(r.Nodes) == 0 && r.Client == nil && r.Tune == nil &&
 		r.Username == "" && r.Password == "" && r.SentinelPassword == "" && r.DB == 0 && !r.TLS && r.TLSConfig == nil
 }
 
-func (r Redis) isCluster() bool { return len(r.Cluster) > 0 }
+func (r Redis) isCluster() bool {
+	_, cluster := r.Client.(*redis.ClusterClient)
+	return cluster || len(r.Cluster) > 0
+}
 
 func (r Redis) isRedlock() bool { return len(r.Nodes) > 0 }
 
@@ -60,7 +69,7 @@ func (r Redis) validate(variable string) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
 	kinds := 0
-	for _, set := range []bool{r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, r.isCluster(), r.isRedlock()} {
+	for _, set := range []bool{r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, len(r.Cluster) > 0, r.isRedlock(), r.Client != nil} {
 		if set {
 			kinds++
 		}
@@ -73,7 +82,7 @@ func (r Redis) validate(variable string) error {
 		}
 		fault("no address of Redis: %s", remedy)
 	case kinds > 1:
-		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, RAILTOKEN_%[1]s_CLUSTER and, for locks, "+nodesVariable, variable)
+		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, RAILTOKEN_%[1]s_CLUSTER, Client and, for locks, "+nodesVariable, variable)
 	}
 	if r.isRedlock() && variable != lockVariable {
 		fault("Redis.Nodes is set, but tasks are on one Redis: set LockRedis.Nodes for locks on several")
@@ -109,9 +118,12 @@ func checkAddrs(variable string, addrs ...string) error {
 	}
 	var errs []error
 	for _, addr := range addrs {
+		if strings.HasPrefix(addr, "/") {
+			continue // a unix socket
+		}
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil || port == "" || strings.TrimSpace(host) != host {
-			errs = append(errs, fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379", variable, addr))
+			errs = append(errs, fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379, or the path of a unix socket", variable, addr))
 		}
 	}
 	return errors.Join(errs...)
@@ -130,6 +142,8 @@ func (r Redis) String() string {
 		return "cluster " + shown(r.Cluster...)
 	case r.isRedlock():
 		return "nodes " + shown(r.Nodes...)
+	case r.Client != nil:
+		return "the client that was given"
 	default:
 		return ""
 	}
@@ -155,6 +169,8 @@ func (r Redis) addrVariable(variable string) string {
 		return "RAILTOKEN_" + variable + "_CLUSTER"
 	case r.isRedlock():
 		return nodesVariable
+	case r.Client != nil:
+		return "the address of the client that was given"
 	default:
 		return "RAILTOKEN_" + variable + "_ADDR"
 	}
@@ -183,8 +199,11 @@ func (r Redis) nodes() []*redis.Options {
 	return all
 }
 
-// client returns a client that connects when it is used. Each mod may change its options.
+// client returns the client that exists, or else one that connects when it is used. Each mod may change its options.
 func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
+	if r.Client != nil {
+		return r.Client
+	}
 	// go-redis logs what fails in a connection by itself; the worker reports it where it matters.
 	o := &redis.UniversalOptions{
 		Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption(),
@@ -200,6 +219,9 @@ func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClie
 	}
 	for _, mod := range mods {
 		mod(o)
+	}
+	if r.Tune != nil {
+		r.Tune(o)
 	}
 	return redis.NewUniversalClient(o)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/access"
-	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -26,18 +26,18 @@ type Worker struct {
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient // nil when the locks are on several servers
 	locker   gated
-	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
-	queue    *delayqueue.Queue
-	sleepers *middleware.Sleepers
-	woken    asynqconn.Wakes
-	stopping chan struct{}
+	names    func(key string) (lock, interest string) // of locks that are on the Redis of the tasks
+	lockTest []redis.UniversalClient                  // of several servers for locks, until they were looked at
+	attached *attach.Attached
 
 	mu       sync.Mutex
 	state    state
 	handlers map[string]asynq.Handler
+	patterns *asynq.ServeMux // of handlers for several types
+	matched  bool            // there are some
+	around   []asynq.MiddlewareFunc
+	handler  asynq.Handler // all of these
 	servers  []*asynq.Server
-	running  sync.WaitGroup // handlers, also those that asynq does not wait for
-	waitIn   []string       // queues of handlers' strategies that tasks wait in
 }
 
 type state int
@@ -53,25 +53,36 @@ func New(cfg Config) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{cfg: cfg.withDefaults(), stopping: make(chan struct{}), handlers: map[string]asynq.Handler{}}
-	w.sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: w.cfg.Sleepers, Slots: w.cfg.Concurrency})
+	w := &Worker{cfg: cfg.withDefaults(), handlers: map[string]asynq.Handler{}, patterns: asynq.NewServeMux()}
 	w.tasks = cfg.Redis.client()
-	w.woken = asynqconn.NewWakes(w.cfg.Fetchers)
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}
 	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
 	// what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
-	if err := w.openQueue(); err != nil {
+	if err := w.attach(); err != nil {
 		return nil, errors.Join(err, w.locker.Close(), w.closeClients())
 	}
 	return w, nil
 }
 
-// openQueue makes the delay queue.
-func (w *Worker) openQueue() (err error) {
-	w.queue, err = delayqueue.New(w.tasks, delayqueue.Options{Logger: w.cfg.Logger, Woken: func(delayqueue.Task) { w.woken.Wake() }})
+// attach makes all that asynq's servers need besides the locks.
+func (w *Worker) attach() (err error) {
+	c := w.cfg
+	cfg := asynq.Config{
+		Concurrency: c.Concurrency, Queues: c.Queues, StrictPriority: c.StrictPriority,
+		TaskCheckInterval: c.TaskCheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
+		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
+		IsFailure: c.IsFailure, RetryDelayFunc: c.RetryDelayFunc, ErrorHandler: c.ErrorHandler, Logger: asynqLogger{c.Logger},
+	}
+	if c.Asynq != nil {
+		c.Asynq(&cfg)
+	}
+	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
+		Locker: w.locker, LockNames: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
+		Waiting: c.Sleepers, Observer: c.Observer, Logger: c.Logger,
+	})
 	return err
 }
 
@@ -102,6 +113,9 @@ func (w *Worker) openLocks() error {
 		return err
 	}
 	w.locker = gate(locker)
+	if w.cfg.LockRedis.isZero() && !w.cfg.Redis.isCluster() {
+		w.names = locker.RedisNames
+	}
 	return nil
 }
 
@@ -137,30 +151,18 @@ func fenceTTL(maxHold time.Duration) time.Duration {
 
 // lock returns the middleware for one handler.
 func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
-	if s == nil {
-		s = w.cfg.Strategy
-	}
-	if q, ok := s.(middleware.DelayQueuer); ok && q.DelayQueue() != "" {
-		w.mu.Lock()
-		w.waitIn = append(w.waitIn, q.DelayQueue())
-		w.mu.Unlock()
-	}
-	setDefault(&ttl, w.cfg.LockTTL)
 	setDefault(&maxHold, w.cfg.MaxHold)
 	if fence := fenceTTL(w.cfg.MaxHold); maxHold >= fence {
 		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
 	}
-	return middleware.Lock(middleware.Options{
-		Locker: w.locker, Key: key, Strategy: s, Queue: w.queue, TTL: ttl, MaxHold: maxHold, MaxKeySize: w.cfg.MaxKeySize, MaxKeys: w.cfg.MaxKeys,
-		Sleepers: w.sleepers, Stopping: w.stopping, Observer: w.cfg.Observer, Logger: w.cfg.Logger,
-	})
+	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})
 }
 
 // leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has come to its locks.
 func (w *Worker) leave(ctx context.Context, headers map[string]string) {
 	task, err := delayqueue.TaskOf(ctx)
 	if err == nil {
-		err = w.queue.Leave(ctx, task, headers)
+		err = w.attached.Queue().Leave(ctx, task, headers)
 	}
 	if err != nil {
 		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
@@ -181,9 +183,65 @@ func (w *Worker) register(taskType string, h asynq.Handler) error {
 	return nil
 }
 
-// ProcessTask runs the handler of the task's type. It is what asynq calls.
+// Use puts middlewares around all handlers, the first one outermost: outside of the locks, so that they see a task that waits as an error ([attach.Waits]). It
+// returns an error once the worker has been started.
+func (w *Worker) Use(middlewares ...asynq.MiddlewareFunc) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != fresh {
+		return errors.New("worker: Use: the worker has been started: call it before")
+	}
+	w.around = append(w.around, middlewares...)
+	return nil
+}
+
+// HandleTask registers a handler of asynq's for a type of tasks, or for all types that begin with pattern, as asynq.ServeMux has it: the longest pattern counts, and
+// a type that [Handle] was called for goes there. The tasks lock the keys that key finds, and none when it is nil. It returns every fault at once.
+func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyFunc) error {
+	if pattern == "" || h == nil {
+		return fmt.Errorf("worker: handler of %q: neither the pattern nor the handler may be empty", pattern)
+	}
+	if key == nil {
+		h = w.attached.Unlocked(h)
+	} else {
+		lock, err := w.lock(nil, 0, 0, key)
+		if err != nil {
+			return fmt.Errorf("worker: handler of %q: %w", pattern, err)
+		}
+		h = lock(h)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != fresh {
+		return fmt.Errorf("worker: handler of %q: the worker has been started: register handlers before", pattern)
+	}
+	if _, taken := w.patterns.Handler(asynq.NewTask(pattern, nil)); taken == pattern {
+		return fmt.Errorf("worker: handler of %q: there is one already", pattern)
+	}
+	w.patterns.Handle(pattern, h)
+	w.matched = true
+	return nil
+}
+
+// Queue returns the tasks that wait, to be looked at and reordered.
+func (w *Worker) Queue() *delayqueue.Queue { return w.attached.Queue() }
+
+// Locker returns the Locker, for work outside of tasks on the same keys.
+func (w *Worker) Locker() locking.Locker { return w.locker }
+
+// ProcessTask runs the handler of the task's type, with the middlewares around it. It is what asynq calls.
 func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	return w.handler.ProcessTask(ctx, task)
+}
+
+// process runs the handler of the task's type.
+func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	h, ok := w.handlers[task.Type()]
+	if !ok {
+		var pattern string
+		h, pattern = w.patterns.Handler(task)
+		ok = pattern != ""
+	}
 	if !ok {
 		headers := task.Headers()
 		if o, ok := w.cfg.Strategy.(middleware.Orderer); ok {
@@ -194,8 +252,6 @@ func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 		w.leave(ctx, headers)
 		return asynq.NotFound(ctx, task)
 	}
-	w.running.Add(1)
-	defer w.running.Done()
 	return h.ProcessTask(ctx, task)
 }
 
@@ -224,8 +280,12 @@ func (w *Worker) Start(ctx context.Context) error {
 	switch {
 	case w.state != fresh:
 		return errors.New("worker: it has been started already, or is closed: make a new one")
-	case len(w.handlers) == 0:
+	case len(w.handlers) == 0 && !w.matched:
 		return errors.New("worker: no handler is registered: call worker.Handle before")
+	}
+	w.handler = asynq.HandlerFunc(w.process)
+	for _, m := range slices.Backward(w.around) {
+		w.handler = m(w.handler)
 	}
 	if err := w.start(ctx); err != nil {
 		return errors.Join(err, w.end())
@@ -252,10 +312,7 @@ func (w *Worker) start(ctx context.Context) error {
 		}
 	}
 	for i := range w.cfg.Fetchers {
-		conn := asynqconn.New(w.tasks, asynqconn.Options{
-			Interval: w.cfg.TaskCheckInterval, Queues: len(w.queues()), Stopping: w.stopping, Wakes: w.woken, Logger: w.cfg.Logger,
-		})
-		s := asynq.NewServerFromRedisClient(conn, w.serverConfig(i))
+		s := asynq.NewServerFromRedisClient(w.attached.Client(), w.serverConfig(i))
 		if err := s.Start(w); err != nil {
 			return fmt.Errorf("worker: start server %d: %w", i+1, err)
 		}
@@ -271,43 +328,13 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 	if i < c.Concurrency%c.Fetchers {
 		share++
 	}
-	return asynq.Config{
-		Concurrency: share, Queues: w.queues(), StrictPriority: c.StrictPriority,
-		TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
-		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
-		IsFailure:      middleware.IsFailure(c.IsFailure),
-		RetryDelayFunc: middleware.RetryDelay(c.RetryDelayFunc),
-		ErrorHandler:   middleware.ErrorHandler(c.ErrorHandler),
-		Logger:         asynqLogger{c.Logger},
-	}
+	cfg := w.attached.Config()
+	cfg.Concurrency = share
+	return cfg
 }
 
-// delayShare is the weight of a queue in comparison to its delay queue. asynq asks the queues one after another in a random
-// order by weight, so an empty one that comes first costs a round trip.
-const delayShare = 8
-
-// queues returns the queues that asynq works on: ours, and the delay queue of each.
-func (w *Worker) queues() map[string]int {
-	queues := maps.Clone(w.cfg.Queues)
-	for name, weight := range w.cfg.Queues {
-		if w.cfg.StrictPriority {
-			queues[name] = 2*weight - 1
-			queues[name+delayqueue.Suffix] = 2 * weight // the tasks in it have waited before
-			continue
-		}
-		queues[name] = delayShare * weight
-		queues[name+delayqueue.Suffix] = weight
-	}
-	for _, name := range w.waitIn {
-		if _, ok := queues[name]; !ok {
-			queues[name] = 1
-		}
-	}
-	return queues
-}
-
-// abandoned is how long a shutdown waits for handlers after their contexts were cancelled.
-const abandoned = 5 * time.Second
+// queues returns the queues that asynq works on: ours, and those that handlers' strategies have tasks wait in.
+func (w *Worker) queues() map[string]int { return w.attached.Config().Queues }
 
 // Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on for
 // ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
@@ -326,40 +353,27 @@ func (w *Worker) Shutdown() error {
 // end closes everything, in the order that the parts need each other. The caller holds the mutex.
 func (w *Worker) end() error {
 	w.state = closed
-	close(w.stopping)
+	w.attached.Stop()
 	var all sync.WaitGroup
 	for _, s := range w.servers {
 		all.Go(s.Shutdown)
 	}
 	all.Wait()
-	w.awaitHandlers()
 	return w.close()
-}
-
-// awaitHandlers waits for the handlers that asynq has abandoned, so that they can still give their keys back.
-func (w *Worker) awaitHandlers() {
-	done := make(chan struct{})
-	go func() {
-		w.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(abandoned):
-		w.cfg.Logger.Error("handlers do not heed the end of their context; their keys become free when their TTL ends")
-	}
 }
 
 // close closes what New has made, in the order that its parts need each other. asynq panics on a client that is closed
 // before its servers are shut down.
 func (w *Worker) close() error {
-	_ = w.queue.Close() // never fails
-	return errors.Join(w.locker.Close(), w.closeClients())
+	return errors.Join(w.attached.Close(), w.locker.Close(), w.closeClients())
 }
 
 func (w *Worker) closeClients() error {
-	errs := []error{w.tasks.Close()}
-	if w.lockConn != nil {
+	var errs []error
+	if w.cfg.Redis.Client == nil {
+		errs = append(errs, w.tasks.Close())
+	}
+	if w.lockConn != nil && w.lockAt().Client == nil {
 		errs = append(errs, w.lockConn.Close())
 	}
 	for _, client := range w.lockTest {

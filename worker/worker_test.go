@@ -19,39 +19,6 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-func TestEachQueueHasItsDelayQueue(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		queues map[string]int
-		strict bool
-		want   map[string]int
-	}{
-		"by default":           {nil, false, map[string]int{"default": 8, "default:delayed": 1}},
-		"by weight":            {map[string]int{"audit": 3, "mail": 1}, false, map[string]int{"audit": 24, "audit:delayed": 3, "mail": 8, "mail:delayed": 1}},
-		"of the same priority": {map[string]int{"audit": 2, "mail": 2}, true, map[string]int{"audit": 3, "audit:delayed": 4, "mail": 3, "mail:delayed": 4}},
-		"by priority":          {map[string]int{"audit": 2, "mail": 1}, true, map[string]int{"audit": 3, "audit:delayed": 4, "mail": 1, "mail:delayed": 2}},
-	} {
-		given := maps.Clone(tc.queues)
-		w := idle(t, Config{Queues: tc.queues, StrictPriority: tc.strict})
-		if got := w.queues(); !maps.Equal(got, tc.want) {
-			t.Errorf("%s: the queues are %v; want %v", name, got, tc.want)
-		}
-		if !maps.Equal(tc.queues, given) {
-			t.Errorf("%s: the caller's map is %v, was %v", name, tc.queues, given)
-		}
-	}
-}
-
-func TestDelayQueueIsBeforeItsQueueAndBehindHigherOnes(t *testing.T) {
-	t.Parallel()
-	w := idle(t, Config{Queues: map[string]int{"high": 7, "middle": 3, "low": 1}, StrictPriority: true})
-	queues := w.queues()
-	order := slices.SortedFunc(maps.Keys(queues), func(a, b string) int { return queues[b] - queues[a] })
-	if got, want := strings.Join(order, " "), "high:delayed high middle:delayed middle low:delayed low"; got != want {
-		t.Errorf("the queues are asked in the order %s; want %s", got, want)
-	}
-}
-
 func TestQueueThatAStrategyNamesIsWorkedOn(t *testing.T) {
 	t.Parallel()
 	w := idle(t, Config{Queues: map[string]int{"audit": 3}})
@@ -61,7 +28,7 @@ func TestQueueThatAStrategyNamesIsWorkedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := w.queues(), map[string]int{"audit": 24, "audit:delayed": 3, "waiting": 1}; !maps.Equal(got, want) {
+	if got, want := w.queues(), map[string]int{"audit": 3, "waiting": 1}; !maps.Equal(got, want) {
 		t.Errorf("the queues are %v; want %v", got, want)
 	}
 }
@@ -119,10 +86,10 @@ func TestSettingsReachAsynq(t *testing.T) {
 	c := w.serverConfig(0)
 	if c.TaskCheckInterval != asynqconn.CheckInterval || // the pacer makes the real one
 		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
-		!c.StrictPriority || c.BaseContext() != base || c.Logger == nil {
+		!c.StrictPriority || c.BaseContext().Value(payloadKey{}) != 1 || c.Logger == nil {
 		t.Errorf("asynq's configuration is %+v", c)
 	}
-	if c := idle(t, Config{}).serverConfig(0); c.ErrorHandler != nil || c.BaseContext != nil || c.IsFailure == nil || c.RetryDelayFunc == nil {
+	if c := idle(t, Config{}).serverConfig(0); c.ErrorHandler != nil || c.IsFailure == nil || c.RetryDelayFunc == nil {
 		t.Errorf("asynq's configuration by default is %+v", c)
 	}
 }

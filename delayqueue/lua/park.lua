@@ -1,21 +1,58 @@
--- Notes that a task waits for a key, and counts the conflict (DESIGN 5.1). It must be atomic: the bounds hold at the moment
--- at which the task joins, and a task waits for one key at a time. On a Cluster its parts are steps: see park_steps.go.
+-- Parks a task whose run ends in conflict, in place of asynq's own end of the run (DESIGN 5.1): it leaves those that run and waits for a key, both in one
+-- step, so that a wake finds it where it waits or not at all. It must be atomic: the key may be given back at any moment, the limits hold when the
+-- task joins, and a task waits for one key at a time. On a Cluster its parts are steps: see park_steps.go.
 --
--- KEYS  1 registry of the key   2 the task's hash (asynq's own)   3 index of all parked tasks
--- ARGV  1 entry of the task   2 its retry count   3 most conflicts   4 most age (us)   5 conflicts before
---       6 first conflict before (us), 0 for none   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)
---       (3, 4, 7 and 8: 0 for no bound)
---       10 when it would look for itself if it were next (ms), 0 for as it is
+-- KEYS  1 the task's hash   2 active   3 lease   4 retry   5 pending of its queue   6 registry of the key   7 index of all parked tasks
+--       8 sequence of the key   9 the task's hash and 10 retry of the queue that it is to wait in, unless it waits in its own   then, when the locks are on
+--       this Redis: a lock of the key and the mark that somebody waits for it, ...
+-- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended   5 message of the task, '' for as it is
+--       6 its retry count   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)   10 when it would look for itself if it were
+--       next (ms)   11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order   (7, 8 and 11: 0 for no limit)
+--       13 its entry in the queue that it is to wait in, '' for its own   14 its message there   15 in order, how many stand before it
 --
--- Returns {bound, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before it}. The
--- bound is '' when the task waits now; 'gone' when there is no such task; else the bound that it has reached: then it does not
--- wait. At the bound on conflicts or age its count begins anew.
-local registry, task, index, entry = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local bound, conflicts, first, place, before, now = unpack(note(task, registry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6],
-  ARGV[10]))
-local waiters, ahead, swallowed = 0, '', ''
+-- Returns {outcome, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before
+-- it, when it looks for itself (ms), 1 when it is in the other queue}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
+-- pending; 'waiters' or 'total' when that limit is reached: then it waits for its own timer alone; 'again', 'not active' or 'not yet' when nothing was done
+-- (resign).
+local task, registry, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
+local id = parse(entry)
+local home, moved = KEYS[4], 0
+local left = resign(task, ARGV[2], id, now, ARGV[4])
+if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[9], 'railtoken:nonce') == ARGV[2] then
+  left, task, home, moved = 'again', KEYS[9], KEYS[10], 1
+end
+if left == 'again' then
+  local met = redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first')
+  local delay = tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6
+  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', registry), '', '0', math.floor(math.max(delay, 0)), moved}
+elseif left ~= 'ok' then
+  return {left, 0, '0', 0, '', '0', 0, 0}
+end
+local conflicts, first, place, before, us = unpack(note(task, registry, ARGV[6], ARGV[10]))
+local swallowed = ''
+if before ~= '' and before ~= registry then
+  if redis.call('ZREM', before, entry) == 0 then
+    swallowed = before -- it was woken for that key, and will not be the one to give it back
+  end
+  stand(task, registry, place)
+end
 
--- Of those who seem to wait some may be gone: deleted or archived by hand. A few are looked at.
+local locks = ARGV[13] == '' and 9 or 11
+local free = #KEYS >= locks
+for i = locks, #KEYS, 2 do
+  free = free and redis.call('EXISTS', KEYS[i]) == 0
+end
+if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
+  redis.call('ZREM', registry, entry)
+  redis.call('ZREM', index, entry)
+  if ARGV[5] ~= '' then
+    redis.call('HSET', task, 'msg', ARGV[5])
+  end
+  push(entry, ARGV[3])
+  return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0}
+end
+
+-- Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
 local function prune(others, stride)
   for i = 1, #others, stride do
     local _, _, other = parse(others[i])
@@ -28,25 +65,28 @@ local function prune(others, stride)
   end
 end
 
-if before ~= '' and before ~= registry then
-  if redis.call('ZREM', before, entry) == 0 then
-    swallowed = before -- it was woken for that key, and will not be the one to give it back
+-- It goes to another queue with all that asynq and this package know of it, unless a task there has its ID.
+if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[9]) == 1 then
+  local at = redis.call('ZSCORE', KEYS[8], entry)
+  if at then
+    redis.call('ZREM', KEYS[8], entry)
+    redis.call('ZADD', KEYS[8], at, ARGV[13])
   end
-  if bound == '' then
-    stand(task, registry, place)
-  end
+  redis.call('ZREM', registry, entry)
+  redis.call('ZREM', index, entry)
+  task, home, entry, moved = KEYS[9], KEYS[10], ARGV[13], 1
+  redis.call('HSET', task, 'msg', ARGV[14])
 end
-if bound == '' then
-  local full = enter(index, entry, now, ARGV[8], ARGV[9])
-  if #full > 0 then
-    prune(full, 2)
-    full = enter(index, entry, now, ARGV[8], ARGV[9])
-  end
-  if #full > 0 then
-    bound = 'total'
-  end
+
+local waiters, ahead, limit = 0, 0, nil
+local full = enter(index, entry, us, ARGV[8], ARGV[9])
+if #full > 0 then
+  prune(full, 2)
+  full = enter(index, entry, us, ARGV[8], ARGV[9])
 end
-if bound == '' then
+if #full > 0 then
+  limit = 'total'
+else
   local behind = conflicts == 1 and 1 or 0
   local joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
   if #joined > 3 then
@@ -54,22 +94,32 @@ if bound == '' then
     joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
   end
   waiters = joined[1]
-  ahead = joined[3]
   if #joined > 3 then
-    bound = 'waiters'
+    limit = 'waiters'
   else
+    ahead = tonumber(joined[3])
     if joined[2] ~= place then
       stand(task, registry, joined[2])
     end
   end
 end
-if bound ~= '' then
-  waiters = discard(registry, entry)[1]
-  redis.call('ZREM', index, entry)
-  if bound == 'waiters' or bound == 'total' then
-    unplace(task)
-  elseif bound ~= 'gone' then
-    forget(task)
+if ARGV[12] == '1' then
+  ahead = tonumber(ARGV[15])
+end
+local delay = timer(tonumber(ARGV[10]), ahead, tonumber(ARGV[11]))
+if limit then
+  if limit == 'total' then
+    waiters = discard(registry, entry)[1]
+  else
+    redis.call('ZREM', index, entry)
+  end
+  unplace(task)
+  delay = unplaced(tonumber(ARGV[10]), waiters, conflicts, tonumber(ARGV[11]))
+end
+for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that somebody waits, for as long as somebody does
+  if redis.call('PTTL', KEYS[i]) < delay + 120000 then
+    redis.call('SET', KEYS[i], '1', 'PX', math.floor(delay + 120000))
   end
 end
-return {bound, conflicts, first, waiters, swallowed, ahead}
+shelve(task, home, id, due(now, delay), moved == 1 and '' or ARGV[5])
+return {limit or 'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved}

@@ -57,19 +57,15 @@ local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:registry')
 end
 
--- note(task, registry, retry count, most conflicts or 0, most age (us) or 0, conflicts before, first conflict before (us) or 0,
--- when it would look for itself if it were next (ms), 0 for as it is) counts a conflict.
--- Returns {bound, conflicts, first conflict (us), place, registry before or '', now (us)}. At a bound, or 'gone' when there is no such task,
--- it writes nothing. It never takes the task to another line: the caller must first leave the one before (stand).
-local function note(task, registry, retried, most_conflicts, most_age, conflicts_before, first_before, look)
-  if redis.call('EXISTS', task) == 0 then
-    return {'gone', 0, '0', '0', '', '0'}
-  end
+-- note(task, registry, retry count, when it would look for itself if it were next (ms)) counts a conflict of a task that is there. Returns {conflicts, first
+-- conflict (us), place, registry before or '', now (us)}. When the registry before is another one, the record names that until stand is called: the task
+-- must have left it by then.
+local function note(task, registry, retried, look)
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
     'railtoken:registry', 'railtoken:deadline')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  local conflicts, first, place, before = math.max(tonumber(conflicts_before), 0), tonumber(first_before), nil, record[5] or ''
+  local conflicts, first, place, before = 0, 0, nil, record[5] or ''
   if record[1] == retried then
     conflicts, first, place = tonumber(record[2]), tonumber(record[3]), tonumber(record[4])
   end
@@ -77,26 +73,13 @@ local function note(task, registry, retried, most_conflicts, most_age, conflicts
     first = now
   end
   conflicts = conflicts + 1
-  local bound = ''
-  most_conflicts, most_age = tonumber(most_conflicts), tonumber(most_age)
-  if most_conflicts > 0 and conflicts > most_conflicts then
-    bound = 'conflicts'
-  elseif most_age > 0 and now - first > most_age then
-    bound = 'age'
-  end
   local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
-  if bound == '' then
-    redis.call('HDEL', task, 'railtoken:passed')
-    redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
-      'railtoken:place', stands, 'railtoken:look', look)
-    if before == '' then
-      redis.call('HSET', task, 'railtoken:registry', registry)
-    end
-    if not record[6] then
-      redis.call('HSET', task, 'railtoken:deadline', string.format('%.0f', deadline(redis.call('HGET', task, 'msg') or '')))
-    end
+  redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
+    'railtoken:place', stands, 'railtoken:look', look, 'railtoken:registry', before == '' and registry or before)
+  if not record[6] then
+    redis.call('HSET', task, 'railtoken:deadline', string.format('%.0f', deadline(redis.call('HGET', task, 'msg') or '')))
   end
-  return {bound, conflicts, since, stands, before, string.format('%.0f', now)}
+  return {conflicts, since, stands, before, string.format('%.0f', now)}
 end
 
 -- stand(task, registry, place) notes the line and the place of a task that is still there. Returns 1, or 0 when it is gone.

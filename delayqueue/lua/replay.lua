@@ -1,19 +1,18 @@
 -- Runs an archived task again, with a fresh record of conflicts (park.lua). It must be atomic: a task that is run twice at the same
 -- time runs once, and one that stays archived keeps its reason.
 --
--- KEYS  1 the task's hash   2 archived   3 pending   ARGV  1 ID of the task   2 its retry count   3 now (ns)
+-- KEYS  1 the task's hash   2 archived   3 pending   ARGV  1 ID of the task   2 now (ns)
 --
 -- Returns 'archived' when it has run it, or the state of a task that is not archived; 'gone' when there is none.
 --
--- A record of no conflicts that has the task's retry count outweighs what its headers say of those before it was moved. The names and
--- fields of the task's keys are asynq's own (v0.26), as in its runTaskCmd.
+-- The names and fields of the task's keys are asynq's own (v0.26), as in its runTaskCmd.
 local task, id = KEYS[1], ARGV[1]
 local state = redis.call('HGET', task, 'state')
 if state ~= 'archived' then
   return state or 'gone'
 end
 redis.call('ZREM', KEYS[2], id)
-redis.call('HDEL', task, 'result', 'railtoken:place', 'railtoken:registry', 'railtoken:passed')
-redis.call('HSET', task, 'railtoken:retried', ARGV[2], 'railtoken:conflicts', '0', 'railtoken:first', '0', 'state', 'pending', 'pending_since', ARGV[3])
+redis.call('HDEL', task, 'result', 'railtoken:place', 'railtoken:registry', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first')
+redis.call('HSET', task, 'state', 'pending', 'pending_since', ARGV[2])
 redis.call('LPUSH', KEYS[3], id)
 return state

@@ -8,34 +8,98 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- check(task, registry, now (ns)) returns what a wake finds, asynq's state, how often the task was refused, and its place:
---   'active'     its handler has not returned yet: it is about to park
---   'passed'     the same, but it was passed over before, so its worker has most likely been killed
+-- timer(look, how many stand before it, longest or 0) returns when a parked task tries again although nobody woke it (all in ms). The first in line
+-- eight do so soon, for all: whoever gets the key wakes the next. If those far behind did the same, a long line would keep Redis busy with asking in vain:
+-- they look the later, the further back they stand, up to 10 min in a line of up to 30 000, and of a longer line one looks in each 20 ms.
+local function timer(look, ahead, longest)
+  local latest = math.max(600000, ahead * 20)
+  if ahead > 0 and look < latest then
+    look = math.min(look * (1 + math.floor(ahead / 8)), latest)
+  end
+  return longest > 0 and math.min(look, longest) or look
+end
+
+-- unplaced(look, waiters, conflicts, longest or 0) returns when a task tries again that nobody wakes, because it found the waiters full: as one behind all
+-- of them, and later each time (ms).
+local function unplaced(look, waiters, conflicts, longest)
+  look = timer(look, waiters, 0)
+  for _ = 2, conflicts do
+    if look >= 600000 then
+      break
+    end
+    look = math.min(2 * look, 600000)
+  end
+  return longest > 0 and math.min(look, longest) or look
+end
+
+-- due(now (ns), delay (ms)) returns when a delay has ended, in the whole seconds that asynq keeps, and never before it.
+local function due(now, delay)
+  return string.format('%.0f', math.ceil(now / 1e9 + delay / 1000))
+end
+
+-- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run. KEYS  1 the task's hash  2 active
+-- 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a server that speaks to Redis by itself leaves the name as it is. Returns
+-- 'ok'; 'again' when a call with the same nonce did so before; and 'not active' when it is active no more, or in another run.
+local function resign(task, nonce, id, now, late)
+  local run = redis.call('HMGET', task, 'railtoken:nonce', 'railtoken:run')
+  if run[1] == nonce then
+    return 'again'
+  elseif run[2] and run[2] ~= nonce then
+    return 'not active'
+  end
+  if late == '1' then
+    local ends = tonumber(redis.call('ZSCORE', KEYS[3], id) or nil)
+    if not ends then
+      return 'not active'
+    elseif ends > tonumber(now) / 1e9 then
+      return 'not yet'
+    end
+  end
+  if redis.call('LREM', KEYS[2], 0, id) == 0 then
+    return 'not active'
+  end
+  redis.call('ZREM', KEYS[3], id)
+  redis.call('HSET', task, 'railtoken:nonce', nonce)
+  return 'ok'
+end
+
+-- shelve(task, retry set, ID, when it is due (s), message or '') puts a task that was taken from those that run into a retry set. No counter moves.
+local function shelve(task, retry, id, at, message)
+  redis.call('ZADD', retry, at, id)
+  redis.call('HSET', task, 'state', 'retry')
+  if message ~= '' then
+    redis.call('HSET', task, 'msg', message)
+  end
+end
+
+-- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried again after a delay. KEYS  1 the
+-- task's hash   2 active   3 lease   4 retry of its queue. Returns what resign does.
+local function postpone(task, nonce, id, now, late, message, delay)
+  local left = resign(task, nonce, id, now, late)
+  if left == 'ok' then
+    shelve(task, KEYS[4], id, due(now, tonumber(delay)), message)
+  end
+  return left
+end
+
+-- check(task, registry, now (ns)) returns what a wake finds, and asynq's state:
 --   'here'       it can be woken
 --   'elsewhere'  it waits in another line, and its entry in this one is left over
 --   'overdue'    its deadline has passed: asynq runs its handler no more, and archives it in the end
+--   'runs'       its timer has brought it back, and it tries its key by itself
 --   'gone'       it cannot be woken
 local function check(task, registry, now)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:passed', 'railtoken:conflicts', 'railtoken:place',
-    'railtoken:deadline')
-  local state, refused, place = found[1] or '', found[4] or '', found[5] or '0'
+  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:deadline', 'railtoken:place')
+  local state, place = found[1] or '', found[4] or '0'
   if found[2] and found[2] ~= registry then
-    return {'elsewhere', state, refused, place}
+    return {'elsewhere', state, place}
   elseif state == 'active' then
-    return {found[3] and 'passed' or 'active', state, refused, place}
+    return {'runs', state, place}
   elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
-    local deadline = tonumber(found[6] or 0)
-    return {deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here', state, refused, place}
+    local deadline = tonumber(found[3] or 0)
+    return {deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here', state, place}
   end
-  return {'gone', state, refused, place}
-end
-
--- mark(task) notes that a task that is active was passed over.
-local function mark(task)
-  if redis.call('HGET', task, 'state') == 'active' then
-    redis.call('HSET', task, 'railtoken:passed', '1')
-  end
-  return 1
+  return {'gone', state, place}
 end
 
 -- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed. One that is pending, because its
@@ -72,21 +136,30 @@ local function hasten(task, entry, now)
   local id, prefix = parse(entry)
   local look = redis.call('HGET', task, 'railtoken:look')
   if look and tonumber(look) > 0 then
-    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', string.format('%.0f', math.ceil(now / 1e9 + look / 1000) + 1), id)
+    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, look + 1000), id)
   end
 end
 
--- promote(task, registry, entry, now (ns), how often it was refused before) moves a task to the head of its queue, if it can be woken. Returns
--- {'woken'}, or {what check found}; or {'again', its place} when it is active and was refused once more since: then it is about to park.
-local function promote(task, registry, entry, now, refused)
+-- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no place, else 0) has a parked task look for itself
+-- later, since others stand before it. Returns when (ms). KEYS as of hasten.
+local function defer(task, entry, now, look, ahead, longest, conflicts)
+  local id, prefix = parse(entry)
+  local delay = timer(tonumber(look), tonumber(ahead), tonumber(longest))
+  if tonumber(conflicts) > 0 then
+    delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
+  end
+  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay), id)
+  return math.floor(delay)
+end
+
+-- promote(task, registry, entry, now (ns)) moves a task to the head of its queue, if it can be woken. Returns 'woken', or what check found.
+local function promote(task, registry, entry, now)
   local found = check(task, registry, now)
-  if (found[1] == 'active' or found[1] == 'passed') and found[3] ~= refused then
-    return {'again', found[4]}
-  elseif found[1] ~= 'here' then
-    return {found[1]}
+  if found[1] ~= 'here' then
+    return found[1]
   elseif not pull(entry, found[2]) then
-    return {'gone'}
+    return 'gone'
   end
   push(entry, now)
-  return {'woken'}
+  return 'woken'
 end

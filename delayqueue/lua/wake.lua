@@ -3,19 +3,18 @@
 -- its parts are steps: see wake_steps.go.
 --
 -- KEYS  1 registry of the key   2 index of all parked tasks
--- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 1 to pass over waiters that are
---       still active, else 0   4 now (ns)   5 how many waiters to pass over unseen   6 how many to look at   7 how many to wake at most
---       8 1 to put a waiter of a paused or unserved queue at the head of that queue when no other can run, else 0   9... unserved queues
+-- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 now (ns)   4 how many waiters to pass over
+--       unseen   5 how many to look at   6 how many to wake at most   7 1 to put a waiter of a paused or unserved queue at the head of that queue
+--       when no other can run, else 0   8... unserved queues
 --
--- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'busy' when nobody was, since the next waiter is
--- still active, that is, about to park, or all are that were passed over: call again in a moment; 'none' when nobody else waits that can run; or
--- 'more' when nobody could be woken of those that it looked at: call again, and pass over as many as the second value says.
-local registry, index, leaver, only, pass, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4]
-local rank, most, wanted, hope = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+-- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when nobody else waits that can run; or 'more' when
+-- nobody could be woken of those that it looked at: call again, and pass over as many as the second value says.
+local registry, index, leaver, only, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local rank, most, wanted, hope = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 
 -- Waiters of a paused or unserved queue keep their places: they are passed over without a look, ten thousand at most.
 local held, passable = {}, 10000
-for i = 9, #ARGV do
+for i = 8, #ARGV do
   held['asynq:{' .. ARGV[i] .. '}:'] = true
 end
 local function stuck(prefix)
@@ -38,7 +37,7 @@ if leaver ~= '' then
 end
 
 -- As a rule the first in line can be woken: those behind them are looked at only if not, as a long look costs more than all the rest.
-local active, woken, looked, size, searched, over = 0, {}, 0, wanted, 0, false
+local woken, looked, size, searched, over = {}, 0, wanted, 0, false
 while not over and looked < most and passable > 0 do
   local found = look(registry, leaver, only, rank, size)
   for i = 2, #found do
@@ -50,33 +49,18 @@ while not over and looked < most and passable > 0 do
     else
       looked = looked + 1
       local verdict, state = unpack(check(task, registry, now))
-      if verdict == 'active' or verdict == 'passed' then
-        if only ~= '' or verdict == 'active' and not pass then
-          if #woken == 0 then
-            return {'busy', redis.call('ZCARD', registry)}
-          end
+      redis.call('ZREM', registry, entry)
+      if verdict ~= 'elsewhere' then
+        redis.call('ZREM', index, entry)
+      end
+      if state == 'pending' then
+        searched = searched + 1
+      end
+      if verdict == 'here' and searched <= wanted and pull(entry, state) then
+        woken[#woken + 1] = entry
+        if #woken == wanted then
           over = true
           break
-        end
-        if verdict == 'active' then
-          mark(task)
-        end
-        active = active + 1
-        rank = rank + 1
-      else
-        redis.call('ZREM', registry, entry)
-        if verdict ~= 'elsewhere' then
-          redis.call('ZREM', index, entry)
-        end
-        if state == 'pending' then
-          searched = searched + 1
-        end
-        if verdict == 'here' and searched <= wanted and pull(entry, state) then
-          woken[#woken + 1] = entry
-          if #woken == wanted then
-            over = true
-            break
-          end
         end
       end
     end
@@ -112,4 +96,4 @@ if hope and rank > 0 then
     end
   end
 end
-return {pass and active > 0 and 'busy' or 'none', redis.call('ZCARD', registry)}
+return {'none', redis.call('ZCARD', registry)}

@@ -34,7 +34,6 @@ type wait struct {
 type outcomes struct {
 	InSlot   int // got the key in the same run
 	Parked   int
-	Moved    int
 	FailFast int // archived at once
 	Bound    int // archived at a bound of its waiting
 }
@@ -77,7 +76,7 @@ func newConflicts(archived func()) *conflicts {
 	}
 }
 
-// Observe takes in what the middleware tells of a task. A task that is moved to a delay queue keeps its ID, so its wait goes on.
+// Observe takes in what the middleware tells of a task.
 func (c *conflicts) Observe(_ context.Context, e middleware.Event) {
 	switch e.Kind {
 	case middleware.Refused:
@@ -137,8 +136,6 @@ func (c *conflicts) ended(e middleware.Event) (archived bool) {
 	switch {
 	case err.Outcome == middleware.Parked:
 		c.Parked++
-	case err.Outcome == middleware.MovedAway:
-		c.Moved++
 	case err.Bound != delayqueue.NoBound:
 		c.Bound++
 		archived = true

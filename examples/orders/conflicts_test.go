@@ -31,20 +31,18 @@ func observe(c *conflicts, events ...middleware.Event) {
 func TestConflictsMeasuresAWaitOverAllRuns(t *testing.T) {
 	t.Parallel()
 	c := newConflicts(func() { t.Error("nothing was archived") })
-	moved := event(middleware.Acquired, 90, "a", "")
-	moved.Task.Queue = "q:delayed" // the task keeps its ID
 	observe(
 		c,
 		event(middleware.Refused, 10, "a", "order:1"), ended(10, "a", "order:1", middleware.Parked, ""),
-		event(middleware.Refused, 40, "a", "seller:1"), ended(41, "a", "seller:1", middleware.MovedAway, ""),
-		moved,
+		event(middleware.Refused, 40, "a", "seller:1"), ended(41, "a", "seller:1", middleware.Parked, ""),
+		event(middleware.Acquired, 90, "a", ""),
 		event(middleware.Acquired, 95, "b", ""), // met no conflict
 	)
 	m := c.met(at(100))
 	if len(m.Durations) != 1 || m.Durations[0] != 80*time.Millisecond {
 		t.Errorf("waits %v, want 80ms", m.Durations)
 	}
-	if m.outcomes != (outcomes{Parked: 1, Moved: 1}) || m.Refusals["order:1"] != 1 || m.Refusals["seller:1"] != 1 {
+	if m.outcomes != (outcomes{Parked: 2}) || m.Refusals["order:1"] != 1 || m.Refusals["seller:1"] != 1 {
 		t.Errorf("%+v, refusals %v", m.outcomes, m.Refusals)
 	}
 	want := wait{TaskID: "a", Type: auditType, Began: at(10), Ended: at(40), Refusals: 1, Ending: endedElsewhere}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // runID names one run of the example. Its queues and keys carry it, so that runs on the same Redis leave each other alone: a
@@ -40,10 +38,7 @@ func (r runID) allocateQueue() string { return "allocate-" + string(r) }
 
 // allQueues returns every queue that a task of the run can be in.
 func (r runID) allQueues() []string {
-	return []string{
-		r.auditQueue(), r.auditQueue() + delayqueue.Suffix,
-		r.allocateQueue(), r.allocateQueue() + delayqueue.Suffix,
-	}
+	return []string{r.auditQueue(), r.allocateQueue()}
 }
 
 // queues returns the queues to work on and their weights. RAILTOKEN_QUEUES may give the weights of audit and allocate.

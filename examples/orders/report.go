@@ -86,7 +86,6 @@ func (r *report) print(out io.Writer) {
 	if !r.Elsewhere {
 		row("conflicts: waited in the slot", r.Met.InSlot)
 		row("           parked", r.Met.Parked)
-		row("           moved to a delay queue", r.Met.Moved)
 		row("           failed fast", r.Met.FailFast)
 		if r.Met.Bound > 0 {
 			row("           archived at a bound", r.Met.Bound)

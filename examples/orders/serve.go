@@ -31,9 +31,9 @@ func (p *program) serve(ctx context.Context) (status int, err error) {
 	}
 	rep := &report{}
 	rep.add(c)
-	fmt.Fprintf(p.out, "served %d runs of handlers: %d effects new, %d found, %d fenced; conflicts: %d waited in the slot, %d parked, %d moved, %d failed fast; %d overlaps\n",
+	fmt.Fprintf(p.out, "served %d runs of handlers: %d effects new, %d found, %d fenced; conflicts: %d waited in the slot, %d parked, %d failed fast; %d overlaps\n",
 		rep.Seen.Runs, c.ends.Load()-rep.Again-int64(rep.Met.FailFast+rep.Met.Bound), rep.Again, rep.Fenced,
-		rep.Met.InSlot, rep.Met.Parked, rep.Met.Moved, rep.Met.FailFast, rep.Overlaps)
+		rep.Met.InSlot, rep.Met.Parked, rep.Met.FailFast, rep.Overlaps)
 	if p.given["timeline"] {
 		err = p.writeTimeline(rep, &run{ID: p.Run, Config: cfg, NoLock: p.NoLock, Workers: p.Workers})
 	}

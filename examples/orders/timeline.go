@@ -151,7 +151,7 @@ func (r *report) bounds() (first, last time.Time) {
 }
 
 // total returns how many conflicts had an outcome.
-func (o outcomes) total() int { return o.InSlot + o.Parked + o.Moved + o.FailFast + o.Bound }
+func (o outcomes) total() int { return o.InSlot + o.Parked + o.FailFast + o.Bound }
 
 // sinceMS returns the milliseconds between two times, to the microsecond.
 func sinceMS(from, to time.Time) float64 { return float64(to.Sub(from).Microseconds()) / 1000 }

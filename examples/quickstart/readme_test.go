@@ -24,7 +24,7 @@ func TestReadmeShowsWhatCompiles(t *testing.T) {
 	t.Parallel()
 	var sources []string
 	for _, name := range []string{
-		"main.go", "readme_test.go", "../../worker/example_order_test.go", "../../worker/example_inside_test.go",
+		"main.go", "readme_test.go", "../../worker/example_order_test.go", "../../worker/example_inside_test.go", "../attach/attached/main.go",
 	} {
 		sources = append(sources, read(t, name))
 	}

@@ -48,6 +48,7 @@ func probesOf(needs Needs) (probes []probe) {
 			add(command, append([]any{scratch}, args...)...)
 		}
 		add("rpoplpush", scratch, scratch)
+		add("renamenx", scratch, scratch) // which changes nothing
 	}
 	if needs.Info {
 		add("info", "server")
@@ -68,7 +69,7 @@ func namesOf(needs Needs) (names []string) {
 		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:line:"+tag, "railtoken:moved:"+tag)
+		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:line:"+tag)
 	}
 	return append(names, lockNames(needs)...)
 }

@@ -24,7 +24,11 @@ type Options struct {
 	Stopping <-chan struct{}
 	// Wakes ends a pause when a task is ready; each of the servers of a process has the same. Never when nil.
 	Wakes Wakes
-	// Logger is told of an asynq that this package does not know. Silent when nil.
+	// Tasks answers for the tasks of the server. Nobody does when nil: then every script is asynq's own.
+	Tasks Tasks
+	// Foreign, when not nil, is called when asynq's scripts turn out to be those of a version that is not known: Tasks is not asked about them.
+	Foreign func()
+	// Logger is told of that too. Silent when nil.
 	Logger *slog.Logger
 }
 
@@ -32,10 +36,12 @@ type Options struct {
 type Conn struct {
 	redis.UniversalClient
 
-	failures failures
-	pacer    *pacer
-	log      *slog.Logger
-	foreign  sync.Once // tells of an asynq that is not known
+	failures  failures
+	pacer     *pacer
+	tasks     Tasks
+	log       *slog.Logger
+	onForeign func()
+	foreign   sync.Once // tells of an asynq that is not known
 }
 
 // New returns a Conn over a client.
@@ -44,42 +50,75 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Conn{UniversalClient: client, pacer: newPacer(opts), log: log}
+	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, onForeign: opts.Foreign, log: log}
 }
 
 // EvalSha runs a script that Redis knows.
 func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
-	return c.run(ctx, sum, keys, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
+	return c.run(ctx, c.tasks, sum, keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
 }
 
-// Eval runs a script that Redis does not know yet.
+// Eval runs a script that Redis does not know yet: go-redis sends it so after EvalSha, so whoever answers for tasks has been asked.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	sum := sha1.Sum([]byte(script)) //nolint:gosec // see above
-	return c.run(ctx, hex.EncodeToString(sum[:]), keys, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+	bytes := sha1.Sum([]byte(script)) //nolint:gosec // see above
+	sum := hex.EncodeToString(bytes[:])
+	return c.run(ctx, nil, sum, keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
-// run sends a script as its kind needs it.
-func (c *Conn) run(ctx context.Context, sum string, keys []string, send func(context.Context) *redis.Cmd) *redis.Cmd {
+// run answers a script as its kind needs it. tasks is asked about an acknowledgement, unless it is nil.
+func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
 	kind, known := KindOf(sum, keys)
 	if kind != Other && !known {
-		c.foreign.Do(func() {
-			c.log.WarnContext(ctx, "asynq's scripts are not those of the version that this build of railtoken supports: use that version of asynq", "script", sum)
-		})
+		c.foreign.Do(func() { c.tellForeign(ctx, sum) })
 	}
 	switch kind {
 	case Ack:
-		if ctx.Err() != nil {
+		call, repeated := ctx, ctx.Err() != nil
+		if repeated {
 			fresh, cancel := uncancelled(ctx)
 			defer cancel()
 			ctx = fresh
 		}
-		return send(ctx)
+		a, ok := acknowledgement(scripts[sum], keys, args)
+		a.Call, a.Repeated = call, repeated
+		return onceSettled(ctx, func() *redis.Cmd {
+			if ok && known && tasks != nil {
+				if answered, err := tasks.Acknowledge(ctx, a); answered {
+					return answer(ctx, sum, err)
+				}
+			}
+			return send(ctx)
+		})
 	case Fetch:
-		cmd := send(ctx)
+		cmd := c.fetched(ctx, known, keys, args, send)
 		c.failures.pause(ctx, cmd.Err())
 		c.pacer.fetched(ctx, cmd.Err())
 		return cmd
+	case Recover:
+		if c.failures.lately(time.Now()) {
+			cmd := redis.NewCmd(ctx, "evalsha", sum)
+			cmd.SetVal([]any{})
+			return cmd
+		}
+		return send(ctx)
 	default:
 		return send(ctx)
+	}
+}
+
+// fetched fetches a task.
+func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
+	if known && c.tasks != nil {
+		return c.fetch(ctx, keys, args)
+	}
+	return send(ctx)
+}
+
+// tellForeign tells of an asynq that is not known.
+func (c *Conn) tellForeign(ctx context.Context, sum string) {
+	c.log.WarnContext(ctx, "asynq's scripts are not those of the version that this build of railtoken supports; tasks are not parked at the ack, and wait for "+
+		"their own timers: use that version of asynq", "script", sum)
+	if c.onForeign != nil {
+		c.onForeign()
 	}
 }

@@ -15,6 +15,9 @@ const (
 	// pauseFirst and pauseMost are the pause after a fetch that failed: it doubles with each one in a row.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = time.Second
+	// recoverAfter is how long after an outage of Redis asynq recovers no tasks. A worker that lives then puts back those that have only waited
+	// in its slots; asynq would count their runs as failures, and archive those on their last attempt.
+	recoverAfter = 30 * time.Second
 )
 
 // uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of ctx.
@@ -34,6 +37,12 @@ func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 // shutdown.
 type failures struct {
 	inARow atomic.Int64
+	last   atomic.Int64 // when the last one was, in ns since 1970
+}
+
+// lately reports whether a fetch has failed a short while ago: Redis could not be reached.
+func (f *failures) lately(now time.Time) bool {
+	return now.Sub(time.Unix(0, f.last.Load())) < recoverAfter
 }
 
 // pause waits after a fetch that failed.
@@ -44,6 +53,8 @@ func (f *failures) pause(ctx context.Context, err error) {
 		return
 	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
 		return
+	case !redis.IsTryAgainError(err): // else the slot of the queue moves, and Redis is there
+		f.last.Store(time.Now().UnixNano())
 	}
 	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))
 	defer timer.Stop()

@@ -198,7 +198,7 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		m, _ := redistest.Virtual(t)
 		c := patient(t, m)
 		var mu sync.Mutex
-		byKeys, bySum := map[Kind]map[string]bool{Ack: {}, Fetch: {}, Other: {}}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Other: {}}
+		byKeys, bySum := map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}
 		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if sum, keys, ok := scriptOf(cmd); ok {
 				mu.Lock()

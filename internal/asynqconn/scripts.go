@@ -7,9 +7,10 @@ type Kind int
 
 // The kinds that a [Conn] tells apart.
 const (
-	Other Kind = iota // anything else, of asynq or not
-	Fetch             // takes a task from a queue and begins its run
-	Ack               // ends a run: done, retried, archived or put back
+	Other   Kind = iota // anything else, of asynq or not
+	Fetch               // takes a task from a queue and begins its run
+	Ack                 // ends a run: done, retried, archived or put back
+	Recover             // lists the tasks whose workers asynq takes for dead
 )
 
 // scripts names asynq's scripts by their SHA-1, as asynq v0.26.0 has them.
@@ -43,8 +44,8 @@ var scripts = map[string]string{
 
 // kinds says what those do that a Conn treats in a way of its own.
 var kinds = map[string]Kind{
-	"dequeue": Fetch,
-	"done":    Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack, "requeue": Ack, "retry": Ack, "archive": Ack,
+	"dequeue": Fetch, "listLeaseExpired": Recover,
+	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack, "requeue": Ack, "retry": Ack, "archive": Ack,
 }
 
 // KindOf returns what a script is, and whether it is one of the supported asynq's. One that is not is judged by the names of its keys: asynq's

@@ -38,6 +38,11 @@ func TestEffectsAreThereOnceWhateverCommandIsSentTwice(t *testing.T) {
 	everyStep(t, plan{fault: late})
 }
 
+func TestEffectsAreThereOnceWhateverReplyIsLost(t *testing.T) {
+	t.Parallel()
+	everyStep(t, plan{fault: lost})
+}
+
 // everyStep plays every scenario with a fault at each of its steps, one in each run.
 func everyStep(t *testing.T, p plan) {
 	t.Helper()

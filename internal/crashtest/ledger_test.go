@@ -17,6 +17,7 @@ var errFenced = errors.New("a later token has been here")
 // ledger is a database of the handlers. An effect is written under a fencing token, and once; a task whose effect is there writes
 // nothing. Nobody writes for a process that has stopped.
 type ledger struct {
+	began    time.Time
 	mu       sync.Mutex
 	effects  map[string]*process // who wrote the effect of a task
 	repeats  map[string]int      // how often a task came to write its effect and found it there
@@ -38,6 +39,7 @@ type entry struct {
 
 func newLedger(o middleware.Order) *ledger {
 	return &ledger{
+		began:   time.Now(),
 		effects: map[string]*process{}, repeats: map[string]int{}, runs: map[string]int{}, failures: map[string]int{}, tokens: map[string]int64{},
 		order: order{Order: o, came: map[string]arrival{}, calls: map[string]time.Time{}, ended: map[string]bool{}},
 	}

@@ -1,7 +1,6 @@
 package crashtest_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ func (r *run) beginMate() *process {
 }
 
 // acks are the steps with which a process gives a task back to asynq.
-var acks = []string{"asynq/done", "asynq/retry", "asynq/requeue", "asynq/archive"}
+var acks = []string{"park", "asynq/done", "asynq/retry", "asynq/requeue", "asynq/archive"}
 
 // keep notes which tasks the mate has.
 func (r *run) keep(cmd redis.Cmder) {
@@ -30,17 +29,11 @@ func (r *run) keep(cmd redis.Cmder) {
 	if !ok || len(cmd.Args()) < 4 {
 		return
 	}
-	step := stepOf(r.m, cmd)
-	if message, ok := answer.Val().(string); ok && strings.HasPrefix(fmt.Sprint(cmd.Args()[3]), "asynq:{") {
-		if begin, end := strings.Index(message, "{"), strings.LastIndex(message, "}"); begin >= 0 && begin < end {
-			var j job
-			if err := json.Unmarshal([]byte(message[begin:end+1]), &j); err == nil {
-				r.held.Store(queueOf(cmd)+"/"+j.ID, true)
-				return
-			}
-		}
+	if reply, ok := answer.Val().([]any); ok && len(reply) > 0 && strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), "}:pending") {
+		r.held.Store(fmt.Sprintf("%s/%s", queueOf(cmd), reply[0]), true)
+		return
 	}
-	if slices.Contains(acks, step) {
+	if slices.Contains(acks, stepOf(r.m, cmd)) {
 		for _, arg := range cmd.Args()[3:] {
 			if _, id, ok := strings.Cut(fmt.Sprint(arg), "}:t:"); ok {
 				r.held.Delete(queueOf(cmd) + "/" + id)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -40,7 +41,10 @@ func (j job) keys() []string {
 type settings struct {
 	Strategy middleware.Strategy
 	Queues   map[string]int
+	Apart    bool // its locks are on a Redis of their own, as far as it knows
 	Eager    bool // it looks for tasks often, as a worker does that holds its keys briefly
+	// NoLocks is from when until when, after the begin of the run, the locks cannot be reached.
+	NoLocks [2]time.Duration
 	// Beside is a second server of the same process, with a strategy and queues of its own. There is none when nil.
 	Beside *settings
 }
@@ -61,14 +65,16 @@ type process struct {
 func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, gate bool, l *ledger, hook *tap) *process {
 	t.Helper()
 	p := &process{name: name, tap: hook, ledger: l, stopping: make(chan struct{})}
-	connect := func() *redis.Client {
+	connect := func(hooks ...redis.Hook) *redis.Client {
 		client := redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-		client.AddHook(hook)
+		for _, h := range append(hooks, hook) {
+			client.AddHook(h)
+		}
 		return client
 	}
 	tasks := connect()
 	var err error
-	if p.single, err = locking.NewSingle(connect(), locking.SingleOptions{Label: name}); err != nil {
+	if p.single, err = locking.NewSingle(connect(away{l.began.Add(s.NoLocks[0]), l.began.Add(s.NoLocks[1])}), locking.SingleOptions{Label: name}); err != nil {
 		t.Fatal(err)
 	}
 	if p.queue, err = delayqueue.New(tasks, delayqueue.Options{}); err != nil {
@@ -79,17 +85,21 @@ func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, gate b
 		locker = locking.NewGate(p.single, locking.GateOptions{})
 	}
 	for each := &s; each != nil; each = each.Beside {
-		p.serve(t, tasks, locker, each)
+		p.serve(t, locker, each)
 	}
 	return p
 }
 
 // serve starts a server of the process.
-func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker, s *settings) {
+func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	t.Helper()
+	names := p.single.RedisNames
+	if s.Apart {
+		names = nil
+	}
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
-		Key: middleware.PayloadKeys(job.keys), Sleepers: middleware.NewSleepers(middleware.SleepersOptions{Waiting: 4, Slots: 8}), Observer: middleware.ObserverFunc(p.observe),
+		LockNames: names, Key: middleware.PayloadKeys(job.keys), Sleepers: middleware.NewSleepers(middleware.SleepersOptions{Waiting: 4, Slots: 8}), Observer: middleware.ObserverFunc(p.observe),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +108,9 @@ func (p *process) serve(t *testing.T, tasks *redis.Client, locker locking.Locker
 	if s.Eager {
 		interval = 50 * time.Millisecond
 	}
-	server := asynq.NewServerFromRedisClient(tasks, asynq.Config{
-		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: interval, DelayedTaskCheckInterval: time.Second,
+	conn := p.queue.Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
+	server := asynq.NewServerFromRedisClient(conn, asynq.Config{
+		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,
 		IsFailure:       middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
 		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),

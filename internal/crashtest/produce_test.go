@@ -73,11 +73,17 @@ func (r *run) enqueue(p *producer, j job) {
 		return
 	}
 	opts := []asynq.Option{asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries)}
-	if j.InLine {
-		r.ledger.call(j)
-		_, err = p.queue.Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
-	} else {
-		_, err = p.tasks.Enqueue(asynq.NewTask("job", payload), opts...)
+	call := func() {
+		if j.InLine {
+			r.ledger.call(j)
+			_, err = p.queue.Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
+		} else {
+			_, err = p.tasks.Enqueue(asynq.NewTask("job", payload), opts...)
+		}
+	}
+	call()
+	if r.fault == lost && err != nil && r.mayBeThere(j) {
+		call()
 	}
 	switch {
 	case p.tap.isDead():

@@ -192,9 +192,8 @@ func (r *run) leave(queue, id string) {
 	}
 }
 
-// job returns the job of a task, or of a copy of it.
+// job returns the job of a task.
 func (r *run) job(id string) job {
-	id, _, _ = strings.Cut(id, ":")
 	for _, j := range r.jobs {
 		if j.ID == id {
 			return j

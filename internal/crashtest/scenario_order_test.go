@@ -60,7 +60,7 @@ var orderScenarios = []scenario{
 			{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5, InLine: true},
 		},
 		within: 20 * time.Second,
-		steps:  slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park", "name", "mark", "claim", "asynq/schedule"}),
+		steps:  slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
 	},
 	{
 		name: "two processes in order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder, mate: true,

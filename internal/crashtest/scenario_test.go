@@ -31,9 +31,9 @@ var always = []string{"acquire", "release", "asynq/fetch", "asynq/done", effect}
 
 // Queues of the scenarios.
 var (
-	own   = map[string]int{"default": 4, "default:delayed": 1}
-	extra = map[string]int{"default": 4, "default:delayed": 1, "waiting": 1}
-	both  = map[string]int{"default": 4, "default:delayed": 1, "waiting": 1, "siding": 1}
+	own   = map[string]int{"default": 4}
+	extra = map[string]int{"default": 4, "waiting": 1}
+	both  = map[string]int{"default": 4, "waiting": 1, "siding": 1}
 )
 
 var scenarios = []scenario{
@@ -45,7 +45,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 6 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"park", "wake", "renew", "asynq/retry"},
+		steps:  []string{"park", "wake", "renew"},
 	},
 	{
 		name: "last attempt", settings: settings{Queues: own},
@@ -55,7 +55,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/schedule"},
+		steps:  []string{"park", "wake"},
 	},
 	{
 		name: "queue of its own", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
@@ -65,7 +65,7 @@ var scenarios = []scenario{
 			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"name", "mark", "claim", "park", "wake", "asynq/schedule"},
+		steps:  []string{"park", "wake"},
 	},
 	{
 		name: "two keys", settings: settings{Queues: own},
@@ -75,7 +75,7 @@ var scenarios = []scenario{
 			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 6 * time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"park", "wake", "asynq/retry"},
+		steps:  []string{"park", "wake"},
 	},
 	{
 		name: "a failure and a retry", settings: settings{Queues: own},
@@ -87,13 +87,13 @@ var scenarios = []scenario{
 		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
-		name: "a moved task fails", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
+		name: "a task in a queue of its own fails", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
 		jobs: []job{
 			{ID: "holder", Hold: 4 * time.Second, Retries: 5},
 			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
 		},
 		within: 20 * time.Second,
-		steps:  []string{"name", "mark", "claim", "asynq/schedule", "asynq/retry"},
+		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
 		name: "the queue is another one afterwards", settings: settings{Queues: both, Strategy: middleware.Requeue{Queue: "waiting"}},
@@ -103,12 +103,11 @@ var scenarios = []scenario{
 			{ID: "first", At: 2 * time.Second, Hold: 2 * time.Second, Fails: 1, Retries: 5},
 		},
 		within: 26 * time.Second,
-		steps:  []string{"name", "mark", "claim", "asynq/schedule"},
+		steps:  []string{"park", "wake"},
 	},
 	{
-		// As while a fleet changes its configuration: what one server moves there, the other one moves away. A copy that has run and
-		// failed is moved once more.
-		name: "moved there and away again", settings: settings{
+		// As while a fleet changes its configuration: what one server has wait there, the other one has wait elsewhere.
+		name: "there and away again", settings: settings{
 			Queues: map[string]int{"default": 1, "siding": 1}, Strategy: middleware.Requeue{Queue: "waiting"},
 			Beside: &settings{Queues: map[string]int{"waiting": 1}, Strategy: middleware.Requeue{Queue: "siding"}},
 		},
@@ -118,16 +117,36 @@ var scenarios = []scenario{
 			{ID: "next", At: 5 * time.Second, Hold: 8 * time.Second, Retries: 5},
 		},
 		within: 30 * time.Second,
-		steps:  []string{"name", "mark", "claim", "asynq/schedule", "asynq/retry"},
+		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
-		name: "a copy that is due soon", settings: settings{Queues: own, Strategy: middleware.Requeue{Delay: time.Second}},
+		name: "on its last attempt and due soon", settings: settings{Queues: own, Strategy: middleware.Requeue{Delay: time.Second}},
 		jobs: []job{
 			{ID: "holder", Hold: 3 * time.Second},
 			{ID: "first", At: 2 * time.Second, Hold: time.Second},
 		},
 		within: 14 * time.Second,
-		steps:  []string{"name", "mark", "claim", "asynq/schedule"},
+		steps:  []string{"park", "wake"},
+	},
+	{
+		name: "locks on a Redis of their own", settings: settings{Queues: own, Apart: true},
+		jobs: []job{
+			{ID: "holder", Hold: 6 * time.Second},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second},
+			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
+		},
+		within: 18 * time.Second,
+		steps:  []string{"park", "wake"},
+	},
+	{
+		// They lose their patience after 10 s, and come back 10 s later.
+		name: "locks out of reach", settings: settings{Queues: own, NoLocks: [2]time.Duration{time.Second, 14 * time.Second}},
+		jobs: []job{
+			{ID: "first", At: 2 * time.Second, Hold: time.Second},
+			{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5},
+		},
+		within: 35 * time.Second,
+		steps:  []string{"postpone", "asynq/forward"},
 	},
 	{
 		// Each holds the key for less time than it takes to fetch a task: the next ones wait in their slots.
@@ -141,7 +160,7 @@ var scenarios = []scenario{
 			{ID: "six", At: 100 * time.Millisecond, Hold: 60 * time.Millisecond, Retries: 5},
 		},
 		within: 4 * time.Second,
-		steps:  []string{"park", "wake", "asynq/retry"},
+		steps:  []string{"park", "wake"},
 	},
 	{
 		name: "two processes", settings: settings{Queues: own}, mate: true,
@@ -153,6 +172,6 @@ var scenarios = []scenario{
 			{ID: "five", At: 2500 * time.Millisecond, Hold: time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"park", "wake", "asynq/retry"},
+		steps:  []string{"park", "wake"},
 	},
 }

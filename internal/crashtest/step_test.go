@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ const (
 	idleChatter = "idle chatter"
 )
 
-// asynqSteps are asynq's scripts by the keys that they name.
+// asynqSteps are asynq's scripts, and the one that is sent in place of its own fetch, by the keys that they name.
 var asynqSteps = map[string]string{
 	"pending,paused,active,lease":           "asynq/fetch",
 	"active,lease,t,processed,processed":    "asynq/done",
@@ -45,7 +46,7 @@ var asynqSteps = map[string]string{
 // ownScripts are our own scripts: "park", "acquire" and so on, as their files are called.
 var ownScripts = sync.OnceValue(func() map[string]string {
 	scripts := map[string]string{}
-	for _, dir := range []string{"../../delayqueue/lua", "../../locking/lua"} {
+	for _, dir := range []string{"../../delayqueue/lua", "../../locking/lua", "../../internal/asynqconn/lua"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
 		for _, file := range files {
 			source, err := os.ReadFile(file)
@@ -58,8 +59,14 @@ var ownScripts = sync.OnceValue(func() map[string]string {
 	return scripts
 })
 
+// ownStep is the end of those that are one of these functions.
+var ownStep = regexp.MustCompile(`return (\w+)\(KEYS\[1\], unpack\(ARGV\)\)$`)
+
 // ownScript names one of our scripts by its end: it may have functions that it shares with others before it. It returns "" for one of asynq's.
 func ownScript(source string) (name string) {
+	if end := ownStep.FindStringSubmatch(source); end != nil {
+		return end[1]
+	}
 	for each, end := range ownScripts() {
 		if strings.HasSuffix(source, end) && len(end) > len(ownScripts()[name]) {
 			name = each
@@ -141,7 +148,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 		return "join"
 	case own == "wake" && args[6] != "": // the only entry
 		return "wake task"
-	case own != "":
+	case own != "" && own != "fetch": // which is asynq's, as far as anybody can tell from outside
 		return own.(string)
 	}
 	return asynqStep(m, args[3:3+n])

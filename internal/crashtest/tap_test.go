@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -23,13 +24,17 @@ const (
 	before fault = "before" // the process stops, and the step is not taken
 	after  fault = "after"  // the step is taken, and the process stops before it hears of it
 	late   fault = "late"   // the step is taken twice, as when the client sends it again some time after the reply was lost; the process lives
+	lost   fault = "lost"   // the step is taken, and the process hears of an error; it lives
 )
 
 // resendAfter is more than the client's ReadTimeout.
 const resendAfter = 4 * time.Second
 
 // lives reports whether the process goes on.
-func (f fault) lives() bool { return f == late }
+func (f fault) lives() bool { return f == late || f == lost }
+
+// errLost is what the client makes of an answer that has not come.
+var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
 // errStopped is what a stopped process is told at the end of a run, when it has to go away.
 var errStopped = errors.New("this process was stopped")
@@ -184,6 +189,13 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 	case t.fault.lives():
 		if t.found != nil {
 			t.found(cmds[at])
+		}
+		if t.fault == lost {
+			_ = t.send(cmds, began, send)
+			for _, cmd := range cmds {
+				cmd.SetErr(errLost)
+			}
+			return errLost
 		}
 		_ = send(cmds)
 		time.Sleep(resendAfter)

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	// Half of these tests mostly wait: for leases, timers and servers that are away. On few cores more of them run side by side.
 	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(2, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	leaktest.Verify(m)

@@ -81,7 +81,7 @@ func drained(t *testing.T, client redis.UniversalClient, queues ...string) {
 	}
 	for _, queue := range queues {
 		if !slices.Contains(known, queue) {
-			continue // a delay queue that was never used
+			continue // it was never used
 		}
 		var info *asynq.QueueInfo
 		until(t, "queue "+queue+" empty", func() bool {
@@ -149,7 +149,7 @@ func TestAKilledWorkerLosesNothingAndItsKeysBecomeFree(t *testing.T) {
 	ageLeases(t, client, []string{"audit"})
 	startChild(t, server.Addr(), dbServer.Addr(), false, env...)
 	checkEffects(t, db, 3*orders)
-	drained(t, client, "audit", "allocate", "audit:delayed", "allocate:delayed")
+	drained(t, client, "audit", "allocate")
 	if n := client.Exists(t.Context(), "railtoken:waiters:{order:0}").Val(); n != 0 {
 		t.Error("an order still has waiters")
 	}

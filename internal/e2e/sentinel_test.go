@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,8 +18,8 @@ import (
 func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 	t.Parallel()
 	const orders, each = 5, 40
-	for _, last := range []bool{false, true} { // conflicts on the last attempt take another way to wait: by a delay queue
-		t.Run(map[bool]string{false: "parked in their queue", true: "moved to the delay queue"}[last], func(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		t.Run(map[bool]string{false: "parked", true: "parked on their last attempt"}[last], func(t *testing.T) {
 			t.Parallel()
 			sentinel := redistest.StartSentinel(t)
 			client, db := sentinel.Client(t), redistest.Start(t).Client(t)
@@ -49,7 +48,7 @@ func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 			enqueue(t, producer, "audit", orders, each, retries)
 			enqueue(t, producer, "allocate", orders, each, retries)
 			const total = 2 * orders * each
-			waitingIn := map[bool]string{false: "asynq:{audit}:retry", true: "asynq:{audit:delayed}:scheduled"}[last]
+			const waitingIn = "asynq:{audit}:retry"
 			if err := w.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +65,7 @@ func TestAFailoverInTheMiddleDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
 			release()
 			t.Logf("after the failover %d of %d tasks are done, %d of a queue wait", done, total, waiting)
 			checkEffects(t, db, total)
-			drained(t, client, "audit", "allocate", "audit:delayed", "allocate:delayed")
+			drained(t, client, "audit", "allocate")
 			nothingRemains(t, client)
 		})
 	}
@@ -100,9 +99,8 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 		t.Fatal(err)
 	}
 
-	// round lets two tasks, the first of which has the given retries, wait for a key. The first one waits in a place of its own: in its queue,
-	// or on its last attempt in the delay queue. A third one, that comes when the key is free, takes it and wakes them.
-	round := func(name string, retries int, place string) {
+	// round lets a task with the given retries wait for a key. Another one, that comes when the key is free, takes it and wakes it.
+	round := func(name string, retries int) {
 		t.Helper()
 		lease, err := locker.Acquire(t.Context(), []string{name}, locking.Options{})
 		if err != nil {
@@ -112,11 +110,7 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Its run must have ended too: one that is moved looks at the key once more after it has its place.
-		until(t, "the task waits", func() bool {
-			return client.ZScore(t.Context(), place, info.ID).Err() == nil &&
-				!slices.Contains(client.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val(), info.ID)
-		})
+		until(t, "the task waits", func() bool { return client.ZScore(t.Context(), "asynq:{default}:retry", info.ID).Err() == nil })
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -132,9 +126,8 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 			t.Errorf("task %s was woken, want %s", got, info.ID)
 		}
 	}
-	const parked, moved = "asynq:{default}:retry", "asynq:{default:delayed}:scheduled"
-	round("before/parked", 5, parked)
-	round("before/moved", 0, moved)
+	round("before", 5)
+	round("before/last", 0)
 
 	next := sentinel.Replica()
 	if n := cachedScripts(t, next); n != 0 {
@@ -144,8 +137,8 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 		t.Fatal("the master knows no scripts: this shows nothing")
 	}
 	sentinel.Failover(t)
-	round("after/parked", 5, parked)
-	round("after/moved", 0, moved)
+	round("after", 5)
+	round("after/last", 0)
 	errorsOf, err := next.Client(t).InfoMap(t.Context(), "errorstats").Result()
 	if err != nil {
 		t.Fatal(err)

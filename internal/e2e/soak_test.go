@@ -135,7 +135,7 @@ func (s *soak) ageLeases() {
 	for _, w := range s.workers {
 		w.stop()
 	}
-	aged := ageLeases(s.T, s.client, []string{"audit", "allocate", "audit:delayed", "allocate:delayed"})
+	aged := ageLeases(s.T, s.client, []string{"audit", "allocate"})
 	s.Logf("%d tasks were in the hands of killed processes", aged)
 	for i := range s.workers {
 		s.workers[i] = s.start()
@@ -171,7 +171,7 @@ func (s *soak) check() {
 		}
 	}
 	checkEffects(s.T, s.db, *soakTasks)
-	drained(s.T, s.client, "audit", "allocate", "audit:delayed", "allocate:delayed")
+	drained(s.T, s.client, "audit", "allocate")
 	nothingRemains(s.T, s.client)
 }
 

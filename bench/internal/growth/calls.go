@@ -65,6 +65,7 @@ type lineup struct {
 	sent        atomic.Int64
 	depth, more int // tasks that wait, and that come
 	names       []string
+	ready       func(context.Context) error // comes before the steps and is not measured; nothing when nil
 	steps       []func(context.Context) error
 	n           int // calls of a slice
 }
@@ -84,6 +85,9 @@ func (l *lineup) close() error { return errors.Join(l.queue.Close(), l.conn.Clos
 
 func (l *lineup) warm(ctx context.Context) error {
 	for range callWarm {
+		if err := l.prepare(ctx); err != nil {
+			return err
+		}
 		for _, step := range l.steps {
 			if err := step(ctx); err != nil {
 				return err
@@ -91,6 +95,13 @@ func (l *lineup) warm(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (l *lineup) prepare(ctx context.Context) error {
+	if l.ready == nil {
+		return nil
+	}
+	return l.ready(ctx)
 }
 
 // slice makes the calls in turn, and returns the medians of their times.
@@ -101,6 +112,9 @@ func (l *lineup) slice(ctx context.Context) (map[string]float64, error) {
 		return nil, err
 	}
 	for range l.n {
+		if err := l.prepare(ctx); err != nil {
+			return nil, err
+		}
 		for i, step := range l.steps {
 			first, began := l.sent.Load(), time.Now()
 			if err := step(ctx); err != nil {
@@ -125,7 +139,20 @@ func (l *lineup) slice(ctx context.Context) (map[string]float64, error) {
 	return values, nil
 }
 
-// openNext parks tasks that asynq holds back, as it holds back parked ones, and returns the calls that park one more and wake the first.
+// fetch has a worker begin the run of a task that asynq holds back.
+func (l *lineup) fetch(ctx context.Context, t delayqueue.Task) error {
+	prefix := "asynq:{" + t.Queue + "}:"
+	_, err := l.conn.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.ZRem(ctx, prefix+"scheduled", t.ID)
+		pipe.LPush(ctx, prefix+"active", t.ID)
+		pipe.HSet(ctx, prefix+"t:"+t.ID, "state", "active")
+		pipe.ZAdd(ctx, prefix+"lease", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: t.ID})
+		return nil
+	})
+	return err
+}
+
+// openNext parks tasks that workers have fetched, and returns the calls that park one more and wake the first.
 func openNext(ctx context.Context, l *lineup) ([]func(context.Context) error, error) {
 	ready := make([]delayqueue.Task, 0, l.depth+l.more)
 	for range l.depth + l.more {
@@ -145,10 +172,11 @@ func openNext(ctx context.Context, l *lineup) ([]func(context.Context) error, er
 		return err
 	}
 	for range l.depth {
-		if err := park(ctx); err != nil {
+		if err := errors.Join(l.fetch(ctx, ready[0]), park(ctx)); err != nil {
 			return nil, err
 		}
 	}
+	l.ready = func(ctx context.Context) error { return l.fetch(ctx, ready[0]) }
 	wake := func(ctx context.Context) error {
 		woken, err := l.queue.Wake(ctx, callKey, delayqueue.WakeOptions{})
 		if err == nil && (len(woken.Tasks) != 1 || woken.Left != l.depth) {

@@ -20,8 +20,8 @@ func TestMeasureKeepsCommandsOfKeysApart(t *testing.T) {
 		t.Fatalf("%d rows, %d targets", len(table.Rows), len(table.Targets))
 	}
 	for _, row := range table.Rows {
-		// A task that meets no other one is fetched, locked, released and finished: four commands.
-		if got := row.Spread("commands").Median; got < 3.5 || got > 8 {
+		// A task that meets no other one is fetched, locked, released and finished: four commands, of which some go out together with those of others.
+		if got := row.Spread("commands").Median; got < 3 || got > 8 {
 			t.Errorf("%s keys: %v commands for a task", row.Name, got)
 		}
 	}
@@ -36,8 +36,8 @@ func TestALifeIsParkedOnceWhateverTheDepth(t *testing.T) {
 			t.Fatalf("%s: %d rows, %d targets", name, len(table.Rows), len(table.Targets))
 		}
 		for _, row := range table.Rows {
-			// Enqueued by 1 command or more, fetched twice, refused, parked, woken, locked, released and finished.
-			if got := row.Spread("commands").Median; got < 8 || got > 40 {
+			// Enqueued by 1 command or more, fetched twice, refused, parked, woken, locked, released and finished; some go out together with others.
+			if got := row.Spread("commands").Median; got < 7 || got > 40 {
 				t.Errorf("%s at %s: %v commands for a life", name, row.Name, got)
 			}
 		}

@@ -18,7 +18,7 @@ type Result struct {
 	Took time.Duration
 	// Overlaps counts the times that work on a key began while another task worked on it, Again those that a task was done twice.
 	Overlaps, Again int
-	// Parked counts the runs that ended with the task in the delay queue, for contestants that have one.
+	// Parked counts the runs that ended with the task parked, for contestants that park.
 	Parked int
 	// Runs is how often a worker ran each task, sorted; 0 for those that it never came to.
 	Runs []int `json:"-"`

@@ -1,0 +1,279 @@
+package attach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// Defaults of the intervals that asynq.Config leaves at zero. asynq's own are 1 s and 5 s.
+const (
+	DefaultTaskCheckInterval        = 50 * time.Millisecond
+	DefaultDelayedTaskCheckInterval = time.Second
+)
+
+// Options configures [New]. The zero value has every default: the locks are on the Redis of the tasks.
+type Options struct {
+	// Locker takes the locks. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller closes one of its own.
+	Locker locking.Locker
+	// LockNames is middleware.Options.LockNames, for a Locker of the caller's on the Redis of the tasks.
+	LockNames func(key string) (lock, interest string)
+
+	// Strategy is for handlers that set none; middleware.Requeue when nil.
+	Strategy middleware.Strategy
+	// TTL and MaxHold are those of the locks, for handlers that set none: 30 s and 30 min when zero. TTL must be below 55 s.
+	TTL, MaxHold time.Duration
+	// MaxKeySize is the longest key in bytes, 1024 when zero; MaxKeys is the most keys of a task, 100 when zero.
+	MaxKeySize, MaxKeys int
+	// Waiting is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency when zero, none when negative.
+	Waiting int
+
+	// Observer is told of every event of the locks; nil disables it.
+	Observer middleware.Observer
+	// Logger receives what went wrong and what an operator should know; silent when nil.
+	Logger *slog.Logger
+}
+
+// LockOptions says how the tasks of one handler are locked. Key must be set; every other zero value is that of [Options].
+type LockOptions struct {
+	Key          middleware.KeyFunc
+	Strategy     middleware.Strategy
+	TTL, MaxHold time.Duration
+}
+
+// Attached is what asynq's servers need for locks. It is for one asynq.Config; several servers of a process may share it, each with a [Attached.Client] of
+// its own. It is safe for use by many goroutines at the same time.
+type Attached struct {
+	opts     Options
+	cluster  bool
+	interval time.Duration
+
+	mu    sync.Mutex
+	cfg   asynq.Config
+	fixed bool // a server has its queues
+
+	locker   locking.Locker
+	closers  []io.Closer
+	queue    *delayqueue.Queue
+	budget   *middleware.Sleepers
+	wakes    asynqconn.Wakes
+	stopping chan struct{}
+	stop     sync.Once
+	running  sync.WaitGroup
+}
+
+// New attaches locks to asynq servers that work on the Redis of client with a configuration of cfg. It connects to nothing, and returns every fault at once.
+// The client stays the caller's: close it after the servers are shut down and Close has returned.
+func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
+	if client == nil {
+		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	_, cluster := client.(*redis.ClusterClient)
+	cfg.Queues = maps.Clone(cfg.Queues)
+	a := &Attached{
+		opts: opts, cfg: cfg, cluster: cluster, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
+		wakes: asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
+	}
+	slots := cfg.Concurrency
+	if slots < 1 {
+		slots = runtime.NumCPU() // as asynq has it
+	}
+	a.budget = middleware.NewSleepers(middleware.SleepersOptions{Waiting: cmp.Or(opts.Waiting, max(slots/2, 1)), Slots: slots})
+	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }})
+	if err != nil {
+		return nil, err
+	}
+	a.queue = queue
+	if a.locker == nil {
+		single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: max(locking.DefaultFenceTTL, 2*opts.MaxHold)})
+		if err != nil {
+			return nil, errors.Join(err, queue.Close())
+		}
+		a.locker, a.closers = locking.NewGate(single, locking.GateOptions{}), []io.Closer{single}
+		if _, oneNode := client.(*redis.Client); oneNode {
+			a.opts.LockNames = single.RedisNames
+		}
+	}
+	if _, err := a.LockWith(LockOptions{Key: func(context.Context, *asynq.Task) ([]string, error) { return nil, nil }}); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// fewServers is how many servers of a process a wake reaches at once.
+const fewServers = 8
+
+// Client returns the Redis client for one asynq server: give it to asynq.NewServerFromRedisClient together with [Attached.Config]. Each server needs one of
+// its own.
+func (a *Attached) Client() redis.UniversalClient {
+	return a.queue.Conn(asynqconn.Options{
+		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
+	})
+}
+
+// queues returns the queues of the servers, which stay as they are from then on.
+func (a *Attached) queues() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fixed = true
+	return maps.Clone(a.cfg.Queues)
+}
+
+// serve adds a queue in which a strategy has tasks wait.
+func (a *Attached) serve(queue string) error {
+	if queue == "" {
+		return nil
+	}
+	if a.cluster {
+		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q: on a Redis Cluster tasks can wait in their own queue only: set no Requeue.Queue", queue)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch _, named := a.cfg.Queues[queue]; {
+	case named:
+	case a.fixed:
+		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q, which the server does not work on: name it in asynq.Config.Queues", queue)
+	case len(a.cfg.Queues) == 0:
+		a.cfg.Queues = map[string]int{"default": 1, queue: 1}
+	default:
+		a.cfg.Queues[queue] = 1
+	}
+	return nil
+}
+
+// configured marks the contexts of servers that have our Config.
+type configured struct{}
+
+// Config returns the configuration for the asynq servers: that of New, with functions that know which errors are those of a task that waits. The caller's own
+// functions are asked about all others.
+func (a *Attached) Config() asynq.Config {
+	cfg := a.cfg
+	cfg.Queues = a.queues()
+	base := cfg.BaseContext
+	if base == nil {
+		base = context.Background
+	}
+	cfg.BaseContext = func() context.Context { return context.WithValue(base(), configured{}, a) }
+	cfg.TaskCheckInterval = asynqconn.CheckInterval
+	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
+	cfg.IsFailure = middleware.IsFailure(cfg.IsFailure)
+	cfg.RetryDelayFunc = middleware.RetryDelay(cfg.RetryDelayFunc)
+	cfg.ErrorHandler = middleware.ErrorHandler(cfg.ErrorHandler)
+	return cfg
+}
+
+// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys: wrap each handler with it, rather than the whole mux. It
+// panics when key is nil.
+func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
+	lock, err := a.LockWith(LockOptions{Key: key})
+	if err != nil {
+		panic(err) // of the key alone: New has looked at the rest
+	}
+	return lock
+}
+
+// LockWith returns the middleware for a handler with options of its own. It returns every fault at once.
+func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
+	if o.Strategy == nil {
+		o.Strategy = a.opts.Strategy
+	}
+	if q, ok := o.Strategy.(middleware.DelayQueuer); ok {
+		if err := a.serve(q.DelayQueue()); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := middleware.Lock(middleware.Options{
+		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, LockNames: a.opts.LockNames,
+		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: cmp.Or(o.MaxHold, a.opts.MaxHold), MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
+		Sleepers: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(next asynq.Handler) asynq.Handler {
+		locked := lock(next)
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			if ctx.Value(configured{}) != a {
+				return errNoConfig
+			}
+			a.running.Add(1)
+			defer a.running.Done()
+			err := locked.ProcessTask(ctx, task)
+			if errors.Is(err, delayqueue.ErrNotOurs) {
+				err = fmt.Errorf("%w: %w", errNoClient, err)
+			}
+			return err
+		})
+	}, nil
+}
+
+// errNoClient is the error of each task of a server that has not our client.
+var errNoClient = errors.New("attach: this asynq server does not speak through the client that parks its tasks: " +
+	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
+
+// errNoConfig is the error of each task of a server that has not our Config.
+var errNoConfig = errors.New("attach: this asynq server has not the Config that tells a task that waits from one that fails: " +
+	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
+
+// Unlocked wraps a handler that needs no exclusion, so that its tasks count among those that have a slot: then none of them waits for a slot in which another
+// one is on standby.
+func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
+
+// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached: it has not failed.
+func Waits(err error) bool { return err != nil && !middleware.IsFailure(nil)(err) }
+
+// Queue returns the tasks that wait, to be looked at and reordered.
+func (a *Attached) Queue() *delayqueue.Queue { return a.queue }
+
+// Locker returns the Locker, for work outside of tasks on the same keys.
+func (a *Attached) Locker() locking.Locker { return a.locker }
+
+// Stop ends the waiting in slots: call it before the servers are shut down, so that the shutdown need not wait for tasks that wait. Those are parked.
+func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
+
+// abandoned is how long Close waits for handlers that asynq has given up.
+const abandoned = 5 * time.Second
+
+// Close releases what New has made: call it once asynq's servers are shut down, and before the client is closed. It waits up to 5 s for handlers that asynq has
+// abandoned, so that they give their keys back.
+func (a *Attached) Close() error {
+	a.Stop()
+	done := make(chan struct{})
+	go func() {
+		a.running.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(abandoned)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		a.opts.Logger.Error("handlers do not heed the end of their context; their keys become free when their TTL ends")
+	}
+	errs := []error{a.queue.Close()}
+	for _, c := range a.closers {
+		errs = append(errs, c.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("attach: close: %w", err)
+	}
+	return nil
+}

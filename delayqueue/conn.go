@@ -1,0 +1,191 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+)
+
+// Conn returns the Redis client that an asynq server must speak through, so that its tasks can be parked. Each server has a Conn of its own.
+func (q *Queue) Conn(opts asynqconn.Options) *asynqconn.Conn {
+	opts.Tasks, opts.Foreign = (*tasks)(q), func() { q.runs.foreign.Store(true) }
+	if opts.Logger == nil {
+		opts.Logger = q.log
+	}
+	return asynqconn.New(q.client, opts)
+}
+
+// errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
+var errNotFound = errors.New("NOT FOUND")
+
+// tasks is a Queue as a Conn sees it.
+type tasks Queue
+
+// Fetched notes the run of a task.
+func (q *tasks) Fetched(f asynqconn.Fetched) {
+	r := &Run{queue: (*Queue)(q), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, tries: f.Retried, since: time.Now()}
+	r.met.Count, _ = strconv.Atoi(f.Conflicts)
+	if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
+		r.met.First = time.UnixMicro(us)
+	}
+	q.runs.add(r)
+}
+
+// Acknowledge parks a task that is to be parked.
+func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
+	r := q.runs.tried(a.Call)
+	if r == nil {
+		r = q.runs.of(Task{Queue: a.Queue, ID: a.ID})
+		if r == nil {
+			return false, nil
+		}
+		if a.Repeated { // its run was forgotten at the first attempt: this is the next one. Or asynq's lease has ended just now
+			r.mu.Lock()
+			if r.parking != nil && !r.ended.IsZero() {
+				r.goOnLate()
+			}
+			r.mu.Unlock()
+			return true, errNotFound
+		}
+	}
+	r.mu.Lock()
+	p, judged := r.parking, r.judged
+	r.mu.Unlock()
+	if p == nil || a.Requeues() {
+		q.runs.drop(r)
+		return false, nil
+	}
+	if strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark") {
+		q.log.ErrorContext(ctx, "a task that is to wait was reported as done: a middleware around the lock has swallowed its error; the task waits all the same",
+			"task", r.task.String())
+	}
+	message := a.Message
+	if a.Counted {
+		message = nil // it has one retry too many
+		if judged {   // else it was cancelled, or its time was over
+			q.runs.counted.Do(func() {
+				q.log.ErrorContext(ctx, "a task that waits was to be counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
+			})
+		}
+	}
+	err = r.carryOut(ctx, p, message, false)
+	switch {
+	case err == nil || errors.Is(err, ErrGone) && a.Repeated:
+		q.runs.drop(r)
+		q.runs.forget(a.Call)
+		err = nil
+	case errors.Is(err, ErrGone):
+		q.runs.drop(r)
+		q.runs.retry(a.Call, r)
+		err = errNotFound
+	default: // asynq tries again, but not beyond its lease
+		q.runs.retry(a.Call, r)
+		r.mu.Lock()
+		r.goOnLate()
+		r.mu.Unlock()
+	}
+	return true, err
+}
+
+const (
+	// fewRuns is how many runs are remembered before those are looked for that asynq has given up without a word.
+	fewRuns = 1024
+	// unheard is how long after its end a run may still be acknowledged: asynq tries until its lease ends. silent is how long a run is remembered whose
+	// handler does not tell of its end: it asks for no place to wait.
+	unheard = time.Minute
+	silent  = time.Hour
+)
+
+// runs are the runs of tasks on the servers of this process.
+type runs struct {
+	foreign atomic.Bool // asynq's scripts are not known
+	counted sync.Once   // tells of a Config that counts waiting as a failure
+
+	mu    sync.Mutex
+	tasks map[Task]*Run
+	calls map[any]*Run // what asynq tries to acknowledge again: its task may have begun another run since
+	sweep int          // how many there may be before the next look for those that nobody will acknowledge
+}
+
+// of returns the run of a task, or nil.
+func (all *runs) of(t Task) *Run {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.tasks[t]
+}
+
+// add notes a run, in place of an earlier one of its task that was given up.
+func (all *runs) add(r *Run) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.tasks == nil {
+		all.tasks, all.calls, all.sweep = map[Task]*Run{}, map[any]*Run{}, fewRuns
+	}
+	all.tasks[r.task] = r
+	if len(all.tasks)+len(all.calls) < all.sweep {
+		return
+	}
+	for t, r := range all.tasks {
+		if r.isOver(time.Now()) {
+			delete(all.tasks, t)
+		}
+	}
+	for call, r := range all.calls {
+		if r.isTriedNoMore(time.Now()) {
+			delete(all.calls, call)
+		}
+	}
+	all.sweep = max(2*(len(all.tasks)+len(all.calls)), fewRuns)
+}
+
+// tried returns the run that an acknowledgement was for which is tried again, or nil.
+func (all *runs) tried(call any) *Run {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.calls[call]
+}
+
+// retry notes that asynq tries an acknowledgement of a run again.
+func (all *runs) retry(call any, r *Run) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.calls[call] = r
+	r.failed.Store(time.Now().UnixNano())
+}
+
+// forget notes that an acknowledgement is tried no more.
+func (all *runs) forget(call any) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.calls, call)
+}
+
+// drop forgets a run, unless its task has begun another one.
+func (all *runs) drop(r *Run) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.tasks[r.task] == r {
+		delete(all.tasks, r.task)
+	}
+}
+
+// isOver reports whether no acknowledgement of a run that has ended comes any more.
+func (r *Run) isOver(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.claimed {
+		return now.Sub(r.since) > silent
+	}
+	return !r.ended.IsZero() && now.Sub(r.ended) > unheard && !r.late
+}
+
+// isTriedNoMore reports whether asynq has ceased to try an acknowledgement again.
+func (r *Run) isTriedNoMore(now time.Time) bool {
+	return now.UnixNano()-r.failed.Load() > int64(unheard)
+}

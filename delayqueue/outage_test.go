@@ -1,0 +1,243 @@
+package delayqueue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// virtually runs a test in virtual time, on a fake Redis.
+func virtually(t *testing.T, test func(r *solo, m *miniredis.Miniredis)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m, client := redistest.Virtual(t)
+		test(soloOn(t, client), m)
+	})
+}
+
+// await waits for a value for as long as it takes in virtual time.
+func await[T any](r *solo, c <-chan T) (v T) {
+	r.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Hour):
+		r.Fatal("nothing came within an hour")
+	}
+	return v
+}
+
+// waitsAtItsLast fails the test when the task does not wait for k as after its first conflict, with no retry left.
+func (r *solo) waitsAtItsLast(place delayqueue.Place) {
+	r.Helper()
+	task := delayqueue.Task{Queue: "default", ID: "a"}
+	if place.Task != task || place.Count != 1 || place.Waiters != 1 {
+		r.Errorf("%+v", place)
+	}
+	if info, err := r.inspect.GetTaskInfo("default", "a"); err != nil || info.State != asynq.TaskStateRetry || info.Retried != 0 || info.MaxRetry != 0 {
+		r.Errorf("asynq has %+v, %v", info, err)
+	}
+	if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default retry"}) {
+		r.Errorf("it is in %v", lists)
+	}
+	if n, err := r.queue.Conflicts(r.Context(), task, 0); err != nil || n != 1 || !slices.Equal(r.waiting("k"), []string{"a"}) {
+		r.Errorf("it has met %d, %v, and in line are %v", n, err, r.waiting("k"))
+	}
+	r.uncounted()
+}
+
+// asynq repeats an acknowledgement that has failed, whether it has arrived or not.
+func TestAnAcknowledgementThatIsLostParksOnce(t *testing.T) {
+	t.Parallel()
+	for name, arrives := range map[string]bool{"the call": false, "the reply": true} {
+		for _, lost := range []int32{1, 3} {
+			t.Run(fmt.Sprint(name, " is lost ", lost), func(t *testing.T) {
+				t.Parallel()
+				virtually(t, func(r *solo, _ *miniredis.Miniredis) {
+					loss := &spoiled{arrives: arrives}
+					loss.left.Store(lost)
+					r.client.AddHook(loss)
+					parked := make(chan delayqueue.Place, 10)
+					serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error { return r.parks(ctx, parked) })
+					_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+					r.ok(err)
+					place := await(r, parked)
+					time.Sleep(5 * time.Minute) // asynq's syncer and its recoverer have been there
+					r.waitsAtItsLast(place)
+					if n := len(parked); n != 0 {
+						r.Errorf("who parked it is told %d times more", n)
+					}
+					if n := r.queue.Runs(); n != 0 {
+						r.Errorf("%d runs are remembered", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The task is woken before asynq tries again: that is for the run before, and must not end the next one.
+func TestARepeatedAcknowledgementIsForItsOwnRun(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"is done", "waits again"} {
+		t.Run("the next "+next, func(t *testing.T) {
+			t.Parallel()
+			virtually(t, func(r *solo, _ *miniredis.Miniredis) {
+				loss := &spoiled{arrives: true}
+				loss.left.Store(1)
+				r.client.AddHook(loss)
+				var runs atomic.Int32
+				serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
+					n := runs.Add(1)
+					if n > 1 {
+						time.Sleep(20 * time.Second) // asynq's syncer has been there
+					}
+					if n > 1 && next == "is done" {
+						return nil
+					}
+					return r.parks(ctx, make(chan delayqueue.Place, 10))
+				})
+				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+				r.ok(err)
+				r.until("it waits", func() bool { return slices.Equal(r.everywhere("a"), []string{"default retry"}) })
+				if woken := r.wake("k"); woken.First().ID != "a" {
+					r.Errorf("woke %+v", woken)
+				}
+				time.Sleep(5 * time.Minute)
+				want := map[string][]string{"is done": nil, "waits again": {"default retry"}}[next]
+				if lists := r.everywhere("a"); !slices.Equal(lists, want) || runs.Load() != 2 {
+					r.Errorf("after %d runs it is in %v", runs.Load(), lists)
+				}
+				if n := r.queue.Runs(); n != 0 {
+					r.Errorf("%d runs are remembered", n)
+				}
+			})
+		})
+	}
+}
+
+// asynq gives up a run whose lease has ended. Its recoverer would archive a task that has no retry left.
+func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ends   time.Duration // of the handler, after the task was fetched
+		outage time.Duration // its end after the start of the servers, whose recoverers look each minute
+	}{
+		"its handler ends in a short one":      {5 * time.Second, 20 * time.Second},
+		"its handler ends in a long one":       {5 * time.Second, 45 * time.Second},
+		"its handler ends after the lease":     {time.Hour, 45 * time.Second},
+		"asynq's recoverer is there at once":   {time.Hour, 119_900 * time.Millisecond},
+		"asynq's recoverer is there at last":   {5 * time.Second, 179_900 * time.Millisecond},
+		"it lasts longer than many attempts":   {5 * time.Second, 20 * time.Minute},
+		"its handler ends after the outage":    {40 * time.Second, 35 * time.Second},
+		"its handler ends as the lease does":   {30 * time.Second, 45 * time.Second},
+		"its handler ends just before it does": {29_999 * time.Millisecond, 45 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			virtually(t, func(r *solo, m *miniredis.Miniredis) {
+				began, done, parked := make(chan struct{}, 10), make(chan struct{}, 10), make(chan delayqueue.Place, 10)
+				var runs atomic.Int32
+				start := time.Now()
+				for _, r := range []*solo{r, soloOn(r.T, redistest.VirtualClient(r.T, m))} { // of two processes: each may find the other's task
+					serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
+						if runs.Add(1) > 1 {
+							done <- struct{}{}
+							return nil
+						}
+						began <- struct{}{}
+						select {
+						case <-ctx.Done():
+						case <-time.After(tt.ends):
+						}
+						return r.parks(ctx, parked)
+					})
+				}
+				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+				r.ok(err)
+				await(r, began)
+				m.SetError("ERR out of order")
+				time.Sleep(time.Until(start.Add(tt.outage)))
+				m.SetError("")
+				place := await(r, parked)
+				time.Sleep(5 * time.Minute)
+				r.waitsAtItsLast(place)
+				if woken := r.wake("k"); woken.First().ID != "a" {
+					r.Errorf("woke %+v", woken)
+				}
+				await(r, done)
+				synctest.Wait()
+				if n := runs.Load(); n != 2 {
+					r.Errorf("it ran %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// asynq ends a run at its timeout, while its handler is still at work.
+func TestAnEndedRunIsNotParked(t *testing.T) {
+	t.Parallel()
+	virtually(t, func(r *solo, _ *miniredis.Miniredis) {
+		ended := make(chan error, 1)
+		serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
+			task, err := delayqueue.TaskOf(ctx)
+			r.ok(err)
+			run, err := r.queue.Run(task)
+			r.ok(err)
+			time.Sleep(20 * time.Second)
+			run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Place) { r.Errorf("%+v", p) })
+			run.End(ctx)
+			ended <- ctx.Err()
+			return errRefused
+		})
+		_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.Timeout(5*time.Second), asynq.MaxRetry(0))
+		r.ok(err)
+		if err := await(r, ended); err == nil {
+			r.Error("its time was not over")
+		}
+		time.Sleep(5 * time.Minute)
+		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default archived"}) || len(r.waiting("k")) != 0 || r.queue.Runs() != 0 {
+			r.Errorf("it is in %v, in line are %v, and %d runs are remembered", lists, r.waiting("k"), r.queue.Runs())
+		}
+	})
+}
+
+// spoiled is a client that loses the first acknowledgements that park.
+type spoiled struct {
+	arrives bool
+	left    atomic.Int32
+}
+
+func (*spoiled) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *spoiled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.Contains(fmt.Sprint(cmd.Args()...), "railtoken:waiters:{k}") || s.left.Add(-1) < 0 {
+			return next(ctx, cmd)
+		}
+		if s.arrives {
+			if err := next(ctx, cmd); err != nil {
+				s.left.Add(1) // the server did not know the script
+				return err
+			}
+		}
+		cmd.SetErr(errBroken)
+		return errBroken
+	}
+}
+
+func (s *spoiled) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

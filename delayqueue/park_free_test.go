@@ -1,0 +1,126 @@
+package delayqueue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// lockNames are two locks, as of a key and of a name of it that another program uses.
+var lockNames = []delayqueue.LockNames{{Lock: "lock:{k}", Interest: "lock:{k}:interest"}, {Lock: "old:{k}", Interest: "old:{k}:interest"}}
+
+func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string][]string{"": nil, "first": {"lock:{k}"}, "second": {"old:{k}"}, "both": {"lock:{k}", "old:{k}"}} {
+		t.Run("held "+name, func(t *testing.T) {
+			t.Parallel()
+			r := newSolo(t)
+			for _, lock := range held {
+				r.ok(r.client.Set(t.Context(), lock, "owner", 0).Err())
+			}
+			_, err := r.tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.TaskID("backlog"))
+			r.ok(err)
+			heard := make(chan delayqueue.Task, 1)
+			queue, err := delayqueue.New(r.client, delayqueue.Options{Woken: func(t delayqueue.Task) { heard <- t }})
+			r.ok(err)
+			t.Cleanup(func() { _ = queue.Close() })
+			task := r.begin(r.delayed("a"))
+			place, err := queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Look: time.Hour, Locks: lockNames})
+			free := len(held) == 0
+			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
+				t.Fatalf("%+v, %v", place, err)
+			}
+			pending := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
+			if want := map[bool][]string{true: {"backlog", "a"}, false: {"backlog"}}[free]; !slices.Equal(pending, want) {
+				t.Errorf("pending are %v, want %v", pending, want)
+			}
+			if got := r.waiting("k"); len(got) != map[bool]int{true: 0, false: 1}[free] {
+				t.Errorf("for the key wait %v", got)
+			}
+			if n, err := r.queue.Count(t.Context()); err != nil || (n == 0) != free {
+				t.Errorf("%d are parked, %v", n, err)
+			}
+			if free && receive(t, heard) != task {
+				t.Error("who listens heard of another task")
+			}
+			if leases := r.client.ZCard(t.Context(), "asynq:{default}:lease").Val() + r.client.LLen(t.Context(), "asynq:{default}:active").Val(); leases != 0 {
+				t.Errorf("%d leases and active tasks are left", leases)
+			}
+		})
+	}
+}
+
+// A task that was woken for a key, and finds it held again, stands in line when the key is given back before it parks.
+func TestAFreedTaskLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	a, b := r.delayed("a"), r.delayed("b")
+	r.park(a, "k")
+	r.park(b, "k")
+	place, err := r.queue.Park(t.Context(), r.begin(a), "k", delayqueue.ParkOptions{Look: time.Hour, Locks: lockNames})
+	if err != nil || !place.Free || place.Waiters != 1 || place.Count != 2 {
+		t.Errorf("%+v, %v", place, err)
+	}
+	if got := r.waiting("k"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("in line are %v", got)
+	}
+}
+
+func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	tasks := r.arrive("k", 2)
+	for i, want := range []bool{false, true} {
+		task := r.begin(tasks[1-i])
+		place, err := r.queue.Park(t.Context(), task, "k", delayqueue.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockNames})
+		if err != nil || place.Free != want || place.Ahead != 1-i {
+			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
+		}
+	}
+	if got := r.waiting("k"); !slices.Equal(got, []string{tasks[1].ID}) {
+		t.Errorf("for the key wait %v", got)
+	}
+}
+
+// A holder looks for the mark when it gives the key back.
+func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	held := func(names delayqueue.LockNames) { r.ok(r.client.Set(t.Context(), names.Lock, "owner", 0).Err()) }
+	held(lockNames[0])
+	const slack = 2 * time.Minute
+	park := func(id string, opts delayqueue.ParkOptions) {
+		opts.Locks = lockNames
+		if place, err := r.queue.Park(t.Context(), r.begin(r.delayed(id)), "k", opts); err != nil || place.Free {
+			t.Fatalf("%s: %+v, %v", id, place, err)
+		}
+	}
+	for _, step := range []struct {
+		id   string
+		opts delayqueue.ParkOptions
+		want time.Duration
+	}{
+		{"first", delayqueue.ParkOptions{Look: 30 * time.Second}, 30*time.Second + slack},
+		{"longer", delayqueue.ParkOptions{Look: 20 * time.Minute}, 20*time.Minute + slack},
+		{"shorter", delayqueue.ParkOptions{Look: 10 * time.Minute}, 20*time.Minute + slack},
+		{"without a place", delayqueue.ParkOptions{Look: time.Hour, Bounds: delayqueue.Bounds{Waiters: 1}}, time.Hour + slack},
+	} {
+		park(step.id, step.opts)
+		for _, names := range lockNames {
+			if ttl := r.client.PTTL(t.Context(), names.Interest).Val(); ttl > step.want || ttl < step.want-30*time.Second {
+				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Interest, ttl, step.want)
+			}
+		}
+	}
+	r.ok(r.client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Interest).Err())
+	if place, err := r.queue.Park(t.Context(), r.begin(r.delayed("free")), "k", delayqueue.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
+		t.Errorf("%+v, %v", place, err)
+	}
+	if n := r.client.Exists(t.Context(), lockNames[0].Interest).Val(); n != 0 {
+		t.Error("a task that does not wait has left a mark")
+	}
+}

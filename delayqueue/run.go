@@ -1,0 +1,156 @@
+package delayqueue
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an asynq whose scripts are not known:
+// nothing can be parked.
+type Run struct {
+	queue *Queue
+	task  Task
+	nonce string
+	met   Conflict
+	tries string // the retry count that met is about
+	since time.Time
+
+	mu      sync.Mutex
+	parking *parking
+	claimed bool      // its handler tells of its end
+	ended   time.Time // when its handler returned
+	judged  bool      // it returned in time: asynq acknowledges what it has returned
+	late    bool      // it is tried again after asynq has given up
+
+	failed atomic.Int64 // when the last acknowledgement failed, in ns since 1970
+}
+
+// parking is what is to become of a task at the end of its run.
+type parking struct {
+	key    string // that it waits for; of none when empty
+	opts   ParkOptions
+	parked func(Place)
+	told   sync.Once
+}
+
+// ErrNotOurs reports that a task was not fetched by a [Queue.Conn] of this Queue, so that it cannot be parked.
+var ErrNotOurs = errors.New("delayqueue: the asynq server does not speak through this Queue: give it the client that the Queue makes")
+
+// Run returns the present run of a task that a server of this process has fetched, and claims it for the caller. The error matches [ErrNotOurs] when there is
+// none. The Run is nil, without an error, when asynq's scripts are those of a version that is not known.
+func (q *Queue) Run(t Task) (*Run, error) {
+	r := q.runs.of(t)
+	if r == nil && !q.runs.foreign.Load() {
+		return nil, ErrNotOurs
+	}
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.claimed = true
+	}
+	return r, nil
+}
+
+// Met returns what the task has met since its handler last ran. attempt is its retry count.
+func (r *Run) Met(attempt int) Conflict {
+	if r == nil || r.tries != strconv.Itoa(attempt) {
+		return Conflict{}
+	}
+	return r.met
+}
+
+// Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks it, whatever it says. parked, which may be
+// nil, is told of its place.
+func (r *Run) Park(key string, opts ParkOptions, parked func(Place)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parking = &parking{key: key, opts: opts, parked: parked}
+}
+
+// Withdraw undoes Park and Postpone: what asynq acknowledges counts.
+func (r *Run) Withdraw() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parking = nil
+}
+
+// Postpone has the task tried again after a delay as soon as its handler has returned.
+func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{Look: delay}, nil) }
+
+// End notes that the task's handler has returned. When asynq has given the run up before, because Redis could not be reached for 30 s, and the task has only
+// waited (it is to be parked or put off), no acknowledgement comes, and it is put back in the background as soon as Redis can be reached again.
+func (r *Run) End(ctx context.Context) {
+	if r == nil {
+		return
+	}
+	current := r.current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.judged = time.Now(), ctx.Err() == nil
+	if r.parking != nil && ctx.Err() != nil && current {
+		r.goOnLate()
+	}
+}
+
+// current reports whether asynq has neither acknowledged the run nor begun another one here.
+func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
+
+// goOnLate tries to park the task once asynq's lease on it has ended. The caller holds the mutex.
+func (r *Run) goOnLate() {
+	if r.late {
+		return
+	}
+	r.late = true
+	p := r.parking
+	r.queue.background(lateLimit, func(ctx context.Context) { r.parkLate(ctx, p) })
+}
+
+const (
+	// lateFirst and lateMost are the pauses between the attempts to park a task that asynq has given up, and lateLimit how long they go on. asynq recovers no
+	// task while Redis cannot be reached.
+	lateFirst = 500 * time.Millisecond
+	lateMost  = 2 * time.Second
+	lateLimit = time.Hour
+)
+
+// parkLate parks a task that asynq has given up, unless somebody else has it by then.
+func (r *Run) parkLate(ctx context.Context, p *parking) {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(lateFirst), backoff.WithMaxInterval(lateMost), backoff.WithMaxElapsedTime(lateLimit))
+	err := backoff.Retry(func() error {
+		if !r.current() {
+			return nil
+		}
+		err := r.carryOut(ctx, p, nil, true)
+		if errors.Is(err, ErrGone) {
+			return nil
+		}
+		return err
+	}, backoff.WithContext(wait, ctx))
+	if err != nil && ctx.Err() == nil {
+		r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task", r.task.String(), "error", err)
+	}
+	r.queue.runs.drop(r)
+}
+
+// carryOut parks or puts off the task.
+func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
+	opts := p.opts
+	opts.message, opts.nonce, opts.late = message, r.nonce, late
+	if p.key == "" {
+		return r.queue.postpone(ctx, r.task, opts)
+	}
+	place, err := r.queue.Park(ctx, r.task, p.key, opts)
+	if err == nil && p.parked != nil && place.Count > 0 { // else the task has run since
+		p.told.Do(func() { p.parked(place) })
+	}
+	return err
+}

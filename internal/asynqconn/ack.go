@@ -1,0 +1,73 @@
+package asynqconn
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Tasks answers for the tasks that an asynq server fetches and acknowledges.
+type Tasks interface {
+	// Fetched is told of each task that the server has fetched, before asynq has it.
+	Fetched(t Fetched)
+	// Acknowledge is asked before an acknowledgement is sent. When it answers, asynq's script is not sent, and err is what asynq gets.
+	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
+}
+
+// Fetched is a task that was fetched. Run is the name of this run, which its hash has in the field railtoken:run until the next one begins. The rest is what its
+// hash has noted of its waiting, empty for one that has never waited.
+type Fetched struct {
+	Queue, ID, Run            string
+	Retried, Conflicts, First string
+}
+
+// Acknowledgement is what asynq does with a task whose run has ended.
+type Acknowledgement struct {
+	Script    string // asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive
+	Queue, ID string
+	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was raised: a failure.
+	Message []byte
+	Counted bool
+	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run since. Call is the same for each attempt, and
+	// for no other acknowledgement.
+	Repeated bool
+	Call     any
+}
+
+// Requeues reports whether asynq puts the task back, since the server shuts down.
+func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
+
+// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not those of the script.
+func acknowledgement(script string, keys []string, args []any) (a Acknowledgement, ok bool) {
+	a.Script = script
+	for _, key := range keys {
+		if queue, isActive := strings.CutSuffix(key, "}:active"); isActive {
+			a.Queue, ok = strings.CutPrefix(queue, "asynq:{")
+		}
+	}
+	if !ok || len(args) == 0 {
+		return a, false
+	}
+	a.ID, ok = args[0].(string)
+	if script == "retry" || script == "archive" {
+		if len(args) < 5 {
+			return a, false
+		}
+		a.Message, ok = args[1].([]byte)
+		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
+	}
+	return a, ok && a.ID != ""
+}
+
+// answer returns the command that asynq gets for a script that was not sent.
+func answer(ctx context.Context, sum string, err error) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, "evalsha", sum)
+	if err != nil {
+		cmd.SetErr(err)
+	} else {
+		cmd.SetVal("OK")
+	}
+	return cmd
+}

@@ -1,0 +1,274 @@
+package asynqconn
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// witness answers for tasks as it is told, and notes what it is asked.
+type witness struct {
+	mu      sync.Mutex
+	fetched []Fetched
+	acks    []Acknowledgement
+	answers func(a Acknowledgement) (bool, error)
+}
+
+func (w *witness) Fetched(f Fetched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fetched = append(w.fetched, f)
+}
+
+func (w *witness) Acknowledge(_ context.Context, a Acknowledgement) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acks = append(w.acks, a)
+	return w.answers(a)
+}
+
+// scripts returns the acknowledgements of a task, by asynq's names.
+func (w *witness) scripts(id string) (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.acks {
+		if a.ID == id {
+			names = append(names, a.Script)
+		}
+	}
+	return names
+}
+
+func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		c := patient(t, m)
+		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(ctx context.Context, task *asynq.Task) error {
+			switch task.Type() {
+			case "retry", "archive":
+				return errors.New("the reason")
+			case "requeue":
+				<-ctx.Done()
+			}
+			return nil
+		}, func(cfg *asynq.Config) { cfg.ShutdownTimeout = time.Second })
+		unique := asynq.Unique(time.Minute)
+		for id, opts := range map[string][]asynq.Option{
+			"done": nil, "doneUnique": {unique}, "markAsComplete": {asynq.Retention(time.Hour)},
+			"markAsCompleteUnique": {asynq.Retention(time.Hour), unique}, "retry": {asynq.MaxRetry(1)}, "archive": {asynq.MaxRetry(0)}, "requeue": nil,
+		} {
+			enqueue(t, m, asynq.NewTask(id, nil), append(opts, asynq.TaskID(id))...)
+		}
+		time.Sleep(5 * time.Second)
+		s.Shutdown()
+		for _, id := range []string{"done", "doneUnique", "markAsComplete", "markAsCompleteUnique", "retry", "archive", "requeue"} {
+			if got := w.scripts(id); !slices.Equal(got, []string{id}) {
+				t.Errorf("task %s: asked about %v", id, got)
+			}
+		}
+		for _, a := range w.acks {
+			kept := a.Script == "retry" || a.Script == "archive"
+			if a.Queue != "default" || kept != strings.Contains(string(a.Message), "the reason") || a.Counted != (a.Script == "retry") || a.Requeues() != (a.Script == "requeue") {
+				t.Errorf("%+v", a)
+			}
+		}
+		if n := len(w.fetched); n != 7 {
+			t.Errorf("%d tasks were fetched, want 7", n)
+		}
+		runs := map[string]bool{}
+		for _, f := range w.fetched {
+			runs[f.Run] = true
+			if f.Queue != "default" || f.Conflicts != "" || f.First != "" || f.Retried != "" {
+				t.Errorf("%+v", f)
+			}
+		}
+		if len(runs) != 7 {
+			t.Errorf("seven runs have the names %v", runs)
+		}
+	})
+}
+
+func TestAnAnsweredAcknowledgementIsNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		c := patient(t, m)
+		replies := []error{errors.New("connection reset by peer"), nil}
+		w := &witness{answers: func(Acknowledgement) (bool, error) {
+			err := replies[0]
+			replies = replies[1:]
+			return true, err
+		}}
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
+		defer s.Shutdown()
+		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		time.Sleep(11 * time.Second) // asynq's syncer goes to work every 5 s
+		if got := w.scripts(task.ID); !slices.Equal(got, []string{"done", "done"}) {
+			t.Errorf("asked about %v, want done, and once more after an error", got)
+		}
+		if info := look(t, m, task); info == nil || info.State != asynq.TaskStateActive {
+			t.Errorf("asynq has sent its own acknowledgement: %+v", info)
+		}
+	})
+}
+
+func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		c := patient(t, m)
+		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
+		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first", "1000000")
+		ran := make(chan string, 1)
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(_ context.Context, task *asynq.Task) error {
+			ran <- task.Type()
+			return nil
+		})
+		defer s.Shutdown()
+		if got := <-ran; got != "audit" {
+			t.Errorf("a task of type %q ran", got)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fetched[0].Run = ""
+		if want := (Fetched{Queue: "default", ID: task.ID, Retried: "2", Conflicts: "7", First: "1000000"}); w.fetched[0] != want {
+			t.Errorf("%+v, want %+v", w.fetched[0], want)
+		}
+	})
+}
+
+func TestAPausedQueueIsNotFetchedFrom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		c := patient(t, m)
+		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		if err := asynq.NewInspectorFromRedisClient(redistest.VirtualClient(t, m)).PauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
+		time.Sleep(5 * time.Second)
+		s.Shutdown()
+		if info := look(t, m, task); info == nil || info.State != asynq.TaskStatePending || len(w.fetched) > 0 {
+			t.Errorf("a task of a paused queue is %+v, fetched %v", info, w.fetched)
+		}
+	})
+}
+
+func TestNobodyIsAskedAboutAnotherAsynq(t *testing.T) {
+	t.Parallel()
+	told := 0
+	w := &witness{answers: func(Acknowledgement) (bool, error) { return true, nil }}
+	sent := 0
+	c := New(&answers{look: func() error {
+		sent++
+		return nil
+	}}, Options{Queues: 1, Tasks: w, Foreign: func() { told++ }})
+	for range 2 {
+		c.EvalSha(t.Context(), "1234", []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}, "1")
+		c.EvalSha(t.Context(), "5678", []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+	}
+	if sent != 4 || told != 1 || len(w.acks)+len(w.fetched) > 0 {
+		t.Errorf("%d scripts were sent as they are, and %d times it was told of; asked about %v %v", sent, told, w.acks, w.fetched)
+	}
+}
+
+func TestAfterAnOutageNothingIsRecoveredForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reply := errors.New("connection refused")
+		c := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
+		lists := func() bool {
+			return !errors.Is(c.EvalSha(t.Context(), listLeaseExpired, []string{"asynq:{q}:lease"}).Err(), nil)
+		}
+		if !lists() {
+			t.Error("nothing is listed before any fetch has failed")
+		}
+		c.EvalSha(t.Context(), dequeue, []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+		time.Sleep(recoverAfter - time.Second)
+		if lists() {
+			t.Error("tasks are listed soon after a fetch has failed")
+		}
+		time.Sleep(2 * time.Second)
+		if !lists() {
+			t.Error("nothing is listed long after a fetch has failed")
+		}
+	})
+}
+
+func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
+	t.Parallel()
+	moving := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
+	for name, asked := range map[string]Tasks{
+		"asynq's own": &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}, "nobody is asked": nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, sent := time.Now(), 0
+			c := New(&answers{look: func() error {
+				sent++
+				if time.Since(began) < 2*time.Second {
+					return moving
+				}
+				return nil
+			}}, Options{Queues: 1, Tasks: asked})
+			keys := []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}
+			if err := c.EvalSha(t.Context(), done, keys, "1").Err(); err != nil || sent < 3 || time.Since(began) > 3*time.Second {
+				t.Errorf("%s: %v after %d attempts in %v", name, err, sent, time.Since(began))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // asynq's lease
+			defer cancel()
+			began = time.Now().Add(time.Hour)
+			if err := c.EvalSha(ctx, done, keys, "1").Err(); !errors.Is(err, moving) {
+				t.Errorf("%s: %v, want that the slot moves", name, err)
+			}
+		})
+	}
+}
+
+func TestAnAnswerWaitsForTheSlotToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		replies := []error{errors.New("TRYAGAIN Multiple keys request during rehashing of slot"), nil}
+		w := &witness{answers: func(Acknowledgement) (bool, error) {
+			err := replies[0]
+			replies = replies[1:]
+			return true, err
+		}}
+		c := New(&answers{}, Options{Queues: 1, Tasks: w})
+		err := c.EvalSha(t.Context(), done, []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}, "1").Err()
+		if err != nil || len(w.acks) != 2 {
+			t.Errorf("%v after %d attempts, want two", err, len(w.acks))
+		}
+	})
+}
+
+func TestAMovingSlotIsNoOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reply := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
+		c := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
+		c.EvalSha(t.Context(), dequeue, []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+		if c.failures.lately(time.Now()) {
+			t.Error("asynq recovers no tasks after a slot has moved")
+		}
+	})
+}
+
+// listLeaseExpired is the SHA-1 of asynq's script that finds the tasks of dead workers.
+const listLeaseExpired = "16988a462595f6ee317be300951533b004f27f5c"
+
+var _ redis.UniversalClient = (*Conn)(nil)

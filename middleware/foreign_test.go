@@ -1,0 +1,171 @@
+package middleware_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// foreign is the connection of an asynq whose scripts are not known.
+type foreign struct{ *asynqconn.Conn }
+
+func (f foreign) EvalSha(ctx context.Context, sum string, _ []string, _ ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, "evalsha", sum)
+	cmd.SetErr(redis.ErrNoScript) // then asynq sends the text
+	return cmd
+}
+
+func (f foreign) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return f.Conn.Eval(ctx, script+"\n-- of another version", keys, args...)
+}
+
+// serveForeign runs a server of such an asynq until the end of the test, and returns its log.
+func (r *rig) serveForeign(opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) (*asynq.Server, *lines) {
+	r.Helper()
+	log := new(lines)
+	queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = queue.Close() })
+	opts.Queue, r.queue = queue, queue
+	return r.serveOn(foreign{r.conn(&cfg)}, opts, cfg, handler), log
+}
+
+func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
+	t.Parallel()
+	for name, strategy := range map[string]middleware.Requeue{
+		"standby": {}, "parked": parkAlways(), "in order": inTurn["ordered"], "elsewhere": {Queue: "slow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				const tasks = 20
+				u := newUsage()
+				_, log := r.serveForeign(r.options(strategy), asynq.Config{Concurrency: 8, TaskCheckInterval: 100 * time.Millisecond}, func(ctx context.Context, task *asynq.Task) error {
+					u.work(ctx, task, 300*time.Millisecond)
+					return nil
+				})
+				for i := range tasks {
+					r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(i%3))
+				}
+				r.until(5*time.Minute, "all have run", func() bool { return u.finished() == tasks })
+				if len(u.overlap) > 0 {
+					r.Errorf("two tasks at a time had %v", u.overlap)
+				}
+				if info, err := r.inspect.GetQueueInfo("default"); err != nil || info.Archived > 0 || info.FailedTotal > 0 {
+					r.Errorf("%+v, %v; want nothing archived or failed", info, err)
+				}
+				if n := log.count("level=WARN"); n != 1 || log.count("use that version of asynq") != 1 {
+					r.Errorf("%d warnings, want the one of asynq's version:\n%s", n, log.text.String())
+				}
+			})
+		})
+	}
+}
+
+func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		opts     []asynq.Option
+		strategy middleware.Strategy
+		waits    time.Duration
+		bound    delayqueue.Bound
+	}{
+		"for its time": {[]asynq.Option{asynq.Timeout(time.Minute)}, parkAlways(), 59 * time.Second, delayqueue.NoBound},
+		"to its bound": {nil, middleware.Requeue{Bounds: delayqueue.Bounds{Age: 20 * time.Second}}, 20 * time.Second, delayqueue.AgeBound},
+		"after a wait": {[]asynq.Option{asynq.Timeout(time.Minute)}, middleware.Wait{}, 59 * time.Second, delayqueue.NoBound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				r.hold("order:1")
+				r.serveForeign(r.options(tt.strategy), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil })
+				began := time.Now()
+				task := r.enqueue(payload{Key: "order:1"}, append(tt.opts, asynq.MaxRetry(0))...)
+				<-time.After(tt.waits - 2*time.Second)
+				if info := r.info(task); info.State != asynq.TaskStateActive {
+					r.Fatalf("it is %v after %v: %s", info.State, time.Since(began), info.LastErr)
+				}
+				conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)
+				if err != nil || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" || conflict.Bound != tt.bound {
+					r.Fatalf("the reason is %+v, %v", conflict, err)
+				}
+				if took := conflict.Waited; took < tt.waits-time.Second || took > tt.waits+time.Second {
+					r.Errorf("it waited %v, want %v", took, tt.waits)
+				}
+			})
+		})
+	}
+}
+
+func TestALastAttemptTakesItsKeyWithAnUnknownAsynq(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		lease := r.hold("order:1")
+		ran := make(chan time.Time, 1)
+		r.serveForeign(r.options(parkAlways()), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error {
+			ran <- time.Now()
+			return nil
+		})
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
+		<-time.After(2 * time.Minute)
+		released := time.Now()
+		if err := lease.Release(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+		if took := receive(r.T, ran).Sub(released); took > time.Second {
+			r.Errorf("it ran %v after the release", took)
+		}
+		r.gone(task)
+	})
+}
+
+// asynq puts the tasks that run back when the time for a shutdown is over. One that is on its last attempt must still be there by then.
+func TestAShutdownArchivesNoLastAttemptWithAnUnknownAsynq(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("order:1")
+		stopping := make(chan struct{})
+		opts := r.options(parkAlways())
+		opts.Stopping = stopping
+		server, _ := r.serveForeign(opts, asynq.Config{ShutdownTimeout: 3 * time.Second}, func(context.Context, *asynq.Task) error { return nil })
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
+		r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
+		close(stopping)
+		server.Shutdown()
+		if info := r.info(task); info.State != asynq.TaskStatePending || info.Retried != 0 {
+			r.Errorf("it is %+v", info)
+		}
+	})
+}
+
+// A server that was given another client cannot park: its first task says so, and what to do.
+func TestAServerWithAnotherClientIsToldTheRemedy(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		told := make(chan error, 1)
+		cfg := asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { told <- err })}
+		r.serveOn(r.client, r.options(nil), cfg, func(context.Context, *asynq.Task) error {
+			r.Error("the handler ran without the means to wait")
+			return nil
+		})
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+		if err := receive(r.T, told); !errors.Is(err, delayqueue.ErrNotOurs) {
+			r.Errorf("the error is %v", err)
+		}
+		if info := r.settled(task, asynq.TaskStateRetry); !strings.Contains(info.LastErr, "give it the client that the Queue makes") {
+			r.Errorf("the task's last error is %q", info.LastErr)
+		}
+	})
+}
