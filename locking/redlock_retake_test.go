@@ -180,18 +180,7 @@ func TestARenewalBesideARetakeLosesNoLease(t *testing.T) {
 	fence(t, lease)
 	everywhere(t, clients, "order:1")
 	held := proxy.Hold(acquireCalls(t))
-	do(t, clients[0], "DEL", lockOf("order:1"))
-	await(t, "the lock is being taken again", func() bool {
-		if err := lease.Renew(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-held.Caught:
-			return true
-		default:
-			return false
-		}
-	})
+	takesAgain(t, lease, clients[0], held)
 	do(t, clients[1], "SET", lockOf("order:1"), "somebody else")
 	renewed, before := make(chan error, 1), calls(t, clients[1:2])[0]
 	go func() { renewed <- lease.Renew(t.Context()) }() // is sent behind the call that is held, and asks for a smaller counter
