@@ -48,6 +48,7 @@ type Lease struct {
 
 	mu       sync.Mutex
 	watch    stopwatch
+	pulse    *pulse
 	term     term
 	timer    *time.Timer
 	cause    error                                       // nil while the lease is trusted
@@ -56,7 +57,8 @@ type Lease struct {
 	room     int                                         // for so many of them
 	lastErr  error                                       // of the last renewal, when it failed
 	renewal  chan struct{}                               // not nil while a background renewal is under way; closed after it
-	stop     context.CancelFunc
+	stop     context.CancelCauseFunc                     // of the renewal
+	giveUp   time.Duration                               // when it is stopped
 
 	offset int64  // of its tokens from the first of the block
 	gate   *Gate  // it belongs to, or nil
@@ -74,23 +76,35 @@ type Lease struct {
 // implementation then releases it.
 func NewLease(grant Grant, keys []string, opts Options, began Instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
+		grant: grant, keys: keys, watch: began.watch, pulse: began.pulse, term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
+	}
+	if l.pulse == nil {
+		l.pulse = &pulse{read: began.watch.read}
 	}
 	next := l.term.next(l.watch.elapsed())
 	if next.lost != "" {
 		return nil, &LostError{Keys: keys, Reason: next.lost}
 	}
-	l.mu.Lock()
-	l.timer = time.AfterFunc(next.sleep, l.tick)
-	l.mu.Unlock()
+	l.start(next.sleep)
 	return l, nil
 }
 
+// start has the lease look after itself from then on.
+func (l *Lease) start(after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(after, l.tick)
+	l.pulse.add(l)
+}
+
 // Instant is a moment that later time is measured from, by the monotonic and the wall clock.
-type Instant struct{ watch stopwatch }
+type Instant struct {
+	watch stopwatch
+	pulse *pulse // of the Locker, or nil
+}
 
 // Now returns the present moment.
-func Now() Instant { return Instant{newStopwatch()} }
+func Now() Instant { return Instant{watch: newStopwatch()} }
 
 // Keys returns the keys that the lease is for, sorted, each once.
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
@@ -251,7 +265,7 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	lost := l.cause
 	l.end(ErrReleased)
 	if l.stop != nil {
-		l.stop()
+		l.stop(nil)
 	}
 	renewal := l.renewal
 	l.mu.Unlock()
@@ -286,7 +300,7 @@ func (l *Lease) MarkCommitted() { l.committed.Store(true) }
 // Committed reports whether MarkCommitted was called.
 func (l *Lease) Committed() bool { return l.committed.Load() }
 
-// tick runs on the timer: it renews the lease when that is due and ends it when its time is over.
+// tick runs on the timer, and when the wall clock got ahead: it renews the lease when that is due and ends it when its time is over.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,22 +316,24 @@ func (l *Lease) tick() {
 		l.timer.Reset(next.sleep)
 	case l.renewal == nil:
 		l.renewInBackground(now, next.ttl)
-	default: // one is under way: it looks again when it has its answer
-		l.timer.Reset(min(maxTick, l.term.until-now))
+	default: // one is under way: the lease looks again when that has its answer
+		if now >= l.giveUp {
+			l.stop(context.DeadlineExceeded)
+		}
+		l.timer.Reset(l.term.until - now)
 	}
 }
 
 // renewInBackground runs one renewal without the mutex; the timer goes on meanwhile, so that a renewal that hangs cannot
-// hide the end of the lease. The caller holds the mutex.
+// hide the end of the lease, and is given up in time for another one. The caller holds the mutex.
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
-	// A renewal that gets no answer is given up in time for another one.
-	ctx, cancel := context.WithTimeout(context.Background(), min(l.term.ttl/renewals, l.term.until-sent))
+	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
-	l.renewal, l.stop = done, cancel
-	l.timer.Reset(min(maxTick, l.term.until-sent))
+	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewals, l.term.until)
+	l.timer.Reset(l.giveUp - sent)
 	go func() {
 		defer close(done)
-		defer cancel()
+		defer cancel(nil)
 		err := l.grant.Renew(ctx, ttl)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -373,6 +389,7 @@ func (l *Lease) end(cause error) {
 	}
 	l.cause = cause
 	l.timer.Stop()
+	l.pulse.drop(l)
 	if l.done != nil {
 		close(l.done)
 	}

@@ -59,12 +59,10 @@ func (l *Lease) passOn(opts Options) *Lease {
 		return nil
 	}
 	next := &Lease{
-		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch,
+		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch, pulse: l.pulse,
 		term: l.term.passedOn(now, opts.MaxHold),
 	}
-	next.mu.Lock()
-	next.timer = time.AfterFunc(next.term.next(now).sleep, next.tick)
-	next.mu.Unlock()
+	next.start(next.term.next(now).sleep)
 	l.end(ErrReleased)
 	return next
 }

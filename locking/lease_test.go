@@ -79,7 +79,7 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wall atomic.Int64
-		began := Instant{startStopwatch(wallClock(func() time.Time {
+		began := Instant{watch: startStopwatch(wallClock(func() time.Time {
 			return time.Now().Round(0).Add(time.Duration(wall.Load()))
 		}))}
 		g.began, g.hang = time.Now(), make(chan struct{})

@@ -94,7 +94,7 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 	t.Parallel()
 	for suspended := 2; suspended <= 6; suspended++ {
 		g, looks := &fakeGrant{}, 0
-		began := Instant{startStopwatch(wallClock(func() time.Time {
+		began := Instant{watch: startStopwatch(wallClock(func() time.Time {
 			looks++
 			if looks < suspended {
 				return time.Now().Round(0)

@@ -9,10 +9,9 @@ import (
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
 const (
-	renewals = 3           // a lease is renewed each 1/3 of its TTL, or somewhat earlier
-	retries  = 20          // and after a failed renewal each 1/20, so too
-	jitter   = 0.25        // by which share at most of that time
-	maxTick  = time.Second // how often at least the wall clock is looked at
+	renewals = 3    // a lease is renewed each 1/3 of its TTL, or somewhat earlier
+	retries  = 20   // and after a failed renewal each 1/20, so too
+	jitter   = 0.25 // by which share at most of that time
 )
 
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
@@ -60,11 +59,10 @@ func (t term) next(now time.Duration) step {
 	if !t.capped && now >= t.nextRenew {
 		return step{renew: true, ttl: min(t.ttl, t.maxHold-now)}
 	}
-	sleep := min(t.until-now, maxTick)
-	if !t.capped {
-		sleep = min(sleep, t.nextRenew-now)
+	if t.capped {
+		return step{sleep: t.until - now}
 	}
-	return step{sleep: sleep}
+	return step{sleep: min(t.until, t.nextRenew) - now}
 }
 
 // renewed returns the term after a renewal for ttl that was sent at the time sent.

@@ -32,7 +32,7 @@ func TestNextStepOfATerm(t *testing.T) {
 		now  time.Duration
 		want step
 	}{
-		"at first it sleeps for a tick":           {fresh, 0, step{sleep: s}},
+		"at first it sleeps to the renewal":       {fresh, 0, step{sleep: 10 * s}},
 		"it wakes for the renewal":                {fresh, 9750 * time.Millisecond, step{sleep: 250 * time.Millisecond}},
 		"a third of the TTL is over":              {fresh, 10 * s, step{renew: true, ttl: 30 * s}},
 		"a hasty one first after a quarter of it": {hasty, 2500 * time.Millisecond, step{renew: true, ttl: 30 * s}},
@@ -44,7 +44,7 @@ func TestNextStepOfATerm(t *testing.T) {
 		"the end":                                 {fresh, validity(30 * s), step{lost: LossExpired}},
 		"long after the end":                      {fresh, 1000 * s, step{lost: LossExpired}},
 		"the last renewal goes up to MaxHold":     {late, 85 * s, step{renew: true, ttl: 15 * s}},
-		"no renewal of a capped term":             {short, 20 * s, step{sleep: s}},
+		"no renewal of a capped term":             {short, 20 * s, step{sleep: validity(30*s) - 20*s}},
 		"it wakes for the end of a capped term":   {short, 29500 * time.Millisecond, step{sleep: 198 * time.Millisecond}},
 		"the end of a capped term is by MaxHold":  {short, validity(30 * s), step{lost: LossMaxHold}},
 	} {
@@ -129,7 +129,7 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 				return
 			case next.renew:
 				renew(next.ttl)
-			case next.sleep <= 0 || next.sleep > maxTick || next.sleep > tm.until-now:
+			case next.sleep <= 0 || next.sleep > tm.until-now:
 				t.Fatalf("at %v it sleeps for %v, the lease ends at %v", now, next.sleep, tm.until)
 			case !tm.capped && now+next.sleep > attempt:
 				t.Fatalf("at %v it sleeps for %v, past the renewal that is due at %v", now, next.sleep, attempt)

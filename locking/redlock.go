@@ -36,6 +36,7 @@ type Redlock struct {
 	nodes   []*redlockNode
 	acquire *node.Script
 	clock   quorum.Clock
+	pulse   pulse // of its leases
 
 	insisting pending // grants that send releases again
 	open      pending // grants with releases that have no answer
@@ -194,7 +195,7 @@ func calm(ctx context.Context, d time.Duration) {
 
 // attempt asks every node once.
 func (r *Redlock) attempt(ctx context.Context, names, keys []string, opts Options) (*Lease, quorum.Verdict, error) {
-	began := Now()
+	began := r.pulse.now()
 	g := newRedlockGrant(r, names, keys, opts)
 	verdict, err := g.acquire(ctx)
 	if err != nil {

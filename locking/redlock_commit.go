@@ -27,15 +27,16 @@ func (g *redlockGrant) commit() {
 		close(g.committed)
 		return
 	}
+	request := g.renewCommand(step.Tokens, g.opts.TTL)
 	for _, i := range step.Renew {
 		g.rules.Renewing(i)
-		_, err := g.renew(i, step.Tokens, g.opts.TTL, func(ok bool, err error) {
+		err := g.renew(new(node.Call), i, request, step.Tokens, g.opts.TTL, func(_ int, _ bool, err error) {
 			if err != nil {
 				g.commitLater()
 				return
 			}
 			g.commit()
-		}, nil)
+		})
 		if err != nil {
 			g.rules.RenewFailed(i)
 			g.commitLater()
@@ -57,22 +58,31 @@ func (g *redlockGrant) commitLater() {
 	})
 }
 
-// renew sends the renew call to node i; then is called with its outcome while the mutex is held, and late, unless it is nil, when there is no
-// answer in time. It returns the call, which may be withdrawn. The caller holds the mutex, too.
-func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func(ok bool, err error), late func()) (*node.Call, error) {
-	args := make([]any, 0, 3+len(tokens))
-	args = append(args, g.owner, ms(ttl), ms(g.redlock.opts.FenceTTL))
-	if own := g.rules.Counters(i); own != nil { // one that has granted late may be ahead; it is ours all the same
+// renewCommand returns the call that renews the lock on a node with these tokens.
+func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) node.Command {
+	c := renewScript.Like(&g.request, 2+len(tokens))
+	c.Add(ms(ttl), ms(g.redlock.opts.FenceTTL))
+	for _, token := range tokens {
+		c.Add(token)
+	}
+	return c
+}
+
+// renew sends the renew call to node i; then is called with its outcome while the mutex is held. The request is the command for the tokens. The
+// caller holds the mutex, too.
+func (g *redlockGrant) renew(
+	call *node.Call, i int, request node.Command, tokens []int64, ttl time.Duration, then func(i int, ok bool, err error),
+) error {
+	if own := g.rules.Counters(i); own != nil && !slices.Equal(own, tokens) { // one that has granted late may be ahead; it is ours all the same
 		tokens = slices.Clone(tokens)
 		for k := range tokens {
 			tokens[k] = max(tokens[k], own[k])
 		}
-	}
-	for _, token := range tokens {
-		args = append(args, token)
+		request = g.renewCommand(tokens, ttl)
 	}
 	taking := g.taking(i)
-	call := node.NewCall(func(c *node.Call) {
+	late := call.Late
+	call.Of(request, i, func(c *node.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err
@@ -88,16 +98,9 @@ func (g *redlockGrant) renew(i int, tokens []int64, ttl time.Duration, then func
 		} else {
 			g.rules.Renewed(i, tokens, lost == 0)
 		}
-		then(lost == 0, err)
-	}, renewScript, g.keys, args...)
-	if late != nil {
-		call.Late = func(*node.Call) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			late()
-		}
-	}
-	return call, g.redlock.nodes[i].calls.Send(call)
+		then(i, lost == 0, err)
+	}).Late = late
+	return g.redlock.nodes[i].calls.Send(call)
 }
 
 // Block returns how many tokens in a row are reserved.

@@ -44,7 +44,17 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
 		counted: make([]bool, len(g.nodes)), failures: make([]error, len(g.nodes)),
 	}
-	calls := make([]*node.Call, len(g.nodes))
+	calls, request := make([]node.Call, len(g.nodes)), g.renewCommand(tokens, ttl)
+	late := func(c *node.Call) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		r.count(c.Node, errNodeTimeout)
+	}
+	then := func(i int, ok bool, err error) {
+		r.answered(i, ok, err)
+		g.commit()
+		g.retake(r)
+	}
 	for i := range g.nodes {
 		var err error
 		if g.rules.Elsewhere(i) {
@@ -54,12 +64,8 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			r.answered(i, false, err)
 			continue
 		}
-		calls[i], err = g.renew(i, tokens, ttl, func(ok bool, err error) {
-			r.answered(i, ok, err)
-			g.commit()
-			g.retake(r)
-		}, func() { r.count(i, errNodeTimeout) })
-		if err != nil {
+		calls[i].Late = late
+		if err = g.renew(&calls[i], i, request, tokens, ttl, then); err != nil {
 			r.answered(i, false, err)
 		}
 	}
@@ -70,14 +76,14 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		ended = ctx.Err()
+		ended = context.Cause(ctx)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	outcome := r.poll.Outcome()
-	for i, call := range calls {
-		if call != nil && outcome != quorum.Done {
-			g.redlock.nodes[i].calls.Withdraw(call)
+	if outcome != quorum.Done {
+		for i := range calls {
+			g.redlock.nodes[i].calls.Withdraw(&calls[i])
 		}
 	}
 	switch outcome {

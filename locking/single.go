@@ -66,6 +66,7 @@ type Single struct {
 	name    func(string) string
 	sharded bool
 	clock   quorum.Clock // of the tokens that it has had, for a server whose clock is behind that of the one before
+	pulse   pulse        // of its leases
 	node    *node.Node
 	retries int // of an attempt
 	notices *notices
@@ -189,7 +190,7 @@ func (s *Single) Acquire(ctx context.Context, names []string, opts Options) (*Le
 
 // attempt asks for the keys once. After an error undone reports whether nothing is left of it.
 func (s *Single) attempt(ctx context.Context, names []string, parts []part, label string, opts Options) (lease *Lease, undone bool, err error) {
-	began := Now()
+	began := s.pulse.now()
 	g := &singleGrant{single: s, owner: newOwner(label, opts.Block, began.watch.last), block: opts.Block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]

@@ -38,3 +38,9 @@ func (s *stopwatch) elapsed() time.Duration {
 	s.last, s.lastW = now, wall
 	return s.total
 }
+
+// gotAhead returns by how much the wall clock has moved further than the monotonic one since the last reading.
+func (s *stopwatch) gotAhead() time.Duration {
+	last, total := s.last, s.total
+	return s.elapsed() - total - s.last.Sub(last)
+}

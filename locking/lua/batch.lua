@@ -82,12 +82,19 @@ local function renew(lock, fence, owner, ttl, fence_ttl, token)
   if call('GET', lock) ~= owner then
     return 1
   end
-  local counter, marks = string.match(call('GET', fence) or '0', '^(%d+)(.*)$')
-  if tonumber(counter) > tonumber(token) then
-    return 1
+  local counter, marks = call('GET', fence) or '0', nil
+  if counter ~= token then
+    counter, marks = string.match(counter, '^(%d+)(.*)$')
+    if tonumber(counter) > tonumber(token) then
+      return 1
+    end
   end
   call('PEXPIRE', lock, ttl)
-  call('SET', fence, token .. marks, 'PX', fence_ttl)
+  if marks then
+    call('SET', fence, token .. marks, 'PX', fence_ttl)
+  else
+    call('PEXPIRE', fence, fence_ttl) -- nearly always
+  end
   return 0
 end
 
