@@ -9,23 +9,35 @@ const (
 	retriedField      = 6
 	errorField        = 7
 	deadlineField     = 9
+	uniqueField       = 10
 	lastFailedAtField = 11
 )
 
 // varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
-func varintOf(message string, number protowire.Number) (value int64) {
+func varintOf(message string, number protowire.Number) int64 {
+	value, _ := protowire.ConsumeVarint(fieldOf(message, number, protowire.VarintType))
+	return int64(value)
+}
+
+// textOf returns a text of the message; "" when it is missing.
+func textOf(message string, number protowire.Number) string {
+	value, _ := protowire.ConsumeBytes(fieldOf(message, number, protowire.BytesType))
+	return string(value)
+}
+
+// fieldOf returns a field of the message, encoded; nil when it is missing.
+func fieldOf(message string, number protowire.Number, kind protowire.Type) (value []byte) {
 	for rest := []byte(message); len(rest) > 0; {
 		field, wire, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return 0
+			return nil
 		}
 		rest = rest[n:]
 		if n = protowire.ConsumeFieldValue(field, wire, rest); n < 0 {
-			return 0
+			return nil
 		}
-		if field == number && wire == protowire.VarintType {
-			v, _ := protowire.ConsumeVarint(rest)
-			value = int64(v)
+		if field == number && wire == kind {
+			value = rest[:n]
 		}
 		rest = rest[n:]
 	}

@@ -146,9 +146,13 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
 	if p.key == "" {
+		r.queue.keepUnique(ctx, r.task, message, opts.Look)
 		return r.queue.postpone(ctx, r.task, opts)
 	}
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
+	if err == nil {
+		r.queue.keepUnique(ctx, r.task, message, place.Timer)
+	}
 	if err == nil && p.parked != nil && place.Count > 0 { // else the task has run since
 		p.told.Do(func() { p.parked(place) })
 	}

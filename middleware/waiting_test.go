@@ -19,6 +19,7 @@ type waiting struct {
 	lease *locking.Lease
 	opts  []asynq.Option
 	ran   chan delayqueue.Task
+	left  time.Duration // of the time of the last run
 }
 
 // again enqueues a task with the options of the one that waits.
@@ -79,6 +80,38 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 				w.Errorf("its deadline is in %v", left)
 			}
 		}},
+		"with a timeout": {[]asynq.Option{asynq.Timeout(10 * time.Second)}, func(w *waiting) {
+			time.Sleep(time.Minute) // its time is that of its run
+			w.runs()
+			if w.left != 10*time.Second {
+				w.Errorf("its run has %v", w.left)
+			}
+		}},
+		"delayed": {[]asynq.Option{asynq.ProcessIn(30 * time.Second)}, func(w *waiting) {
+			w.runs()
+			w.gone(w.task)
+		}},
+		"unique for less than it waits": {[]asynq.Option{asynq.Unique(30 * time.Second)}, func(w *waiting) {
+			time.Sleep(20 * time.Minute)
+			w.refused(asynq.ErrDuplicateTask)
+			w.runs()
+			w.gone(w.task)
+			w.refused(nil)
+		}},
+		"in a paused queue": {then: func(w *waiting) {
+			w.ok(w.inspect.PauseQueue(w.task.Queue))
+			w.giveBack(w.lease)
+			time.Sleep(time.Minute)
+			if len(w.ran) > 0 {
+				w.Error("it ran in a paused queue")
+			}
+			w.ok(w.inspect.UnpauseQueue(w.task.Queue))
+			began := time.Now()
+			receive(w.T, w.ran)
+			if took := time.Since(began); took > time.Second {
+				w.Errorf("it ran %v after the pause", took)
+			}
+		}},
 		"run by hand": {then: func(w *waiting) {
 			w.ok(w.inspect.RunTask(w.task.Queue, w.task.ID))
 			w.events.await(w, 2, parked)
@@ -126,6 +159,9 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 
 func (w *waiting) handle(ctx context.Context, _ *asynq.Task) error {
 	task, err := delayqueue.TaskOf(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		w.left = time.Until(deadline)
+	}
 	w.ran <- task
 	return err
 }
@@ -159,6 +195,86 @@ func TestAGroupThatFindsItsKeyHeldWaits(t *testing.T) {
 			r.Errorf("%s ran", got)
 		}
 	})
+}
+
+// What asynq's Scheduler enqueues is a task like any other: while it waits it refuses its own next firing, when it is unique.
+func TestAFiringOfTheSchedulerWaitsAndRefusesTheNext(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		lease := r.hold("order:1")
+		ran := make(chan delayqueue.Task, 10)
+		r.serve(r.options(parkAlways()), asynq.Config{}, (&waiting{rig: r, ran: ran}).handle)
+		fired := make(chan error, 1000)
+		scheduler := asynq.NewSchedulerFromRedisClient(r.client, &asynq.SchedulerOpts{
+			LogLevel: asynq.FatalLevel, PostEnqueueFunc: func(_ *asynq.TaskInfo, err error) { fired <- err },
+		})
+		if _, err := scheduler.Register("@every 10s", asynq.NewTask("test", []byte(`{"key":"order:1"}`)), asynq.Unique(time.Hour), asynq.MaxRetry(0)); err != nil {
+			r.Fatal(err)
+		}
+		if err := scheduler.Start(); err != nil {
+			r.Fatal(err)
+		}
+		r.Cleanup(scheduler.Shutdown)
+		if err := receive(r.T, fired); err != nil {
+			r.Fatal(err)
+		}
+		r.events.await(r, 1, parked)
+		if err := receive(r.T, fired); !errors.Is(err, asynq.ErrDuplicateTask) {
+			r.Errorf("while the first waits the next is fired with %v", err)
+		}
+		r.giveBack(lease)
+		receive(r.T, ran)
+		if err := receive(r.T, fired); err != nil {
+			r.Errorf("after it has run the next is fired with %v", err)
+		}
+		receive(r.T, ran)
+	})
+}
+
+// asynq's way to tell that a task has failed for good, in an ErrorHandler: waiting makes it neither earlier nor later.
+func TestRetriesAreExhaustedExactlyWhenAsynqsAre(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"without conflicts": false, "with conflicts": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				const retries = 2
+				told := make(chan [2]int, 10)
+				cfg := asynq.Config{
+					RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 5 * time.Second },
+					ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, _ *asynq.Task, _ error) {
+						retried, _ := asynq.GetRetryCount(ctx)
+						most, _ := asynq.GetMaxRetry(ctx)
+						told <- [2]int{retried, most}
+					}),
+				}
+				strategy := parkAlways()
+				strategy.Delay = time.Hour
+				var lease *locking.Lease
+				if waits {
+					lease = r.hold("order:1")
+				}
+				r.serve(r.options(strategy), cfg, func(context.Context, *asynq.Task) error { return errors.New("no") })
+				task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(retries))
+				for n := range retries + 1 {
+					if waits {
+						r.events.await(r, n+1, parked)
+						r.giveBack(lease)
+					}
+					if got := receive(r.T, told); got != [2]int{n, retries} {
+						r.Errorf("failure %d is told of as %v", n+1, got)
+					}
+					if n < retries && waits {
+						lease = r.hold("order:1")
+					}
+				}
+				r.settled(task, asynq.TaskStateArchived)
+				if len(told) > 0 {
+					r.Errorf("told of %d more", len(told))
+				}
+			})
+		})
+	}
 }
 
 // Conflicts wait in a queue with workers of its own, and run there, as the tasks that they were.
