@@ -10,8 +10,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -28,24 +28,8 @@ func ExampleReplayConflicts() {
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	locker, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close()
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer queue.Close()
-
-	stuck, err := locker.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "a stuck worker"})
-	if err != nil {
-		panic(err)
-	}
 	ended := make(chan middleware.Outcome, 2)
-	lock, err := middleware.Lock(middleware.Options{
-		Locker: locker, Queue: queue, Key: middleware.FixedKey("order:1042"),
+	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{
 		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Conflicts: 1}},
 		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.ParkedEvent {
@@ -58,12 +42,15 @@ func ExampleReplayConflicts() {
 	if err != nil {
 		panic(err)
 	}
+	defer rt.Close()
+
+	stuck, err := rt.Locker().Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "a stuck worker"})
+	if err != nil {
+		panic(err)
+	}
 	done := make(chan struct{})
-	srv := asynq.NewServerFromRedisClient(queue.Conn(asynqconn.Options{Interval: 10 * time.Millisecond, Queues: 1}), asynq.Config{
-		TaskCheckInterval: asynqconn.CheckInterval, LogLevel: asynq.FatalLevel,
-		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
-	})
-	if err := srv.Start(lock(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+	srv := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+	if err := srv.Start(rt.Lock(middleware.FixedKey("order:1042"))(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		close(done)
 		return nil
 	}))); err != nil {
@@ -75,7 +62,7 @@ func ExampleReplayConflicts() {
 	}
 
 	fmt.Println(<-ended)
-	if _, err := queue.Wake(ctx, "order:1042", delayqueue.WakeOptions{}); err != nil { // as when its holder changes
+	if _, err := rt.Queue().Wake(ctx, "order:1042", delayqueue.WakeOptions{}); err != nil { // as when its holder changes
 		panic(err)
 	}
 	<-ended
@@ -96,7 +83,7 @@ func ExampleReplayConflicts() {
 	if err := stuck.Release(ctx); err != nil {
 		panic(err)
 	}
-	replayed, err := middleware.ReplayConflicts(ctx, queue, middleware.ReplayOptions{Queue: "default", Key: "order:1042"})
+	replayed, err := middleware.ReplayConflicts(ctx, rt.Queue(), middleware.ReplayOptions{Queue: "default", Key: "order:1042"})
 	if err != nil {
 		panic(err)
 	}

@@ -10,14 +10,13 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// An asynq server that is assembled by hand: package worker does the same from a Config.
-func ExampleLock() {
+// An asynq server with locks: package attach puts the middleware, the locks and the waiting tasks together.
+func Example() {
 	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
@@ -26,43 +25,24 @@ func ExampleLock() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 
-	locker, err := locking.NewSingle(client, locking.SingleOptions{})
+	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{})
 	if err != nil {
 		panic(err)
 	}
-	defer locker.Close()
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer queue.Close()
+	defer rt.Close()
 
 	type Audit struct{ Order string }
-	lock, err := middleware.Lock(middleware.Options{
-		Locker: locker,
-		Queue:  queue,
-		Key:    middleware.PayloadKey(func(a Audit) string { return middleware.Key("order", a.Order) }),
-	})
-	if err != nil {
-		panic(err)
-	}
-
+	key := middleware.PayloadKey(func(a Audit) string { return middleware.Key("order", a.Order) })
 	done := make(chan struct{})
-	audit := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+	mux := asynq.NewServeMux()
+	mux.Handle("order:audit", rt.Lock(key)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
 		defer close(done)
 		lease, _ := locking.FromContext(ctx)
 		fmt.Println("working on", lease.Keys())
 		return nil
-	})
-	mux := asynq.NewServeMux()
-	mux.Handle("order:audit", lock(audit))
+	})))
 
-	srv := asynq.NewServerFromRedisClient(queue.Conn(asynqconn.Options{Interval: 10 * time.Millisecond, Queues: 1}), asynq.Config{
-		TaskCheckInterval: asynqconn.CheckInterval,
-		IsFailure:         middleware.IsFailure(nil),
-		RetryDelayFunc:    middleware.RetryDelay(nil),
-		LogLevel:          asynq.FatalLevel,
-	})
+	srv := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
 	if err := srv.Start(mux); err != nil {
 		panic(err)
 	}
