@@ -59,6 +59,7 @@ type LockOptions struct {
 // Attached is what asynq's servers need for locks. It is for one asynq.Config; several servers of a process may share it, each with a [Attached.Client] of
 // its own. It is safe for use by many goroutines at the same time.
 type Attached struct {
+	client   redis.UniversalClient
 	opts     Options
 	cluster  bool
 	interval time.Duration
@@ -89,7 +90,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	_, cluster := client.(*redis.ClusterClient)
 	cfg.Queues = maps.Clone(cfg.Queues)
 	a := &Attached{
-		opts: opts, cfg: cfg, cluster: cluster, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
+		client: client, opts: opts, cfg: cfg, cluster: cluster, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
 		wakes: asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
 	slots := cfg.Concurrency
@@ -266,7 +267,7 @@ func (a *Attached) Close() error {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.opts.Logger.Error("handlers do not heed the end of their context; their keys become free when their TTL ends")
+		a.opts.Logger.Error("handlers or schedulers do not heed their end; their keys become free when their TTL ends")
 	}
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {

@@ -223,6 +223,11 @@ func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyF
 	return nil
 }
 
+// Schedule runs a scheduler of asynq's in one of all the workers that call it with the same name, from now on: see [attach.Attached.Schedule].
+func (w *Worker) Schedule(name string, newScheduler func(client redis.UniversalClient) (attach.Scheduler, error)) error {
+	return w.attached.Schedule(name, newScheduler)
+}
+
 // Queue returns the tasks that wait, to be looked at and reordered.
 func (w *Worker) Queue() *delayqueue.Queue { return w.attached.Queue() }
 

@@ -2,8 +2,6 @@ package asynqconn
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
-	"encoding/hex"
 	"log/slog"
 	"sync"
 	"time"
@@ -60,9 +58,7 @@ func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...a
 
 // Eval runs a script that Redis does not know yet: go-redis sends it so after EvalSha, so whoever answers for tasks has been asked.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	bytes := sha1.Sum([]byte(script)) //nolint:gosec // see above
-	sum := hex.EncodeToString(bytes[:])
-	return c.run(ctx, nil, sum, keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+	return c.run(ctx, nil, sumOf(script), keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
 // run answers a script as its kind needs it. tasks is asked about an acknowledgement, unless it is nil.

@@ -1,6 +1,10 @@
 package asynqconn
 
-import "strings"
+import (
+	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"encoding/hex"
+	"strings"
+)
 
 // Kind is what a script of asynq does with a task.
 type Kind int
@@ -11,6 +15,7 @@ const (
 	Fetch               // takes a task from a queue and begins its run
 	Ack                 // ends a run: done, retried, archived or put back
 	Recover             // lists the tasks whose workers asynq takes for dead
+	Enqueue             // adds a task to a queue
 )
 
 // scripts names asynq's scripts by their SHA-1, as asynq v0.26.0 has them.
@@ -45,7 +50,14 @@ var scripts = map[string]string{
 // kinds says what those do that a Conn treats in a way of its own.
 var kinds = map[string]Kind{
 	"dequeue": Fetch, "listLeaseExpired": Recover,
+	"enqueue": Enqueue, "enqueueUnique": Enqueue, "schedule": Enqueue, "scheduleUnique": Enqueue, "addToGroup": Enqueue, "addToGroupUnique": Enqueue,
 	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack, "requeue": Ack, "retry": Ack, "archive": Ack,
+}
+
+// sumOf returns the name that Redis gives a script.
+func sumOf(script string) string {
+	sum := sha1.Sum([]byte(script)) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])
 }
 
 // KindOf returns what a script is, and whether it is one of the supported asynq's. One that is not is judged by the names of its keys: asynq's

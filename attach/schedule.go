@@ -1,0 +1,92 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Scheduler enqueues tasks again and again: an asynq.Scheduler, or an asynq.PeriodicTaskManager.
+type Scheduler interface {
+	Start() error
+	Shutdown()
+}
+
+const (
+	// scheduleTTL is how long a schedule stands still after a crash of the process that runs it.
+	scheduleTTL = 5 * time.Second
+	// schedulePause is how long a process waits after its scheduler has failed to start.
+	schedulePause = time.Second
+	// tenure is the longest time that one process runs a schedule.
+	tenure = 365 * 24 * time.Hour
+)
+
+// Schedule runs a scheduler in one of all the processes that call it with the same name, and in another one when that ends, crashes or stands still. Each tick is
+// enqueued once; a firing that another process has made already is no error. It returns at once, and the schedule ends with [Attached.Stop].
+//
+// newScheduler makes the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the client that it is given, and does not start it. It is
+// called once by Schedule, which returns its error, and then each time that this process takes the schedule over.
+//
+// Nobody makes up for ticks between two processes: those of up to 6 s after a crash, of a moment after an orderly end. An entry with @every begins anew in
+// each process: give long intervals as times of the day.
+func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
+	if name == "" || newScheduler == nil {
+		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, and a function that makes the scheduler")
+	}
+	if _, err := newScheduler(a.client); err != nil {
+		return fmt.Errorf("attach: schedule %q: %w", name, err)
+	}
+	// It has locks of its own on the Redis of the tasks: nothing fires without that Redis, and a lease may last as long as the process.
+	locker, err := locking.NewSingle(a.client, locking.SingleOptions{FenceTTL: 2 * tenure})
+	if err != nil {
+		return fmt.Errorf("attach: schedule %q: %w", name, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.running.Go(func() {
+		<-a.stopping
+		cancel()
+	})
+	a.running.Go(func() {
+		defer locker.Close()
+		for ctx.Err() == nil {
+			opts := locking.Options{TTL: scheduleTTL, MaxHold: tenure}
+			err := locking.Do(ctx, locker, []string{"railtoken:schedule:" + name}, opts, func(ctx context.Context, lease *locking.Lease) error {
+				return a.lead(ctx, name, lease, newScheduler)
+			})
+			if ctx.Err() != nil {
+				return
+			}
+			a.opts.Logger.WarnContext(ctx, "this process does not run the schedule now; it, or another, takes it over", "schedule", name, "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(schedulePause):
+			}
+		}
+	})
+	return nil
+}
+
+// lead runs the scheduler until ctx ends, with the lease or with Stop.
+func (a *Attached) lead(ctx context.Context, name string, lease *locking.Lease, newScheduler func(redis.UniversalClient) (Scheduler, error)) error {
+	token, err := lease.Fence(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := newScheduler(&asynqconn.Firings{UniversalClient: a.client, Name: name, Token: token, Trusted: func() bool { return lease.Err() == nil }})
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		return err
+	}
+	a.opts.Logger.InfoContext(ctx, "this process runs the schedule", "schedule", name)
+	<-ctx.Done()
+	s.Shutdown()
+	return nil
+}
