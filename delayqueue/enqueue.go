@@ -2,6 +2,7 @@ package delayqueue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/once"
 )
 
 // ErrNotInLine reports that a task was enqueued and has no place in line, because Redis did not answer any more. It joins the line when it
@@ -33,28 +33,47 @@ const afterCancel = time.Second
 //
 // A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the line when it runs.
 //
-// A task without an asynq.TaskID option is enqueued once, also when the connection breaks before the answer is there, unless it is done
+// The task is enqueued once, also when the connection breaks before the answer is there, unless it is done
 // by the time that it is sent again. When the error matches [ErrNotInLine], the task is enqueued and the TaskInfo is there. Other
 // errors are asynq's own, wrapped: after asynq.ErrTaskIDConflict the task that has the ID is in line, if it was enqueued for this line and waits;
 // asynq.ErrDuplicateTask leaves the line as it was. After any other the task may be enqueued or not, as with asynq's own
 // Client; if it is, it joins the line when it runs.
 func (q *Queue) Enqueue(ctx context.Context, key, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option) (*asynq.TaskInfo, error) {
-	info, err := q.enqueue(ctx, key, once.New(taskType, payload, headers, opts...))
+	t, opts := named(opts)
+	headers = maps.Clone(headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	headers[headerLine] = lineHeader(t, key)
+	info, err := q.enqueue(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
 	if err != nil {
 		err = fmt.Errorf("delayqueue: enqueue in line: %w", err)
 	}
 	return info, err
 }
 
-func (q *Queue) enqueue(ctx context.Context, key string, task once.Task) (*asynq.TaskInfo, error) {
-	t := Task{Queue: task.Queue, ID: task.ID}
-	headers := maps.Clone(task.Headers)
-	if headers == nil {
-		headers = map[string]string{}
+// named returns the task that asynq makes with these options, and the options with its ID, which is known before it is enqueued. asynq checks the options.
+func named(opts []asynq.Option) (Task, []asynq.Option) {
+	t := Task{Queue: "default"}
+	for _, opt := range opts {
+		name, ok := opt.Value().(string)
+		switch {
+		case !ok:
+		case opt.Type() == asynq.QueueOpt:
+			t.Queue = name
+		case opt.Type() == asynq.TaskIDOpt:
+			t.ID = name
+		}
 	}
-	headers[headerLine] = lineHeader(t, key)
-	task.Headers = headers
-	info, err := task.Enqueue(ctx, q.tasks, q.inspect)
+	if t.ID == "" {
+		t.ID = rand.Text()
+		opts = append(opts[:len(opts):len(opts)], asynq.TaskID(t.ID))
+	}
+	return t, opts
+}
+
+func (q *Queue) enqueue(ctx context.Context, key string, t Task, task *asynq.Task, opts []asynq.Option) (*asynq.TaskInfo, error) {
+	info, err := q.Add(ctx, task, AddOptions{Keys: []string{key}}, opts...)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
 		return nil, errors.Join(err, q.placeOther(ctx, t, key))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
@@ -75,8 +76,9 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
 	q := &Queue{
 		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
-		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
+		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
+	q.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, q.answer))
 	if q.log == nil {
 		q.log = slog.New(slog.DiscardHandler)
 	}

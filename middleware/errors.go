@@ -36,14 +36,16 @@ const (
 	Discard
 	// Parked says that the task waits in the retry set of its queue, or of the one that the strategy names. No retry is used up, also not the last.
 	Parked
+	// NotEnqueued says that a [Producer] has not enqueued the task.
+	NotEnqueued
 )
 
 // String returns the outcome in one word.
 func (o Outcome) String() string {
-	if o < Archive || o > Parked {
+	if o < Archive || o > NotEnqueued {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
-	return [...]string{"archived", "failed", "discarded", "parked"}[o]
+	return [...]string{"archived", "failed", "discarded", "parked", "not enqueued"}[o]
 }
 
 // ConflictError says why a task did not run: another holder had one of its keys. It matches [ErrConflict] and

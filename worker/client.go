@@ -11,45 +11,53 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/once"
 )
 
 // Client enqueues tasks. It is safe for use by many goroutines at the same time.
 type Client struct {
-	conn    redis.UniversalClient
-	tasks   *asynq.Client
-	inspect *asynq.Inspector
-	queue   *delayqueue.Queue
+	conn     redis.UniversalClient
+	theirs   bool // the connections are the caller's
+	producer *attach.Producer
 }
 
-// NewClient returns a client for producers, on the Redis where asynq keeps its tasks. It connects when it is used.
-func NewClient(at Redis) (*Client, error) {
+// NewClient returns a client for producers, on the Redis where asynq keeps its tasks and railtoken its locks. It connects when it is used.
+func NewClient(at Redis) (*Client, error) { return NewClientWith(at, attach.ProducerOptions{}) }
+
+// NewClientWith returns a client that records the keys of some types of tasks, or whose locks are elsewhere than the tasks.
+func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err
 	}
-	conn := at.client()
-	queue, err := delayqueue.New(conn, delayqueue.Options{})
+	c := &Client{conn: at.client(), theirs: at.Client != nil}
+	producer, err := attach.NewProducer(c.conn, opts)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, c.closeConn())
 	}
-	return &Client{
-		conn: conn, tasks: asynq.NewClientFromRedisClient(conn), inspect: asynq.NewInspectorFromRedisClient(conn), queue: queue,
-	}, nil
+	c.producer = producer
+	return c, nil
 }
 
 // Queue returns the delay queue on the client's Redis, to look at the tasks that wait, to move or drop them, and to run archived ones again. It is
 // closed with the client.
-func (c *Client) Queue() *delayqueue.Queue { return c.queue }
+func (c *Client) Queue() *delayqueue.Queue { return c.producer.Queue() }
 
-// Close closes the connections.
-func (c *Client) Close() error { return errors.Join(c.queue.Close(), c.conn.Close()) }
+// Close closes the connections, unless they are those of Redis.Client.
+func (c *Client) Close() error { return errors.Join(c.producer.Close(), c.closeConn()) }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options, and returns what asynq says of it. Durations and times that
-// asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
+func (c *Client) closeConn() error {
+	if c.theirs {
+		return nil
+	}
+	return c.conn.Close()
+}
+
+// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys, middleware.WhenHeld), and returns what asynq
+// says of it. Durations and times that asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
 //
-// A task without an asynq.TaskID option is enqueued once, also when the connection breaks before the answer is there, unless
-// it is done by the time that it is sent again.
+// A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time that it is sent again. With WhenHeld the
+// error may be a [middleware.ConflictError]: then nothing is enqueued.
 func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -75,7 +83,7 @@ func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	if taskType == "" || key == "" {
 		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
 	}
-	info, err := c.queue.Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
+	info, err := c.Queue().Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
 	if err != nil {
 		err = fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
@@ -87,7 +95,7 @@ func (c *Client) EnqueueRaw(ctx context.Context, taskType string, payload []byte
 	if taskType == "" {
 		return nil, errors.New("worker: enqueue: the type of the task is empty")
 	}
-	info, err := once.New(taskType, payload, headers, whole(opts)...).Enqueue(ctx, c.tasks, c.inspect)
+	info, err := c.producer.EnqueueContext(ctx, asynq.NewTaskWithHeaders(taskType, payload, headers), whole(opts)...)
 	if err != nil {
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,7 +25,7 @@ func producer(t testing.TB, addr string) (*Client, *asynq.Inspector) {
 			t.Error(err)
 		}
 	})
-	return c, c.inspect
+	return c, asynq.NewInspectorFromRedisClient(c.conn)
 }
 
 // lossy is a TCP proxy that loses, when told to, the reply to one command that the server has executed.
@@ -110,6 +109,7 @@ func TestLostReplyEnqueuesOnce(t *testing.T) {
 		"scheduled": {asynq.Queue("scheduled"), asynq.ProcessIn(time.Hour)},
 		"unique":    {asynq.Queue("unique"), asynq.Unique(time.Hour)},
 		"later":     {asynq.Queue("later"), asynq.Unique(time.Hour), asynq.ProcessIn(time.Hour)},
+		"given ID":  {asynq.Queue("given ID"), asynq.TaskID("mine")},
 		"archived":  {asynq.Queue("archived"), asynq.MaxRetry(0), asynq.Retention(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,19 +134,5 @@ func TestLostReplyEnqueuesOnce(t *testing.T) {
 				t.Errorf("the task has not the ID that was told: %v", err)
 			}
 		})
-	}
-}
-
-// TestLostReplyWithTheCallersID: a caller who chose the ID is told that the task is there, as nobody can know whose it is.
-func TestLostReplyWithTheCallersID(t *testing.T) {
-	t.Parallel()
-	proxy := loseReply(t, redistest.Start(t).Addr(), "marked-type")
-	c, inspect := producer(t, proxy.addr)
-	_, err := c.Enqueue(t.Context(), "marked-type", order{"42"}, asynq.TaskID("mine"))
-	if !errors.Is(err, asynq.ErrTaskIDConflict) || proxy.lost.Load() != 1 {
-		t.Errorf("%d lost replies give %v; want ErrTaskIDConflict", proxy.lost.Load(), err)
-	}
-	if _, err := inspect.GetTaskInfo("default", "mine"); err != nil {
-		t.Errorf("the task is not there: %v", err)
 	}
 }

@@ -18,8 +18,12 @@ import (
 func virtualProducer(t testing.TB) *Client {
 	t.Helper()
 	m, _ := redistest.Virtual(t)
-	conn := patient(t, m)
-	return &Client{conn: conn, tasks: asynq.NewClientFromRedisClient(conn), inspect: asynq.NewInspectorFromRedisClient(conn)}
+	c, err := NewClient(Redis{Client: patient(t, m)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func TestEnqueueRoundsUpToWholeSeconds(t *testing.T) {
@@ -42,11 +46,11 @@ func TestEnqueueRoundsUpToWholeSeconds(t *testing.T) {
 			if info.Timeout != tc.want || info.Retention != tc.want {
 				t.Errorf("%v becomes a timeout of %v and a retention of %v; want %v", tc.given, info.Timeout, info.Retention, tc.want)
 			}
-			bare, err := c.tasks.EnqueueContext(t.Context(), orderTask(t, "audit", "42"), asynq.Timeout(tc.given))
+			bare, err := asynq.NewClientFromRedisClient(c.conn).EnqueueContext(t.Context(), orderTask(t, "audit", "42"), asynq.Timeout(tc.given))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stored, err := c.inspect.GetTaskInfo("default", bare.ID); err != nil || stored.Timeout != tc.without {
+			if stored, err := asynq.NewInspectorFromRedisClient(c.conn).GetTaskInfo("default", bare.ID); err != nil || stored.Timeout != tc.without {
 				t.Errorf("asynq makes a timeout of %v of %v, %v: is there still a reason to round?", stored.Timeout, tc.given, err)
 			}
 		}
@@ -87,7 +91,7 @@ func TestDelayedTaskIsNotDueBeforeItsTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				stored, err := c.inspect.GetTaskInfo("default", info.ID)
+				stored, err := asynq.NewInspectorFromRedisClient(c.conn).GetTaskInfo("default", info.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +119,7 @@ func TestOtherOptionsReachAsynq(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored, err := c.inspect.GetTaskInfo("q", "mine")
+		stored, err := asynq.NewInspectorFromRedisClient(c.conn).GetTaskInfo("q", "mine")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +152,7 @@ func TestEnqueueRefusesWhatCannotRun(t *testing.T) {
 		wantParts(t, err, "empty")
 		_, err = c.Enqueue(t.Context(), "audit", order{"42"}, asynq.Queue(" "))
 		wantParts(t, err, "queue")
-		if queues, err := c.inspect.Queues(); err != nil || len(queues) > 0 {
+		if queues, err := asynq.NewInspectorFromRedisClient(c.conn).Queues(); err != nil || len(queues) > 0 {
 			t.Errorf("queues %q, %v; want none", queues, err)
 		}
 	})

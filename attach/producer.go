@@ -1,0 +1,80 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// ProducerOptions configures [NewProducer]. The zero value has every default: the locks are on the Redis of the tasks.
+type ProducerOptions struct {
+	// Keys finds the keys of the tasks of some types. Those of others are given with the option middleware.Keys, or are not known.
+	Keys map[string]middleware.KeyFunc
+	// Locker and LockNames are those of [Options], for locks that are elsewhere.
+	Locker    locking.Locker
+	LockNames func(key string) (lock, interest string)
+	// Logger receives what went wrong in the background; silent when nil.
+	Logger *slog.Logger
+}
+
+// Producer enqueues tasks with their keys, in a process with or without asynq servers: see [middleware.Producer]. Close it when it is used no more.
+type Producer struct {
+	*middleware.Producer
+	queue  *delayqueue.Queue
+	single io.Closer // nil when the locks are the caller's
+}
+
+// NewProducer returns a Producer on the Redis of the tasks. The client stays the caller's: close it after the Producer.
+func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer, error) {
+	if client == nil {
+		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq servers")
+	}
+	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger})
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{queue: queue}
+	if opts.Locker == nil {
+		single, err := locking.NewSingle(client, locking.SingleOptions{})
+		if err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+		p.single, opts.Locker = single, single
+		if _, oneNode := client.(*redis.Client); oneNode {
+			opts.LockNames = single.RedisNames
+		}
+	}
+	p.Producer = middleware.NewProducer(middleware.ProducerOptions{
+		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys, Logger: opts.Logger,
+	})
+	return p, nil
+}
+
+// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed with a. keys is that of [ProducerOptions].
+func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *middleware.Producer {
+	return middleware.NewProducer(middleware.ProducerOptions{
+		Queue: a.queue, Locker: a.locker, LockNames: a.opts.LockNames, Keys: keys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys, Logger: a.opts.Logger,
+	})
+}
+
+// Queue returns the tasks that wait, to be looked at and reordered. It is closed with the Producer.
+func (p *Producer) Queue() *delayqueue.Queue { return p.queue }
+
+// Close ends what NewProducer has made.
+func (p *Producer) Close() error {
+	err := p.queue.Close()
+	if p.single != nil {
+		err = errors.Join(err, p.single.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("attach: close the producer: %w", err)
+	}
+	return nil
+}
