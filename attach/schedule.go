@@ -78,7 +78,7 @@ func (a *Attached) lead(ctx context.Context, name string, lease *locking.Lease, 
 	if err != nil {
 		return err
 	}
-	s, err := newScheduler(&asynqconn.Firings{UniversalClient: a.client, Name: name, Token: token, Trusted: func() bool { return lease.Err() == nil }})
+	s, err := newScheduler(asynqconn.NewFirings(a.client, name, token, func() bool { return lease.Err() == nil }))
 	if err == nil {
 		err = s.Start()
 	}

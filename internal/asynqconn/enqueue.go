@@ -60,3 +60,9 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 	}
 	return c.UniversalClient.Eval(ctx, script, keys, args...)
 }
+
+// noScript has go-redis send a script's text.
+type noScript struct{}
+
+func (noScript) Error() string { return "NOSCRIPT" }
+func (noScript) RedisError()   {}

@@ -42,7 +42,7 @@ func TestEachFiringIsEnqueuedOnce(t *testing.T) {
 					{what: "in another second still", token: 11, after: time.Second, fires: true},
 				} {
 					time.Sleep(step.after)
-					conn := &Firings{UniversalClient: client, Name: "ticks", Token: step.token, Trusted: func() bool { return !step.lost }}
+					conn := NewFirings(client, "ticks", step.token, func() bool { return !step.lost })
 					before := tasksIn(m.Keys())
 					_, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", []byte{byte(i)}), opts...)
 					if fired := tasksIn(m.Keys()) - before; (fired == 1) != step.fires || fired > 1 {
@@ -84,7 +84,7 @@ func TestAFiringThatIsSentTwiceIsEnqueuedOnce(t *testing.T) {
 			}
 			return err
 		}))
-		conn := &Firings{UniversalClient: client, Name: "ticks", Token: 1, Trusted: func() bool { return true }}
+		conn := NewFirings(client, "ticks", 1, func() bool { return true })
 		if _, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", nil)); err != nil || tasksIn(m.Keys()) > 0 {
 			t.Errorf("%d tasks, %v", tasksIn(m.Keys()), err)
 		}
