@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -34,10 +33,11 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 			}
 			queues := []string{"parked", "slots"}
 			for _, queue := range queues {
-				cfg := worker.Config{Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second, Concurrency: 2 * each}
+				cfg := worker.Config{Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second}
 				if queue == "slots" {
 					cfg.Strategy = middleware.Wait{Max: time.Hour}
 				}
+				cfg.Concurrency, cfg.Sleepers = each, each
 				w, producer := newWorker(t, cfg, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 				enqueue(t, producer, queue, 1, each, asynq.MaxRetry(0)) // their first attempt is their last
 				enqueue(t, producer, queue, 1, each)
@@ -49,7 +49,7 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 			for _, queue := range queues {
 				until(t, "all of the queue "+queue+" wait", func() bool {
 					info, err := inspect.GetQueueInfo(queue)
-					return err == nil && info.Pending == 0 && info.Active+info.Retry == 4*each/2 && (info.Active > 0) == (queue == "slots")
+					return err == nil && info.Size == 2*each && (queue == "slots" && info.Active == each || info.Retry == 2*each)
 				})
 			}
 
@@ -66,7 +66,7 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 					t.Errorf("asynq counts %d failures, %v", info.FailedTotal, err)
 				}
 			}
-			t.Log(fmt.Sprintf("after %v without Redis all %d tasks have run within %.1f s", outageLength, 4*each, took.Seconds()))
+			t.Logf("after %v without Redis all %d tasks have run within %.1f s", outageLength, 4*each, took.Seconds())
 		})
 	}
 }

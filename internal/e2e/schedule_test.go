@@ -78,7 +78,8 @@ func TestReplicasFireEachTickOnce(t *testing.T) {
 			n, by := 0, ""
 			for _, tick := range ticks(t, client) {
 				by = tick.by
-				if n++; by == before {
+				n++
+				if by == before {
 					n = 0
 				}
 			}
