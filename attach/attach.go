@@ -104,7 +104,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: max(locking.DefaultFenceTTL, 2*opts.MaxHold)})
+		single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(opts.MaxHold)})
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
@@ -118,6 +118,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	return a, nil
 }
+
+// FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its FenceTTL.
+func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
 
 // fewServers is how many servers of a process a wake reaches at once.
 const fewServers = 8
@@ -267,7 +270,7 @@ func (a *Attached) Close() error {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.opts.Logger.Error("handlers or schedulers do not heed their end; their keys become free when their TTL ends")
+		a.opts.Logger.Error("handlers or schedulers do not heed the end of their context; their keys become free when their TTL ends")
 	}
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -17,8 +18,8 @@ import (
 // Defaults of [Config].
 const (
 	DefaultConcurrency              = 10
-	DefaultTaskCheckInterval        = 50 * time.Millisecond
-	DefaultDelayedTaskCheckInterval = time.Second
+	DefaultTaskCheckInterval        = attach.DefaultTaskCheckInterval
+	DefaultDelayedTaskCheckInterval = attach.DefaultDelayedTaskCheckInterval
 	DefaultShutdownTimeout          = 8 * time.Second
 )
 

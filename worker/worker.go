@@ -89,7 +89,7 @@ func (w *Worker) attach() (err error) {
 // openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A server that cannot
 // be reached is found out soon, as the one who asks has a plan for it.
 func (w *Worker) openLocks() error {
-	at, fence := w.lockAt(), fenceTTL(w.cfg.MaxHold)
+	at, fence := w.lockAt(), attach.FenceTTL(w.cfg.MaxHold)
 	if at.isRedlock() {
 		for _, addr := range at.Nodes {
 			node := at
@@ -144,15 +144,10 @@ func (w *Worker) lockAt() Redis {
 	return w.cfg.LockRedis
 }
 
-// fenceTTL returns how long fence counters are kept: longer than any lease.
-func fenceTTL(maxHold time.Duration) time.Duration {
-	return max(locking.DefaultFenceTTL, 2*maxHold)
-}
-
 // lock returns the middleware for one handler.
 func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
 	setDefault(&maxHold, w.cfg.MaxHold)
-	if fence := fenceTTL(w.cfg.MaxHold); maxHold >= fence {
+	if fence := attach.FenceTTL(w.cfg.MaxHold); maxHold >= fence {
 		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
 	}
 	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})

@@ -35,7 +35,7 @@ func NewEnqueuer(client redis.UniversalClient, answer func(ctx context.Context, 
 // EvalSha runs a script that Redis knows. Of one that enqueues a task it says that Redis does not, so that go-redis gives Eval the text.
 func (c *Enqueuer) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
 	if kind, known := KindOf(sum, keys); kind == Enqueue {
-		return answer(ctx, sum, noScript{})
+		return answer(ctx, sum, noScriptError{})
 	} else if !known {
 		if cmd := c.answer(ctx, Enqueuing{}); cmd != nil {
 			return cmd
@@ -61,8 +61,8 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 	return c.UniversalClient.Eval(ctx, script, keys, args...)
 }
 
-// noScript has go-redis send a script's text.
-type noScript struct{}
+// noScriptError has go-redis send a script's text.
+type noScriptError struct{}
 
-func (noScript) Error() string { return "NOSCRIPT" }
-func (noScript) RedisError()   {}
+func (noScriptError) Error() string { return "NOSCRIPT" }
+func (noScriptError) RedisError()   {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +29,8 @@ func NewFirings(client redis.UniversalClient, name string, token int64, trusted 
 			leads = "1"
 		}
 		last := "railtoken:fired:{" + e.Queue + "}:" + name
-		keys := append(e.Keys[:len(e.Keys):len(e.Keys)], last, last+":"+rand.Text())
-		args := append(e.Args[:len(e.Args):len(e.Args)], token, time.Now().Unix(), leads)
+		keys := slices.Concat(e.Keys, []string{last, last + ":" + rand.Text()})
+		args := slices.Concat(e.Args, []any{token, time.Now().Unix(), leads})
 		script := strings.Replace(fireSource, "--SCRIPT--", e.Text, 1)
 		return onceSettled(ctx, func() *redis.Cmd { return client.Eval(ctx, script, keys, args...) })
 	})
