@@ -46,7 +46,7 @@ func newRig(t *testing.T) *rig {
 // attach attaches locks, until the end of the test.
 func (r *rig) attach(cfg asynq.Config, opts attach.Options) *attach.Attached {
 	r.Helper()
-	cfg.Logger = quiet{}
+	cfg.LogLevel = asynq.FatalLevel
 	a, err := attach.New(r.client, cfg, opts)
 	if err != nil {
 		r.Fatal(err)
@@ -93,24 +93,9 @@ func (r *rig) settled(task *asynq.TaskInfo, state asynq.TaskState) *asynq.TaskIn
 	return nil
 }
 
-// quiet is a logger for asynq that says nothing.
-type quiet struct{}
-
-func (quiet) Debug(...any) {}
-func (quiet) Info(...any)  {}
-func (quiet) Warn(...any)  {}
-func (quiet) Error(...any) {}
-func (quiet) Fatal(...any) {}
-
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("nothing came within %v", limit)
-		panic("unreachable")
-	}
+	return redistest.Receive(t, c, limit)
 }
 
 func TestATaskOnItsLastAttemptWaitsForItsKey(t *testing.T) {
@@ -151,11 +136,11 @@ func TestWhatIsForgottenIsAnErrorOfTheFirstTask(t *testing.T) {
 		remedy string
 	}{
 		"the config": {func(r *rig, a *attach.Attached, h asynq.Handler) {
-			r.serve(a.Client(), asynq.Config{Logger: quiet{}}, h)
+			r.serve(a.Client(), asynq.Config{LogLevel: asynq.FatalLevel}, h)
 		}, "asynq.NewServerFromRedisClient(attached.Client(), attached.Config())"},
 		"the client": {func(r *rig, a *attach.Attached, h asynq.Handler) { r.serve(r.client, a.Config(), h) }, "asynq.NewServerFromRedisClient(attached.Client(), attached.Config())"},
 		"both": {func(r *rig, a *attach.Attached, h asynq.Handler) {
-			r.serve(r.client, asynq.Config{Logger: quiet{}}, h)
+			r.serve(r.client, asynq.Config{LogLevel: asynq.FatalLevel}, h)
 		}, "asynq.NewServerFromRedisClient(attached.Client(), attached.Config())"},
 	} {
 		t.Run(name, func(t *testing.T) {

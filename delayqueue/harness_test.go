@@ -324,13 +324,7 @@ func (r *rig) parked() []string {
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("nothing came within %v", limit)
-		panic("unreachable")
-	}
+	return redistest.Receive(t, c, limit)
 }
 
 // serve runs an asynq server until the end of the test. What its handlers refuse is tried again in an hour.

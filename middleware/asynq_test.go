@@ -18,7 +18,7 @@ import (
 // bare runs asynq without the middleware.
 func (r *rig) bare(cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
 	r.Helper()
-	cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval, cfg.Logger = 10*time.Millisecond, 200*time.Millisecond, quiet{}
+	cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval, cfg.LogLevel = 10*time.Millisecond, 200*time.Millisecond, asynq.FatalLevel
 	server := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)
 	if err := server.Start(handler); err != nil {
 		r.Fatal(err)

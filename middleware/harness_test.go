@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -78,7 +79,7 @@ func (r *rig) serveOn(client redis.UniversalClient, opts middleware.Options, cfg
 	if cfg.DelayedTaskCheckInterval == 0 {
 		cfg.DelayedTaskCheckInterval = time.Second
 	}
-	cfg.Logger = quiet{}
+	cfg.LogLevel = asynq.FatalLevel
 	server := asynq.NewServerFromRedisClient(client, cfg)
 	if err := server.Start(lock(handler)); err != nil {
 		r.Fatal(err)
@@ -209,13 +210,7 @@ const limit = time.Minute
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("nothing came within %v", limit)
-		panic("unreachable")
-	}
+	return redistest.Receive(t, c, limit)
 }
 
 // events collects what an observer is told.
@@ -275,12 +270,3 @@ func ended(o middleware.Outcome) func(middleware.Event) bool {
 		return e.Kind == middleware.Ended && ok && conflict.Outcome == o
 	}
 }
-
-// quiet is a logger for asynq that says nothing.
-type quiet struct{}
-
-func (quiet) Debug(...any) {}
-func (quiet) Info(...any)  {}
-func (quiet) Warn(...any)  {}
-func (quiet) Error(...any) {}
-func (quiet) Fatal(...any) {}

@@ -42,7 +42,7 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 		return nil
 	}))
 	cfg := asynq.Config{
-		Concurrency: keys + 1, Logger: quiet{}, ShutdownTimeout: time.Second,
+		Concurrency: keys + 1, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second,
 		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
 	}
 	asynqServer := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)

@@ -18,7 +18,7 @@ import (
 func virtualProducer(t testing.TB) *Client {
 	t.Helper()
 	m, _ := redistest.Virtual(t)
-	c, err := NewClient(Redis{Client: patient(t, m)})
+	c, err := NewClient(Redis{Client: redistest.Patient(t, m)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -69,7 +70,7 @@ func TestMaxHoldOfAHandlerIsCheckedWhenItIsRegistered(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, w)
-		enqueue(t, m, orderTask(t, "audit", "42"))
+		asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		<-ran
 	})
 }
@@ -133,14 +134,14 @@ func TestPoisonIsArchivedWithItsReason(t *testing.T) {
 					t.Fatal(err)
 				}
 				start(t, w)
-				task := enqueue(t, m, tc.task)
+				task := asynqtest.Enqueue(t, m, tc.task)
 				err := <-handled
 				keyErr, ok := errors.AsType[*middleware.KeyError](err)
 				if !ok || keyErr.Type != "audit" || !errors.Is(err, middleware.ErrKey) || !errors.Is(err, asynq.SkipRetry) {
 					t.Errorf("the error is %#v; want a KeyError", err)
 				}
 				time.Sleep(5 * time.Second)
-				if info := look(t, m, task); info != nil {
+				if info := asynqtest.Look(t, m, task); info != nil {
 					got.state, got.text = info.State, info.LastErr
 				}
 				got.errs = 1 + len(handled)
@@ -201,7 +202,7 @@ func becomeUndecodable(t *testing.T, decode func() (string, error)) {
 	}
 	start(t, w)
 	add := func(name string) {
-		enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"name": name}), asynq.TaskID(name), asynq.Timeout(30*time.Second))
+		asynqtest.Enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"name": name}), asynq.TaskID(name), asynq.Timeout(30*time.Second))
 	}
 	add("first")
 	<-ran
@@ -243,7 +244,7 @@ func TestPayloadIsDecodedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, w)
-		enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"order": "42"}))
+		asynqtest.Enqueue(t, m, asynq.NewTaskWithHeaders("audit", nil, map[string]string{"order": "42"}))
 		if got := <-ran; got != "42 with order:42" || decoded.Load() != 1 {
 			t.Errorf("ran %s, decoded %d times", got, decoded.Load())
 		}
@@ -282,7 +283,7 @@ func TestUnlockedHandlersRunAtTheSameTime(t *testing.T) {
 				}
 				start(t, w)
 				for range 5 {
-					enqueue(t, m, orderTask(t, "audit", "42"))
+					asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 				}
 				time.Sleep(15 * time.Second)
 				want := 1
@@ -308,9 +309,9 @@ func TestTaskOfAnUnknownTypeFails(t *testing.T) {
 			return nil
 		})
 		start(t, w)
-		task := enqueue(t, m, orderTask(t, "audit:deep", "42"))
+		task := asynqtest.Enqueue(t, m, orderTask(t, "audit:deep", "42"))
 		time.Sleep(5 * time.Second)
-		info := look(t, m, task)
+		info := asynqtest.Look(t, m, task)
 		if info == nil || info.State != asynq.TaskStateRetry || info.Retried != 1 || !strings.Contains(info.LastErr, "audit:deep") {
 			t.Errorf("it is %+v; want one that failed, and is retried where the type is known", info)
 		}

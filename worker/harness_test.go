@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -64,7 +63,7 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	}
 	t.Cleanup(func() { time.Sleep(time.Second) }) // go-redis sleeps before it sees that a subscription is closed
 	m, _ := redistest.Virtual(t)
-	w.tasks, w.lockConn = patient(t, m), patient(t, m)
+	w.tasks, w.lockConn = redistest.Patient(t, m), redistest.Patient(t, m)
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
@@ -84,60 +83,12 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	return w, m
 }
 
-// patient returns a client of a fake Redis with the options that a worker's clients have.
-func patient(t testing.TB, m *miniredis.Miniredis) *redis.Client {
-	t.Helper()
-	return redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-}
-
 // start starts a worker.
 func start(t testing.TB, w *Worker) {
 	t.Helper()
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// enqueue adds a task to a fake Redis.
-func enqueue(t testing.TB, m *miniredis.Miniredis, task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
-	t.Helper()
-	info, err := asynq.NewClientFromRedisClient(redistest.VirtualClient(t, m)).EnqueueContext(t.Context(), task, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
-}
-
-// look returns what asynq knows of a task, or nil when it knows none.
-func look(t testing.TB, m *miniredis.Miniredis, info *asynq.TaskInfo) *asynq.TaskInfo {
-	t.Helper()
-	now, err := asynq.NewInspectorFromRedisClient(redistest.VirtualClient(t, m)).GetTaskInfo(info.Queue, info.ID)
-	if errors.Is(err, asynq.ErrTaskNotFound) {
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return now
-}
-
-// hook is a redis.Hook that sees each command.
-type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// fail answers a command with an error.
-func fail(cmd redis.Cmder, err error) error {
-	cmd.SetErr(err)
-	return err
 }
 
 // lines is a slog.Handler's output, one line for each record.

@@ -1,24 +1,19 @@
 package worker_test
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silent{}) // it reports every dial to a server that is not there
+	logging.Disable() // it reports every dial to a server that is not there
 	leaktest.Verify(m)
 }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // environment sets variables, each "name=value", unsets all others of ours, and returns what undoes it.
 func environment(vars ...string) (restore func()) {

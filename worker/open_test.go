@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -50,14 +51,14 @@ func TestTheLongestPatternOfATypeCounts(t *testing.T) {
 		for _, tt := range []struct{ kind, want string }{
 			{"order:ship", "order: order:ship"}, {"order:audit:us", "order:audit: order:audit:us"}, {"order:audit:eu", "typed"},
 		} {
-			enqueue(t, m, orderTask(t, tt.kind, "42"))
+			asynqtest.Enqueue(t, m, orderTask(t, tt.kind, "42"))
 			if got := <-ran; got != tt.want {
 				t.Errorf("a task of type %s was worked on by %q, want %q", tt.kind, got, tt.want)
 			}
 		}
-		other := enqueue(t, m, orderTask(t, "invoice", "42"))
+		other := asynqtest.Enqueue(t, m, orderTask(t, "invoice", "42"))
 		time.Sleep(time.Second)
-		if info := look(t, m, other); info == nil || !strings.Contains(info.LastErr, "handler not found") {
+		if info := asynqtest.Look(t, m, other); info == nil || !strings.Contains(info.LastErr, "handler not found") {
 			t.Errorf("a task of a type without a handler is %+v", info)
 		}
 	})
@@ -83,8 +84,8 @@ func TestHandlersOfOneOrderExcludeEachOther(t *testing.T) {
 		handle(t, w, "audit", func(context.Context, order) error { work(); return nil })
 		start(t, w)
 		for range 3 {
-			enqueue(t, m, orderTask(t, "audit", "42"))
-			enqueue(t, m, orderTask(t, "legacy:allocate", "42"))
+			asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
+			asynqtest.Enqueue(t, m, orderTask(t, "legacy:allocate", "42"))
 		}
 		for range 6 {
 			<-done
@@ -120,7 +121,7 @@ func TestMiddlewaresSeeATaskThatWaits(t *testing.T) {
 		}
 		defer func() { _ = lease.Release(context.Background()) }()
 		start(t, w)
-		enqueue(t, m, orderTask(t, "audit", "42"))
+		asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		if !<-waited || !slices.Equal(order, []string{"outer", "inner"}) {
 			t.Errorf("the middlewares ran in the order %v, and did not see a task that waits", order)
 		}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 func TestAWorkerFetchesAgainWithinASecondOfAnOutage(t *testing.T) {
@@ -27,7 +30,7 @@ func TestAWorkerFetchesAgainWithinASecondOfAnOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.SetError("")
 		back := time.Now()
-		enqueue(t, m, orderTask(t, "audit", "42"))
+		asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		if took := (<-ran).Sub(back); took > time.Second+2*DefaultTaskCheckInterval {
 			t.Errorf("the first task after an outage started after %v", took)
 		}
@@ -39,9 +42,9 @@ func TestAnOutageHoldsUpNoShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 30
 		var down atomic.Bool
-		w, m := virtual(t, Config{Concurrency: tasks}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		w, m := virtual(t, Config{Concurrency: tasks}, redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if down.Load() {
-				return fail(cmd, errors.New("connection refused"))
+				return redistest.Fail(cmd, errors.New("connection refused"))
 			}
 			return next(ctx, cmd)
 		}))
@@ -57,7 +60,7 @@ func TestAnOutageHoldsUpNoShutdown(t *testing.T) {
 		}
 		start(t, w)
 		for range tasks {
-			enqueue(t, m, orderTask(t, "audit", "42"))
+			asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		}
 		running.Wait()
 		down.Store(true)

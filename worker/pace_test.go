@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/redis/go-redis/v9"
 )
@@ -16,7 +18,7 @@ import (
 // counted counts the fetches that reach Redis.
 type counted struct{ fetches atomic.Int64 }
 
-func (c *counted) hook() hook {
+func (c *counted) hook() redistest.Hook {
 	return func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if isFetch(cmd) {
 			c.fetches.Add(1)
@@ -78,7 +80,7 @@ func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
 				start(t, w)
 				const tasks = 30
 				for range tasks {
-					enqueue(t, m, orderTask(t, "work", "1"))
+					asynqtest.Enqueue(t, m, orderTask(t, "work", "1"))
 				}
 				<-started
 				time.Sleep(time.Minute) // the others have parked
@@ -122,12 +124,12 @@ func TestErrorsDoNotMakeAWorkerSpin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fetches atomic.Int64
-		w, _ := virtual(t, Config{TaskCheckInterval: 50 * time.Millisecond}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		w, _ := virtual(t, Config{TaskCheckInterval: 50 * time.Millisecond}, redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if !isFetch(cmd) {
 				return next(ctx, cmd)
 			}
 			fetches.Add(1)
-			return fail(cmd, errors.New("READONLY you may not write to a replica"))
+			return redistest.Fail(cmd, errors.New("READONLY you may not write to a replica"))
 		}))
 		handle(t, w, "work", nothing)
 		start(t, w)

@@ -13,6 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker/embedded"
@@ -21,7 +23,7 @@ import (
 // outside returns a locker on a fake Redis that outlives the worker.
 func outside(t testing.TB, m *miniredis.Miniredis) *locking.Single {
 	t.Helper()
-	l, err := locking.NewSingle(patient(t, m), locking.SingleOptions{})
+	l, err := locking.NewSingle(redistest.Patient(t, m), locking.SingleOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func TestRunEndsInOrder(t *testing.T) {
 			finished = ctx.Err() == nil
 			return nil
 		})
-		task := enqueue(t, m, orderTask(t, "audit", "42"), asynq.Retention(time.Hour))
+		task := asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"), asynq.Retention(time.Hour))
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		<-running
@@ -72,7 +74,7 @@ func TestRunEndsInOrder(t *testing.T) {
 		if !finished {
 			t.Error("the task was disturbed")
 		}
-		if info := look(t, m, task); info == nil || info.State != asynq.TaskStateCompleted {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStateCompleted {
 			t.Errorf("the task is %+v; want completed", info)
 		}
 	})
@@ -171,7 +173,7 @@ func TestShutdownRequeuesWhatDoesNotFinish(t *testing.T) {
 		})
 		other := outside(t, m)
 		start(t, w)
-		task := enqueue(t, m, orderTask(t, "audit", "42"))
+		task := asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		<-running
 		if free(t, other, "42") {
 			t.Fatal("the order is not locked while its task runs")
@@ -183,7 +185,7 @@ func TestShutdownRequeuesWhatDoesNotFinish(t *testing.T) {
 		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
 			t.Errorf("the shutdown took %v; want the ShutdownTimeout of 3s", took)
 		}
-		if info := look(t, m, task); info == nil || info.State != asynq.TaskStatePending || info.Retried != 0 {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStatePending || info.Retried != 0 {
 			t.Errorf("the task is %+v; want pending, with no retry used up", info)
 		}
 		if !free(t, other, "42") {
@@ -209,7 +211,7 @@ func TestShutdownAwaitsWhatAsynqAbandons(t *testing.T) {
 		})
 		other := outside(t, m)
 		start(t, w)
-		enqueue(t, m, orderTask(t, "audit", "42"))
+		asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		<-running
 		began := time.Now()
 		if err := w.Shutdown(); err != nil {
@@ -237,7 +239,7 @@ func TestShutdownGivesUpAHandlerThatHeedsNothing(t *testing.T) {
 			return nil
 		})
 		start(t, w)
-		enqueue(t, m, orderTask(t, "audit", "42"))
+		asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		<-running
 		began := time.Now()
 		if err := w.Shutdown(); err != nil {
@@ -277,7 +279,7 @@ func TestShutdownParksWhatWaitsInItsSlot(t *testing.T) {
 		}
 		defer func() { _ = lease.Release(context.Background()) }()
 		start(t, w)
-		task := enqueue(t, m, orderTask(t, "audit", "42"))
+		task := asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		<-waiting
 		began := time.Now()
 		if err := w.Shutdown(); err != nil {
@@ -286,7 +288,7 @@ func TestShutdownParksWhatWaitsInItsSlot(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("the shutdown took %v", took)
 		}
-		if info := look(t, m, task); info == nil || info.State != asynq.TaskStateRetry || info.Retried != 0 {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStateRetry || info.Retried != 0 {
 			t.Errorf("the task is %+v; want parked, with no retry used up", info)
 		}
 	})

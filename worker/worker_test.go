@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -66,7 +68,7 @@ func TestFetchersTogetherRunAsManyTasksAsTheConcurrency(t *testing.T) {
 		}
 		start(t, w)
 		for range 7 + 3 {
-			enqueue(t, m, orderTask(t, "audit", "42"))
+			asynqtest.Enqueue(t, m, orderTask(t, "audit", "42"))
 		}
 		running.Wait()
 		time.Sleep(time.Second)
@@ -99,7 +101,7 @@ func TestIdleWorkerLooksForTasksAsOftenAsItSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 200 * time.Millisecond
 		looks := make(chan time.Time, 1000)
-		w, _ := virtual(t, Config{TaskCheckInterval: interval}, hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		w, _ := virtual(t, Config{TaskCheckInterval: interval}, redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if isFetch(cmd) {
 				looks <- time.Now()
 			}

@@ -17,7 +17,7 @@ func TestEachEnqueueIsAnsweredOnce(t *testing.T) {
 	m, _ := redistest.Virtual(t)
 	var asked []Enqueuing
 	answered := errors.New("answered")
-	tasks := asynq.NewClientFromRedisClient(NewEnqueuer(patient(t, m), func(_ context.Context, e Enqueuing) *redis.Cmd {
+	tasks := asynq.NewClientFromRedisClient(NewEnqueuer(redistest.Patient(t, m), func(_ context.Context, e Enqueuing) *redis.Cmd {
 		asked = append(asked, e)
 		return answer(t.Context(), "", answered)
 	}))
@@ -41,7 +41,7 @@ func TestAnUnknownEnqueuePassesUnlessAnswered(t *testing.T) {
 	t.Parallel()
 	m, _ := redistest.Virtual(t)
 	refusal := error(nil)
-	client := NewEnqueuer(patient(t, m), func(_ context.Context, e Enqueuing) *redis.Cmd {
+	client := NewEnqueuer(redistest.Patient(t, m), func(_ context.Context, e Enqueuing) *redis.Cmd {
 		if e.Script != "" {
 			t.Errorf("asked about %+v", e)
 		}

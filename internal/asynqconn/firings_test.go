@@ -72,7 +72,7 @@ func TestAFiringThatIsSentTwiceIsEnqueuedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, client := redistest.Virtual(t)
-		client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			err := next(ctx, cmd)
 			if cmd.Name() == "eval" {
 				for _, key := range m.Keys() {

@@ -16,13 +16,14 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 // bareServer starts a server of asynq.
 func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc, mod ...func(*asynq.Config)) *asynq.Server {
 	t.Helper()
-	cfg := asynq.Config{Concurrency: 10, TaskCheckInterval: 50 * time.Millisecond, Logger: silent{}}
+	cfg := asynq.Config{Concurrency: 10, TaskCheckInterval: 50 * time.Millisecond, LogLevel: asynq.FatalLevel}
 	for _, m := range mod {
 		m(&cfg)
 	}
@@ -41,7 +42,7 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				m, _ := redistest.Virtual(t)
-				c := patient(t, m)
+				c := redistest.Patient(t, m)
 				asynqs := redis.UniversalClient(c)
 				if guarded {
 					asynqs = New(c, Options{Queues: 1})
@@ -55,9 +56,9 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
 	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool) {
 		var failed atomic.Bool
-		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if kindOf(cmd) == Ack && !failed.Swap(true) {
-				return fail(cmd, errors.New("connection reset by peer"))
+				return redistest.Fail(cmd, errors.New("connection reset by peer"))
 			}
 			return next(ctx, cmd)
 		}))
@@ -67,14 +68,14 @@ func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
 			return nil
 		})
 		defer s.Shutdown()
-		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 
 		time.Sleep(11 * time.Second) // the syncer goes to work every 5 s
 		if !failed.Load() {
 			t.Fatal("no acknowledgement was sent")
 		}
 		state := "done"
-		if info := look(t, m, task); info != nil {
+		if info := asynqtest.Look(t, m, task); info != nil {
 			state = info.State.String()
 		}
 		time.Sleep(5 * time.Minute) // asynq recovers a task that is not acknowledged within 2 min
@@ -98,7 +99,7 @@ func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
 			began   = time.Now()
 			spun    = make(chan time.Duration, 1) // how long it took to send many
 		)
-		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if kindOf(cmd) == Fetch && fetches.Add(1) == many {
 				spun <- time.Since(began)
 				m.SetError("") // or virtual time would stand still for ever
@@ -139,7 +140,7 @@ func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
 	}
 	fetches := make(chan fetched, 1000)
 	c := server.Client(t)
-	c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
 		if kindOf(cmd) == Fetch {
 			fetches <- fetched{time.Now(), err}
@@ -196,10 +197,10 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := redistest.Virtual(t)
-		c := patient(t, m)
+		c := redistest.Patient(t, m)
 		var mu sync.Mutex
 		byKeys, bySum := map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}
-		c.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if sum, keys, ok := scriptOf(cmd); ok {
 				mu.Lock()
 				defer mu.Unlock()
@@ -224,13 +225,13 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 			}
 			return nil
 		}, func(cfg *asynq.Config) { cfg.ShutdownTimeout = time.Second })
-		enqueue(t, m, asynq.NewTask("done", nil))
-		enqueue(t, m, asynq.NewTask("done and unique", nil), asynq.Unique(time.Minute))
-		enqueue(t, m, asynq.NewTask("retained", nil), asynq.Retention(time.Minute))
-		enqueue(t, m, asynq.NewTask("retained and unique", nil), asynq.Retention(time.Minute), asynq.Unique(time.Minute))
-		enqueue(t, m, asynq.NewTask("fails", nil))
-		enqueue(t, m, asynq.NewTask("archived", nil))
-		enqueue(t, m, asynq.NewTask("abandoned", nil))
+		asynqtest.Enqueue(t, m, asynq.NewTask("done", nil))
+		asynqtest.Enqueue(t, m, asynq.NewTask("done and unique", nil), asynq.Unique(time.Minute))
+		asynqtest.Enqueue(t, m, asynq.NewTask("retained", nil), asynq.Retention(time.Minute))
+		asynqtest.Enqueue(t, m, asynq.NewTask("retained and unique", nil), asynq.Retention(time.Minute), asynq.Unique(time.Minute))
+		asynqtest.Enqueue(t, m, asynq.NewTask("fails", nil))
+		asynqtest.Enqueue(t, m, asynq.NewTask("archived", nil))
+		asynqtest.Enqueue(t, m, asynq.NewTask("abandoned", nil))
 		time.Sleep(2 * time.Minute) // every part of asynq has been at work
 		s.Shutdown()
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -53,7 +54,7 @@ func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := redistest.Virtual(t)
-		c := patient(t, m)
+		c := redistest.Patient(t, m)
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
 		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(ctx context.Context, task *asynq.Task) error {
 			switch task.Type() {
@@ -69,7 +70,7 @@ func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
 			"done": nil, "doneUnique": {unique}, "markAsComplete": {asynq.Retention(time.Hour)},
 			"markAsCompleteUnique": {asynq.Retention(time.Hour), unique}, "retry": {asynq.MaxRetry(1)}, "archive": {asynq.MaxRetry(0)}, "requeue": nil,
 		} {
-			enqueue(t, m, asynq.NewTask(id, nil), append(opts, asynq.TaskID(id))...)
+			asynqtest.Enqueue(t, m, asynq.NewTask(id, nil), append(opts, asynq.TaskID(id))...)
 		}
 		time.Sleep(5 * time.Second)
 		s.Shutdown()
@@ -104,7 +105,7 @@ func TestAnAnsweredAcknowledgementIsNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := redistest.Virtual(t)
-		c := patient(t, m)
+		c := redistest.Patient(t, m)
 		replies := []error{errors.New("connection reset by peer"), nil}
 		w := &witness{answers: func(Acknowledgement) (bool, error) {
 			err := replies[0]
@@ -113,12 +114,12 @@ func TestAnAnsweredAcknowledgementIsNotSent(t *testing.T) {
 		}}
 		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
 		defer s.Shutdown()
-		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 		time.Sleep(11 * time.Second) // asynq's syncer goes to work every 5 s
 		if got := w.scripts(task.ID); !slices.Equal(got, []string{"done", "done"}) {
 			t.Errorf("asked about %v, want done, and once more after an error", got)
 		}
-		if info := look(t, m, task); info == nil || info.State != asynq.TaskStateActive {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStateActive {
 			t.Errorf("asynq has sent its own acknowledgement: %+v", info)
 		}
 	})
@@ -128,9 +129,9 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := redistest.Virtual(t)
-		c := patient(t, m)
+		c := redistest.Patient(t, m)
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
-		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first", "1000000")
 		ran := make(chan string, 1)
 		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(_ context.Context, task *asynq.Task) error {
@@ -154,8 +155,8 @@ func TestAPausedQueueIsNotFetchedFrom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := redistest.Virtual(t)
-		c := patient(t, m)
-		task := enqueue(t, m, asynq.NewTask("audit", nil))
+		c := redistest.Patient(t, m)
+		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 		if err := asynq.NewInspectorFromRedisClient(redistest.VirtualClient(t, m)).PauseQueue("default"); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestAPausedQueueIsNotFetchedFrom(t *testing.T) {
 		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
 		time.Sleep(5 * time.Second)
 		s.Shutdown()
-		if info := look(t, m, task); info == nil || info.State != asynq.TaskStatePending || len(w.fetched) > 0 {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStatePending || len(w.fetched) > 0 {
 			t.Errorf("a task of a paused queue is %+v, fetched %v", info, w.fetched)
 		}
 	})

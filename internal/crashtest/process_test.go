@@ -110,7 +110,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	}
 	conn := p.queue.Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
 	server := asynq.NewServerFromRedisClient(conn, asynq.Config{
-		Concurrency: 8, Queues: s.Queues, Logger: quiet{}, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
+		Concurrency: 8, Queues: s.Queues, LogLevel: asynq.FatalLevel, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,
 		IsFailure:       middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
 		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),

@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -42,10 +41,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	// Half of these tests mostly wait: for leases, timers and servers that are away. On few cores more of them run side by side.
-	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(max(2, runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
+	redistest.SideBySide(max(2, runtime.GOMAXPROCS(0)))
 	leaktest.Verify(m)
 }
 
