@@ -11,7 +11,7 @@
 // Nothing else changes: the mux, the handlers, producers, the Inspector and the scheduler stay as they are, and servers without locks may work on the same
 // queues. What is forgotten is an error: at New, or of the first task, with the line to add.
 //
-// Package worker does all of this from the environment, with typed handlers.
+// [Attached.Schedule] runs an asynq Scheduler in one of several replicas. Package worker does all of this from the environment, with typed handlers.
 //
 // # Other middlewares
 //

@@ -223,3 +223,19 @@ func TestAFaultyScheduleIsRefused(t *testing.T) {
 		t.Errorf("no function: %v", err)
 	}
 }
+
+func TestAScheduleOnAClusterFiresAndEnds(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, 3).Client(t)
+	r := &replica{name: "alone"}
+	a, err := attach.New(client, asynq.Config{}, attach.Options{})
+	ok(t, err)
+	ok(t, a.Schedule("ticks", r.scheduler))
+	pending := func() int64 { return client.LLen(t.Context(), "asynq:{ticks}:pending").Val() }
+	for began := time.Now(); pending() < 2 && time.Since(began) < limit; <-time.After(10 * time.Millisecond) {
+	}
+	ok(t, a.Close())
+	if n := len(ticks(t, client)); n < 2 || len(r.errors) > 0 {
+		t.Errorf("%d ticks, %v", n, r.errors)
+	}
+}
