@@ -98,7 +98,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		slots = runtime.NumCPU() // as asynq has it
 	}
 	a.budget = middleware.NewSleepers(middleware.SleepersOptions{Waiting: cmp.Or(opts.Waiting, max(slots/2, 1)), Slots: slots})
-	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }})
+	queue, err := delayqueue.New(client, delayqueue.Options{
+		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: middleware.Repairs(opts.Observer, opts.Logger),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ type ProducerOptions struct {
 	// Locker and LockNames are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
 	LockNames func(key string) (lock, interest string)
+	// Observer is told of the waits that begin with an enqueue; nil disables it.
+	Observer middleware.Observer
 	// Logger receives what went wrong in the background; silent when nil.
 	Logger *slog.Logger
 }
@@ -52,7 +54,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 		}
 	}
 	p.Producer = middleware.NewProducer(middleware.ProducerOptions{
-		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys, Logger: opts.Logger,
+		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys, Observer: opts.Observer, Logger: opts.Logger,
 	})
 	return p, nil
 }
@@ -60,7 +62,8 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 // Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed with a. keys is that of [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *middleware.Producer {
 	return middleware.NewProducer(middleware.ProducerOptions{
-		Queue: a.queue, Locker: a.locker, LockNames: a.opts.LockNames, Keys: keys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys, Logger: a.opts.Logger,
+		Queue: a.queue, Locker: a.locker, LockNames: a.opts.LockNames, Keys: keys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
+		Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})
 }
 

@@ -65,11 +65,13 @@ func (q *Queue) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ..
 	defer cancel()
 	park := o.ParkOptions
 	park.nonce, park.Attempt = a.call, 0
-	place, err := q.parkInSteps(ctx, Task{Queue: info.Queue, ID: info.ID}, registry(o.WaitFor), park)
+	t := Task{Queue: info.Queue, ID: info.ID}
+	place, err := q.parkInSteps(ctx, t, registry(o.WaitFor), park)
 	if err != nil {
 		place.Timer = park.Look
 		q.log.WarnContext(ctx, "a task that was enqueued to wait has no place; its timer will bring it back", "error", err)
 	}
+	q.keepUnique(ctx, t, a.message, place.Timer)
 	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)
 	return info, nil
 }
@@ -79,8 +81,9 @@ type addingKey struct{}
 // adding is a task that is being enqueued.
 type adding struct {
 	AddOptions
-	call string
-	err  error
+	call    string
+	message []byte // of a task that is unique
+	err     error
 }
 
 // answer runs our script in place of one of asynq's that enqueues a task.
@@ -100,6 +103,9 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 	}
 	if a.err != nil {
 		return failedCmd(ctx, a.err)
+	}
+	if e.Script == "enqueueUnique" {
+		a.message, _ = e.Args[2].([]byte)
 	}
 	t := Task{Queue: e.Queue, ID: e.ID}
 	names := append(e.Keys[:len(e.Keys):len(e.Keys)], t.hash(), t.prefix()+"pending", t.prefix()+"retry")

@@ -93,7 +93,7 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 		}
 		r.park(r.delayed("first"), "k")
 		wait := delayqueue.AddOptions{Keys: []string{r.key("k")}, WaitFor: r.key("k"), ParkOptions: delayqueue.ParkOptions{Look: time.Hour}}
-		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Hour), asynq.Retention(time.Minute))
+		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Second), asynq.Retention(time.Minute))
 		if err != nil || info.State != asynq.TaskStateRetry || time.Until(info.NextProcessAt) < time.Minute {
 			t.Fatalf("%+v, %v", info, err)
 		}
@@ -105,6 +105,9 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 		}
 		if _, err := r.add(delayqueue.AddOptions{}, asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {
 			t.Errorf("a duplicate gives %v", err)
+		}
+		if ttl := r.client.TTL(t.Context(), r.field(r.task("a"), "unique_key")).Val(); ttl < time.Hour {
+			t.Errorf("the uniqueness lock ends in %v, before the task's timer", ttl)
 		}
 		r.wake("k")
 		if woken := r.wake("k"); woken.First() != r.task("a") {

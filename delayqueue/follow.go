@@ -118,12 +118,23 @@ func (q *Queue) wakeInstead(ctx context.Context, key string, tasks, late []Task,
 		if err != nil || len(left.Next) == 0 || left.Next[0] == tasks[0] {
 			return err // who is first in line holds it up
 		}
-		_, err = q.wakeNow(ctx, waiter{key: key, task: left.Next[0]}, WakeOptions{}, nil)
+		w, err := q.wakeNow(ctx, waiter{key: key, task: left.Next[0]}, WakeOptions{}, nil)
+		q.repaired(key, w)
 		return err
 	}
 	if len(late) > 0 {
 		q.lookForUnserved(ctx) // the next wake knows
 	}
-	_, err := q.wakeNow(ctx, waiter{key: key}, WakeOptions{}, late)
+	w, err := q.wakeNow(ctx, waiter{key: key}, WakeOptions{}, late)
+	q.repaired(key, w)
 	return err
+}
+
+// repaired tells who listens of a wake that nobody has asked for.
+func (q *Queue) repaired(key string, w Woken) {
+	for _, t := range w.Tasks {
+		if q.repair != nil {
+			q.repair(key, t)
+		}
+	}
 }

@@ -28,7 +28,8 @@ func (q *Queue) leaveWaiters(ctx context.Context, t Task) error {
 		return err
 	}
 	if key, ok := keyOf(name); ok {
-		_, err = q.Wake(ctx, key, WakeOptions{Leaver: t})
+		w, err := q.Wake(ctx, key, WakeOptions{Leaver: t})
+		q.repaired(key, w)
 		return err
 	}
 	return nil

@@ -52,6 +52,8 @@ type ParkOptions struct {
 	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
 	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than Longest, unless that is zero.
 	Look, Longest time.Duration
+	// Waited is how long ago the task was refused first in this run.
+	Waited time.Duration
 	// InOrder says that the tasks of the key run in the order of their [Queue.Turn]. Then Ahead, and not how many were refused before it, is how many stand
 	// before the task.
 	InOrder bool
@@ -111,6 +113,7 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 		names = append(names, there.hash(), there.prefix()+"retry")
 		args = append(args, there.member(), inQueue(opts.message, opts.Queue), opts.Ahead)
 	}
+	args = append(args, opts.Waited.Microseconds())
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Interest)
 	}
@@ -180,9 +183,11 @@ func (q *Queue) passOn(ctx context.Context, registry string) {
 	if !ok {
 		return
 	}
-	if _, err := q.Wake(ctx, key, WakeOptions{}); err != nil {
+	w, err := q.Wake(ctx, key, WakeOptions{})
+	if err != nil {
 		q.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
 	}
+	q.repaired(key, w)
 }
 
 // parsePlace reads the reply of the park script.

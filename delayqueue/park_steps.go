@@ -66,7 +66,7 @@ type suspended struct {
 // suspend ends the run of a task.
 func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
 	reply, err := suspendStep.Run(ctx, q.client, t.ended()[:4], opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
-		line, opts.Attempt, opts.Look.Milliseconds(), opts.Longest.Milliseconds()).Slice()
+		line, opts.Attempt, opts.Look.Milliseconds(), opts.Longest.Milliseconds(), opts.Waited.Microseconds()).Slice()
 	if err != nil {
 		return n, err
 	}

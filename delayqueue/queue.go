@@ -31,6 +31,9 @@ type Options struct {
 	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be quick, and
 	// safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its interval.
 	Woken func(Task)
+	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background: in place of one that was woken and does
+	// not come, or waits for another key now, or once a slot of a Cluster has arrived. It must be quick.
+	Repaired func(key string, t Task)
 	// Logger receives what went wrong in the background. Silent when nil.
 	Logger *slog.Logger
 }
@@ -38,6 +41,7 @@ type Options struct {
 // Queue parks tasks on keys and wakes them. It is safe for use by many goroutines at the same time.
 type Queue struct {
 	client  redis.UniversalClient
+	repair  func(key string, t Task) // nil when nobody listens
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	log     *slog.Logger
@@ -75,7 +79,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	}
 	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
 	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
+		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
 		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	q.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, q.answer))

@@ -19,6 +19,7 @@ type Run struct {
 	nonce string
 	met   Conflict
 	tries string // the retry count that met is about
+	woken bool
 	since time.Time
 
 	mu      sync.Mutex
@@ -64,6 +65,9 @@ func (r *Run) Met(attempt int) Conflict {
 	}
 	return r.met
 }
+
+// ByTimer reports whether the task has waited, and nobody has woken it.
+func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
 
 // Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks it, whatever it says. parked, which may be
 // nil, is told of its place.

@@ -136,6 +136,7 @@ func (q *Queue) wakeMoving(who waiter) {
 		case err != nil || outcome == "moving":
 			wait = slow.NextBackOff()
 		default:
+			q.repaired(who.key, woken)
 			q.follow(who, woken, nil)
 			if !q.settle(who, outcome == "woken") {
 				return

@@ -213,6 +213,14 @@ func (k *decks) release(key string, held time.Duration, handedOn, contended bool
 	return n
 }
 
+// isAwaited reports whether a task of this server waits in its slot for a key: it takes the key when it is given back.
+func (k *decks) isAwaited(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := k.keys[key]
+	return d != nil && d.waiting > 0
+}
+
 // held notes how long a key was held, if anything is known of it.
 func (k *decks) held(key string, d time.Duration) {
 	k.mu.Lock()

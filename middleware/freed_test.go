@@ -29,7 +29,7 @@ func TestALockThatIsGoneMakesNoHotLoop(t *testing.T) {
 				}
 				var refused atomic.Int32
 				r.events.during = func(ctx context.Context, e middleware.Event) {
-					if e.Kind == middleware.Refused && refused.Add(1) == 100 { // no time would pass in a loop
+					if e.Kind == middleware.Ended && refused.Add(1) == 100 { // no time would pass in a loop
 						r.client.Set(ctx, lock, "another program", time.Minute)
 					}
 				}

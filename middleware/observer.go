@@ -2,6 +2,9 @@ package middleware
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -11,31 +14,50 @@ import (
 // EventKind says what happened.
 type EventKind string
 
-// The kinds of events. Every conflict has an event: Refused each time that a strategy decides upon it, and Ended when the run ends
-// without the lock. Attempts in between, of a task on deck or about to park, have none.
+// The kinds of events. A wait is the time from a task's first refusal until its handler runs or it is given up, over all of its runs and parks. It has one
+// Refused, then a ParkedEvent and an Ended for each run that ends without the keys, and at last Acquired, or an Ended whose outcome is not Parked.
 const (
-	Refused  EventKind = "refused"  // an attempt found a key held, or it is another task's turn
+	Refused  EventKind = "refused"  // a wait begins: a key is held, or it is another task's turn
 	Acquired EventKind = "acquired" // the handler is about to run
-	Released EventKind = "released" // the keys are given back, or their lease was lost: see Err
+	Lost     EventKind = "lost"     // the lease was lost before the handler had returned; Released follows
+	Released EventKind = "released" // the handler has returned, and the keys are given back unless they were lost
 	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError
 	// ParkedEvent tells that the task waits for its key, or that the key was given back meanwhile and the task runs again at once.
 	ParkedEvent EventKind = "parked"
-	Woke        EventKind = "woke" // the task Next was woken: the key was given back, or a wake was passed on
+	Woke        EventKind = "woke" // the task Next was woken, or has come by itself: see Cause
+	// Unavailable tells that servers cannot be reached, or refuse what is asked of them (ACL): once for each time that a run meets it.
+	Unavailable EventKind = "unavailable"
 )
 
-// Event is something that happened to a task and its keys.
+// WakeCause says why a waiting task runs again.
+type WakeCause string
+
+// The causes of a wake. Those of the first two are told by the run that gives a key back.
+const (
+	ByRelease WakeCause = "release" // the key is free
+	ByStandby WakeCause = "standby" // the key is free soon: the task is to wait for it in its slot
+	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task (see [Repairs])
+	ByTimer   WakeCause = "timer"   // nobody woke the task: its own timer has brought it back, or an operator. Task and Next are the same
+)
+
+// Event is something that happened to a task and its keys. Fields that do not belong to its Kind are zero.
 type Event struct {
 	Kind EventKind
 	At   time.Time
-	Task delayqueue.Task
+	Task delayqueue.Task // in ParkedEvent with the queue in which it waits
 	Type string
 	Keys []string
 
-	Key    string          // of Refused, Ended, ParkedEvent and Woke: the key that it is about
-	Holder locking.Holder  // of Refused, Ended and ParkedEvent
-	Waited time.Duration   // of Acquired and ParkedEvent: since the task was refused first, over all of its runs
-	Next   delayqueue.Task // of Woke
-	Err    error           // of Released: why the lease was lost, or nil; of Ended
+	Key    string          // of Refused, Ended, ParkedEvent and Woke: the key that it is about; of a task with several, Woke by timer has none
+	Holder *locking.Holder // of Refused, Ended and ParkedEvent; nil when it is not known
+	Waited time.Duration   // of Refused, Ended, ParkedEvent and Acquired: how long the wait has lasted; 0 when there was none
+	Held   time.Duration   // of Lost and Released: since Acquired
+	// Waiters is, of ParkedEvent, how many tasks wait for the key, with this one. Ahead is how many of them stand before it; of Refused, in order, how many tasks
+	// stand before it in sequence.
+	Waiters, Ahead int
+	Cause          WakeCause       // of Woke
+	Next           delayqueue.Task // of Woke
+	Err            error           // of Ended; of Unavailable the cause; of Lost, and of Released after it, why the lease was lost
 }
 
 // Observer is told of events, in the goroutine of the task: it must be quick, and safe for use by many goroutines. Metrics and
@@ -50,3 +72,34 @@ type ObserverFunc func(ctx context.Context, e Event)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
+
+// Repairs returns a function for the Repaired field of delayqueue.Options: it tells an Observer of the tasks that a Queue has woken in the background. log
+// receives the panics of the Observer.
+func Repairs(observer Observer, log *slog.Logger) func(key string, next delayqueue.Task) {
+	return func(key string, next delayqueue.Task) {
+		tell(context.Background(), observer, log, Event{Kind: Woke, Key: key, Cause: ByRepair, Next: next})
+	}
+}
+
+// tell tells an observer of an event. One that panics is logged and changes nothing: it is there to watch.
+func tell(ctx context.Context, observer Observer, log *slog.Logger, e Event) {
+	if observer == nil {
+		return
+	}
+	defer func() {
+		if x := recover(); x != nil {
+			log.ErrorContext(ctx, "the observer panicked; the task goes on", "event", string(e.Kind), "task", e.Task.String(),
+				"panic", fmt.Sprint(x), "stack", string(debug.Stack()))
+		}
+	}()
+	e.At = time.Now()
+	observer.Observe(ctx, e)
+}
+
+// known returns a holder, or nil when nothing is known of it.
+func known(h locking.Holder) *locking.Holder {
+	if h == (locking.Holder{}) {
+		return nil
+	}
+	return &h
+}

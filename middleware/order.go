@@ -76,7 +76,7 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 		if err == nil {
 			if r.order == KeepOrder && r.holdsUp(turn) {
 				left := r.leaveLine(ctx, turn.First, r.keys[0])
-				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)]) // it may not be this one
+				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may not be this one
 				if !slices.Contains(left.Next, turn.First) {
 					continue
 				}
@@ -180,7 +180,7 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	switch {
 	case !lease.Contended():
 	case held != nil: // who is first may have come for the lock just now
-		r.wakeTasks(ctx, []delayqueue.Task{r.first})
+		r.wakeTasks(ctx, []delayqueue.Task{r.first}, ByRelease)
 	default:
 		r.wakeFirst(ctx)
 	}
@@ -252,7 +252,7 @@ func (r *run) quitLine(ctx context.Context) {
 	}
 	left := r.leaveLine(ctx, r.id, r.keys[0])
 	if left.Parked > 0 {
-		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)])
+		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 	}
 }
 
@@ -269,7 +269,7 @@ func (r *run) front(ctx context.Context, key string) []delayqueue.Task {
 
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
-	r.wakeTasks(ctx, r.front(ctx, r.keys[0]))
+	r.wakeTasks(ctx, r.front(ctx, r.keys[0]), ByRelease)
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
@@ -279,26 +279,31 @@ func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locki
 	if r.sleepers.decks.placesFor(r.keys[0]) == 0 {
 		next = next[:min(len(next), 1)]
 	}
+	cause := ByRelease
 	if lease.HandedOn() && len(next) > 0 {
-		next = next[1:]
+		next, cause = next[1:], ByStandby
 	}
 	if left.Parked > 0 || lease.Contended() {
-		r.wakeTasks(ctx, next)
+		r.wakeTasks(ctx, next, cause)
 	}
 }
 
-// wakeTasks promotes some tasks of the run's key, if they are parked.
-func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task) {
+// wakeTasks promotes some tasks of the run's key, if they are parked: the first for a cause, the others for standby.
+func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task, cause WakeCause) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	for _, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
+	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
 		woken, err := insist(ctx, r, func() (delayqueue.Woken, error) { return r.queue.WakeTask(ctx, r.keys[0], t) })
 		if err != nil {
 			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed(r.keys)[0], "error", err)
 			continue
 		}
-		for _, next := range woken.Tasks {
-			r.observe(ctx, Event{Kind: Woke, Key: r.keys[0], Next: next})
+		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
+		if i > 0 {
+			e.Cause = ByStandby
+		}
+		for _, e.Next = range woken.Tasks {
+			r.observe(ctx, e)
 		}
 	}
 }

@@ -31,6 +31,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
 		r.log.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
+		r.observe(ctx, Event{Kind: Unavailable, Err: cause})
 	}
 	left := o.patienceEnds(ctx).Sub(now)
 	delay := o.delays.NextBackOff()

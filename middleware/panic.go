@@ -3,9 +3,8 @@ package middleware
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // errBroken stands for the end of a run whose code has panicked or has ended its goroutine. asynq makes the error that the task gets.
@@ -26,17 +25,11 @@ func (r *run) abandon(ctx context.Context) {
 	}
 }
 
-// observe tells the observer of an event of this run. An observer that panics is logged and changes nothing: it is there to watch.
+// observe tells the observer of an event of this run.
 func (r *run) observe(ctx context.Context, e Event) {
-	if r.observer == nil {
-		return
+	if e.Task == (delayqueue.Task{}) {
+		e.Task = r.id
 	}
-	defer func() {
-		if x := recover(); x != nil {
-			r.log.ErrorContext(ctx, "the observer panicked; the task goes on", "event", string(e.Kind), "task", r.id.String(),
-				"panic", fmt.Sprint(x), "stack", string(debug.Stack()))
-		}
-	}()
-	e.At, e.Task, e.Type, e.Keys = time.Now(), r.id, r.task.Type(), r.keys
-	r.observer.Observe(ctx, e)
+	e.Type, e.Keys = r.task.Type(), r.keys
+	tell(ctx, r.observer, r.log, e)
 }

@@ -114,9 +114,9 @@ func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 			o.Strategy = s
 		}},
 	}
-	for _, kind := range []middleware.EventKind{middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
+	for _, kind := range []middleware.EventKind{middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
 		hooks["observer/"+string(kind)] = userCode{
-			refused: kind == middleware.Refused || kind == middleware.Ended, recovered: true, runs: kind == middleware.Released || kind == middleware.Woke,
+			refused: kind == middleware.Ended, recovered: true, runs: kind == middleware.Released || kind == middleware.Woke,
 			set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
 				observe := o.Observer
 				o.Observer = middleware.ObserverFunc(func(ctx context.Context, e middleware.Event) {
@@ -237,10 +237,10 @@ func TestAPanicGivesBackCollectedKeys(t *testing.T) {
 		r.serve(opts, asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
 			func(context.Context, *asynq.Task) error { panic("it is broken") })
 		task := r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3))
-		r.events.await(r, 3, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
-		<-time.After(time.Second) // it waits for the first key, in its slot
-		if n := len(r.events.await(r, 3, func(e middleware.Event) bool { return e.Kind == middleware.Refused })); n != 3 {
-			r.Fatalf("the task was refused %d times", n)
+		r.events.await(r, 2, parked)
+		<-time.After(3 * time.Second) // it waits for the first key, in its slot
+		if n := len(r.events.await(r, 2, parked)); n != 2 {
+			r.Fatalf("the task was parked %d times", n)
 		}
 		_ = a.Release(r.Context())
 		_ = b.Release(r.Context())

@@ -39,7 +39,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Longest: d.Bounds.Age, InOrder: r.order != NextFirst, Queue: r.toQueue,
+		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Longest: d.Bounds.Age, Waited: time.Since(r.firstAt), InOrder: r.order != NextFirst, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
@@ -64,7 +64,9 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.sleepers.decks.park(held.Key, p.Waiters, d.Places)
-	r.observe(ctx, Event{Kind: ParkedEvent, Key: held.Key, Holder: held.Holder, Waited: r.waited()})
+	r.observe(ctx, Event{
+		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
+	})
 	switch {
 	case !r.looksAsItParks(held.Key):
 		r.lookAgain(ctx, held.Key, p.Timer)

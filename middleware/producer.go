@@ -55,6 +55,8 @@ type ProducerOptions struct {
 	Keys map[string]KeyFunc
 	// MaxKeySize and MaxKeys are those of [Options].
 	MaxKeySize, MaxKeys int
+	// Observer is told of the waits that begin with an enqueue: a Refused, and an Ended with the ConflictError or a ParkedEvent. nil disables it.
+	Observer Observer
 	// Logger receives what went wrong in the background; silent when nil.
 	Logger *slog.Logger
 }
@@ -181,13 +183,20 @@ func (p *Producer) decide(
 		now := time.Now()
 		d = s.Decide(Conflict{Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: now, Now: now})
 		if d.Action == Fail {
-			return nil, refusal(task, held, now)
+			err := refusal(task, held, now)
+			p.observe(ctx, Refused, delayqueue.Task{}, task, add.Keys, held, nil)
+			p.observe(ctx, Ended, delayqueue.Task{}, task, add.Keys, held, err)
+			return nil, err
 		}
 	}
 	if d.Action == Park {
 		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Longest: d.Bounds.Age, Bounds: d.Bounds}
 		info, err := p.opts.Queue.Add(ctx, task, add, opts...)
-		if err == nil { // the key may have been given back before the task was among its waiters
+		if err == nil {
+			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
+			p.observe(ctx, Refused, t, task, add.Keys, held, nil)
+			p.observe(ctx, ParkedEvent, t, task, add.Keys, held, nil)
+			// The key may have been given back before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, interest+d.Delay)
 			if asked != nil {
 				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back", "error", withoutKeys(asked))
@@ -204,6 +213,11 @@ func (p *Producer) decide(
 		return p.opts.Queue.Add(ctx, task, add, opts...)
 	}
 	return info, err
+}
+
+// observe tells the observer of an event of a wait that begins with an enqueue.
+func (p *Producer) observe(ctx context.Context, kind EventKind, t delayqueue.Task, task *asynq.Task, keys []string, held *locking.HeldError, err error) {
+	tell(ctx, p.opts.Observer, p.opts.Logger, Event{Kind: kind, Task: t, Type: task.Type(), Keys: keys, Key: held.Key, Holder: known(held.Holder), Err: err})
 }
 
 // refusal returns the error of a task that is not enqueued.

@@ -254,7 +254,7 @@ func TestAKeyThatIsHeldForLongMakesNoHotLoop(t *testing.T) {
 		refused := map[string]int{}
 		r.events.mu.Lock()
 		for _, e := range r.events.all {
-			if e.Kind == middleware.Refused {
+			if e.Kind == middleware.Ended {
 				refused[e.Task.ID]++
 			}
 		}

@@ -79,6 +79,13 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 // prepare finds out which keys the task needs, and whether it may run at all.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.key, r.task, r.limits)
+	if r.run.ByTimer(r.attempt) {
+		e := Event{Kind: Woke, Cause: ByTimer, Next: r.id}
+		if len(r.keys) == 1 {
+			e.Key = r.keys[0]
+		}
+		r.observe(ctx, e)
+	}
 	if err == nil && len(r.keys) != 1 && r.order != NextFirst {
 		err = &KeyError{Type: r.task.Type(), Err: errOneKey}
 	}
@@ -139,14 +146,16 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		r.firstAt = now
 	}
 	r.refusals++
-	r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: held.Holder})
-	known := r.sleepers.decks.look(held.Key)
-	if known.hold == 0 {
-		known.hold = r.meanHold()
+	if r.refusals == 1 && r.run.Met(r.attempt).Count == 0 {
+		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ahead, Waited: r.waited()})
+	}
+	deck := r.sleepers.decks.look(held.Key)
+	if deck.hold == 0 {
+		deck.hold = r.meanHold()
 	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		OnDeck: known.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: known.hold, Pickup: known.pickup,
+		OnDeck: deck.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: deck.hold, Pickup: deck.pickup,
 		Ahead: r.ahead, hasWaited: r.noDeck,
 	}
 	c.Deadline, _ = ctx.Deadline()

@@ -38,6 +38,9 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 		}
 		// ErrLost: the answer came so late that the lease was over.
 		if !errors.Is(err, locking.ErrUnavailable) && !errors.Is(err, locking.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, locking.ErrReentrant) {
+				r.observe(ctx, Event{Kind: Unavailable, Err: err})
+			}
 			return nil, nil, err
 		}
 		if err := r.sitOut(ctx, &r.outage, err); err != nil {

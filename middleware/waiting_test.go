@@ -292,8 +292,8 @@ func TestAConflictMovesToTheQueueOfConflicts(t *testing.T) {
 				r.serve(opts, asynq.Config{Queues: map[string]int{"slow": 1}}, w.handle)
 				before := r.enqueue(payload{Key: "order:1"}, w.opts...)
 				w.task = delayqueue.Task{Queue: "slow", ID: before.ID}
-				if e := r.events.await(r, 1, parked)[0]; e.Task != before {
-					r.Errorf("%v is parked, want %v", e.Task, before)
+				if e := r.events.await(r, 1, parked)[0]; e.Task != w.task {
+					r.Errorf("%v is parked, want %v", e.Task, w.task)
 				}
 				if info := r.info(w.task); info.State != asynq.TaskStateRetry || info.Retried != 0 || info.MaxRetry != retries || info.Retention != time.Hour {
 					r.Errorf("it waits as %+v", info)

@@ -38,7 +38,14 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	if stays && lease.Contended() {
 		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task waits for the key
 	}
-	r.observe(ctx, Event{Kind: Released, Err: lost})
+	var held time.Duration
+	if !r.began.IsZero() {
+		held = time.Since(r.began)
+	}
+	if lost != nil {
+		r.observe(ctx, Event{Kind: Lost, Held: held, Err: lost})
+	}
+	r.observe(ctx, Event{Kind: Released, Held: held, Err: lost})
 	return lost
 }
 
@@ -85,17 +92,18 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 		}
 	}
 	if len(wakes) > 0 {
-		r.wakeAll(context.WithoutCancel(ctx), wakes)
+		r.wakeAll(context.WithoutCancel(ctx), wakes, lease.HandedOn())
 	}
 }
 
 // wake promotes the next tasks of a key, as many as the options say and at least one.
 func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions) {
-	r.wakeAll(ctx, []delayqueue.KeyWake{{Key: key, WakeOptions: opts}})
+	r.wakeAll(ctx, []delayqueue.KeyWake{{Key: key, WakeOptions: opts}}, false)
 }
 
-// wakeAll promotes the next tasks of several keys, and tries again for those for which it fails.
-func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake) {
+// wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for the first of its tasks, unless it was
+// handed on in this process or a task waits for it in its slot.
+func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn bool) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	_, err := insist(ctx, r, func() (none struct{}, failed error) {
@@ -107,8 +115,12 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake) {
 				continue
 			}
 			r.sleepers.decks.woke(w.Key, w.Most, woken.Woken, true)
-			for _, next := range woken.Tasks {
-				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Next: next})
+			for i, next := range woken.Tasks {
+				cause := ByRelease
+				if i > 0 || handedOn || r.sleepers.decks.isAwaited(w.Key) {
+					cause = ByStandby
+				}
+				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: next})
 			}
 		}
 		wakes = left
@@ -161,7 +173,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	bound, atBound := errors.AsType[*boundError](err)
 	if atBound {
 		r.quitLine(ctx)
-		r.observe(ctx, Event{Kind: Ended, Key: bound.conflict.Key, Holder: bound.conflict.Holder, Err: bound.conflict})
+		r.endedIn(ctx, bound.conflict)
 		r.keepReason(ctx, bound.outcome)
 		return bound.outcome
 	}
@@ -176,9 +188,13 @@ func (r *run) ended(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	r.observe(ctx, Event{Kind: Ended, Key: conflict.Key, Holder: conflict.Holder, Err: conflict})
+	r.endedIn(ctx, conflict)
 	r.keepReason(ctx, err)
 	return err
+}
+
+func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
+	r.observe(ctx, Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
 }
 
 // keepReason writes why a conflict has a task archived as the task's result, for [ParseConflict].

@@ -9,6 +9,7 @@
 --       6 its retry count   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)   10 when it would look for itself if it were
 --       next (ms)   11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order   (7, 8 and 11: 0 for no limit)
 --       13 its entry in the queue that it is to wait in, '' for its own   14 its message there   15 in order, how many stand before it
+--       16 how long ago it was refused first in this run (us)
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before
 -- it, when it looks for itself (ms), 1 when it is in the other queue}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
@@ -28,7 +29,7 @@ if left == 'again' then
 elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0}
 end
-local conflicts, first, place, before, us = unpack(note(task, registry, ARGV[6], ARGV[10]))
+local conflicts, first, place, before, us = unpack(note(task, registry, ARGV[6], ARGV[10], ARGV[16]))
 local swallowed = ''
 if before ~= '' and before ~= registry then
   if redis.call('ZREM', before, entry) == 0 then

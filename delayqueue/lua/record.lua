@@ -57,10 +57,11 @@ local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:registry')
 end
 
--- note(task, registry, retry count, when it would look for itself if it were next (ms)) counts a conflict of a task that is there. Returns {conflicts, first
+-- note(task, registry, retry count, when it would look for itself if it were next (ms), how long ago it was refused first in this run (us) or nil) counts a
+-- conflict of a task that is there. Returns {conflicts, first
 -- conflict (us), place, registry before or '', now (us)}. When the registry before is another one, the record names that until stand is called: the task
 -- must have left it by then.
-local function note(task, registry, retried, look)
+local function note(task, registry, retried, look, ago)
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
     'railtoken:registry', 'railtoken:deadline')
   local time = redis.call('TIME')
@@ -70,7 +71,7 @@ local function note(task, registry, retried, look)
     conflicts, first, place = tonumber(record[2]), tonumber(record[3]), tonumber(record[4])
   end
   if first <= 0 or first > now then
-    first = now
+    first = now - tonumber(ago or 0)
   end
   conflicts = conflicts + 1
   local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)

@@ -118,10 +118,10 @@ local function pull(entry, state)
   return false
 end
 
--- push(entry, now (ns)) puts a task that was pulled at the head of its queue.
+-- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes that it does not come by its own timer.
 local function push(entry, now)
   local id, prefix, task = parse(entry)
-  redis.call('HSET', task, 'state', 'pending', 'pending_since', now)
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken', '1')
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 

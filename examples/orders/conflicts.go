@@ -87,13 +87,18 @@ func (c *conflicts) Observe(_ context.Context, e middleware.Event) {
 		if c.ended(e) {
 			c.archived()
 		}
-	default: // Released and Woke tell nothing of a wait
+	default: // the others tell nothing of a wait
 	}
 }
 
 func (c *conflicts) refused(e middleware.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.refusedAt(e)
+}
+
+// refusedAt notes a refusal. The caller holds the mutex.
+func (c *conflicts) refusedAt(e middleware.Event) {
 	id := e.Task.ID
 	c.refusals[e.Key]++
 	if _, ok := c.first[id]; !ok {
@@ -136,6 +141,9 @@ func (c *conflicts) ended(e middleware.Event) (archived bool) {
 	switch {
 	case err.Outcome == middleware.Parked:
 		c.Parked++
+		if err.Conflicts > 1 { // Refused tells of the first alone
+			c.refusedAt(e)
+		}
 	case err.Bound != delayqueue.NoBound:
 		c.Bound++
 		archived = true

@@ -22,6 +22,13 @@ func ended(ms int, id, key string, outcome middleware.Outcome, bound delayqueue.
 	return e
 }
 
+// again is the end of another run of the same wait.
+func again(ms int, id, key string) middleware.Event {
+	e := event(middleware.Ended, ms, id, key)
+	e.Err = &middleware.ConflictError{Outcome: middleware.Parked, Conflicts: 2}
+	return e
+}
+
 func observe(c *conflicts, events ...middleware.Event) {
 	for _, e := range events {
 		c.Observe(context.Background(), e)
@@ -34,7 +41,7 @@ func TestConflictsMeasuresAWaitOverAllRuns(t *testing.T) {
 	observe(
 		c,
 		event(middleware.Refused, 10, "a", "order:1"), ended(10, "a", "order:1", middleware.Parked, ""),
-		event(middleware.Refused, 40, "a", "seller:1"), ended(41, "a", "seller:1", middleware.Parked, ""),
+		again(40, "a", "seller:1"),
 		event(middleware.Acquired, 90, "a", ""),
 		event(middleware.Acquired, 95, "b", ""), // met no conflict
 	)

@@ -21,6 +21,7 @@ type Tasks interface {
 type Fetched struct {
 	Queue, ID, Run            string
 	Retried, Conflicts, First string
+	Woken                     bool
 }
 
 // Acknowledgement is what asynq does with a task whose run has ended.

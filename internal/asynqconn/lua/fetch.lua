@@ -4,7 +4,7 @@
 -- KEYS  1 pending   2 paused   3 active   4 lease of the queue   ARGV  1 when the lease ends (s)   2 how the names of the queue's tasks begin
 --       3 a name for the run, that no other has
 --
--- Returns {ID, message, retry count of the record, conflicts, first conflict (us)}, or nil when the queue is empty or paused.
+-- Returns {ID, message, retry count of the record, conflicts, first conflict (us), '1' when it was woken}, or nil when the queue is empty or paused.
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return nil
 end
@@ -14,6 +14,7 @@ if not id then
 end
 local task = ARGV[2] .. id
 redis.call('HSET', task, 'state', 'active', 'railtoken:run', ARGV[3])
-redis.call('HDEL', task, 'pending_since')
+local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken')
+redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
 redis.call('ZADD', KEYS[4], ARGV[1], id)
-return {id, unpack(redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first'))}
+return {id, unpack(found)}
