@@ -61,7 +61,7 @@ model: ## Check the model of the Redlock protocol; needs spin and a C compiler
 
 .PHONY: simulate
 simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of each of ten scenarios, from SEED (1)
-	@go test -C locking/internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
+	@go test -C internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
 
 .PHONY: soak
 soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); about five minutes

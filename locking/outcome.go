@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.

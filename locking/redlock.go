@@ -12,9 +12,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/internal/node"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // splitAttempts is how often an attempt is made, with a short pause between, when several contenders have a part of the nodes each.

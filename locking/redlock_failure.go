@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 // errNodeTimeout is the failure of a node that has not answered within NodeTimeout, and errOverload of one that was not asked in time.

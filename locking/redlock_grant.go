@@ -8,9 +8,9 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/internal/node"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes and answers to the rules of package quorum.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/internal/node"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // errNotHeld is why a node does not renew a lock: it is another's there, it has been another's, or the node has forgotten it.

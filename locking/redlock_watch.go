@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // noticeWindow is within which the notices of several nodes are taken for one release.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/locking/internal/node"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.

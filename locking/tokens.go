@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // tokenLimit is above every token: from it on Lua, JavaScript and JSON cannot tell two integers apart. The clock in microseconds reaches

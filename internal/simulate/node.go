@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 // cell is what a node knows of one key. Times are milliseconds of the node's wall clock, as in Redis.

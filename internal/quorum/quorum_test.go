@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // feed gives answers in the order of the letters: g granted, f failed, . none yet, any other letter held by that owner.

@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 const (

@@ -3,8 +3,8 @@ package simulate
 import (
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // Result counts what happened in a run.

@@ -20,7 +20,7 @@ func TestNodeDoesWhatTheScriptsDo(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	scripts := map[request]*redis.Script{}
 	for r, name := range map[request]string{acquire: "acquire", renew: "renew", release: "release"} {
-		source, err := os.ReadFile("../../lua/" + name + ".lua")
+		source, err := os.ReadFile("../../locking/lua/" + name + ".lua")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // client is a process with its machine.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 var (

@@ -3,7 +3,7 @@ package quorum_test
 import (
 	"testing"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // BenchmarkAcquisition decides on a lock of one key that five nodes grant, and commits its token.

@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // answering makes up the acquisition of a client that counts the answers only.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/guard"
 )
 
 // BenchmarkStrict compares a lock script with the same one that looks first whether its server is the one that was vetted.
 //
-//	go test -run '^$' -bench Strict -count 6 ./locking/internal/guard/
+//	go test -run '^$' -bench Strict -count 6 ./internal/guard/
 func BenchmarkStrict(b *testing.B) {
 	for _, bench := range []struct {
 		name, source string

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // count polls nodes that answer in the order of the letters: y yes, n no, f failed.

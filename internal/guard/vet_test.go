@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 const ttl = 30 * time.Second

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/simulate"
+	"github.com/railtoken/railtoken/internal/simulate"
 )
 
 // world returns a scenario with changes.

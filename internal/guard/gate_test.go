@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
+	"github.com/railtoken/railtoken/internal/guard"
 )
 
 var errDown = errors.New("nobody listens")

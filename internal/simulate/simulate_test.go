@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/guard"
-	"github.com/railtoken/railtoken/locking/internal/simulate"
+	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/simulate"
 )
 
 var (
@@ -47,7 +47,7 @@ func TestTokensAreUniqueAndInOrder(t *testing.T) {
 				r.OneRound, r.ExtraRound, r.Tokens, r.Conflicts, r.Unreachable, r.Lost, r.Crashes+r.Deaths, r.Duplicates,
 				r.OutOfOrder, r.Overlaps, time.Since(start).Seconds())
 			if r.Violations() > 0 {
-				t.Errorf("%d duplicates, %d out of order, %d overlaps, %d orphans; the first: %s\nagain: go test ./locking/internal/simulate -run '%s' "+
+				t.Errorf("%d duplicates, %d out of order, %d overlaps, %d orphans; the first: %s\nagain: go test ./internal/simulate -run '%s' "+
 					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.Orphans, r.First, t.Name(), *seed, *acquisitions)
 			}
 			// A run in which little happens shows nothing.

@@ -3,7 +3,7 @@ package simulate
 import (
 	"slices"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // commit takes the next step towards a lease's tokens.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/quorum"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // tick looks at a lease's clocks, and extends it when it is time.
