@@ -1,0 +1,43 @@
+package attach_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// A handler enqueues the next step of its order, which waits without a run until the handler has returned.
+func TestAHandlersNextStepWaitsForItsKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.attach(asynq.Config{Concurrency: 4}, attach.Options{})
+	producer := a.Producer(map[string]middleware.KeyFunc{"test": byPayload})
+	states, ran := make(chan asynq.TaskState, 1), make(chan string, 2)
+	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		ran <- id
+		if id == "next" {
+			return nil
+		}
+		info, err := producer.EnqueueContext(ctx, asynq.NewTask("test", task.Payload()), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID("next"))
+		if err == nil {
+			states <- info.State
+		}
+		return err
+	})))
+	r.enqueue("order:1", asynq.TaskID("first"), asynq.MaxRetry(0))
+	if first, state, next := receive(t, ran), receive(t, states), receive(t, ran); first != "first" || state != asynq.TaskStateRetry || next != "next" {
+		t.Errorf("%s ran, and %s, which was %v", first, next, state)
+	}
+}
+
+func TestAProducerNeedsAClient(t *testing.T) {
+	t.Parallel()
+	if _, err := attach.NewProducer(nil, attach.ProducerOptions{}); err == nil {
+		t.Error("without a client it is made")
+	}
+}
