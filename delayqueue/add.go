@@ -44,7 +44,7 @@ type AddOptions struct {
 	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there, nothing is enqueued, and the error matches
 	// [ErrLocked].
 	Locks []string
-	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of which Look, Longest and Bounds count.
+	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of which Look and Bounds count.
 	WaitFor     string
 	ParkOptions ParkOptions
 }
@@ -104,8 +104,10 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 	if a.err != nil {
 		return failedCmd(ctx, a.err)
 	}
+	message := 0 // where asynq's message is
 	if e.Script == "enqueueUnique" {
-		a.message, _ = e.Args[2].([]byte)
+		message = 2
+		a.message, _ = e.Args[message].([]byte)
 	}
 	t := Task{Queue: e.Queue, ID: e.ID}
 	names := append(e.Keys[:len(e.Keys):len(e.Keys)], t.hash(), t.prefix()+"pending", t.prefix()+"retry")
@@ -113,7 +115,9 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 	sources := ""
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource
-		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Longest.Milliseconds())
+		encoded, _ := e.Args[message].([]byte)
+		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Bounds.Age.Milliseconds(),
+			varintOf(string(encoded), deadlineField))
 	}
 	head := fmt.Sprintf("local K, A = %d, %d\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), sources, e.Text)
 	script, _ := enqueueScripts.LoadOrStore(head, sync.OnceValue(func() *redis.Script { return redis.NewScript(head + enqueueSource) }))

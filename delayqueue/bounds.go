@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,86 +53,68 @@ const (
 	TotalBound     Bound = "total"
 )
 
-// Bound returns what a task has met since its handler last ran, this conflict included, and the bound that it has reached, or NoBound. attempt is its
-// retry count. Others may join meanwhile: the bounds on Waiters and Total hold when a task parks.
-//
-// It makes one call to Redis, some more when the waiters are full, and none when b sets no bound.
-func (q *Queue) Bound(ctx context.Context, t Task, key string, attempt int, b Bounds) (Conflict, Bound, error) {
-	if b == (Bounds{}) {
-		return Conflict{}, NoBound, nil
+// Reached returns the bound on Conflicts or Age that a task has reached which has met c, its present conflict included; NoBound when it has reached neither.
+func (b Bounds) Reached(c Conflict) Bound {
+	switch {
+	case b.Conflicts > 0 && c.Count > b.Conflicts:
+		return ConflictsBound
+	case b.Age > 0 && !c.First.IsZero() && time.Since(c.First) > b.Age:
+		return AgeBound
 	}
-	c, bound, err := q.bound(ctx, t, key, attempt, b)
-	if err == nil && (bound == WaitersBound || bound == TotalBound) {
+	return NoBound
+}
+
+// Full returns the bound on Waiters or Total that a task would reach which waited for key now; NoBound when there is room, and for one that has its place.
+// Others may join meanwhile: both hold when a task parks.
+//
+// It makes one call to Redis, some more when there is no room, and none when b sets neither bound.
+func (q *Queue) Full(ctx context.Context, t Task, key string, b Bounds) (Bound, error) {
+	if b.Waiters == 0 && b.Total == 0 {
+		return NoBound, nil
+	}
+	bound, err := q.full(ctx, t, key, b)
+	if err == nil && bound != NoBound {
 		// Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
 		if err = q.pruneSome(ctx, registry(key), bound); err == nil {
-			c, bound, err = q.bound(ctx, t, key, attempt, b)
+			bound, err = q.full(ctx, t, key, b)
 		}
 	}
 	if err != nil {
-		return Conflict{}, NoBound, fmt.Errorf("delayqueue: the bounds of task %s: %w", t, err)
+		return NoBound, fmt.Errorf("delayqueue: the bounds of task %s: %w", t, err)
 	}
-	return c, bound, nil
+	return bound, nil
 }
 
-func (q *Queue) bound(ctx context.Context, t Task, key string, attempt int, b Bounds) (Conflict, Bound, error) {
-	var fields *redis.SliceCmd
+func (q *Queue) full(ctx context.Context, t Task, key string, b Bounds) (Bound, error) {
 	var waiters, total *redis.IntCmd
 	var waits, counts *redis.FloatCmd
 	_, err := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		fields = pipe.HMGet(ctx, t.hash(), "railtoken:retried", "railtoken:conflicts", "railtoken:first")
 		waiters, total = pipe.ZCard(ctx, registry(key)), pipe.ZCard(ctx, q.index)
 		waits, counts = pipe.ZScore(ctx, registry(key), t.member()), pipe.ZScore(ctx, q.index, t.member())
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) { // Nil: it has no place yet
-		return Conflict{}, NoBound, err
-	}
-	now, found := time.Now(), fields.Val()
-	hasPlace, counted := waits.Err() == nil, counts.Err() == nil // a task that its timer has brought back
-	c := Conflict{Count: 1, First: now}
-	if found[0] == strconv.Itoa(attempt) {
-		var w Waiter
-		w.readRecord([]any{"active", nil, found[1], found[2]})
-		c.Count += w.Conflicts
-		if !w.Since.IsZero() && w.Since.Before(now) {
-			c.First = w.Since
-		}
-	}
 	switch {
-	case b.Conflicts > 0 && c.Count > b.Conflicts:
-		return c, ConflictsBound, nil
-	case b.Age > 0 && now.Sub(c.First) > b.Age:
-		return c, AgeBound, nil
-	case b.Waiters > 0 && int(waiters.Val()) >= b.Waiters && !hasPlace:
-		return c, WaitersBound, nil
-	case b.Total > 0 && int(total.Val()) >= b.Total && !counted:
-		return c, TotalBound, nil
+	case err != nil && !errors.Is(err, redis.Nil): // Nil: it has no place yet
+		return NoBound, err
+	case b.Waiters > 0 && int(waiters.Val()) >= b.Waiters && waits.Err() != nil:
+		return WaitersBound, nil
+	case b.Total > 0 && int(total.Val()) >= b.Total && counts.Err() != nil: // else its timer has brought it back
+		return TotalBound, nil
 	}
-	return c, NoBound, nil
+	return NoBound, nil
 }
 
 // pruneSome looks at a few of those that fill a line or the index, and takes out those that are gone.
 func (q *Queue) pruneSome(ctx context.Context, line string, full Bound) error {
+	few := q.client.ZRange(ctx, q.index, 0, fewPruned-1)
 	if full == WaitersBound {
-		entries, err := q.client.ZRandMember(ctx, line, fewPruned).Result()
-		if err != nil {
-			return err
-		}
-		return q.prune(ctx, line, entries)
+		few = q.client.ZRandMember(ctx, line, fewPruned)
 	}
-	entries, err := q.client.ZRange(ctx, q.index, 0, fewPruned-1).Result()
+	entries, err := few.Result()
 	if err != nil {
 		return err
 	}
-	ended, err := q.ended(ctx, entries)
-	if err != nil || len(ended) == 0 {
-		return err
-	}
-	scores, err := q.scores(ctx, ended)
-	if err != nil {
-		return err
-	}
-	return q.step(ctx, strikeStep, q.index, pairs(ended, scores)...).Err()
+	return q.prune(ctx, line, entries)
 }
 
 // fewPruned is how many tasks are looked at when the waiters are full.

@@ -12,46 +12,26 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// met notes what a task has met before.
-func (r *rig) met(t delayqueue.Task, attempt int, c delayqueue.Conflict) delayqueue.Task {
-	r.Helper()
-	first := c.First.UnixMicro()
-	if c.First.IsZero() {
-		first = 0
-	}
-	r.set(t, "railtoken:retried", attempt, "railtoken:conflicts", c.Count, "railtoken:first", first)
-	return t
-}
-
 func TestATaskKnowsTheBoundItReached(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, r *rig) {
-		for name, tt := range map[string]struct {
-			bounds delayqueue.Bounds
-			before delayqueue.Conflict
-			want   delayqueue.Bound
-		}{
-			"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.ConflictsBound},
-			"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 2}, delayqueue.NoBound},
-			"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
-			"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
-			"none that is far away": {delayqueue.Bounds{Total: 1 << 40}, delayqueue.Conflict{Count: 10_000_000, First: time.Unix(1, 0)}, delayqueue.NoBound},
-			"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
-		} {
-			task := r.met(r.begun(name), 2, tt.before)
-			got, bound, err := r.queue.Bound(t.Context(), task, r.key(name), 2, tt.bounds)
-			if err != nil || bound != tt.want || got.Count != tt.before.Count+1 {
-				t.Errorf("%s: %+v, bound %q, %v; want bound %q", name, got, bound, err, tt.want)
-			}
-			if !tt.before.First.IsZero() && !got.First.Equal(tt.before.First.Truncate(time.Microsecond)) {
-				t.Errorf("%s: it waits since %v, want %v", name, got.First, tt.before.First)
-			}
-			// What it met before its handler ran does not count.
-			if got, bound, err := r.queue.Bound(t.Context(), task, r.key(name), 3, tt.bounds); err != nil || bound != delayqueue.NoBound || got.Count != 1 {
-				t.Errorf("%s, at the next attempt: %+v, bound %q, %v", name, got, bound, err)
-			}
+	for name, tt := range map[string]struct {
+		bounds delayqueue.Bounds
+		met    delayqueue.Conflict
+		want   delayqueue.Bound
+	}{
+		"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 4}, delayqueue.ConflictsBound},
+		"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.NoBound},
+		"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
+		"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
+		"a first in the future": {delayqueue.Bounds{Age: time.Minute}, delayqueue.Conflict{Count: 3, First: time.Now().Add(time.Hour)}, delayqueue.NoBound},
+		"the first conflict":    {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 1}, delayqueue.NoBound},
+		"none that is far away": {delayqueue.Bounds{Total: 1 << 40}, delayqueue.Conflict{Count: 10_000_000, First: time.Unix(1, 0)}, delayqueue.NoBound},
+		"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
+	} {
+		if bound := tt.bounds.Reached(tt.met); bound != tt.want {
+			t.Errorf("%s: bound %q, want %q", name, bound, tt.want)
 		}
-	})
+	}
 }
 
 func TestNobodyIsAskedAboutNoBound(t *testing.T) {
@@ -61,8 +41,9 @@ func TestNobodyIsAskedAboutNoBound(t *testing.T) {
 	var trips counter
 	client.AddHook(&trips)
 	queue := r.newQueue(client, delayqueue.Options{})
-	if c, bound, err := queue.Bound(t.Context(), r.task("a"), r.key("k"), 0, delayqueue.Bounds{}); err != nil || bound != delayqueue.NoBound || c.Count != 0 {
-		t.Errorf("%+v, bound %q, %v", c, bound, err)
+	bounds := delayqueue.Bounds{Conflicts: 1, Age: time.Hour}
+	if bound, err := queue.Full(t.Context(), r.task("a"), r.key("k"), bounds); err != nil || bound != delayqueue.NoBound {
+		t.Errorf("bound %q, %v", bound, err)
 	}
 	if n := trips.n.Load(); n != 0 {
 		t.Errorf("it took %d round trips", n)
@@ -73,11 +54,7 @@ func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task, soon := r.begun("a"), time.Now().Add(time.Minute)
-		r.met(task, 0, delayqueue.Conflict{Count: 2, First: time.Now().Add(time.Hour)})
-		c, bound, err := r.queue.Bound(t.Context(), task, r.key("k"), 0, delayqueue.Bounds{Age: time.Minute})
-		if err != nil || bound != delayqueue.NoBound || c.First.After(soon) {
-			t.Errorf("%+v, bound %q, %v", c, bound, err)
-		}
+		r.set(task, "railtoken:retried", 0, "railtoken:conflicts", 2, "railtoken:first", time.Now().Add(time.Hour).UnixMicro())
 		if place := r.park(task, "k"); place.First.After(soon) || place.Count != 3 {
 			t.Errorf("%+v", place)
 		}
@@ -101,7 +78,7 @@ func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
 			{"k", delayqueue.Bounds{Total: 2}, delayqueue.TotalBound},
 			{"other", full, delayqueue.WaitersBound},
 		} {
-			if _, bound, err := r.queue.Bound(t.Context(), task, r.key(tt.key), 0, tt.bounds); err != nil || bound != tt.want {
+			if bound, err := r.queue.Full(t.Context(), task, r.key(tt.key), tt.bounds); err != nil || bound != tt.want {
 				t.Errorf("conflict %d: bound %q, %v; want %q", i+1, bound, err, tt.want)
 			}
 			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Bounds: tt.bounds})
@@ -120,8 +97,8 @@ func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
 				t.Errorf("conflict %d: it is %v", i+1, state)
 			}
 		}
-		if c, bound, err := r.queue.Bound(t.Context(), task, r.key("k"), 0, delayqueue.Bounds{Conflicts: 3}); err != nil || bound != delayqueue.ConflictsBound || c.Count != 4 {
-			t.Errorf("%+v, bound %q, %v", c, bound, err)
+		if n := r.conflicts(task); n != 3 {
+			t.Errorf("it has met %d", n)
 		}
 	})
 }
@@ -135,8 +112,8 @@ func TestForgottenConflictsCountAnew(t *testing.T) {
 		if err := r.queue.Forget(t.Context(), task); err != nil {
 			t.Fatal(err)
 		}
-		if c, _, err := r.queue.Bound(t.Context(), task, r.key("k"), 0, delayqueue.Bounds{Conflicts: 9}); err != nil || c.Count != 1 {
-			t.Errorf("%+v, %v", c, err)
+		if place := r.parkWith(task, "k", delayqueue.ParkOptions{}); place.Count != 1 {
+			t.Errorf("%+v", place)
 		}
 	})
 }
@@ -158,8 +135,8 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 		if info, err := r.inspect.GetTaskInfo(task.Queue, task.ID); err != nil || info.State != asynq.TaskStateRetry || info.Retried != 0 {
 			t.Errorf("%+v, %v", info, err)
 		}
-		if n, err := r.queue.Conflicts(t.Context(), task, 0); err != nil || n != 1 {
-			t.Errorf("%d conflicts, %v: it has not met another", n, err)
+		if n := r.conflicts(task); n != 1 {
+			t.Errorf("%d conflicts: it has not met another", n)
 		}
 		r.indexed("put off")
 		if lists := r.listsOf(task); !slices.Equal(lists, []string{"retry"}) {

@@ -29,7 +29,7 @@ type tasks Queue
 
 // Fetched notes the run of a task.
 func (q *tasks) Fetched(f asynqconn.Fetched) {
-	r := &Run{queue: (*Queue)(q), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, tries: f.Retried, woken: f.Woken, since: time.Now()}
+	r := &Run{queue: (*Queue)(q), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, tries: f.Retried, woken: f.Woken, since: time.Now()}
 	r.met.Count, _ = strconv.Atoi(f.Conflicts)
 	if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
 		r.met.First = time.UnixMicro(us)
@@ -56,6 +56,7 @@ func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	}
 	r.mu.Lock()
 	p, judged := r.parking, r.judged
+	r.putBack = a.Requeues()
 	r.mu.Unlock()
 	if p == nil || a.Requeues() {
 		q.runs.drop(r)

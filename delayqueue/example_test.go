@@ -57,40 +57,11 @@ func ExampleQueue_Wake() {
 }
 
 // A task that has been refused too often does not go on waiting.
-func ExampleQueue_Bound() {
-	ctx := context.Background()
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer queue.Close()
-	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order", nil), asynq.TaskID("audit-1042")); err != nil {
-		panic(err)
-	}
-
-	task := delayqueue.Task{Queue: "default", ID: "audit-1042"}
-	for range 3 {
-		if err := fetch(ctx, client, task); err != nil { // as an asynq server does, whenever it is due
-			panic(err)
-		}
-		conflict, bound, err := queue.Bound(ctx, task, "order:1042", 0, delayqueue.Bounds{Conflicts: 2})
-		if err != nil {
-			panic(err)
-		}
-		fmt.Printf("conflict %d, bound %q\n", conflict.Count, bound)
-		if bound != delayqueue.NoBound {
-			return // it is archived, as a rule
-		}
-		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Look: time.Minute}); err != nil {
-			panic(err)
-		}
+func ExampleBounds_Reached() {
+	bounds, met := delayqueue.Bounds{Conflicts: 2, Age: time.Hour}, delayqueue.Conflict{First: time.Now()}
+	for met.Count < 3 {
+		met.Count++
+		fmt.Printf("conflict %d, bound %q\n", met.Count, bounds.Reached(met))
 	}
 	// Output:
 	// conflict 1, bound ""

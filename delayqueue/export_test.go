@@ -15,8 +15,8 @@ func (q *Queue) UseIndex(name string) { q.index = name }
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
 	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
-	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep, "scores": scoresStep, "strike": strikeStep,
-	"ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep, "paused": pausedStep,
+	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep,
+	"ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
 }
 
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
@@ -46,6 +46,12 @@ func (q *Queue) Settle() { q.pending.Wait() }
 // Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none for as it is.
 func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
 	o.nonce, o.message = nonce, message
+	return o
+}
+
+// Fetched returns the options for a task that was fetched with this message.
+func (o ParkOptions) Fetched(message string) ParkOptions {
+	o.deadline = varintOf(message, deadlineField)
 	return o
 }
 

@@ -18,36 +18,47 @@ const (
 
 // followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived before a
 // worker fetched it, its queue was paused or has lost its workers, or all of these are busy. Then nobody would give the key back, and the others
-// would wait for their timers.
+// would wait for their timers. A wake whose waiter's slot moves is tried again until the slot has arrived.
 type followed struct {
+	who     waiter // the one that was woken as the next in line, by WakeTask, or any
 	tasks   []Task
-	inOrder bool // woken as the next in line, by WakeTask
+	moving  bool
 	wait    time.Duration
 	timer   *time.Timer
+	changes int
 }
 
-// follow has the wake of some tasks looked after, instead of the one before, or no wake of the key when nobody is left. late are the tasks in
-// whose stead they were woken, which may come as well.
-func (q *Queue) follow(who waiter, w Woken, late []Task) {
+// follow has a wake looked after, instead of the one before, or no wake of the key when nobody is left. The tasks that were late may come as well. It reports
+// false when the Queue is closed.
+func (q *Queue) follow(c call, w Woken) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f := q.follows[who.key]
+	f := q.follows[c.who.key]
+	none, over := len(w.Tasks) == 0 && !w.Pending, w.Left == 0 && !w.Pending
 	switch {
-	case q.closed || f == nil && (len(w.Tasks) == 0 || w.Left == 0):
-		return
-	case w.Left == 0:
+	case q.closed || none && !over || over && f == nil:
+		return !q.closed
+	case over:
 		f.timer.Stop()
-		delete(q.follows, who.key)
-		return
-	case len(w.Tasks) == 0:
-		return
+		delete(q.follows, c.who.key)
+		return true
 	case f == nil:
 		f = &followed{}
-		f.timer = time.AfterFunc(time.Hour, func() { q.lookAfter(who.key, f) })
-		q.follows[who.key] = f
+		f.timer = time.AfterFunc(time.Hour, func() { q.lookAfter(c.who.key, f) })
+		q.follows[c.who.key] = f
 	}
-	f.tasks, f.inOrder, f.wait = slices.Concat(late, w.Tasks), who.task != (Task{}), followFirst
+	switch {
+	case !w.Pending:
+		f.wait = followFirst
+	case f.moving:
+		f.wait = min(f.wait+f.wait/4, followMost)
+	default:
+		f.wait = movingFirst
+	}
+	f.who, f.tasks, f.moving = c.who, slices.Concat(c.late, w.Tasks), w.Pending
+	f.changes++
 	f.timer.Reset(f.wait)
+	return true
 }
 
 // lookAfter looks whether one of the tasks that were woken for a key has come, and if not wakes the next that can run.
@@ -58,15 +69,26 @@ func (q *Queue) lookAfter(key string, f *followed) {
 		return
 	}
 	q.pending.Add(1)
-	tasks, inOrder := f.tasks, f.inOrder
+	was := *f
 	q.mu.Unlock()
 	defer q.pending.Done()
 
 	ctx, cancel := context.WithTimeout(q.closing, followLimit)
 	defer cancel()
-	came, late, err := q.whereabouts(ctx, key, tasks)
-	if err == nil && !came {
-		err = q.wakeInstead(ctx, key, tasks, late, inOrder)
+	var late []Task
+	again, err := was.moving, error(nil)
+	if was.moving {
+		var w Woken
+		w, err = q.wakeNow(ctx, was.who, WakeOptions{}, nil)
+		q.repaired(key, w)
+		again = err != nil
+	} else {
+		var came bool
+		came, late, err = q.whereabouts(ctx, key, was.tasks)
+		if err == nil && !came {
+			err = q.wakeInstead(ctx, was, late)
+		}
+		again = len(late) > 0 // it may still come
 	}
 	if err != nil {
 		q.log.Warn("a wake could not be looked after; the waiters' timers will bring them back", "error", err)
@@ -75,8 +97,8 @@ func (q *Queue) lookAfter(key string, f *followed) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.follows[key] != f:
-	case &f.tasks[0] != &tasks[0]: // others were woken
-	case len(late) > 0: // it may still come
+	case f.changes != was.changes: // others were woken
+	case again:
 		f.wait = min(2*f.wait, followMost)
 		f.timer.Reset(f.wait)
 	default:
@@ -112,21 +134,21 @@ func (q *Queue) whereabouts(ctx context.Context, key string, tasks []Task) (came
 
 // wakeInstead wakes somebody in place of tasks that do not come. Those that are late are at the heads of their queues, where nobody fetches them: the
 // queue is paused, no server works on it, or all that do are busy. Another task of the same queue would not come sooner.
-func (q *Queue) wakeInstead(ctx context.Context, key string, tasks, late []Task, inOrder bool) error {
-	if inOrder {
-		left, err := q.front(ctx, key, "")
-		if err != nil || len(left.Next) == 0 || left.Next[0] == tasks[0] {
+func (q *Queue) wakeInstead(ctx context.Context, was followed, late []Task) error {
+	if was.who.task != (Task{}) {
+		left, err := q.front(ctx, was.who.key, "")
+		if err != nil || len(left.Next) == 0 || left.Next[0] == was.tasks[0] {
 			return err // who is first in line holds it up
 		}
-		w, err := q.wakeNow(ctx, waiter{key: key, task: left.Next[0]}, WakeOptions{}, nil)
-		q.repaired(key, w)
+		w, err := q.wakeNow(ctx, waiter{key: was.who.key, task: left.Next[0]}, WakeOptions{}, nil)
+		q.repaired(was.who.key, w)
 		return err
 	}
 	if len(late) > 0 {
 		q.lookForUnserved(ctx) // the next wake knows
 	}
-	w, err := q.wakeNow(ctx, waiter{key: key}, WakeOptions{}, late)
-	q.repaired(key, w)
+	w, err := q.wakeNow(ctx, was.who, WakeOptions{}, late)
+	q.repaired(was.who.key, w)
 	return err
 }
 

@@ -232,7 +232,8 @@ func (r *rig) parkWith(t delayqueue.Task, key string, opts delayqueue.ParkOption
 	if opts.Look == 0 {
 		opts.Look = time.Hour
 	}
-	place, err := r.queue.Park(r.Context(), r.begin(t), r.key(key), opts)
+	message := r.client.HGet(r.Context(), hash(r.begin(t)), "msg").Val()
+	place, err := r.queue.Park(r.Context(), t, r.key(key), opts.Fetched(message))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -267,6 +268,18 @@ func (r *rig) state(t delayqueue.Task) asynq.TaskState {
 		r.Fatal(err)
 	}
 	return info.State
+}
+
+// conflicts returns how many a task has met.
+func (r *rig) conflicts(task delayqueue.Task) int { return conflictsOf(r.T, r.client, task) }
+
+func conflictsOf(t *testing.T, client redis.UniversalClient, task delayqueue.Task) int {
+	t.Helper()
+	n, err := client.HGet(t.Context(), hash(task), "railtoken:conflicts").Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // become waits for a task to be in a state.

@@ -62,23 +62,12 @@ func (q *Queue) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	slices.SortFunc(waiters, func(a, b Waiter) int { return cmp.Compare(a.registry, b.registry) })
 	waiters = slices.CompactFunc(waiters, func(a, b Waiter) bool { return a.registry == b.registry })
 	var found []AwaitedKey
-	err = inBatches(waiters, func(batch []Waiter) error {
-		replies := make([]*redis.IntCmd, len(batch))
-		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, w := range batch {
-				replies[i] = p.ZCard(ctx, w.registry)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("delayqueue: count the waiters of keys: %w", err)
+	err = ask(ctx, q, "the waiters of keys", waiters, func(p redis.Pipeliner, w *Waiter) *redis.IntCmd {
+		return p.ZCard(ctx, w.registry)
+	}, func(w *Waiter, waiting *redis.IntCmd) {
+		if waiting.Val() > 0 {
+			found = append(found, AwaitedKey{Key: w.Key, Waiters: int(waiting.Val())})
 		}
-		for i, w := range batch {
-			if waiting := int(replies[i].Val()); waiting > 0 {
-				found = append(found, AwaitedKey{Key: w.Key, Waiters: waiting})
-			}
-		}
-		return nil
 	})
 	slices.SortFunc(found, func(a, b AwaitedKey) int {
 		return cmp.Or(cmp.Compare(b.Waiters, a.Waiters), cmp.Compare(a.Key, b.Key))

@@ -94,7 +94,7 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 			},
 			[]string{"a"},
 			[]string{"b"},
-			[]string{"a"},
+			nil,
 		},
 		"it is deleted": {
 			beforeTheTake, func(r *rig, a delayqueue.Task) { r.remove(a) },

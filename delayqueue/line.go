@@ -188,32 +188,20 @@ type departure struct {
 // leaveLine runs the script, and then takes those who are gone and were parked out of the index, which may be on another server. An entry that
 // stays there counts until somebody finds it to be gone.
 func (q *Queue) leaveLine(ctx context.Context, key, leaver string, looks int, gone []string) (d departure, err error) {
-	args := make([]any, 0, 2+len(gone))
-	args = append(args, looks, leaver)
-	for _, member := range gone {
-		args = append(args, member)
-	}
-	reply, err := lineLeaveScript.Run(ctx, q.client, []string{line(key), registry(key)}, args...).Slice()
-	if err != nil {
-		return d, err
-	}
-	if len(reply) < 4 {
-		return d, unexpected(reply)
-	}
-	n, ok1 := reply[0].(int64)
-	out, ok2 := reply[1].(int64)
-	begun, ok3 := reply[2].(int64)
-	waits, ok4 := reply[3].(int64)
-	members, ok5 := texts(reply[4:])
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || int(waits) > len(members) {
-		return d, unexpected(reply)
+	args := append([]any{looks, leaver}, anys(gone)...)
+	r := replyOf(lineLeaveScript.Run(ctx, q.client, []string{line(key), registry(key)}, args...))
+	parked, out, begun := r.number(), r.number(), r.yes()
+	waits := r.texts(r.number())
+	front := r.texts(len(r.rest))
+	if r.err != nil {
+		return d, r.err
 	}
 	if out > 0 {
 		if err := q.client.ZRem(ctx, q.index, args[2:]...).Err(); err != nil {
 			q.log.WarnContext(ctx, "a task that does not wait any more counts as parked until somebody finds it to be gone", "error", err)
 		}
 	}
-	return departure{parked: int(n), begun: begun == 1, waits: members[:waits], front: members[waits:]}, nil
+	return departure{parked, begun, waits, front}, nil
 }
 
 // entry is a task's entry in a line.
@@ -242,69 +230,20 @@ func joinArgs(t Task, opts TurnOptions, looks int, gone []string) []any {
 	if keep <= 0 {
 		keep = DefaultKeep
 	}
-	begins, works := 0, 0
-	if opts.Begins {
-		begins = 1
-	}
-	if opts.Works {
-		works = 1
-	}
-	args := make([]any, 0, 6+len(gone))
-	args = append(args, t.member(), at, max(keep.Milliseconds(), 1), looks, begins, works)
-	for _, member := range gone {
-		args = append(args, member)
-	}
-	return args
+	return append([]any{t.member(), at, max(keep.Milliseconds(), 1), looks, number(opts.Begins), number(opts.Works)}, anys(gone)...)
 }
 
 // joined reads the reply of the line script, and takes a task that was parked out of the index.
 func (q *Queue) joined(ctx context.Context, t Task, cmd *redis.Cmd) (e entry, err error) {
-	reply, err := cmd.Slice()
-	if err == nil {
-		if e, err = parseEntry(reply); err == nil {
-			if e.parked {
-				err = q.client.ZRem(ctx, q.index, t.member()).Err()
-			}
-			return e, err
-		}
+	r := replyOf(cmd)
+	e.ahead, e.at, e.made, e.parked = r.number(), r.moment(), r.yes(), r.yes()
+	e.firstAt, e.firstParked, e.firstBegun = r.moment(), r.yes(), r.yes()
+	e.front = r.texts(len(r.rest))
+	if err = r.err; err == nil && e.parked {
+		err = q.client.ZRem(ctx, q.index, t.member()).Err()
 	}
-	return entry{}, fmt.Errorf("delayqueue: the turn of task %s: %w", t, err)
-}
-
-// parseEntry reads the reply of the line script.
-func parseEntry(reply []any) (entry, error) {
-	bad := fmt.Errorf("the server answered what the script cannot: %v", reply)
-	if len(reply) < 7 {
-		return entry{}, bad
+	if err != nil {
+		return entry{}, fmt.Errorf("delayqueue: the turn of task %s: %w", t, err)
 	}
-	ahead, ok1 := reply[0].(int64)
-	place, ok2 := reply[1].(string)
-	made, ok3 := reply[2].(int64)
-	parked, ok4 := reply[3].(int64)
-	firstPlace, ok5 := reply[4].(string)
-	waits, ok6 := reply[5].(int64)
-	begun, ok7 := reply[6].(int64)
-	front, ok8 := texts(reply[7:])
-	us, err1 := strconv.ParseInt(place, 10, 64)
-	firstUS, err2 := strconv.ParseInt(firstPlace, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || err1 != nil || err2 != nil {
-		return entry{}, bad
-	}
-	return entry{
-		at: time.UnixMicro(us), ahead: int(ahead), made: made == 1, parked: parked == 1,
-		firstAt: time.UnixMicro(firstUS), firstParked: waits == 1, firstBegun: begun == 1, front: front,
-	}, nil
-}
-
-// texts returns the values as strings, and false when one is none.
-func texts(values []any) ([]string, bool) {
-	all := make([]string, len(values))
-	for i, v := range values {
-		s, ok := v.(string)
-		if !ok {
-			return nil, false
-		}
-		all[i] = s
-	}
-	return all, true
+	return e, nil
 }

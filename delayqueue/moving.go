@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// movingLimit is how long a wake is tried while a slot of the Cluster moves. asynq fetches nothing from that slot meanwhile.
-	movingLimit = time.Minute
+	// movingFirst and movingMost are the pauses between two attempts at a call while a slot of the Cluster moves, and settleLimit how long an operator's
+	// call is tried. A wake goes on: see follow.
 	movingFirst = 5 * time.Millisecond
 	movingMost  = 500 * time.Millisecond
-	// settleLimit is how long an operator's call is tried.
 	settleLimit = 5 * time.Second
 )
 

@@ -51,8 +51,8 @@ func (r *solo) waitsAtItsLast(place delayqueue.Place) {
 	if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default retry"}) {
 		r.Errorf("it is in %v", lists)
 	}
-	if n, err := r.queue.Conflicts(r.Context(), task, 0); err != nil || n != 1 || !slices.Equal(r.waiting("k"), []string{"a"}) {
-		r.Errorf("it has met %d, %v, and in line are %v", n, err, r.waiting("k"))
+	if n := conflictsOf(r.T, r.client, task); n != 1 || !slices.Equal(r.waiting("k"), []string{"a"}) {
+		r.Errorf("it has met %d, and in line are %v", n, r.waiting("k"))
 	}
 	r.uncounted()
 }

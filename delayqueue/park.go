@@ -1,12 +1,15 @@
 package delayqueue
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
@@ -32,6 +35,8 @@ type Place struct {
 	Task Task
 	// Free reports that the key was given back meanwhile. The task does not wait: it is at the head of its queue.
 	Free bool
+	// Looked reports that Park has looked whether the key was given back; else the caller must look once more.
+	Looked bool
 	// Waiters is how many tasks wait for the key, this one included.
 	Waiters int
 	// Ahead is how many of them stand before it.
@@ -47,11 +52,11 @@ type Place struct {
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
-	// Bounds are those on Waiters and Total that count here; see [Queue.Bound] for the others.
+	// Bounds are those that count here: on Waiters and Total, and on Age for the timer. See [Bounds.Reached] for the others.
 	Bounds Bounds
 	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
-	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than Longest, unless that is zero.
-	Look, Longest time.Duration
+	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than the bound on Age, if there is one.
+	Look time.Duration
 	// Waited is how long ago the task was refused first in this run.
 	Waited time.Duration
 	// InOrder says that the tasks of the key run in the order of their [Queue.Turn]. Then Ahead, and not how many were refused before it, is how many stand
@@ -59,15 +64,16 @@ type ParkOptions struct {
 	InOrder bool
 	Ahead   int
 	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited for, when it is the task's turn.
-	// None when they are elsewhere: then the caller must look once more after Park.
+	// Of two conflicts in a row one alone believes Redis. None when they are elsewhere.
 	Locks []LockNames
 	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness lock and its counts. It needs all
 	// queues on one Redis. Where another task has the ID there, the task stays where it is.
 	Queue string
 
-	message []byte // of the task, as asynq would keep it; as it is when nil
-	nonce   string // of the run
-	late    bool   // asynq's lease must have ended
+	message  []byte // of the task, as asynq would keep it; as it is when nil
+	deadline int64  // of the task (s), 0 for none
+	nonce    string // of the run
+	late     bool   // asynq's lease must have ended
 }
 
 // LockNames are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
@@ -92,7 +98,7 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) 
 }
 
 // idle returns how long a registry is kept that no task joins.
-func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Longest, 2*o.Look).Milliseconds() }
+func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Bounds.Age, 2*o.Look).Milliseconds() }
 
 func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	if opts.nonce == "" {
@@ -105,7 +111,7 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	names := append(t.ended(), registry(key), q.index, line(key))
 	args := []any{
 		t.member(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.Bounds.Waiters, opts.Bounds.Total,
-		opts.idle(), opts.Look.Milliseconds(), opts.Longest.Milliseconds(), number(opts.InOrder),
+		opts.idle(), opts.Look.Milliseconds(), opts.Bounds.Age.Milliseconds(), number(opts.InOrder),
 	}
 	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
 		args = append(args, "", "", opts.Ahead)
@@ -113,15 +119,11 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 		names = append(names, there.hash(), there.prefix()+"retry")
 		args = append(args, there.member(), inQueue(opts.message, opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds())
+	args = append(args, opts.Waited.Microseconds(), opts.deadline)
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Interest)
 	}
-	reply, err := parkScript.Run(ctx, q.client, names, args...).Slice()
-	if err != nil {
-		return Place{}, err
-	}
-	place, swallowed, moved, err := parsePlace(reply)
+	place, swallowed, moved, err := parsePlace(parkScript.Run(ctx, q.client, names, args...))
 	if err != nil {
 		return Place{}, err
 	}
@@ -191,31 +193,14 @@ func (q *Queue) passOn(ctx context.Context, registry string) {
 }
 
 // parsePlace reads the reply of the park script.
-func parsePlace(reply []any) (p Place, swallowed string, moved bool, err error) {
-	bad := unexpected(reply)
-	if len(reply) != 8 {
-		return p, "", false, bad
-	}
-	outcome, ok1 := reply[0].(string)
-	conflicts, ok2 := reply[1].(int64)
-	first, ok3 := reply[2].(string)
-	waiters, ok4 := reply[3].(int64)
-	swallowed, ok5 := reply[4].(string)
-	ahead, ok6 := reply[5].(string)
-	timer, ok7 := reply[6].(int64)
-	there, ok8 := reply[7].(int64)
-	us, err := strconv.ParseInt(first, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || err != nil {
-		return p, "", false, bad
-	}
-	if err := resigned(outcome); err != nil {
-		return p, "", false, err
-	}
-	p = Place{Waiters: int(waiters), Timer: time.Duration(timer) * time.Millisecond, Free: outcome == "free"}
-	if outcome == string(WaitersBound) || outcome == string(TotalBound) {
+func parsePlace(cmd *redis.Cmd) (p Place, swallowed string, moved bool, err error) {
+	r := replyOf(cmd)
+	outcome := r.text()
+	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()
+	p.Ahead, _ = strconv.Atoi(r.text())
+	p.Timer, moved, p.Looked = time.Duration(r.number())*time.Millisecond, r.yes(), r.yes()
+	if p.Free = outcome == "free"; outcome == string(WaitersBound) || outcome == string(TotalBound) {
 		p.Bound = Bound(outcome)
 	}
-	p.Count, p.First = int(conflicts), time.UnixMicro(us)
-	p.Ahead, _ = strconv.Atoi(ahead)
-	return p, swallowed, there == 1, nil
+	return p, swallowed, moved, cmp.Or(r.err, resigned(outcome))
 }

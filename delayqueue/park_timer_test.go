@@ -43,7 +43,7 @@ func TestThoseFarBackInLineLookLater(t *testing.T) {
 			{32 * time.Second, time.Minute, 16, time.Minute},
 			{time.Hour, time.Minute, 0, time.Minute},
 		} {
-			opts := delayqueue.ParkOptions{Look: tt.look, Longest: tt.longest, InOrder: true, Ahead: tt.ahead}
+			opts := delayqueue.ParkOptions{Look: tt.look, Bounds: delayqueue.Bounds{Age: tt.longest}, InOrder: true, Ahead: tt.ahead}
 			task := r.delayed(fmt.Sprint(i))
 			r.parksFor(fmt.Sprintf("%+v", tt), task, r.parkWith(task, "k", opts), tt.want)
 		}
@@ -90,7 +90,8 @@ func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
 		} {
 			task := r.delayed(fmt.Sprint(i))
 			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first", time.Now().UnixMicro())
-			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Look: 30 * time.Second, Longest: tt.longest, Bounds: tt.bounds})
+			tt.bounds.Age = tt.longest
+			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Look: 30 * time.Second, Bounds: tt.bounds})
 			if place.Bound == delayqueue.NoBound || place.Count != tt.before+1 {
 				t.Errorf("%+v: %+v", tt, place)
 			}

@@ -53,9 +53,8 @@ type Queue struct {
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
-	busy    map[waiter]int       // wakes that are tried again in the background, since a slot moves
 	follows map[string]*followed // the last wake of each key that others wait for
-	pending sync.WaitGroup       // the goroutines of both
+	pending sync.WaitGroup       // what goes on in the background
 	served  served
 	runs    runs
 	listed  sync.Map // queues that asynq's list has
@@ -79,7 +78,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	}
 	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
 	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, busy: map[waiter]int{}, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
+		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
 		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	q.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, q.answer))

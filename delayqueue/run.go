@@ -14,13 +14,14 @@ import (
 // Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an asynq whose scripts are not known:
 // nothing can be parked.
 type Run struct {
-	queue *Queue
-	task  Task
-	nonce string
-	met   Conflict
-	tries string // the retry count that met is about
-	woken bool
-	since time.Time
+	queue   *Queue
+	task    Task
+	nonce   string
+	message string // as it was fetched
+	met     Conflict
+	tries   string // the retry count that met is about
+	woken   bool
+	since   time.Time
 
 	mu      sync.Mutex
 	parking *parking
@@ -28,6 +29,7 @@ type Run struct {
 	ended   time.Time // when its handler returned
 	judged  bool      // it returned in time: asynq acknowledges what it has returned
 	late    bool      // it is tried again after asynq has given up
+	putBack bool
 
 	failed atomic.Int64 // when the last acknowledgement failed, in ns since 1970
 }
@@ -68,6 +70,16 @@ func (r *Run) Met(attempt int) Conflict {
 
 // ByTimer reports whether the task has waited, and nobody has woken it.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
+
+// PutBack reports whether asynq has put the task back into its queue, as it does when the server shuts down, and before it cancels the run.
+func (r *Run) PutBack() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.putBack
+}
 
 // Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks it, whatever it says. parked, which may be
 // nil, is told of its place.
@@ -149,6 +161,7 @@ func (r *Run) parkLate(ctx context.Context, p *parking) {
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
+	opts.deadline = varintOf(r.message, deadlineField)
 	if p.key == "" {
 		r.queue.keepUnique(ctx, r.task, message, opts.Look)
 		return r.queue.postpone(ctx, r.task, opts)

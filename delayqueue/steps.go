@@ -4,7 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -35,13 +37,10 @@ var (
 	lookStep     = stepOf("look", registrySource)
 	discardStep  = stepOf("discard", registrySource)
 	enterStep    = stepOf("enter", indexSource)
-	scoresStep   = stepOf("scores", indexSource)
-	strikeStep   = stepOf("strike", indexSource)
 	endedStep    = stepOf("ended", taskSource, stateSource)
 	checkStep    = stepOf("check", taskSource, stateSource)
 	hastenStep   = stepOf("hasten", taskSource, stateSource)
 	promoteStep  = stepOf("promote", taskSource, stateSource)
-	pausedStep   = stepOf("paused", taskSource, stateSource)
 )
 
 // stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all of them, the first of which
@@ -51,14 +50,7 @@ func stepOf(function string, sources ...string) *redis.Script {
 	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
 }
 
-// A step is one function and what it is called with.
-type step struct {
-	script *redis.Script
-	key    string
-	args   []any
-}
-
-// A scriptCall is a script and what it is called with: a step that declares more keys than one.
+// A scriptCall is a script and what it is called with.
 type scriptCall struct {
 	script *redis.Script
 	keys   []string
@@ -68,22 +60,6 @@ type scriptCall struct {
 // step runs one step.
 func (q *Queue) step(ctx context.Context, script *redis.Script, key string, args ...any) *redis.Cmd {
 	return script.Run(ctx, q.client, []string{key}, args...)
-}
-
-// together runs steps that need not follow one another, in one round trip to each node. Those of one slot run in their order. It returns
-// each step's own reply, and the first error.
-func (q *Queue) together(ctx context.Context, steps []step) ([]*redis.Cmd, error) {
-	calls := make([]scriptCall, len(steps))
-	for i, s := range steps {
-		calls[i] = scriptCall{s.script, []string{s.key}, s.args}
-	}
-	replies := q.pipeline(ctx, calls)
-	for _, reply := range replies {
-		if err := reply.Err(); err != nil {
-			return replies, err
-		}
-	}
-	return replies, nil
 }
 
 // pipeline runs scripts in one round trip to each node, and returns the reply of each. On a Cluster go-redis may send some of them again, when
@@ -113,23 +89,64 @@ func unexpected(reply any) error {
 	return fmt.Errorf("the server answered what the script cannot: %v", reply)
 }
 
-// numbered reads a reply that is a number and then strings.
-func numbered(cmd *redis.Cmd) (n int, rest []string, err error) {
-	reply, err := cmd.Slice()
-	if err != nil {
-		return 0, nil, err
+// reply reads what a script has returned, one value after another. err is that of the call, or of the first value that the script cannot have returned.
+type reply struct {
+	all, rest []any
+	err       error
+}
+
+func replyOf(cmd *redis.Cmd) *reply {
+	all, err := cmd.Slice()
+	return &reply{all, all, err}
+}
+
+// next returns the next value, and the zero value when there is none of this kind.
+func next[T any](r *reply) (value T) {
+	ok := len(r.rest) > 0
+	if ok {
+		value, ok = r.rest[0].(T)
+		r.rest = r.rest[1:]
 	}
-	if len(reply) == 0 {
-		return 0, nil, unexpected(reply)
+	if !ok && r.err == nil {
+		r.err = unexpected(r.all)
 	}
-	first, ok := reply[0].(int64)
-	for _, value := range reply[1:] {
-		text, isText := value.(string)
-		ok = ok && isText
-		rest = append(rest, text)
+	return value
+}
+
+func (r *reply) number() int  { return int(next[int64](r)) }
+func (r *reply) yes() bool    { return r.number() == 1 }
+func (r *reply) text() string { return next[string](r) }
+
+// moment reads microseconds since 1970.
+func (r *reply) moment() time.Time {
+	us, err := strconv.ParseInt(r.text(), 10, 64)
+	if err != nil && r.err == nil {
+		r.err = unexpected(r.all)
 	}
-	if !ok {
-		return 0, nil, unexpected(reply)
+	return time.UnixMicro(us)
+}
+
+// texts reads the next n values, or all that are left.
+func (r *reply) texts(n int) []string {
+	all := make([]string, 0, len(r.rest))
+	for len(r.rest) > 0 && len(all) < n {
+		all = append(all, r.text())
 	}
-	return int(first), rest, nil
+	return all
+}
+
+// number returns the argument of a script that says yes or no.
+func number(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func anys(entries []string) []any {
+	args := make([]any, len(entries))
+	for i, entry := range entries {
+		args[i] = entry
+	}
+	return args
 }

@@ -51,6 +51,13 @@ func taskOf(member string) Task {
 	return t
 }
 
+func tasksOf(members []string) (tasks []Task) {
+	for _, member := range members {
+		tasks = append(tasks, taskOf(member))
+	}
+	return tasks
+}
+
 // listed returns the names of all keys that a wake of the task touches, its hash first: see state.lua.
 func (t Task) listed() []string {
 	if t.Queue == "" { // it cannot be, and without a queue its keys have no slot in common

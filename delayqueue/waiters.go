@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,6 +48,7 @@ type Waiter struct {
 	Next time.Time
 
 	registry string
+	place    time.Time
 }
 
 // Waiters returns the first n tasks that are parked on key, at most 10 000, the next in line first. Some may be gone: a wake skips those.
@@ -55,27 +57,7 @@ type Waiter struct {
 //
 // It makes one call to Redis, and two more for each 500 tasks. What it returns is not one moment: tasks come and go meanwhile.
 func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
-	if n <= 0 {
-		return nil, nil
-	}
-	entries, err := q.client.ZRangeWithScores(ctx, registry(key), 0, int64(min(n, mostLooked))-1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("delayqueue: list waiters: %w", err)
-	}
-	waiters := make([]Waiter, 0, len(entries))
-	for i, e := range entries {
-		member, _ := e.Member.(string)
-		if t, err := parseMember(member); err == nil { // anything else is none of ours
-			waiters = append(waiters, Waiter{Task: t, Position: i + 1, Since: time.UnixMicro(int64(e.Score))})
-		}
-	}
-	if err := q.readRecords(ctx, waiters); err != nil {
-		return nil, err
-	}
-	for i := range waiters {
-		waiters[i].Key = key
-	}
-	return waiters, q.readTimers(ctx, waiters)
+	return q.standingIn(ctx, registry(key), key, n)
 }
 
 // Line returns the first n tasks in the line of a key whose tasks run by their [Queue.Turn], at most 10 000, in the order in which they will run:
@@ -83,18 +65,28 @@ func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error
 //
 // It costs what [Queue.Waiters] costs.
 func (q *Queue) Line(ctx context.Context, key string, n int) ([]Waiter, error) {
+	waiters, err := q.standingIn(ctx, line(key), key, n)
+	for i := range waiters {
+		waiters[i].Since = waiters[i].place
+	}
+	return waiters, err
+}
+
+// standingIn returns the first n tasks of a registry or a line.
+func (q *Queue) standingIn(ctx context.Context, set, key string, n int) ([]Waiter, error) {
 	if n <= 0 {
 		return nil, nil
 	}
-	entries, err := q.client.ZRangeWithScores(ctx, line(key), 0, int64(min(n, mostLooked))-1).Result()
+	entries, err := q.client.ZRangeWithScores(ctx, set, 0, int64(min(n, mostLooked))-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("delayqueue: list a line: %w", err)
+		return nil, fmt.Errorf("delayqueue: list waiters: %w", err)
 	}
 	waiters := make([]Waiter, 0, len(entries))
 	for i, e := range entries {
 		member, _ := e.Member.(string)
-		if t, err := parseMember(member); err == nil {
-			waiters = append(waiters, Waiter{Task: t, Position: i + 1})
+		if t, err := parseMember(member); err == nil { // anything else is none of ours
+			at := time.UnixMicro(int64(e.Score))
+			waiters = append(waiters, Waiter{Task: t, Position: i + 1, Since: at, place: at})
 		}
 	}
 	if err := q.readRecords(ctx, waiters); err != nil {
@@ -102,43 +94,15 @@ func (q *Queue) Line(ctx context.Context, key string, n int) ([]Waiter, error) {
 	}
 	for i := range waiters {
 		waiters[i].Key = key
-		waiters[i].Since = time.UnixMicro(int64(entries[waiters[i].Position-1].Score))
 	}
 	return waiters, q.readTimers(ctx, waiters)
 }
 
-// Conflicts returns how often a task was refused since its handler last ran. attempt is its retry count.
-func (q *Queue) Conflicts(ctx context.Context, t Task, attempt int) (int, error) {
-	fields, err := q.client.HMGet(ctx, t.hash(), "railtoken:retried", "railtoken:conflicts").Result()
-	if err != nil {
-		return 0, fmt.Errorf("delayqueue: look at task %s: %w", t, err)
-	}
-	if fields[0] != strconv.Itoa(attempt) {
-		return 0, nil // of an earlier attempt
-	}
-	text, _ := fields[1].(string)
-	n, _ := strconv.Atoi(text)
-	return n, nil
-}
-
 // readRecords fills in what the tasks' hashes hold: where they are, what they wait for, and their conflicts.
 func (q *Queue) readRecords(ctx context.Context, waiters []Waiter) error {
-	return inBatches(waiters, func(batch []Waiter) error {
-		replies := make([]*redis.SliceCmd, len(batch))
-		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, w := range batch {
-				replies[i] = p.HMGet(ctx, w.Task.hash(), "state", "railtoken:registry", "railtoken:conflicts", "railtoken:first")
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("delayqueue: look at tasks: %w", err)
-		}
-		for i, reply := range replies {
-			batch[i].readRecord(reply.Val())
-		}
-		return nil
-	})
+	return ask(ctx, q, "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
+		return p.HMGet(ctx, w.Task.hash(), "state", "railtoken:registry", "railtoken:conflicts", "railtoken:first")
+	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 
 // readRecord fills in what the fields of a task's hash say. What is missing or foreign leaves w as it is.
@@ -165,57 +129,46 @@ func (w *Waiter) readRecord(fields []any) {
 
 // readTimers fills in when the timers of those that are parked end.
 func (q *Queue) readTimers(ctx context.Context, waiters []Waiter) error {
-	return inBatches(waiters, func(batch []Waiter) error {
-		replies := make([]*redis.FloatCmd, len(batch))
-		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, w := range batch {
-				if w.State == StateRetry || w.State == "scheduled" {
-					replies[i] = p.ZScore(ctx, w.Task.prefix()+string(w.State), w.Task.ID)
-				}
-			}
+	return ask(ctx, q, "the timers of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.FloatCmd {
+		if w.State != StateRetry && w.State != "scheduled" {
 			return nil
-		})
-		if err != nil && !errors.Is(err, redis.Nil) { // Nil: one has left since
-			return fmt.Errorf("delayqueue: look at the timers of tasks: %w", err)
 		}
-		for i, reply := range replies {
-			if reply != nil && reply.Err() == nil {
-				batch[i].Next = time.Unix(int64(reply.Val()), 0)
-			}
-		}
-		return nil
-	})
+		return p.ZScore(ctx, w.Task.prefix()+string(w.State), w.Task.ID)
+	}, func(w *Waiter, at *redis.FloatCmd) { w.Next = time.Unix(int64(at.Val()), 0) })
 }
 
 // readPositions fills in where the tasks stand in the lines that their records name; 0 for those that stand in none.
 func (q *Queue) readPositions(ctx context.Context, waiters []Waiter) error {
-	return inBatches(waiters, func(batch []Waiter) error {
-		replies := make([]*redis.IntCmd, len(batch))
+	return ask(ctx, q, "the places of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.IntCmd {
+		if w.registry == "" {
+			return nil
+		}
+		return p.ZRank(ctx, w.registry, w.Task.member())
+	}, func(w *Waiter, rank *redis.IntCmd) { w.Position = int(rank.Val()) + 1 })
+}
+
+// ask asks something about each of the waiters for which send sends a command, one part of them after another, and has the replies noted. What is not there
+// any more is left out.
+func ask[C interface {
+	comparable
+	redis.Cmder
+}](ctx context.Context, q *Queue, about string, waiters []Waiter, send func(redis.Pipeliner, *Waiter) C, note func(*Waiter, C)) error {
+	var none C
+	for batch := range slices.Chunk(waiters, lookBatch) {
+		cmds := make([]C, len(batch))
 		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, w := range batch {
-				if w.registry != "" {
-					replies[i] = p.ZRank(ctx, w.registry, w.Task.member())
-				}
+			for i := range batch {
+				cmds[i] = send(p, &batch[i])
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, redis.Nil) { // Nil: one was woken
-			return fmt.Errorf("delayqueue: look at the places of tasks: %w", err)
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("delayqueue: look at %s: %w", about, err)
 		}
-		for i, reply := range replies {
-			if reply != nil && reply.Err() == nil {
-				batch[i].Position = int(reply.Val()) + 1
+		for i, cmd := range cmds {
+			if cmd != none && cmd.Err() == nil {
+				note(&batch[i], cmd)
 			}
-		}
-		return nil
-	})
-}
-
-// inBatches calls read for one part of the waiters after another.
-func inBatches(waiters []Waiter, read func([]Waiter) error) error {
-	for begin := 0; begin < len(waiters); begin += lookBatch {
-		if err := read(waiters[begin:min(begin+lookBatch, len(waiters))]); err != nil {
-			return err
 		}
 	}
 	return nil

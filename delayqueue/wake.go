@@ -1,18 +1,14 @@
 package delayqueue
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-const (
-	wakeLooks   = 100             // waiters that one call of the script looks at
-	wakeTimeout = 2 * time.Second // bounds one attempt in the background
-)
+// wakeLooks is how many waiters one call of the script looks at.
+const wakeLooks = 100
 
 // Woken says what a wake has done.
 type Woken struct {
@@ -75,17 +71,13 @@ type KeyWoken struct {
 }
 
 // WakeAll does for each of several keys what [Queue.Wake] does, and returns what came of each, in their order. All of them together make one call to
-// Redis; on a Cluster two more than the one that takes longest.
+// Redis; on a Cluster as many, one after another, as the one that takes longest.
 func (q *Queue) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
 	calls := make([]call, len(wakes))
 	for i, w := range wakes {
 		calls[i] = q.call(waiter{key: w.Key}, w.WakeOptions, nil)
 	}
-	all := make([]KeyWoken, len(wakes))
-	for i, r := range q.wakeEach(ctx, calls) {
-		all[i].Woken, all[i].Err = q.woke(waiter{key: wakes[i].Key}, r.outcome, r.woken, r.err, nil)
-	}
-	return all
+	return q.wakeAll(ctx, calls)
 }
 
 // waiter is whom a wake is for.
@@ -94,98 +86,18 @@ type waiter struct {
 	task Task // the next in line when zero
 }
 
-// wakeNow wakes, and when that must wait until the slot of the waiter has arrived, goes on in the background. late are tasks that
-// were woken before and have not come: the wake passes over the waiters of their queues.
-func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
-	outcome, woken, err := q.wake(ctx, q.call(who, opts, late))
-	return q.woke(who, outcome, woken, err, late)
-}
-
-// woke sees to what must follow from the outcome of a wake.
-func (q *Queue) woke(who waiter, outcome string, woken Woken, err error, late []Task) (Woken, error) {
-	later := outcome == "moving"
-	if err == nil && !later {
-		q.follow(who, woken, late)
-	}
-	if err != nil || !later {
-		return woken, err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return woken, nil
-	}
-	woken.Pending = true
-	q.busy[who]++
-	if q.busy[who] == 1 {
-		q.pending.Go(func() { q.wakeMoving(who) })
-	}
-	return woken, nil
-}
-
-// wakeMoving tries the wakes of a waiter again until its slot has arrived: one goroutine for it, however many wakes there are.
-func (q *Queue) wakeMoving(who waiter) {
-	slow := backoff.NewExponentialBackOff(backoff.WithInitialInterval(movingFirst), backoff.WithMaxInterval(movingMost),
-		backoff.WithMaxElapsedTime(movingLimit))
-	for {
-		ctx, cancel := context.WithTimeout(q.closing, wakeTimeout)
-		outcome, woken, err := q.wake(ctx, q.call(who, WakeOptions{}, nil))
-		cancel()
-		wait := time.Duration(0)
-		switch {
-		case err != nil || outcome == "moving":
-			wait = slow.NextBackOff()
-		default:
-			q.repaired(who.key, woken)
-			q.follow(who, woken, nil)
-			if !q.settle(who, outcome == "woken") {
-				return
-			}
-		}
-		if wait == backoff.Stop || !q.pause(wait) {
-			q.settle(who, false)
-			q.log.Warn("waking the next task failed; its timer will bring it back", "error", cmp.Or(err, errNotWoken))
-			return
-		}
-	}
-}
-
-// pause waits, and reports whether the Queue is still open then.
-func (q *Queue) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-q.closing.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// settle notes that one wake is done, or that nobody is left to be woken, and reports whether there are more to do.
-func (q *Queue) settle(who waiter, one bool) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.busy[who]--
-	if !one || q.busy[who] <= 0 {
-		delete(q.busy, who)
-		return false
-	}
-	return true
-}
-
-var errNotWoken = fmt.Errorf("delayqueue: the slot of the next waiter moved for %v", movingLimit)
-
 // call is one wake. An entry is empty when there is none.
 type call struct {
+	who                    waiter
 	registry, leaver, only string
+	late                   []Task   // that were woken before and have not come: the wake passes over the waiters of their queues
 	held                   []string // queues whose waiters are passed over, as nobody would fetch them
 	hope                   bool     // that these queues are served again: the first in line is put there for then, when no other can run
 	most                   int
 }
 
 func (q *Queue) call(who waiter, opts WakeOptions, late []Task) call {
-	c := call{registry: registry(who.key), most: min(max(opts.Most, 1), wakeLooks), hope: len(late) == 0}
+	c := call{who: who, registry: registry(who.key), late: late, most: min(max(opts.Most, 1), wakeLooks), hope: len(late) == 0}
 	if opts.Leaver != (Task{}) {
 		c.leaver = opts.Leaver.member()
 	}
@@ -200,44 +112,43 @@ func (q *Queue) call(who waiter, opts WakeOptions, late []Task) call {
 	return c
 }
 
-// wake makes one attempt, and tells who listens whom it woke, even when it failed after that.
-func (q *Queue) wake(ctx context.Context, c call) (outcome string, w Woken, err error) {
-	r := q.wakeEach(ctx, []call{c})[0]
-	return r.outcome, r.woken, r.err
+// wakeNow makes one wake.
+func (q *Queue) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
+	w := q.wakeAll(ctx, []call{q.call(who, opts, late)})[0]
+	return w.Woken, w.Err
 }
 
-// woken is what a call has done.
-type woken struct {
-	outcome string
-	woken   Woken
-	err     error
-}
-
-// wakeEach makes one attempt for each call, all at once.
-func (q *Queue) wakeEach(ctx context.Context, calls []call) []woken {
-	var all []woken
+// wakeAll makes several wakes at once, has them looked after, and tells who listens whom they woke, also those that failed after that.
+func (q *Queue) wakeAll(ctx context.Context, calls []call) []KeyWoken {
+	all := make([]KeyWoken, len(calls))
 	if q.steps {
-		all = q.wakeSideBySide(ctx, calls)
+		var wakes sync.WaitGroup
+		for i, c := range calls {
+			wakes.Go(func() { all[i].Woken, all[i].Err = q.wakeInSteps(ctx, c) })
+		}
+		wakes.Wait()
 	} else {
-		all = q.wakeAtOnce(ctx, calls)
+		q.wakeAtOnce(ctx, calls, all)
 	}
-	for i := range all {
-		for _, t := range all[i].woken.Tasks {
+	for i, w := range all {
+		for _, t := range w.Tasks {
 			if q.woken != nil {
 				q.woken(t)
 			}
 		}
-		if all[i].err != nil {
-			all[i].outcome, all[i].err = "", fmt.Errorf("delayqueue: wake the next task: %w", all[i].err)
+		if w.Err != nil {
+			all[i].Err = fmt.Errorf("delayqueue: wake the next task: %w", w.Err)
+			continue
 		}
+		all[i].Pending = q.follow(calls[i], w.Woken) && w.Pending
 	}
 	return all
 }
 
 // wakeAtOnce runs the script for each call, and again for those that have no answer yet. It looks at each waiter once.
-func (q *Queue) wakeAtOnce(ctx context.Context, calls []call) []woken {
-	all, now := make([]woken, len(calls)), time.Now().UnixNano()
-	offsets, open := make([]int, len(calls)), make([]int, len(calls))
+func (q *Queue) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
+	now, offsets := time.Now().UnixNano(), make([]int, len(calls))
+	open := make([]int, len(calls))
 	for i := range open {
 		open[i] = i
 	}
@@ -250,51 +161,15 @@ func (q *Queue) wakeAtOnce(ctx context.Context, calls []call) []woken {
 		}
 		replies, again := q.pipeline(ctx, scripts), open[:0]
 		for n, i := range open {
-			reply, err := replies[n].Slice()
-			r := &all[i]
-			if r.err = err; err == nil {
-				r.outcome, r.woken, r.err = parseWoken(reply)
-			}
-			if r.err == nil && r.outcome == "more" {
-				offsets[i], r.woken.Left = r.woken.Left, 0
+			r := replyOf(replies[n])
+			outcome, left := r.text(), r.number()
+			if r.err == nil && outcome == "more" {
+				offsets[i] = left
 				again = append(again, i)
+				continue
 			}
+			all[i] = KeyWoken{Woken{Tasks: tasksOf(r.texts(len(r.rest))), Left: left}, r.err}
 		}
 		open = again
 	}
-	return all
-}
-
-// number returns the argument of a script that says yes or no.
-func number(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// parseWoken reads the reply of the wake script.
-func parseWoken(reply []any) (outcome string, w Woken, err error) {
-	bad := unexpected(reply)
-	if len(reply) < 2 {
-		return "", w, bad
-	}
-	outcome, ok1 := reply[0].(string)
-	left, ok2 := reply[1].(int64)
-	if !ok1 || !ok2 {
-		return "", w, bad
-	}
-	w.Left = int(left)
-	for _, entry := range reply[2:] {
-		member, ok := entry.(string)
-		if !ok {
-			return "", w, bad
-		}
-		t, err := parseMember(member)
-		if err != nil {
-			return "", w, err
-		}
-		w.Tasks = append(w.Tasks, t)
-	}
-	return outcome, w, nil
 }

@@ -27,16 +27,11 @@ func collectTime(keys int, hold, left time.Duration) time.Duration {
 
 // starves reports whether the task should collect its keys: it has several, was refused often, and no other task of this server collects
 // at the moment. Then it must call collect.
-func (r *run) starves(ctx context.Context) bool {
+func (r *run) starves() bool {
 	if len(r.keys) < 2 || r.collected || r.queue == nil || r.isStopping() {
 		return false
 	}
-	conflicts, err := r.queue.Conflicts(ctx, r.id, r.attempt)
-	if err != nil {
-		r.log.WarnContext(ctx, "how often a task was refused is not known; it is parked", "task", r.id.String(), "error", err)
-		return false
-	}
-	return conflicts+r.refusals >= collectAfter && r.sleepers.collecting.CompareAndSwap(false, true)
+	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.sleepers.collecting.CompareAndSwap(false, true)
 }
 
 // collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken all at once or not

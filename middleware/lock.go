@@ -161,8 +161,7 @@ type lock struct {
 	order     Order
 	maxAge    time.Duration // the bound on it; 0 for none
 	warned    sync.Map      // types of tasks whose time is longer than MaxHold
-	freed     freed
-	held      atomic.Int64 // how long handlers take, a moving average in ns
+	held      atomic.Int64  // how long handlers take, a moving average in ns
 }
 
 // process runs one task.

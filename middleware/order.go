@@ -192,27 +192,13 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 	if !failed || r.order == NextFirst {
 		return false
 	}
-	if errors.Is(ctx.Err(), context.Canceled) && r.wasPutBack(ctx) {
+	if errors.Is(ctx.Err(), context.Canceled) && (r.run.PutBack() || r.run == nil && r.isStopping()) {
 		return true // also on its last attempt, and whatever the handler said: asynq has not listened
 	}
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
 		return false
 	}
 	return r.order == KeepOrder && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
-}
-
-// wasPutBack reports whether asynq has put the task of a run that was cancelled back to the head of its queue, as it does when a server shuts down
-// and before it cancels the run. When somebody else has cancelled it, the run has failed.
-func (r *run) wasPutBack(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	w, err := r.queue.Find(ctx, r.id)
-	state := w.State
-	if other, ok := errors.AsType[*delayqueue.NotWaitingError](err); ok {
-		state, err = other.State, nil
-	}
-	runs := err != nil || state == delayqueue.StateActive // again, or asynq has yet to note that this run has failed
-	return state == delayqueue.StatePending || runs && (!r.lastAttempt() || r.isStopping())
 }
 
 // comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put

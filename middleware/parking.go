@@ -18,19 +18,16 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if r.queue == nil {
 		return errNoQueue
 	}
-	limits := d.Bounds
-	if d.OnBound == nil {
-		limits.Waiters, limits.Total = 0, 0 // a task that finds the waiters full waits all the same
-	}
-	met, bound, err := r.queue.Bound(ctx, r.id, held.Key, r.attempt, limits)
-	if err != nil {
-		r.log.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
+	met := r.run.Met(r.attempt)
+	met.Count++
+	bound := d.Bounds.Reached(met)
+	if bound == delayqueue.NoBound && d.OnBound != nil { // else a task that finds the waiters full waits all the same
+		var err error
+		if bound, err = r.queue.Full(ctx, r.id, held.Key, d.Bounds); err != nil {
+			r.log.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
+		}
 	}
 	conflict := r.conflict(held, Parked, d.Delay)
-	if met.Count == 0 { // nobody asked
-		met = r.run.Met(r.attempt)
-		met.Count++
-	}
 	conflict.Conflicts, conflict.Bound = met.Count, bound
 	if bound != delayqueue.NoBound {
 		return r.atBound(ctx, d, conflict)
@@ -39,7 +36,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Longest: d.Bounds.Age, Waited: time.Since(r.firstAt), InOrder: r.order != NextFirst, Queue: r.toQueue,
+		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != NextFirst, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
@@ -47,17 +44,13 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 			opts.Bounds.Waiters, opts.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
 		}
 	}
-	if r.looksAsItParks(held.Key) {
+	if r.lockNames != nil {
 		lock, mark := r.lockNames(held.Key)
 		opts.Locks = []delayqueue.LockNames{{Lock: lock, Interest: mark}}
 	}
 	r.run.Park(held.Key, opts, func(p delayqueue.Place) { r.parked(ctx, held, d, p) })
 	return conflict
 }
-
-// looksAsItParks reports whether the park itself looks whether the key is free: the locks are on the Redis of the tasks, and the task was not refused
-// a key that Redis has just called free.
-func (r *run) looksAsItParks(key string) bool { return r.lockNames != nil && r.wasFree != key }
 
 // parked notes that the task waits. When the park has not looked whether the key was given back before, the locker is asked once more.
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Place) {
@@ -67,11 +60,8 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 	r.observe(ctx, Event{
 		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
-	switch {
-	case !r.looksAsItParks(held.Key):
+	if !p.Looked {
 		r.lookAgain(ctx, held.Key, p.Timer)
-	case p.Free:
-		r.freed.add(p.Task, held.Key)
 	}
 }
 

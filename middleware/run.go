@@ -18,9 +18,8 @@ type run struct {
 	id      delayqueue.Task
 	run     *delayqueue.Run // nil when the task cannot be parked
 	keys    []string
-	wasFree string // the key that it found free when it was to be parked before, "" when it did not
-	attempt int    // the task's retry count
-	left    int    // how many retries it has left
+	attempt int // the task's retry count
+	left    int // how many retries it has left
 
 	outage    outage // of the locks
 	refusals  int
@@ -57,7 +56,6 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 		}
 	}
 	r.promised, _ = l.sleepers.decks.arrive(id)
-	r.wasFree = l.freed.take(id)
 	return r, nil
 }
 
@@ -117,7 +115,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	}
 	for err == nil && lease == nil {
 		switch d := r.decide(ctx, held); {
-		case (d.Action == Park || d.OnDeck) && r.starves(ctx):
+		case (d.Action == Park || d.OnDeck) && r.starves():
 			lease, held, err = r.collect(ctx, held)
 		case d.Action == WaitInSlot && d.OnDeck:
 			lease, held, err = r.waitOnDeck(ctx, d)

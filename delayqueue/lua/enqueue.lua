@@ -5,6 +5,7 @@
 -- KEYS  asynq's, then  1 the task's hash   2 pending   3 retry of its queue   4... locks none of which may be there
 -- ARGV  asynq's, then  1 a name for this call, that no other has   2 the task's keys, encoded, with blanks between   and for a task that is to wait for a key
 --       3 registry of the key   4 ID of the task   5 now (ns)   6 when it looks for itself (ms)   7 the longest that it may wait for that (ms), 0 for no limit
+--       8 its deadline (s), 0 for none
 --
 -- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the answer was lost; else 0 or -1. When
 -- the n-th lock is there, -1 - n, and nothing is enqueued.
@@ -28,7 +29,7 @@ end
 if #ARGV > A + 2 then
   local id, look = ARGV[A + 4], ARGV[A + 6]
   redis.call('LREM', KEYS[K + 2], 1, id)
-  note(task, ARGV[A + 3], '0', look)
+  note(task, ARGV[A + 3], '0', look, 0, ARGV[A + 8])
   redis.call('HSET', task, 'railtoken:nonce', call)
   shelve(task, KEYS[K + 3], id, due(ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7]))), '')
 end

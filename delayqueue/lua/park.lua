@@ -9,15 +9,16 @@
 --       6 its retry count   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)   10 when it would look for itself if it were
 --       next (ms)   11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order   (7, 8 and 11: 0 for no limit)
 --       13 its entry in the queue that it is to wait in, '' for its own   14 its message there   15 in order, how many stand before it
---       16 how long ago it was refused first in this run (us)
+--       16 how long ago it was refused first in this run (us)   17 its deadline (s), 0 for none
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before
--- it, when it looks for itself (ms), 1 when it is in the other queue}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
+-- it, when it looks for itself (ms), 1 when it is in the other queue, 1 when it has looked at the locks}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
 -- pending; 'waiters' or 'total' when that limit is reached: then it waits for its own timer alone; 'again', 'not active' or 'not yet' when nothing was done
 -- (resign).
 local task, registry, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id = parse(entry)
 local home, moved = KEYS[4], 0
+local locks = ARGV[13] == '' and 9 or 11
 local left = resign(task, ARGV[2], id, now, ARGV[4])
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[9], 'railtoken:nonce') == ARGV[2] then
   left, task, home, moved = 'again', KEYS[9], KEYS[10], 1
@@ -25,11 +26,11 @@ end
 if left == 'again' then
   local met = redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first')
   local delay = tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6
-  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', registry), '', '0', math.floor(math.max(delay, 0)), moved}
+  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', registry), '', '0', math.floor(math.max(delay, 0)), moved, #KEYS >= locks and 1 or 0}
 elseif left ~= 'ok' then
-  return {left, 0, '0', 0, '', '0', 0, 0}
+  return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
-local conflicts, first, place, before, us = unpack(note(task, registry, ARGV[6], ARGV[10], ARGV[16]))
+local conflicts, first, place, before, us, freed = unpack(note(task, registry, ARGV[6], ARGV[10], ARGV[16], ARGV[17]))
 local swallowed = ''
 if before ~= '' and before ~= registry then
   if redis.call('ZREM', before, entry) == 0 then
@@ -38,30 +39,28 @@ if before ~= '' and before ~= registry then
   stand(task, registry, place)
 end
 
-local locks = ARGV[13] == '' and 9 or 11
-local free = #KEYS >= locks
+-- Redis and the locker may differ for seconds: a lease that was lost, and that its holder has not missed yet, is refused there and free here. A task that
+-- believed Redis a second time would run again and again meanwhile.
+local looked = #KEYS >= locks and freed ~= registry
+local free = looked
 for i = locks, #KEYS, 2 do
   free = free and redis.call('EXISTS', KEYS[i]) == 0
 end
 if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
   redis.call('ZREM', registry, entry)
   redis.call('ZREM', index, entry)
-  if ARGV[5] ~= '' then
-    redis.call('HSET', task, 'msg', ARGV[5])
-  end
+  redis.call('HSET', task, 'railtoken:freed', registry, unpack(ARGV[5] ~= '' and {'msg', ARGV[5]} or {}))
   push(entry, ARGV[3])
-  return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0}
+  return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0, 1}
 end
 
 -- Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
-local function prune(others, stride)
-  for i = 1, #others, stride do
-    local _, _, other = parse(others[i])
-    if ended(other) == 1 then
-      redis.call('ZREM', index, others[i])
-      if stride == 1 then
-        redis.call('ZREM', registry, others[i])
-      end
+local function prune(others)
+  for _, other in ipairs(others) do
+    local _, _, hash = parse(other)
+    if ended(hash) == 1 then
+      redis.call('ZREM', index, other)
+      redis.call('ZREM', registry, other)
     end
   end
 end
@@ -82,7 +81,7 @@ end
 local waiters, ahead, limit = 0, 0, nil
 local full = enter(index, entry, us, ARGV[8], ARGV[9])
 if #full > 0 then
-  prune(full, 2)
+  prune(full)
   full = enter(index, entry, us, ARGV[8], ARGV[9])
 end
 if #full > 0 then
@@ -91,7 +90,7 @@ else
   local behind = conflicts == 1 and 1 or 0
   local joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
   if #joined > 3 then
-    prune({unpack(joined, 4)}, 1)
+    prune({unpack(joined, 4)})
     joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
   end
   waiters = joined[1]
@@ -123,4 +122,4 @@ for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that some
   end
 end
 shelve(task, home, id, due(now, delay), moved == 1 and '' or ARGV[5])
-return {limit or 'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved}
+return {limit or 'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

@@ -2,54 +2,14 @@
 -- argument is KEYS[1] and the others are ARGV; each is atomic, since two runs of one task may be under way.
 --
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried, :conflicts, :first,
--- :place (its score in a registry), :registry, the line that it stands in or was woken from, and :look, when it would look for itself
--- if it were next (ms). railtoken:deadline, which never changes, stays: a
+-- :place (its score in a registry), :registry, the line that it stands in or was woken from, :look, when it would look for itself
+-- if it were next (ms), and :freed, the registry of a key that it found free when it was to wait for it. railtoken:deadline (unix s, 0 for none), which never changes, stays: a
 -- wake need not read the message for it, with all of the payload.
-
--- deadline(message) returns the deadline in asynq's message of a task (unix s), 0 when it has none or is none that asynq could read. It is field
--- 9 of asynq's TaskMessage (v0.26), a varint.
-local function deadline(message)
-  local at = 1
-  local function varint()
-    local value, scale = 0, 1
-    while at <= #message do
-      local byte = string.byte(message, at)
-      at = at + 1
-      value = value + byte % 128 * scale
-      if byte < 128 then
-        return value
-      end
-      scale = scale * 128
-    end
-    at = #message + 1
-    return 0
-  end
-  while at <= #message do
-    local tag = varint()
-    local wire = tag % 8
-    if wire == 0 then
-      local value = varint()
-      if tag == 72 then
-        return value < 2 ^ 53 and value or 0
-      end
-    elseif wire == 1 then
-      at = at + 8
-    elseif wire == 2 then
-      local length = varint()
-      at = at + length
-    elseif wire == 5 then
-      at = at + 4
-    else
-      return 0
-    end
-  end
-  return 0
-end
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
   return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry',
-    'railtoken:look')
+    'railtoken:look', 'railtoken:freed')
 end
 
 -- unplace(task) notes that a task stands nowhere, and keeps what it has met so far.
@@ -57,30 +17,32 @@ local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:registry')
 end
 
--- note(task, registry, retry count, when it would look for itself if it were next (ms), how long ago it was refused first in this run (us) or nil) counts a
--- conflict of a task that is there. Returns {conflicts, first
--- conflict (us), place, registry before or '', now (us)}. When the registry before is another one, the record names that until stand is called: the task
--- must have left it by then.
-local function note(task, registry, retried, look, ago)
+-- note(task, registry, retry count, when it would look for itself if it were next (ms), how long ago it was refused first in this run (us), deadline) counts a
+-- conflict of a task that is there. Returns {conflicts, first conflict (us), place, registry before or '', now (us), registry of the key that it had found free
+-- before or ''}. When the registry before is another one, the record names that until stand is called: the task must have left it by then.
+local function note(task, registry, retried, look, ago, deadline)
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
-    'railtoken:registry', 'railtoken:deadline')
+    'railtoken:registry', 'railtoken:deadline', 'railtoken:freed')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  local conflicts, first, place, before = 0, 0, nil, record[5] or ''
+  local conflicts, first, place, before, freed = 0, 0, nil, record[5] or '', ''
   if record[1] == retried then
-    conflicts, first, place = tonumber(record[2]), tonumber(record[3]), tonumber(record[4])
+    conflicts, first, place, freed = tonumber(record[2]), tonumber(record[3]), tonumber(record[4]), record[7] or ''
+  end
+  if record[7] then
+    redis.call('HDEL', task, 'railtoken:freed')
   end
   if first <= 0 or first > now then
-    first = now - tonumber(ago or 0)
+    first = now - tonumber(ago)
   end
   conflicts = conflicts + 1
   local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
   redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
     'railtoken:place', stands, 'railtoken:look', look, 'railtoken:registry', before == '' and registry or before)
   if not record[6] then
-    redis.call('HSET', task, 'railtoken:deadline', string.format('%.0f', deadline(redis.call('HGET', task, 'msg') or '')))
+    redis.call('HSET', task, 'railtoken:deadline', deadline)
   end
-  return {conflicts, since, stands, before, string.format('%.0f', now)}
+  return {conflicts, since, stands, before, string.format('%.0f', now), freed}
 end
 
 -- stand(task, registry, place) notes the line and the place of a task that is still there. Returns 1, or 0 when it is gone.

@@ -82,13 +82,18 @@ local function postpone(task, nonce, id, now, late, message, delay)
   return left
 end
 
--- check(task, registry, now (ns)) returns what a wake finds, and asynq's state:
+-- check(task, registry, now (ns)) returns what a wake finds, asynq's state, and the task's place. KEYS  5, on a Cluster, the queue's mark that it is paused,
+-- unless that does not matter:
+--   'held'       its queue is paused
 --   'here'       it can be woken
 --   'elsewhere'  it waits in another line, and its entry in this one is left over
 --   'overdue'    its deadline has passed: asynq runs its handler no more, and archives it in the end
 --   'runs'       its timer has brought it back, and it tries its key by itself
 --   'gone'       it cannot be woken
 local function check(task, registry, now)
+  if KEYS[5] and redis.call('EXISTS', KEYS[5]) == 1 then
+    return {'held', '', ''}
+  end
   local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:deadline', 'railtoken:place')
   local state, place = found[1] or '', found[4] or '0'
   if found[2] and found[2] ~= registry then
@@ -123,11 +128,6 @@ local function push(entry, now)
   local id, prefix, task = parse(entry)
   redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken', '1')
   redis.call('RPUSH', prefix .. 'pending', id)
-end
-
--- paused(key) returns whether a queue is paused.
-local function paused(key)
-  return redis.call('EXISTS', key)
 end
 
 -- hasten(task, entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it. KEYS  1 the task's hash

@@ -16,10 +16,10 @@ type Tasks interface {
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
 }
 
-// Fetched is a task that was fetched. Run is the name of this run, which its hash has in the field railtoken:run until the next one begins. The rest is what its
-// hash has noted of its waiting, empty for one that has never waited.
+// Fetched is a task that was fetched, with asynq's message of it. Run is the name of this run, which its hash has in the field railtoken:run until the next one
+// begins. The rest is what its hash has noted of its waiting, empty for one that has never waited.
 type Fetched struct {
-	Queue, ID, Run            string
+	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
 	Woken                     bool
 }

@@ -144,7 +144,10 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.fetched[0].Run = ""
+		if w.fetched[0].Message != m.HGet("asynq:{default}:t:"+task.ID, "msg") {
+			t.Errorf("its message is %q", w.fetched[0].Message)
+		}
+		w.fetched[0].Run, w.fetched[0].Message = "", ""
 		if want := (Fetched{Queue: "default", ID: task.ID, Retried: "2", Conflicts: "7", First: "1000000"}); w.fetched[0] != want {
 			t.Errorf("%+v, want %+v", w.fetched[0], want)
 		}
