@@ -3,6 +3,7 @@ package delayqueue
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,26 +38,22 @@ func (q *tasks) Fetched(f asynqconn.Fetched) {
 	q.runs.add(r)
 }
 
-// Acknowledge parks a task that is to be parked.
+// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up when its lease ends.
 func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
-	r := q.runs.tried(a.Call)
+	r := q.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
-		r = q.runs.of(Task{Queue: a.Queue, ID: a.ID})
-		if r == nil {
-			return false, nil
-		}
-		if a.Repeated { // its run was forgotten at the first attempt: this is the next one. Or asynq's lease has ended just now
-			r.mu.Lock()
-			if r.parking != nil && !r.ended.IsZero() {
-				r.goOnLate()
-			}
-			r.mu.Unlock()
-			return true, errNotFound
-		}
+		return false, nil
 	}
 	r.mu.Lock()
 	p, judged := r.parking, r.judged
 	r.putBack = a.Requeues()
+	if a.Repeated { // it is that of an earlier run, or asynq's lease has ended just now
+		if p != nil && !r.ended.IsZero() {
+			r.goOn(p, nil, true)
+		}
+		r.mu.Unlock()
+		return true, errNotFound
+	}
 	r.mu.Unlock()
 	if p == nil || a.Requeues() {
 		q.runs.drop(r)
@@ -75,21 +72,14 @@ func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 			})
 		}
 	}
-	err = r.carryOut(ctx, p, message, false)
-	switch {
-	case err == nil || errors.Is(err, ErrGone) && a.Repeated:
+	if err = r.carryOut(ctx, p, message, false); err == nil || errors.Is(err, ErrGone) {
 		q.runs.drop(r)
-		q.runs.forget(a.Call)
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.goOn(p, message, false) {
 		err = nil
-	case errors.Is(err, ErrGone):
-		q.runs.drop(r)
-		q.runs.retry(a.Call, r)
-		err = errNotFound
-	default: // asynq tries again, but not beyond its lease
-		q.runs.retry(a.Call, r)
-		r.mu.Lock()
-		r.goOnLate()
-		r.mu.Unlock()
 	}
 	return true, err
 }
@@ -110,8 +100,7 @@ type runs struct {
 
 	mu    sync.Mutex
 	tasks map[Task]*Run
-	calls map[any]*Run // what asynq tries to acknowledge again: its task may have begun another run since
-	sweep int          // how many there may be before the next look for those that nobody will acknowledge
+	sweep int // how many there may be before the next look for those that nobody will acknowledge
 }
 
 // of returns the run of a task, or nil.
@@ -126,45 +115,14 @@ func (all *runs) add(r *Run) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.tasks == nil {
-		all.tasks, all.calls, all.sweep = map[Task]*Run{}, map[any]*Run{}, fewRuns
+		all.tasks, all.sweep = map[Task]*Run{}, fewRuns
 	}
 	all.tasks[r.task] = r
-	if len(all.tasks)+len(all.calls) < all.sweep {
+	if len(all.tasks) < all.sweep {
 		return
 	}
-	for t, r := range all.tasks {
-		if r.isOver(time.Now()) {
-			delete(all.tasks, t)
-		}
-	}
-	for call, r := range all.calls {
-		if r.isTriedNoMore(time.Now()) {
-			delete(all.calls, call)
-		}
-	}
-	all.sweep = max(2*(len(all.tasks)+len(all.calls)), fewRuns)
-}
-
-// tried returns the run that an acknowledgement was for which is tried again, or nil.
-func (all *runs) tried(call any) *Run {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return all.calls[call]
-}
-
-// retry notes that asynq tries an acknowledgement of a run again.
-func (all *runs) retry(call any, r *Run) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.calls[call] = r
-	r.failed.Store(time.Now().UnixNano())
-}
-
-// forget notes that an acknowledgement is tried no more.
-func (all *runs) forget(call any) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	delete(all.calls, call)
+	maps.DeleteFunc(all.tasks, func(_ Task, r *Run) bool { return r.isOver(time.Now()) })
+	all.sweep = max(2*len(all.tasks), fewRuns)
 }
 
 // drop forgets a run, unless its task has begun another one.
@@ -183,10 +141,5 @@ func (r *Run) isOver(now time.Time) bool {
 	if !r.claimed {
 		return now.Sub(r.since) > silent
 	}
-	return !r.ended.IsZero() && now.Sub(r.ended) > unheard && !r.late
-}
-
-// isTriedNoMore reports whether asynq has ceased to try an acknowledgement again.
-func (r *Run) isTriedNoMore(now time.Time) bool {
-	return now.UnixNano()-r.failed.Load() > int64(unheard)
+	return !r.ended.IsZero() && now.Sub(r.ended) > unheard && !r.goesOn
 }

@@ -73,5 +73,5 @@ var ErrNotYet = errNotYet
 func (q *Queue) Runs() int {
 	q.runs.mu.Lock()
 	defer q.runs.mu.Unlock()
-	return len(q.runs.tasks) + len(q.runs.calls)
+	return len(q.runs.tasks)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -92,12 +93,16 @@ func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) 
 		if err != nil {
 			return Turn{}, err
 		}
-		if gone = leading(all); len(gone) == 0 {
+		live := slices.IndexFunc(all, standing.live)
+		if live == 0 {
 			return Turn{
 				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: all[0].due,
 				FirstAt: entry.firstAt, FirstParked: entry.firstParked,
 				FirstLease: all[0].lease, FirstLost: all[0].lost(time.Now()), FirstBegun: entry.firstBegun,
 			}, nil
+		}
+		if gone = entry.front; live > 0 {
+			gone = gone[:live]
 		}
 		looks = lineBatch
 	}
@@ -151,15 +156,18 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 		if len(found.front) == 0 {
 			return left, nil
 		}
-		all, err := q.look(ctx, found.front, found.waits...)
+		all, err := q.look(ctx, found.front)
 		if err != nil {
 			return Left{}, err
 		}
+		for _, entry := range found.waits {
+			q.background(followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
+		}
 		gone, leaver = gone[:0], ""
-		for _, e := range all {
+		for i, e := range all {
 			switch {
 			case !e.live():
-				gone = append(gone, e.entry)
+				gone = append(gone, found.front[i])
 			case len(left.Next) < lineNext:
 				left.Next = append(left.Next, e.task)
 			}

@@ -89,18 +89,19 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	return q, nil
 }
 
-// background calls do on a goroutine that Close waits for, with a limit; not at all once the Queue is closed.
-func (q *Queue) background(limit time.Duration, do func(ctx context.Context)) {
+// background calls do on a goroutine that Close waits for, with a limit. It reports false, and does not, once the Queue is closed.
+func (q *Queue) background(limit time.Duration, do func(ctx context.Context)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return
+		return false
 	}
 	q.pending.Go(func() {
 		ctx, cancel := context.WithTimeout(q.closing, limit)
 		defer cancel()
 		do(ctx)
 	})
+	return true
 }
 
 // Close waits for the wakes under way, for a second at most, and ends the Queue. Nothing is lost by it: a task that was not

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -28,10 +27,8 @@ type Run struct {
 	claimed bool      // its handler tells of its end
 	ended   time.Time // when its handler returned
 	judged  bool      // it returned in time: asynq acknowledges what it has returned
-	late    bool      // it is tried again after asynq has given up
+	goesOn  bool      // it is parked in the background
 	putBack bool
-
-	failed atomic.Int64 // when the last acknowledgement failed, in ns since 1970
 }
 
 // parking is what is to become of a task at the end of its run.
@@ -113,49 +110,46 @@ func (r *Run) End(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.ended, r.judged = time.Now(), ctx.Err() == nil
 	if r.parking != nil && ctx.Err() != nil && current {
-		r.goOnLate()
+		r.goOn(r.parking, nil, true)
 	}
 }
 
 // current reports whether asynq has neither acknowledged the run nor begun another one here.
 func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 
-// goOnLate tries to park the task once asynq's lease on it has ended. The caller holds the mutex.
-func (r *Run) goOnLate() {
-	if r.late {
-		return
+// goOn parks or puts off the task in the background, unless somebody else has it by then; late when asynq's lease on it must have ended before. It reports
+// false when the Queue is closed. The caller holds the mutex.
+func (r *Run) goOn(p *parking, message []byte, late bool) bool {
+	if r.goesOn {
+		return true
 	}
-	r.late = true
-	p := r.parking
-	r.queue.background(lateLimit, func(ctx context.Context) { r.parkLate(ctx, p) })
+	r.goesOn = r.queue.background(goOnLimit, func(ctx context.Context) {
+		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(goOnFirst), backoff.WithMaxInterval(goOnMost), backoff.WithMaxElapsedTime(goOnLimit))
+		err := backoff.Retry(func() error {
+			if !r.current() {
+				return nil
+			}
+			err := r.carryOut(ctx, p, message, late)
+			if errors.Is(err, ErrGone) {
+				return nil
+			}
+			return err
+		}, backoff.WithContext(wait, ctx))
+		if err != nil && ctx.Err() == nil {
+			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task", r.task.String(), "error", err)
+		}
+		r.queue.runs.drop(r)
+	})
+	return r.goesOn
 }
 
 const (
-	// lateFirst and lateMost are the pauses between the attempts to park a task that asynq has given up, and lateLimit how long they go on. asynq recovers no
-	// task while Redis cannot be reached.
-	lateFirst = 500 * time.Millisecond
-	lateMost  = 2 * time.Second
-	lateLimit = time.Hour
+	// goOnFirst and goOnMost are the pauses between the attempts to park a task while Redis cannot be reached, and goOnLimit how long they go on. asynq
+	// recovers no task meanwhile.
+	goOnFirst = 500 * time.Millisecond
+	goOnMost  = 2 * time.Second
+	goOnLimit = time.Hour
 )
-
-// parkLate parks a task that asynq has given up, unless somebody else has it by then.
-func (r *Run) parkLate(ctx context.Context, p *parking) {
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(lateFirst), backoff.WithMaxInterval(lateMost), backoff.WithMaxElapsedTime(lateLimit))
-	err := backoff.Retry(func() error {
-		if !r.current() {
-			return nil
-		}
-		err := r.carryOut(ctx, p, nil, true)
-		if errors.Is(err, ErrGone) {
-			return nil
-		}
-		return err
-	}, backoff.WithContext(wait, ctx))
-	if err != nil && ctx.Err() == nil {
-		r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task", r.task.String(), "error", err)
-	}
-	r.queue.runs.drop(r)
-}
 
 // carryOut parks or puts off the task.
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {

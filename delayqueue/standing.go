@@ -12,7 +12,6 @@ import (
 
 // standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
 type standing struct {
-	entry string
 	task  Task
 	state string
 	due   time.Time // of the first that was looked at, when it is delayed
@@ -29,48 +28,24 @@ func (s standing) lost(now time.Time) bool {
 	return !s.lease.IsZero() && now.After(s.lease.Add(LostAfter)) && now.Before(s.lease.Add(LeftAfter))
 }
 
-// leading returns the entries of those that are gone before the first live one.
-func leading(all []standing) []string {
-	var gone []string
-	for _, s := range all {
-		if s.live() {
-			break
-		}
-		gone = append(gone, s.entry)
-	}
-	return gone
-}
-
 // look asks asynq's keys for the states of tasks, and of the first one when it is due if it is delayed, or until when asynq's lease on it lasts if
-// it is active. Of the first two it finds out whether they are overdue: who removes those in front looks again. Those to be hastened look for
-// themselves soon. It stands apart from the scripts:
+// it is active. Of the first two it finds out whether they are overdue: who removes those in front looks again. It stands apart from the scripts:
 // on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since, but a task that is gone stays so: nobody
 // joins a line before asynq has the task.
-func (q *Queue) look(ctx context.Context, members []string, hastened ...string) ([]standing, error) {
-	all := make([]standing, len(members))
-	for i, member := range members {
-		all[i].entry, all[i].task = member, taskOf(member)
-	}
-	fields := make([]*redis.SliceCmd, len(all))
-	scores := map[string]*redis.FloatCmd{}
-	hastens := make([]*redis.Cmd, len(hastened))
-	now := time.Now()
-	_, err := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, s := range all {
-			fields[i] = pipe.HMGet(ctx, s.task.hash(), "state", "railtoken:deadline")
+func (q *Queue) look(ctx context.Context, members []string) ([]standing, error) {
+	all, fields := make([]standing, len(members)), make([]*redis.SliceCmd, len(members))
+	scores, now := map[string]*redis.FloatCmd{}, time.Now()
+	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its error
+		for i, member := range members {
+			all[i].task = taskOf(member)
+			fields[i] = pipe.HMGet(ctx, all[i].task.hash(), "state", "railtoken:deadline")
 		}
 		for state, set := range map[string]string{"retry": "retry", "scheduled": "scheduled", "active": "lease"} {
 			scores[state] = pipe.ZScore(ctx, all[0].task.prefix()+set, all[0].task.ID)
 		}
-		for i, member := range hastened {
-			hastens[i] = hastenStep.EvalSha(ctx, pipe, taskOf(member).listed(), member, now.UnixNano())
-		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return nil, fmt.Errorf("delayqueue: the states of tasks in line: %w", err)
-	}
-	for i, cmd := range fields { // the error above is the first one only
+	for i, cmd := range fields {
 		found, err := cmd.Result()
 		if err != nil {
 			return nil, fmt.Errorf("delayqueue: the state of task %s: %w", all[i].task, err)
@@ -89,15 +64,6 @@ func (q *Queue) look(ctx context.Context, members []string, hastened ...string) 
 			all[0].lease = time.Unix(at, 0)
 		default:
 			all[0].due = time.Unix(at, 0)
-		}
-	}
-	for i, cmd := range hastens {
-		err := cmd.Err()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			err = hastenStep.Eval(ctx, q.client, taskOf(hastened[i]).listed(), hastened[i], now.UnixNano()).Err()
-		}
-		if err != nil && !errors.Is(err, redis.Nil) {
-			q.log.WarnContext(ctx, "a task that is soon to be the next keeps its long timer", "task", taskOf(hastened[i]).String(), "error", err)
 		}
 	}
 	return all, nil

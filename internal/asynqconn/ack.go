@@ -31,10 +31,8 @@ type Acknowledgement struct {
 	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was raised: a failure.
 	Message []byte
 	Counted bool
-	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run since. Call is the same for each attempt, and
-	// for no other acknowledgement.
+	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run since.
 	Repeated bool
-	Call     any
 }
 
 // Requeues reports whether asynq puts the task back, since the server shuts down.

@@ -69,15 +69,15 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 	}
 	switch kind {
 	case Ack:
-		call, repeated := ctx, ctx.Err() != nil
+		repeated := ctx.Err() != nil
 		if repeated {
 			fresh, cancel := uncancelled(ctx)
 			defer cancel()
 			ctx = fresh
 		}
 		a, ok := acknowledgement(scripts[sum], keys, args)
-		a.Call, a.Repeated = call, repeated
-		return onceSettled(ctx, func() *redis.Cmd {
+		a.Repeated = repeated
+		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 			if ok && known && tasks != nil {
 				if answered, err := tasks.Acknowledge(ctx, a); answered {
 					return answer(ctx, sum, err)
