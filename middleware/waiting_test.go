@@ -198,7 +198,7 @@ func TestAGroupThatFindsItsKeyHeldWaits(t *testing.T) {
 }
 
 // What asynq's Scheduler enqueues is a task like any other: while it waits it refuses its own next firing, when it is unique.
-func TestAFiringOfTheSchedulerWaitsAndRefusesTheNext(t *testing.T) {
+func TestAScheduledTaskWaitsAndRefusesItsNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		lease := r.hold("order:1")
