@@ -33,8 +33,8 @@ const (
 // newScheduler makes the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the client that it is given, and does not start it. It is
 // called once by Schedule, which returns its error, and then each time that this process takes the schedule over.
 //
-// Nobody makes up for ticks between two processes: those of up to 6 s after a crash, of a moment after an orderly end. An entry with @every begins anew in
-// each process: give long intervals as times of the day.
+// Ticks between two processes are left out: those of up to 6 s after a crash, of a moment after an orderly end. An entry with @every begins anew in each process:
+// give long intervals as times of the day. A process that could take over asks Redis about twice a second.
 func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
 	if name == "" || newScheduler == nil {
 		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, and a function that makes the scheduler")
