@@ -26,17 +26,16 @@ type Bounds struct {
 // Validate returns every fault of the bounds at once, or nil.
 func (b Bounds) Validate() error {
 	var errs []error
-	if b.Conflicts < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Conflicts is %d: it cannot be negative", b.Conflicts))
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{{"Conflicts", b.Conflicts}, {"Waiters", b.Waiters}, {"Total", b.Total}} {
+		if limit.value < 0 {
+			errs = append(errs, fmt.Errorf("delayqueue: %s is %d: it cannot be negative", limit.name, limit.value))
+		}
 	}
 	if b.Age < 0 {
 		errs = append(errs, fmt.Errorf("delayqueue: Age is %v: it cannot be negative", b.Age))
-	}
-	if b.Waiters < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Waiters is %d: it cannot be negative", b.Waiters))
-	}
-	if b.Total < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Total is %d: it cannot be negative", b.Total))
 	}
 	return errors.Join(errs...)
 }

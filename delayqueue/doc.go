@@ -47,20 +47,17 @@
 //
 // On one node each call is one script, and atomic. On a Cluster the registry of a key, the tasks of a queue and the index are in slots of their own. There
 // the same functions run as scripts of their own, one after another: three round trips for a Park, four when others stand before the task, and four to
-// seven for a Wake of one. Their order is such that a call which ends halfway, because its process or a node has crashed or a reply was lost, costs this
-// and no more:
+// seven for a Wake of one. A call that ends halfway, because its process or a node has crashed or a reply was lost, costs this and no more:
 //
-//   - Park put the task into the retry set, but it is not in line: its timer brings it back. If it has left another line, the wake
-//     that it may have had there is passed on when it parks again, perhaps twice: then a waiter tries its key too early, and waits again.
-//   - Park entered the task in the index only: it counts for the total until it parks again, ends, or is found to be gone.
+//   - Park put the task into the retry set, but it is not in line: its timer brings it back. A wake that it may have had in another line is passed on when
+//     it parks again, perhaps twice: then a waiter tries its key too early, and waits again. Or it is in the index only, and counts for the total until it
+//     parks again, ends, or is found to be gone.
 //   - Wake took waiters out of the line, but has not promoted them: their timers bring them back. Without a crash two wakes
-//     never have the same waiter, and none is lost: one that is gone passes the wake on, one that runs already tries its key
-//     by itself.
-//   - Wake promoted a task, but it is still in the index: it counts until it parks again or ends.
+//     never have the same waiter, and none is lost: one that is gone passes the wake on, one that runs already tries its key by itself.
 //   - Enqueue enqueued the task, but it is not in line, here and on one node: it joins when it runs.
 //
 // While the slot of a queue moves to another node, the node refuses what needs several keys of it, before anything is written: the scripts declare all
-// of their keys. A wake then goes to a waiter of another queue, or is tried again for a minute; Drop and Replay try for five seconds.
+// of their keys. A wake then goes to a waiter of another queue, or is tried again until the slot has arrived; Drop and Replay try for five seconds.
 //
 // What every Redis with replicas does holds there too: a failover may lose the last writes.
 package delayqueue

@@ -75,7 +75,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 	}
 	key := lease.Keys()[0]
 	if n := r.sleepers.decks.release(key, 0, lease.HandedOn(), lease.Contended()); n > 0 {
-		r.wake(context.WithoutCancel(ctx), key, delayqueue.WakeOptions{Most: n})
+		r.wake(ctx, key, delayqueue.WakeOptions{Most: n})
 	}
 }
 

@@ -74,7 +74,7 @@ func (r *run) leaveDeck(ctx context.Context, got bool) {
 	key := r.onDeck
 	r.onDeck = ""
 	if r.sleepers.decks.leave(key, got) {
-		r.wake(context.WithoutCancel(ctx), key, delayqueue.WakeOptions{Most: 1})
+		r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
 	}
 }
 

@@ -213,12 +213,8 @@ func (r *run) comesBack(err error) bool {
 
 // leaveLine takes the task out of its line, and returns who is next.
 func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	left, err := insist(ctx, r, func() (delayqueue.Left, error) { return r.queue.LeaveLine(ctx, t, key) })
-	if err != nil {
-		r.log.WarnContext(ctx, "a task could not leave the line of its key; those behind it wait until it is gone", "task", t.String(), "error", err)
-	}
+	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
+		func(ctx context.Context) (delayqueue.Left, error) { return r.queue.LeaveLine(ctx, t, key) })
 	return left
 }
 
@@ -242,20 +238,11 @@ func (r *run) quitLine(ctx context.Context) {
 	}
 }
 
-// front returns who is first in the line of a key, or nobody.
-func (r *run) front(ctx context.Context, key string) []delayqueue.Task {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	left, err := insist(ctx, r, func() (delayqueue.Left, error) { return r.queue.Front(ctx, key) })
-	if err != nil {
-		r.log.WarnContext(ctx, "who is first in line is not known; its timer will bring it back", "key", r.hashed([]string{key})[0], "error", err)
-	}
-	return left.Next[:min(len(left.Next), 1)]
-}
-
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
-	r.wakeTasks(ctx, r.front(ctx, r.keys[0]), ByRelease)
+	left, _ := insist(ctx, r, "who is first in line is not known; its timer will bring it back",
+		func(ctx context.Context) (delayqueue.Left, error) { return r.queue.Front(ctx, r.keys[0]) })
+	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
@@ -276,14 +263,8 @@ func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locki
 
 // wakeTasks promotes some tasks of the run's key, if they are parked: the first for a cause, the others for standby.
 func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task, cause WakeCause) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
 	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
-		woken, err := insist(ctx, r, func() (delayqueue.Woken, error) { return r.queue.WakeTask(ctx, r.keys[0], t) })
-		if err != nil {
-			r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed(r.keys)[0], "error", err)
-			continue
-		}
+		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (delayqueue.Woken, error) { return r.queue.WakeTask(ctx, r.keys[0], t) })
 		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
 		if i > 0 {
 			e.Cause = ByStandby

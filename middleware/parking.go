@@ -116,13 +116,9 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 // nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for any error.
 func (r *run) nowhere() bool { return r.run == nil && r.lastAttempt() }
 
-// mayStay reports whether a task that is to be parked, and has nowhere to wait in, may wait on in its slot.
-func (r *run) mayStay(ctx context.Context, d Decision) bool {
-	return r.queue != nil && r.nowhere() && time.Now().Before(r.staysUntil(ctx, d))
-}
-
-// staysUntil returns until when such a task waits: a moment before asynq gives it up, or to the bound on its age.
-func (r *run) staysUntil(ctx context.Context, d Decision) time.Time {
+// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before asynq gives it up, or to the bound on
+// its age. When it cannot, that is d.
+func (r *run) stay(ctx context.Context, d Decision) Decision {
 	until, ok := ctx.Deadline()
 	if until = until.Add(-DefaultWaitMargin); !ok {
 		until = r.firstAt.Add(maxFallback)
@@ -130,15 +126,10 @@ func (r *run) staysUntil(ctx context.Context, d Decision) time.Time {
 	if bound := r.firstAt.Add(d.Bounds.Age); d.Bounds.Age > 0 && bound.Before(until) {
 		until = bound
 	}
-	return until
-}
-
-// staying returns the decision to do so.
-func (r *run) staying(ctx context.Context, d Decision) Decision {
-	return Decision{
-		Action: WaitInSlot, WaitUntil: r.staysUntil(ctx, d),
-		Backoff: Backoff{Initial: DefaultWaitInitial, Max: plainLeast, Jitter: 0.5},
+	if r.queue == nil || !r.nowhere() || !time.Now().Before(until) {
+		return d
 	}
+	return Decision{Action: WaitInSlot, WaitUntil: until, Backoff: Backoff{Initial: DefaultWaitInitial, Max: plainLeast, Jitter: 0.5}}
 }
 
 // atBound ends the waiting of a task: it is archived, or the strategy's callback has the last word.

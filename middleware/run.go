@@ -114,17 +114,18 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		r.sleepers.came(lease == nil)
 	}
 	for err == nil && lease == nil {
-		switch d := r.decide(ctx, held); {
-		case (d.Action == Park || d.OnDeck) && r.starves():
+		d := r.decide(ctx, held)
+		collects := (d.Action == Park || d.OnDeck) && r.starves()
+		if d.Action == Park && !collects {
+			d = r.stay(ctx, d)
+		}
+		switch {
+		case collects:
 			lease, held, err = r.collect(ctx, held)
 		case d.Action == WaitInSlot && d.OnDeck:
 			lease, held, err = r.waitOnDeck(ctx, d)
 		case d.Action == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
-				lease, held, err = r.tryInTurn(ctx)
-			}
-		case d.Action == Park && r.mayStay(ctx, d):
-			if err = r.waitInSlot(ctx, r.staying(ctx, d)); err == nil {
 				lease, held, err = r.tryInTurn(ctx)
 			}
 		case d.Action == Park:

@@ -19,11 +19,6 @@ const wakeTimeout = 5 * time.Second
 func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
 	r.observe(ctx, Event{Kind: Acquired, Waited: r.waited()})
 	r.began = time.Now()
-	return r.handle(ctx, lease, next)
-}
-
-// handle runs the handler and gives the keys back.
-func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	if lost := r.giveBack(ctx, lease, r.staysInLine(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
@@ -92,7 +87,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 		}
 	}
 	if len(wakes) > 0 {
-		r.wakeAll(context.WithoutCancel(ctx), wakes, lease.HandedOn())
+		r.wakeAll(ctx, wakes, lease.HandedOn())
 	}
 }
 
@@ -104,9 +99,7 @@ func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions)
 // wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for the first of its tasks, unless it was
 // handed on in this process or a task waits for it in its slot.
 func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn bool) {
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
-	_, err := insist(ctx, r, func() (none struct{}, failed error) {
+	_, _ = insist(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
 		for i, woken := range r.queue.WakeAll(ctx, wakes) {
 			w := wakes[i]
@@ -128,17 +121,21 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn 
 	})
 	for _, w := range wakes {
 		r.sleepers.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
-		r.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "key", r.hashed([]string{w.Key})[0], "error", err)
 	}
 }
 
+// notWoken is what the log says of a wake that failed.
+const notWoken = "the next task was not woken; its timer will bring it back"
+
 // insist makes a call that is for those who wait, and again while Redis refuses, as it does during a failover: else the task would stay in line
-// itself, and the next one would wait for its timer. A worker that shuts down tries once.
-func insist[T any](ctx context.Context, r *run, call func() (T, error)) (T, error) {
+// itself, and the next one would wait for its timer. A worker that shuts down tries once. When it was in vain, the log says what that means.
+func insist[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
 	var cause error
 	reply, err := backoff.RetryWithData(func() (reply T, err error) {
-		if reply, err = call(); err != nil {
+		if reply, err = call(ctx); err != nil {
 			cause = err
 			if r.isStopping() {
 				err = backoff.Permanent(err)
@@ -146,10 +143,11 @@ func insist[T any](ctx context.Context, r *run, call func() (T, error)) (T, erro
 		}
 		return reply, err
 	}, backoff.WithContext(wait, ctx))
-	if err != nil {
-		return reply, cause // and not that the time is up
+	if err == nil {
+		return reply, nil
 	}
-	return reply, nil
+	r.log.WarnContext(ctx, inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
+	return reply, cause // and not that the time is up
 }
 
 // meanHold returns how long handlers of this middleware take on average; zero while nobody knows.
