@@ -25,7 +25,7 @@ var lineUp = []job{
 var lineSteps = []string{"line", "line_leave", "wake task", "park", "asynq/retry", "asynq/forward"}
 
 // enqueueSteps are steps of those who enqueue them.
-var enqueueSteps = []string{ofProducer + "join", ofProducer + "asynq/enqueue"}
+var enqueueSteps = []string{ofProducer + "join", ofProducer + "enqueue"}
 
 // orderScenarios are those in which tasks run in order.
 var orderScenarios = []scenario{
