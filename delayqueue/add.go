@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -110,8 +111,8 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 		a.message, _ = e.Args[message].([]byte)
 	}
 	t := Task{Queue: e.Queue, ID: e.ID}
-	names := append(e.Keys[:len(e.Keys):len(e.Keys)], t.hash(), t.prefix()+"pending", t.prefix()+"retry")
-	args := append(e.Args[:len(e.Args):len(e.Args)], a.call, encoded(a.Keys))
+	names := slices.Concat(e.Keys, []string{t.hash(), t.prefix() + "pending", t.prefix() + "retry"}, a.Locks)
+	args := slices.Concat(e.Args, []any{a.call, encoded(a.Keys)})
 	sources := ""
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource
@@ -120,8 +121,11 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 			varintOf(string(encoded), deadlineField))
 	}
 	head := fmt.Sprintf("local K, A = %d, %d\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), sources, e.Text)
-	script, _ := enqueueScripts.LoadOrStore(head, sync.OnceValue(func() *redis.Script { return redis.NewScript(head + enqueueSource) }))
-	cmd := script.(func() *redis.Script)().Run(ctx, q.client, append(names, a.Locks...), args...)
+	script, ok := enqueueScripts.Load(head)
+	if !ok {
+		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))
+	}
+	cmd := script.(*redis.Script).Run(ctx, q.client, names, args...) //nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
 	if n, err := cmd.Int64(); err == nil && n < -1 {
 		a.err = ErrLocked
 		return failedCmd(ctx, a.err)

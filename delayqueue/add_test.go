@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 // add enqueues a task in the rig's queue.
@@ -188,6 +189,41 @@ func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 		ran <- id
 		return nil
 	})
-	for receive(t, ran) != info.ID { // others had the scripts known
+	for id := ""; id != info.ID; { // others had the scripts known
+		id = receive(t, ran)
+	}
+}
+
+func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2)
+	for name, wait := range map[string]string{"enqueued": "", "waiting": "k"} {
+		r := newRigOn(t, "cluster", cluster.Client(t))
+		o := delayqueue.AddOptions{ParkOptions: delayqueue.ParkOptions{Look: time.Hour}}
+		if wait != "" {
+			o.WaitFor = r.key(wait)
+		}
+		if _, err := r.add(delayqueue.AddOptions{}, asynq.TaskID("backlog")); err != nil {
+			t.Fatal(err)
+		}
+		move := r.beginMove(cluster)
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		task := asynq.NewTask("test", nil, asynq.Queue(r.name), asynq.TaskID("a"))
+		if info, err := r.queue.Add(soon, task, o); err == nil {
+			t.Errorf("%s: while its slot moves it is %+v", name, info)
+		}
+		added := make(chan error, 1)
+		go func() {
+			_, err := r.queue.Add(t.Context(), task, o)
+			added <- err
+		}()
+		move.Finish(t)
+		if err := receive(t, added); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if lists := r.listsOf(r.task("a")); !slices.Equal(lists, []string{map[string]string{"": "pending", "k": "retry"}[wait]}) || len(r.waiting("k")) != len(wait) {
+			t.Errorf("%s: it is in %v, and waiting are %v", name, lists, r.waiting("k"))
+		}
 	}
 }

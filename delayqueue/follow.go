@@ -152,7 +152,7 @@ func (q *Queue) wakeInstead(ctx context.Context, was followed, late []Task) erro
 	return err
 }
 
-// repaired tells who listens of a wake that nobody has asked for.
+// repaired reports a wake that was not asked for.
 func (q *Queue) repaired(key string, w Woken) {
 	for _, t := range w.Tasks {
 		if q.repair != nil {

@@ -41,7 +41,7 @@ type Options struct {
 // Queue parks tasks on keys and wakes them. It is safe for use by many goroutines at the same time.
 type Queue struct {
 	client  redis.UniversalClient
-	repair  func(key string, t Task) // nil when nobody listens
+	repair  func(key string, t Task) // may be nil
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	log     *slog.Logger

@@ -65,7 +65,7 @@ func (r *Run) Met(attempt int) Conflict {
 	return r.met
 }
 
-// ByTimer reports whether the task has waited, and nobody has woken it.
+// ByTimer reports whether the task has waited, and was not woken.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
 
 // PutBack reports whether asynq has put the task back into its queue, as it does when the server shuts down, and before it cancels the run.

@@ -37,7 +37,7 @@ const (
 	ByRelease WakeCause = "release" // the key is free
 	ByStandby WakeCause = "standby" // the key is free soon: the task is to wait for it in its slot
 	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task (see [Repairs])
-	ByTimer   WakeCause = "timer"   // nobody woke the task: its own timer has brought it back, or an operator. Task and Next are the same
+	ByTimer   WakeCause = "timer"   // the task was not woken: its own timer has brought it back, or an operator. Task and Next are the same
 )
 
 // Event is something that happened to a task and its keys. Fields that do not belong to its Kind are zero.

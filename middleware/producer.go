@@ -171,7 +171,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, interest time.Duratio
 			}
 		}
 	}
-	return nil, nil //nolint:nilnil // nobody holds them, and nothing is wrong
+	return nil, nil //nolint:nilnil // no key is held, and nothing is wrong
 }
 
 // decide does what the strategy says about a task, one of whose keys is held unless held is nil.

@@ -98,7 +98,7 @@ func TestAHeldKeyRefusesTheCallerAtOnce(t *testing.T) {
 		if err != nil || info.ID != "a" || info.State != asynq.TaskStatePending {
 			r.Errorf("of a free key: %+v, %v", info, err)
 		}
-		r.hold("order:1").Release(r.Context()) // nothing is left of the look
+		r.hold("order:1") // nothing is left of the look
 	})
 }
 

@@ -44,7 +44,7 @@ func (c *Enqueuer) EvalSha(ctx context.Context, sum string, keys []string, args 
 	return c.UniversalClient.EvalSha(ctx, sum, keys, args...)
 }
 
-// Eval runs a script by its text.
+// Eval runs a script by its text. One that enqueues a task waits while the slot of its queue moves.
 func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	sum := sumOf(script)
 	if kind, _ := KindOf(sum, keys); kind == Enqueue {
@@ -54,9 +54,12 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 				e.Queue, e.ID = strings.TrimPrefix(queue, "asynq:{"), id
 			}
 		}
-		if cmd := c.answer(ctx, e); cmd != nil {
-			return cmd
-		}
+		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
+			if cmd := c.answer(ctx, e); cmd != nil {
+				return cmd
+			}
+			return c.UniversalClient.Eval(ctx, script, keys, args...)
+		})
 	}
 	return c.UniversalClient.Eval(ctx, script, keys, args...)
 }

@@ -32,6 +32,6 @@ func NewFirings(client redis.UniversalClient, name string, token int64, trusted 
 		keys := slices.Concat(e.Keys, []string{last, last + ":" + rand.Text()})
 		args := slices.Concat(e.Args, []any{token, time.Now().Unix(), leads})
 		script := strings.Replace(fireSource, "--SCRIPT--", e.Text, 1)
-		return OnceSettled(ctx, settleLimit, func() *redis.Cmd { return client.Eval(ctx, script, keys, args...) })
+		return client.Eval(ctx, script, keys, args...)
 	})
 }
