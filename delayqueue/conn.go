@@ -15,7 +15,7 @@ import (
 
 // Conn returns the Redis client that an asynq server must speak through, so that its tasks can be parked. Each server has a Conn of its own.
 func (q *Queue) Conn(opts asynqconn.Options) *asynqconn.Conn {
-	opts.Tasks, opts.Foreign = (*tasks)(q), func() { q.runs.foreign.Store(true) }
+	opts.Tasks, opts.Foreign = (*tasks)(q), &q.runs.foreign
 	if opts.Logger == nil {
 		opts.Logger = q.log
 	}

@@ -45,15 +45,16 @@ var ErrNotOurs = errors.New("delayqueue: the asynq server does not speak through
 // Run returns the present run of a task that a server of this process has fetched, and claims it for the caller. The error matches [ErrNotOurs] when there is
 // none. The Run is nil, without an error, when asynq's scripts are those of a version that is not known.
 func (q *Queue) Run(t Task) (*Run, error) {
+	if q.runs.foreign.Load() {
+		return nil, nil
+	}
 	r := q.runs.of(t)
-	if r == nil && !q.runs.foreign.Load() {
+	if r == nil {
 		return nil, ErrNotOurs
 	}
-	if r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.claimed = true
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claimed = true
 	return r, nil
 }
 

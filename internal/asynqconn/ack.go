@@ -26,7 +26,9 @@ type Fetched struct {
 
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
-	Script    string // asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive
+	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive. Of an asynq that is not known it is
+	// requeue or empty, and there is no Message.
+	Script    string
 	Queue, ID string
 	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was raised: a failure.
 	Message []byte
@@ -41,20 +43,26 @@ func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
 // acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not those of the script.
 func acknowledgement(script string, keys []string, args []any) (a Acknowledgement, ok bool) {
 	a.Script = script
+	var pending bool
 	for _, key := range keys {
-		if queue, isActive := strings.CutSuffix(key, "}:active"); isActive {
+		if queue, id, _ := strings.Cut(key, "}:t:"); id != "" { // archive names the prefix of all tasks too
+			a.ID = id
 			a.Queue, ok = strings.CutPrefix(queue, "asynq:{")
 		}
+		pending = pending || strings.HasSuffix(key, "}:pending")
 	}
-	if !ok || len(args) == 0 {
-		return a, false
-	}
-	a.ID, ok = args[0].(string)
-	if script == "retry" || script == "archive" {
+	switch script {
+	case "":
+		if pending {
+			a.Script = "requeue"
+		}
+	case "retry", "archive":
 		if len(args) < 5 {
 			return a, false
 		}
-		a.Message, ok = args[1].([]byte)
+		var isMessage bool
+		a.Message, isMessage = args[1].([]byte)
+		ok = ok && isMessage
 		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
 	}
 	return a, ok && a.ID != ""

@@ -3,7 +3,7 @@ package asynqconn
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,8 +24,9 @@ type Options struct {
 	Wakes Wakes
 	// Tasks answers for the tasks of the server. Nobody does when nil: then every script is asynq's own.
 	Tasks Tasks
-	// Foreign, when not nil, is called when asynq's scripts turn out to be those of a version that is not known: Tasks is not asked about them.
-	Foreign func()
+	// Foreign is set once asynq's scripts turn out to be those of a version that is not known: asynq then fetches by its own script, and Tasks hears of no
+	// new runs. The servers of a process share it; one of its own when nil.
+	Foreign *atomic.Bool
 	// Logger is told of that too. Silent when nil.
 	Logger *slog.Logger
 }
@@ -34,12 +35,11 @@ type Options struct {
 type Conn struct {
 	redis.UniversalClient
 
-	failures  failures
-	pacer     *pacer
-	tasks     Tasks
-	log       *slog.Logger
-	onForeign func()
-	foreign   sync.Once // tells of an asynq that is not known
+	failures failures
+	pacer    *pacer
+	tasks    Tasks
+	log      *slog.Logger
+	foreign  *atomic.Bool
 }
 
 // New returns a Conn over a client.
@@ -48,7 +48,11 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, onForeign: opts.Foreign, log: log}
+	foreign := opts.Foreign
+	if foreign == nil {
+		foreign = new(atomic.Bool)
+	}
+	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, log: log}
 }
 
 // EvalSha runs a script that Redis knows.
@@ -65,7 +69,7 @@ func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...a
 func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
 	kind, known := KindOf(sum, keys)
 	if kind != Other && !known {
-		c.foreign.Do(func() { c.tellForeign(ctx, sum) })
+		c.tellForeign(ctx, sum)
 	}
 	switch kind {
 	case Ack:
@@ -78,7 +82,7 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 		a, ok := acknowledgement(scripts[sum], keys, args)
 		a.Repeated = repeated
 		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
-			if ok && known && tasks != nil {
+			if ok && tasks != nil { // also of an asynq that is not known: a run that began here ends here
 				if answered, err := tasks.Acknowledge(ctx, a); answered {
 					return answer(ctx, sum, err)
 				}
@@ -104,17 +108,17 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 
 // fetched fetches a task.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
-	if known && c.tasks != nil {
+	if known && c.tasks != nil && !c.foreign.Load() {
 		return c.fetch(ctx, keys, args)
 	}
 	return send(ctx)
 }
 
-// tellForeign tells of an asynq that is not known.
+// tellForeign tells once of an asynq that is not known.
 func (c *Conn) tellForeign(ctx context.Context, sum string) {
+	if c.foreign.Swap(true) {
+		return
+	}
 	c.log.WarnContext(ctx, "asynq's scripts are not those of the version that this build of railtoken supports; tasks are not parked at the ack, and wait for "+
 		"their own timers: use that version of asynq", "script", sum)
-	if c.onForeign != nil {
-		c.onForeign()
-	}
 }
