@@ -37,12 +37,6 @@ func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		var log lines
-		queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.Cleanup(func() { _ = queue.Close() })
-		r.queue = queue
 		lease := r.hold("order:1")
 		for i := range 2 { // as a worker has left them that served this queue
 			info, err := r.tasks.Enqueue(asynq.NewTask("test", []byte(`{"key":"order:1"}`)), asynq.Queue("old"), asynq.ProcessIn(time.Hour))
@@ -51,13 +45,15 @@ func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
 			}
 			task := delayqueue.Task{Queue: "old", ID: info.ID}
 			r.fetch(task)
-			place, err := queue.Park(context.Background(), task, "order:1", delayqueue.ParkOptions{Look: time.Hour})
+			place, err := r.queue.Park(context.Background(), task, "order:1", delayqueue.ParkOptions{Look: time.Hour})
 			if err != nil || place.Ahead != i {
 				r.Fatal(place, err)
 			}
 		}
 		ran := make(chan struct{}, 1)
-		r.serve(r.options(parkAlways()), asynq.Config{}, func(context.Context, *asynq.Task) error {
+		opts := r.options(parkAlways())
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
 			ran <- struct{}{}
 			return nil
 		})

@@ -19,7 +19,7 @@ import (
 func (r *rig) bare(cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
 	r.Helper()
 	cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval, cfg.LogLevel = 10*time.Millisecond, 200*time.Millisecond, asynq.FatalLevel
-	server := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)
+	server := asynq.NewServerFromRedisClient(r.client, cfg)
 	if err := server.Start(handler); err != nil {
 		r.Fatal(err)
 	}

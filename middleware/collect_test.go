@@ -14,15 +14,13 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // serveKeys runs a server with a gate and a budget of its own for tasks whose payload is the list of their keys.
-func (r *rig) serveKeys(slots int, stopping <-chan struct{}, handle func(*asynq.Task)) *asynq.Server {
+func (r *rig) serveKeys(slots int, handle func(*asynq.Task)) *asynq.Server {
 	r.Helper()
 	opts := r.options(nil)
-	opts.Locker, opts.Observer, opts.Sleepers = locking.NewGate(r.locker, locking.GateOptions{}), nil, middleware.NewSleepers(middleware.SleepersOptions{Waiting: slots / 2, Slots: slots})
-	opts.Stopping = stopping
+	opts.Locker, opts.Observer = locking.NewGate(r.locker, locking.GateOptions{}), nil
 	opts.Key = func(_ context.Context, task *asynq.Task) (keys []string, err error) {
 		err = json.Unmarshal(task.Payload(), &keys)
 		return keys, err
@@ -60,7 +58,7 @@ func TestATaskOfEightBusyKeysRunsWithinSeconds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		ran := make(chan time.Time, 1)
-		r.serveKeys(16, nil, func(task *asynq.Task) {
+		r.serveKeys(16, func(task *asynq.Task) {
 			if task.Type() == "wide" {
 				ran <- time.Now()
 			}
@@ -110,7 +108,7 @@ func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	before := make(chan int, 1)
 	done := make(chan struct{})
 	var n atomic.Int64
-	r.serveKeys(16, nil, func(task *asynq.Task) {
+	r.serveKeys(16, func(task *asynq.Task) {
 		place := int(n.Add(1))
 		if task.Type() == "wide" {
 			before <- place
@@ -144,7 +142,7 @@ func TestCollectingTasksNeverWaitInACircle(t *testing.T) {
 			r.enqueueKeys("wide", some...)
 		}
 		for range 3 { // servers of their own budgets, which know nothing of one another
-			r.serveKeys(8, nil, func(*asynq.Task) {
+			r.serveKeys(8, func(*asynq.Task) {
 				time.Sleep(20 * time.Millisecond)
 				done <- struct{}{}
 			})
@@ -174,14 +172,14 @@ func TestATaskThatCollectsInVainGivesBackItsKeys(t *testing.T) {
 			bubble(t, func(r *rig) {
 				r.hold("b")
 				r.refusedOften(r.enqueueKeys("wide", "a", "b"), 3)
-				ran, stopping := make(chan time.Time, 1), make(chan struct{})
-				server := r.serveKeys(8, stopping, func(*asynq.Task) { ran <- time.Now() })
+				ran := make(chan time.Time, 1)
+				server := r.serveKeys(8, func(*asynq.Task) { ran <- time.Now() })
 				r.until(time.Second, "a is collected", func() bool { return r.client.Exists(context.Background(), "railtoken:lock:{a}").Val() == 1 })
 				began := time.Now()
 				r.enqueueKeys("narrow", "a")
 				if stop {
 					r.until(time.Second, "the other task waits", func() bool { return r.client.ZCard(context.Background(), "railtoken:waiters:{a}").Val() == 1 })
-					close(stopping)
+					r.attached.Stop()
 					server.Shutdown()
 					if n := r.client.Exists(context.Background(), "railtoken:lock:{a}").Val(); n != 0 || time.Since(began) > time.Second {
 						r.Errorf("after %v the key that was collected is locked: %v", time.Since(began), n == 1)

@@ -9,68 +9,54 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/otherasynq"
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// foreign is the connection of an asynq whose scripts are not known.
-type foreign struct{ *asynqconn.Conn }
-
-func (f foreign) EvalSha(ctx context.Context, sum string, _ []string, _ ...any) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, "evalsha", sum)
-	cmd.SetErr(redis.ErrNoScript) // then asynq sends the text
-	return cmd
-}
-
-func (f foreign) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return f.Conn.Eval(ctx, script+"\n-- of another version", keys, args...)
-}
-
-// serveForeign runs a server of such an asynq until the end of the test, and returns its log.
-func (r *rig) serveForeign(opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) (*asynq.Server, *lines) {
+// serveForeign runs a server of an asynq whose scripts of some kinds are not known until the end of the test, and returns its log.
+func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.HandlerFunc, changed ...asynqconn.Kind) (*asynq.Server, *lines) {
 	r.Helper()
 	log := new(lines)
-	queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = queue.Close() })
-	opts.Queue, r.queue = queue, queue
-	return r.serveOn(foreign{r.conn(&cfg)}, opts, cfg, handler), log
+	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	a := r.attach(opts, cfg)
+	return r.serveOn(otherasynq.Client{UniversalClient: a.Client(), Changed: changed}, a.Lock(opts.Key)(handler)), log
 }
 
 func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
+	changes := map[string][]asynqconn.Kind{"the fetch": {asynqconn.Fetch}, "the acknowledgements": {asynqconn.Ack}, "both": {asynqconn.Fetch, asynqconn.Ack}}
 	for name, strategy := range map[string]middleware.Requeue{
 		"standby": {}, "parked": parkAlways(), "in order": inTurn["ordered"], "elsewhere": {Queue: "slow"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(r *rig) {
-				const tasks = 20
-				u := newUsage()
-				_, log := r.serveForeign(r.options(strategy), asynq.Config{Concurrency: 8, TaskCheckInterval: 100 * time.Millisecond}, func(ctx context.Context, task *asynq.Task) error {
-					u.work(ctx, task, 300*time.Millisecond)
-					return nil
+		for what, changed := range changes {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, func(r *rig) {
+					const tasks = 20
+					u := newUsage()
+					_, log := r.serveForeign(r.options(strategy), asynq.Config{Concurrency: 8, TaskCheckInterval: 100 * time.Millisecond}, func(ctx context.Context, task *asynq.Task) error {
+						u.work(ctx, task, 300*time.Millisecond)
+						return nil
+					}, changed...)
+					for i := range tasks {
+						r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(i%3))
+					}
+					r.until(5*time.Minute, "all have run", func() bool { return u.finished() == tasks })
+					if len(u.overlap) > 0 {
+						r.Errorf("two tasks at a time had %v", u.overlap)
+					}
+					if info, err := r.inspect.GetQueueInfo("default"); err != nil || info.Archived > 0 || info.FailedTotal > 0 {
+						r.Errorf("%+v, %v; want nothing archived or failed", info, err)
+					}
+					if n := log.count("level=WARN"); n != 1 || log.count("use that version of asynq") != 1 {
+						r.Errorf("%d warnings, want the one of asynq's version:\n%s", n, log.text.String())
+					}
 				})
-				for i := range tasks {
-					r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(i%3))
-				}
-				r.until(5*time.Minute, "all have run", func() bool { return u.finished() == tasks })
-				if len(u.overlap) > 0 {
-					r.Errorf("two tasks at a time had %v", u.overlap)
-				}
-				if info, err := r.inspect.GetQueueInfo("default"); err != nil || info.Archived > 0 || info.FailedTotal > 0 {
-					r.Errorf("%+v, %v; want nothing archived or failed", info, err)
-				}
-				if n := log.count("level=WARN"); n != 1 || log.count("use that version of asynq") != 1 {
-					r.Errorf("%d warnings, want the one of asynq's version:\n%s", n, log.text.String())
-				}
 			})
-		})
+		}
 	}
 }
 
@@ -90,7 +76,7 @@ func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				r.hold("order:1")
-				r.serveForeign(r.options(tt.strategy), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil })
+				r.serveForeign(r.options(tt.strategy), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error { return nil }, asynqconn.Fetch)
 				began := time.Now()
 				task := r.enqueue(payload{Key: "order:1"}, append(tt.opts, asynq.MaxRetry(0))...)
 				<-time.After(tt.waits - 2*time.Second)
@@ -117,7 +103,7 @@ func TestALastAttemptTakesItsKeyWithAnUnknownAsynq(t *testing.T) {
 		r.serveForeign(r.options(parkAlways()), asynq.Config{TaskCheckInterval: lookSeldom}, func(context.Context, *asynq.Task) error {
 			ran <- time.Now()
 			return nil
-		})
+		}, asynqconn.Fetch)
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 		<-time.After(2 * time.Minute)
 		released := time.Now()
@@ -136,13 +122,10 @@ func TestAShutdownArchivesNoLastAttemptWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
-		stopping := make(chan struct{})
-		opts := r.options(parkAlways())
-		opts.Stopping = stopping
-		server, _ := r.serveForeign(opts, asynq.Config{ShutdownTimeout: 3 * time.Second}, func(context.Context, *asynq.Task) error { return nil })
+		server, _ := r.serveForeign(r.options(parkAlways()), asynq.Config{ShutdownTimeout: 3 * time.Second}, func(context.Context, *asynq.Task) error { return nil }, asynqconn.Fetch)
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 		r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
-		close(stopping)
+		r.attached.Stop()
 		server.Shutdown()
 		if info := r.info(task); info.State != asynq.TaskStatePending || info.Retried != 0 {
 			r.Errorf("it is %+v", info)
@@ -156,10 +139,11 @@ func TestAServerWithAnotherClientIsToldTheRemedy(t *testing.T) {
 	bubble(t, func(r *rig) {
 		told := make(chan error, 1)
 		cfg := asynq.Config{ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { told <- err })}
-		r.serveOn(r.client, r.options(nil), cfg, func(context.Context, *asynq.Task) error {
+		opts := r.options(nil)
+		r.serveOn(r.client, r.attach(opts, cfg).Lock(opts.Key)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 			r.Error("the handler ran without the means to wait")
 			return nil
-		})
+		})))
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 		if err := receive(r.T, told); !errors.Is(err, delayqueue.ErrNotOurs) {
 			r.Errorf("the error is %v", err)

@@ -47,15 +47,13 @@ func TestAKeyWithAnEmptyPartArchivesTheTask(t *testing.T) {
 func TestTwoLocksOfOneKeyFailTheTaskAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		inner, err := middleware.Lock(r.options(nil))
-		if err != nil {
-			r.Fatal(err)
-		}
-		r.serve(r.options(nil), asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
-			inner(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-				r.Error("the handler was run")
-				return nil
-			})).ProcessTask)
+		opts := r.options(nil)
+		a := r.attach(opts, asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }})
+		outer, inner := a.Lock(opts.Key), a.Lock(opts.Key)
+		r.serveOn(a.Client(), outer(inner(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+			r.Error("the handler was run")
+			return nil
+		}))))
 		began := time.Now()
 		info := r.settled(r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3)), asynq.TaskStateRetry)
 		if took := time.Since(began); info.Retried != 1 || !strings.Contains(info.LastErr, "holds the key already") || took > time.Second {

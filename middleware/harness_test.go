@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -10,8 +12,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -22,10 +24,13 @@ type rig struct {
 	*testing.T
 	client  redis.UniversalClient
 	locker  *locking.Single
-	queue   *delayqueue.Queue
+	queue   *delayqueue.Queue // of what was attached last
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	events  *events
+
+	attached *attach.Attached     // last
+	budget   *middleware.Sleepers // of that
 }
 
 func newRig(t *testing.T, client redis.UniversalClient) *rig {
@@ -52,50 +57,51 @@ type payload struct {
 	N   int    `json:"n"`
 }
 
-// options returns the options of a middleware on the rig.
-func (r *rig) options(s middleware.Strategy) middleware.Options {
-	return middleware.Options{
-		Locker: r.locker, Queue: r.queue, LockNames: r.locker.RedisNames, Strategy: s, Observer: r.events,
-		Key: middleware.PayloadKey(func(p payload) string { return p.Key }),
+// options is what a test attaches to a plain asynq server.
+type options struct {
+	attach.Options
+	Key middleware.KeyFunc
+}
+
+// options returns the options of a test on the rig.
+func (r *rig) options(s middleware.Strategy) options {
+	return options{
+		Options: attach.Options{Locker: r.locker, LockNames: r.locker.RedisNames, Strategy: s, Observer: r.events},
+		Key:     middleware.PayloadKey(func(p payload) string { return p.Key }),
 	}
 }
 
-// serve runs an asynq server for one handler behind the middleware until the end of the test.
-func (r *rig) serve(opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
+// attach attaches locks to the servers of a configuration until the end of the test.
+func (r *rig) attach(opts options, cfg asynq.Config) *attach.Attached {
 	r.Helper()
-	return r.serveOn(r.conn(&cfg), opts, cfg, handler)
-}
-
-// serveOn does so with a client of its own.
-func (r *rig) serveOn(client redis.UniversalClient, opts middleware.Options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
-	r.Helper()
-	lock, err := middleware.Lock(opts)
+	cfg.TaskCheckInterval, cfg.LogLevel = cmp.Or(cfg.TaskCheckInterval, 10*time.Millisecond), asynq.FatalLevel
+	a, err := attach.New(r.client, cfg, opts.Options)
 	if err != nil {
 		r.Fatal(err)
 	}
-	cfg.IsFailure = middleware.IsFailure(cfg.IsFailure)
-	cfg.RetryDelayFunc = middleware.RetryDelay(cfg.RetryDelayFunc)
-	cfg.ErrorHandler = middleware.ErrorHandler(cfg.ErrorHandler)
-	if cfg.DelayedTaskCheckInterval == 0 {
-		cfg.DelayedTaskCheckInterval = time.Second
-	}
-	cfg.LogLevel = asynq.FatalLevel
-	server := asynq.NewServerFromRedisClient(client, cfg)
-	if err := server.Start(lock(handler)); err != nil {
+	r.Cleanup(func() { _ = a.Close() })
+	// A test looks at what the servers count for themselves.
+	r.budget = (*middleware.Sleepers)(reflect.ValueOf(a).Elem().FieldByName("budget").UnsafePointer())
+	r.attached, r.queue = a, a.Queue()
+	return a
+}
+
+// serve runs a plain asynq server that has locks attached, for one handler, until the end of the test.
+func (r *rig) serve(opts options, cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
+	r.Helper()
+	a := r.attach(opts, cfg)
+	return r.serveOn(a.Client(), a.Lock(opts.Key)(handler))
+}
+
+// serveOn runs a server on what was attached last, with a client and a handler of its own.
+func (r *rig) serveOn(client redis.UniversalClient, handler asynq.Handler) *asynq.Server {
+	r.Helper()
+	server := asynq.NewServerFromRedisClient(client, r.attached.Config())
+	if err := server.Start(handler); err != nil {
 		r.Fatal(err)
 	}
 	r.Cleanup(server.Shutdown)
 	return server
-}
-
-// conn returns the client that a server speaks through.
-func (r *rig) conn(cfg *asynq.Config) *asynqconn.Conn {
-	interval := cfg.TaskCheckInterval
-	if interval == 0 {
-		interval = 10 * time.Millisecond
-	}
-	cfg.TaskCheckInterval = asynqconn.CheckInterval
-	return r.queue.Conn(asynqconn.Options{Interval: interval, Queues: max(len(cfg.Queues), 1)})
 }
 
 // lookSeldom is the TaskCheckInterval of tests in which minutes pass in virtual time, because the looks of an idle server are most of

@@ -154,7 +154,7 @@ func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 	// With delays of minutes only the notice of the release can wake it in time.
 	strategy := middleware.Wait{Max: time.Hour, Initial: 5 * time.Minute, Interval: 5 * time.Minute}
 	opts := r.options(strategy)
-	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 1})
+	opts.Waiting = 1
 	ran := make(chan struct{}, 1)
 	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
 		ran <- struct{}{}
@@ -169,13 +169,13 @@ func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 			t.Fatal("the waiting task did not watch its key")
 		}
 	}
-	if n := opts.Sleepers.InUse(); n != 1 {
+	if n := r.budget.InUse(); n != 1 {
 		t.Errorf("%d places of the budget are in use, want 1", n)
 	}
 	r.giveBack(lease)
 	receive(t, ran)
 	r.gone(task)
-	if n := opts.Sleepers.InUse(); n != 0 {
+	if n := r.budget.InUse(); n != 0 {
 		t.Errorf("%d places of the budget are in use afterwards", n)
 	}
 }
@@ -185,13 +185,13 @@ func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	opts := r.options(middleware.Wait{Max: time.Hour}.Then(middleware.Requeue{}))
-	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2})
+	opts.Waiting = 2
 	r.serve(opts, asynq.Config{Concurrency: 10}, func(context.Context, *asynq.Task) error { return nil })
 	for range 6 {
 		r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))
 	}
 	r.events.await(t, 4, parked)
-	if n := opts.Sleepers.InUse(); n != 2 {
+	if n := r.budget.InUse(); n != 2 {
 		t.Errorf("%d tasks wait in their slots, want 2", n)
 	}
 	r.giveBack(lease)
@@ -202,13 +202,10 @@ func TestAStoppingServerParksWhoWaitsInASlot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")
-	stopping := make(chan struct{})
-	opts := r.options(middleware.Wait{Max: time.Hour})
-	opts.Stopping, opts.Sleepers = stopping, middleware.NewSleepers(middleware.SleepersOptions{Waiting: 1})
-	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+	r.serve(r.options(middleware.Wait{Max: time.Hour}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 	task := r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))
 	r.events.await(t, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })
-	close(stopping)
+	r.attached.Stop()
 	r.settled(task, asynq.TaskStateRetry)
 }
 

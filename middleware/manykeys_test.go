@@ -29,33 +29,21 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 		err = json.Unmarshal(task.Payload(), &found)
 		return found, err
 	}
-	lock, err := middleware.Lock(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := r.attach(opts, asynq.Config{Concurrency: keys + 1, ShutdownTimeout: time.Second})
 	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan time.Time, 1)
-	handler := lock(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+	handler := a.Lock(opts.Key)(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		if task.Type() == "holder" {
 			close(began)
 			<-end
 		}
 		return nil
 	}))
-	cfg := asynq.Config{
-		Concurrency: keys + 1, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second,
-		IsFailure: middleware.IsFailure(nil), RetryDelayFunc: middleware.RetryDelay(nil),
-	}
-	asynqServer := asynq.NewServerFromRedisClient(r.conn(&cfg), cfg)
-	err = asynqServer.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	r.serveOn(a.Client(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		if task.Type() == "holder" {
 			defer func() { ended <- time.Now() }()
 		}
 		return handler.ProcessTask(ctx, task)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(asynqServer.Shutdown)
 	t.Cleanup(server.Resume)
 	put := func(kind string, keys ...string) {
 		payload, _ := json.Marshal(keys)

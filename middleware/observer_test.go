@@ -106,7 +106,6 @@ func TestAWakeTellsItsCause(t *testing.T) {
 			bubble(t, func(r *rig) {
 				opts := r.options(s)
 				opts.Locker, opts.LockNames = locking.NewGate(r.locker, locking.GateOptions{}), nil
-				opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 4, Slots: 8})
 				began, goOn := make(chan bool), make(chan bool)
 				r.serve(opts, asynq.Config{Concurrency: 8}, func(context.Context, *asynq.Task) error {
 					began <- true
@@ -238,12 +237,10 @@ func TestLocksThatCannotBeAskedAreTold(t *testing.T) {
 			defer locker.Close()
 			opts := r.options(nil)
 			opts.Locker, opts.LockNames = locker, nil
-			stopping := make(chan struct{})
-			opts.Stopping = stopping
 			r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 			e := r.events.await(r, 1, ofKind(middleware.Unavailable))[0]
-			close(stopping)
+			r.attached.Stop()
 			if e.Err == nil || len(e.Keys) != 1 || name == "ACL" != strings.Contains(e.Err.Error(), "NOPERM") {
 				t.Errorf("%+v", e)
 			}

@@ -13,25 +13,22 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// process is one worker process of several: it has its own gate, budget and stop signal.
+// process is one worker process of several: it has a gate and a budget of its own.
 type process struct {
 	server   *asynq.Server
-	gate     *locking.Gate
 	sleepers *middleware.Sleepers
-	stopping chan struct{}
-	signal   func() // closes stopping
+	signal   func() // ends the waiting in slots
 	stop     func() // and shuts down
 }
 
 // process starts a worker process with so many slots, half of which may wait.
 func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handler asynq.HandlerFunc) *process {
 	r.Helper()
-	p := &process{gate: locking.NewGate(r.locker, locking.GateOptions{}), sleepers: middleware.NewSleepers(middleware.SleepersOptions{Waiting: max(slots/2, 1), Slots: slots}), stopping: make(chan struct{})}
 	opts := r.options(s)
-	opts.Locker, opts.Sleepers, opts.Stopping, opts.Key = p.gate, p.sleepers, p.stopping, keyList
+	opts.Locker, opts.Key = locking.NewGate(r.locker, locking.GateOptions{}), keyList
 	cfg.Concurrency = slots
-	p.server = r.serve(opts, cfg, handler)
-	p.signal = sync.OnceFunc(func() { close(p.stopping) })
+	server := r.serve(opts, cfg, handler)
+	p := &process{server: server, sleepers: r.budget, signal: r.attached.Stop}
 	p.stop = sync.OnceFunc(func() {
 		p.signal()
 		p.server.Shutdown()

@@ -17,7 +17,7 @@ import (
 )
 
 // wantFree fails the test unless the key can be had at once and no task counts as waiting in its slot.
-func (r *rig) wantFree(key string, s *middleware.Sleepers) {
+func (r *rig) wantFree(key string) {
 	r.Helper()
 	lease, err := r.locker.Acquire(context.Background(), []string{key}, locking.Options{})
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *rig) wantFree(key string, s *middleware.Sleepers) {
 		return
 	}
 	_ = lease.Release(context.Background())
-	if n := s.InUse(); n != 0 {
+	if n := r.budget.InUse(); n != 0 {
 		r.Errorf("%d tasks count as waiting in their slots, want none", n)
 	}
 }
@@ -48,7 +48,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 					var panics atomic.Int32
 					u := newUsage()
 					opts := r.options(s)
-					opts.Sleepers, opts.Logger = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2, Slots: 6}), slog.New(slog.NewTextHandler(&log, nil))
+					opts.Waiting, opts.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
 					opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
 						if e.Kind == kind {
 							panics.Add(1)
@@ -69,7 +69,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 					if n := u.finished(); n != 3 {
 						r.Errorf("%d of 3 tasks ran", n)
 					}
-					r.wantFree("order:1", opts.Sleepers)
+					r.wantFree("order:1")
 					if name == "parked" && panics.Load() == 0 {
 						r.Errorf("there was no event of kind %q", kind)
 					}
@@ -87,24 +87,24 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	hooks := map[string]userCode{
-		"key function": {set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+		"key function": {set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 			find := o.Key
 			o.Key = func(ctx context.Context, task *asynq.Task) ([]string, error) {
 				end()
 				return find(ctx, task)
 			}
 		}},
-		"handler": {set: func(_ *middleware.Options, handle *asynq.HandlerFunc, end func()) {
+		"handler": {set: func(_ *options, handle *asynq.HandlerFunc, end func()) {
 			inner := *handle
 			*handle = func(ctx context.Context, task *asynq.Task) error {
 				end()
 				return inner(ctx, task)
 			}
 		}},
-		"strategy": {refused: true, set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+		"strategy": {refused: true, set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 			o.Strategy = endingStrategy{o.Strategy, end}
 		}},
-		"OnBound": {refused: true, set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+		"OnBound": {refused: true, set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 			s, _ := o.Strategy.(middleware.Requeue)
 			s.Bounds.Conflicts = 1
 			s.OnBound = func(context.Context, *asynq.Task, *middleware.ConflictError) error {
@@ -117,7 +117,7 @@ func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 	for _, kind := range []middleware.EventKind{middleware.Acquired, middleware.Released, middleware.Ended, middleware.Woke} {
 		hooks["observer/"+string(kind)] = userCode{
 			refused: kind == middleware.Ended, recovered: true, runs: kind == middleware.Released || kind == middleware.Woke,
-			set: func(o *middleware.Options, _ *asynq.HandlerFunc, end func()) {
+			set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 				observe := o.Observer
 				o.Observer = middleware.ObserverFunc(func(ctx context.Context, e middleware.Event) {
 					observe.Observe(ctx, e)
@@ -146,7 +146,7 @@ type userCode struct {
 	refused   bool // it runs for a task that is refused its key
 	recovered bool // from its panics
 	runs      bool // the task's handler has run by then
-	set       func(o *middleware.Options, handle *asynq.HandlerFunc, end func())
+	set       func(o *options, handle *asynq.HandlerFunc, end func())
 }
 
 // endingStrategy calls end before each decision.
@@ -172,7 +172,7 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		return nil
 	})
 	opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1})
-	opts.Sleepers = middleware.NewSleepers(middleware.SleepersOptions{Waiting: 2, Slots: 6})
+	opts.Waiting = 2
 	hook.set(&opts, &handle, func() {
 		if armed.CompareAndSwap(true, false) {
 			end()
@@ -206,7 +206,7 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		r.Errorf("the next waiter ran after %v, want within 1s", took)
 	}
 	r.gone(other)
-	r.wantFree("order:1", opts.Sleepers)
+	r.wantFree("order:1")
 	info := r.settled(victim, asynq.TaskStateRetry)
 	for info.Retried == 0 { // of a goroutine that has ended asynq hears nothing: it is the task's timeout that ends it
 		<-time.After(time.Second)
