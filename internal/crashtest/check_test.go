@@ -8,6 +8,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // producerSlack is how much later all may be done when a producer was stopped: a task may run twice.
@@ -93,14 +94,15 @@ func (r *run) checkDeck() {
 	}
 }
 
-// checkRegistries checks that nobody waits for a key, and nobody counts among the parked tasks.
+// checkRegistries checks that nobody waits for a key, and nobody counts among the parked tasks, except one whose process stopped between the index and the
+// line of a Cluster: in order it counts until it is found to be gone.
 func (r *run) checkRegistries() {
 	queue, err := delayqueue.New(r.client, delayqueue.Options{})
 	if err != nil {
 		r.Fatal(err)
 	}
 	defer func() { _ = queue.Close() }()
-	if members, _ := r.m.ZMembers("railtoken:parked"); len(members) > 0 { // none when there is no index
+	if members, _ := r.m.ZMembers("railtoken:parked"); len(members) > 0 && (!r.Cluster || r.order == middleware.NextFirst || r.at == spot{}) { // none when there is no index
 		r.Errorf("among the parked tasks are %q", members)
 	}
 	for _, j := range r.jobs {

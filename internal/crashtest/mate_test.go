@@ -21,7 +21,7 @@ func (r *run) beginMate() *process {
 }
 
 // acks are the steps with which a process gives a task back to asynq.
-var acks = []string{"park", "asynq/done", "asynq/retry", "asynq/requeue", "asynq/archive"}
+var acks = []string{"park", "suspend", "asynq/done", "asynq/retry", "asynq/requeue", "asynq/archive"}
 
 // keep notes which tasks the mate has.
 func (r *run) keep(cmd redis.Cmder) {

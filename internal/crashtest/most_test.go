@@ -2,5 +2,9 @@
 
 package crashtest_test
 
-// mostOf is at how many steps of one name there are faults: the later ones are as the first ones are.
-const mostOf = 6
+const (
+	// mostOf is at how many steps of one name there are faults: the later ones are as the first ones are.
+	mostOf = 6
+	// everyFault has every fault at each of these steps.
+	everyFault = true
+)

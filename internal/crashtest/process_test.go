@@ -42,6 +42,7 @@ type settings struct {
 	Strategy middleware.Strategy
 	Queues   map[string]int
 	Apart    bool // its locks are on a Redis of their own, as far as it knows
+	Cluster  bool // its tasks are on a Redis Cluster, and its locks elsewhere
 	Eager    bool // it looks for tasks often, as a worker does that holds its keys briefly
 	// NoLocks is from when until when, after the begin of the run, the locks cannot be reached.
 	NoLocks [2]time.Duration
@@ -65,16 +66,12 @@ type process struct {
 func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, gate bool, l *ledger, hook *tap) *process {
 	t.Helper()
 	p := &process{name: name, tap: hook, ledger: l, stopping: make(chan struct{})}
-	connect := func(hooks ...redis.Hook) *redis.Client {
-		client := redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-		for _, h := range append(hooks, hook) {
-			client.AddHook(h)
-		}
-		return client
-	}
-	tasks := connect()
+	locks := redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	locks.AddHook(away{l.began.Add(s.NoLocks[0]), l.began.Add(s.NoLocks[1])})
+	locks.AddHook(hook)
+	tasks := connectTasks(t, m, s.Cluster, hook)
 	var err error
-	if p.single, err = locking.NewSingle(connect(away{l.began.Add(s.NoLocks[0]), l.began.Add(s.NoLocks[1])}), locking.SingleOptions{Label: name}); err != nil {
+	if p.single, err = locking.NewSingle(locks, locking.SingleOptions{Label: name}); err != nil {
 		t.Fatal(err)
 	}
 	if p.queue, err = delayqueue.New(tasks, delayqueue.Options{}); err != nil {
@@ -90,11 +87,24 @@ func begin(t *testing.T, m *miniredis.Miniredis, name string, s settings, gate b
 	return p
 }
 
+// connectTasks returns a client of the Redis of the tasks.
+func connectTasks(t *testing.T, m *miniredis.Miniredis, cluster bool, hook redis.Hook) redis.UniversalClient {
+	t.Helper()
+	var client redis.UniversalClient
+	if cluster {
+		client = redistest.VirtualCluster(t, m)
+	} else {
+		client = redistest.VirtualClient(t, m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	}
+	client.AddHook(hook)
+	return client
+}
+
 // serve starts a server of the process.
 func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	t.Helper()
 	names := p.single.RedisNames
-	if s.Apart {
+	if s.Apart || s.Cluster {
 		names = nil
 	}
 	lock, err := middleware.Lock(middleware.Options{

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/redistest"
 )
 
 // ofProducer begins the names of the steps of the producer.
@@ -31,8 +30,7 @@ type producer struct {
 
 // hire starts a producer that begins with one of the jobs.
 func (r *run) hire(hook *tap, next int, began time.Time) *producer {
-	client := redistest.VirtualClient(r.T, r.m, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	client.AddHook(hook)
+	client := connectTasks(r.T, r.m, r.Cluster, hook)
 	queue, err := delayqueue.New(client, delayqueue.Options{})
 	if err != nil {
 		r.Fatal(err)

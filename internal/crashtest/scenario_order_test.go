@@ -25,7 +25,7 @@ var lineUp = []job{
 var lineSteps = []string{"line", "line_leave", "wake task", "park", "asynq/retry", "asynq/forward"}
 
 // enqueueSteps are steps of those who enqueue them.
-var enqueueSteps = []string{ofProducer + "join", ofProducer + "enqueue"}
+var enqueueSteps = []string{ofProducer + "enqueue", ofProducer + "join"}
 
 // orderScenarios are those in which tasks run in order.
 var orderScenarios = []scenario{
@@ -36,6 +36,11 @@ var orderScenarios = []scenario{
 	{
 		name: "keeping order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder,
 		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
+	},
+	{
+		name: "in order on a Cluster", settings: settings{Queues: own, Cluster: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},
+		order: middleware.Ordered, jobs: lineUp, within: 24 * time.Second,
+		steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "suspend", "enter", "join", "discard", "promote", "strike"}),
 	},
 	{
 		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},

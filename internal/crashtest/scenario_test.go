@@ -31,41 +31,41 @@ var always = []string{"acquire", "release", "asynq/fetch", "asynq/done", effect}
 
 // Queues of the scenarios.
 var (
-	own   = map[string]int{"default": 4}
-	extra = map[string]int{"default": 4, "waiting": 1}
-	both  = map[string]int{"default": 4, "waiting": 1, "siding": 1}
+	own  = map[string]int{"default": 4}
+	both = map[string]int{"default": 4, "waiting": 1, "siding": 1}
 )
 
 var scenarios = []scenario{
 	{
 		name: "park and wake", settings: settings{Queues: own},
 		jobs: []job{
-			{ID: "holder", Hold: 12 * time.Second, Retries: 5}, // its lease is renewed after 10 s
-			{ID: "first", At: 3 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "holder", Hold: 12 * time.Second, Retries: 5},    // its lease is renewed after 10 s
+			{ID: "first", At: 3 * time.Second, Hold: time.Second}, // its first attempt is its last
 			{ID: "second", At: 6 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
 		steps:  []string{"park", "wake", "renew"},
 	},
 	{
-		name: "last attempt", settings: settings{Queues: own},
-		jobs: []job{
-			{ID: "holder", Hold: 6 * time.Second},
-			{ID: "first", At: 2 * time.Second, Hold: time.Second},
-			{ID: "second", At: 4 * time.Second, Hold: time.Second},
-		},
-		within: 18 * time.Second,
-		steps:  []string{"park", "wake"},
-	},
-	{
-		name: "queue of its own", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
+		name: "on a Cluster", settings: settings{Queues: own, Cluster: true},
 		jobs: []job{
 			{ID: "holder", Hold: 6 * time.Second, Retries: 5},
-			{ID: "first", At: 2 * time.Second, Hold: time.Second, Retries: 5},
-			{ID: "second", At: 4 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "first", At: 2 * time.Second, Hold: time.Second},
+			{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5},
+			{ID: "third", At: 4 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"park", "wake"},
+		steps:  []string{"suspend", "enter", "join", "defer", "leave", "discard", "promote", "strike", "hasten"},
+	},
+	{
+		name: "two keys on a Cluster", settings: settings{Queues: own, Cluster: true},
+		jobs: []job{
+			{ID: "one", Keys: []string{"a"}, Hold: 6 * time.Second, Retries: 5},
+			{ID: "two", Keys: []string{"a", "b"}, At: 2 * time.Second, Hold: 2 * time.Second, Retries: 5},
+			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 6 * time.Second, Retries: 5},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"suspend", "enter", "join", "discard", "promote", "strike", "stand"},
 	},
 	{
 		name: "two keys", settings: settings{Queues: own},
@@ -81,15 +81,6 @@ var scenarios = []scenario{
 		name: "a failure and a retry", settings: settings{Queues: own},
 		jobs: []job{
 			{ID: "holder", Hold: 4 * time.Second, Fails: 1, Retries: 5},
-			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
-		},
-		within: 20 * time.Second,
-		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
-	},
-	{
-		name: "a task in a queue of its own fails", settings: settings{Queues: extra, Strategy: middleware.Requeue{Queue: "waiting"}},
-		jobs: []job{
-			{ID: "holder", Hold: 4 * time.Second, Retries: 5},
 			{ID: "first", At: 2 * time.Second, Hold: time.Second, Fails: 1, Retries: 5},
 		},
 		within: 20 * time.Second,

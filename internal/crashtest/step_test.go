@@ -157,7 +157,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 // isLook reports whether a step leaves everything as it was.
 func isLook(step string) bool {
 	command, _, _ := strings.Cut(strings.TrimPrefix(step, ofProducer), " ")
-	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zrange", "zscore"}, command)
+	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zcard", "zrange", "zscore", "check", "ended", "look", "paused", "scores"}, command)
 }
 
 // asynqStep names one of asynq's scripts.

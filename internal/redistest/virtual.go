@@ -41,26 +41,41 @@ func Virtual(tb testing.TB) (*miniredis.Miniredis, *redis.Client) {
 func VirtualClient(tb testing.TB, m *miniredis.Miniredis, mod ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
 	opt := &redis.Options{
-		Addr: virtualAddr,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			// miniredis would start anew on a dial after Close.
-			if m.Ctx.Err() != nil {
-				return nil, fmt.Errorf("redistest: the virtual server is closed: %w", syscall.ECONNREFUSED)
-			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			return m.Dial()
-		},
-		Protocol:                 2,
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		// go-redis keeps the timers of callers that wait for a connection in a pool of the whole process, and a timer must not
-		// go from one bubble to another: with this many connections nobody waits.
-		PoolSize: 4096,
+		Addr: virtualAddr, Dialer: dialer(m), Protocol: 2, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
 	}
 	for _, f := range mod {
 		f(opt)
 	}
 	return closing(tb, redis.NewClient(opt))
+}
+
+// VirtualCluster returns a client that takes a fake Redis made by [Virtual] for a Redis Cluster of one node, closed at the end of the test.
+func VirtualCluster(tb testing.TB, m *miniredis.Miniredis) *redis.ClusterClient {
+	tb.Helper()
+	return closing(tb, redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{virtualAddr}, Dialer: dialer(m), Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, PoolSize: manyConns,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: clusterSlots - 1, Nodes: []redis.ClusterNode{{Addr: virtualAddr}}}}, nil
+		},
+	}))
+}
+
+// manyConns is so many that nobody waits for a connection: go-redis keeps the timers of callers that wait for one in a pool of the whole
+// process, and a timer must not go from one bubble to another.
+const manyConns = 4096
+
+// dialer returns what connects to a fake Redis.
+func dialer(m *miniredis.Miniredis) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		// miniredis would start anew on a dial after Close.
+		if m.Ctx.Err() != nil {
+			return nil, fmt.Errorf("redistest: the virtual server is closed: %w", syscall.ECONNREFUSED)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return m.Dial()
+	}
 }
