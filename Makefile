@@ -12,12 +12,13 @@ SEED ?= 1
 TASKS ?= 100000
 KEYS ?= 1000
 KILLS ?= 60s
+MODES ?= killed
 CROWD ?= 100000
 FLOOD ?= 20s
 HELD ?= 100000
 CUTS ?= 1000
 ORDERS ?=
-export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED CROWD FLOOD HELD
+export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
 
 .PHONY: help
 help: ## Show this list
@@ -64,7 +65,7 @@ simulate: ## Simulate Redlock with fencing tokens: ACQUISITIONS (1000000) of eac
 	@go test -C internal/simulate -count=1 -timeout 60m -run TestTokensAreUniqueAndInOrder -acquisitions $(ACQUISITIONS) -seed $(SEED) -table
 
 .PHONY: soak
-soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); about five minutes
+soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS (1000); MODES chooses other soaks; about five minutes
 	@scripts/soak.sh
 
 .PHONY: thorough

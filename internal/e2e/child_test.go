@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,9 +21,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/otherasynq"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -60,12 +66,17 @@ func runChild(dbAddr string, hang bool) error {
 	defer stop()
 	db := redis.NewClient(&redis.Options{Addr: dbAddr})
 	defer db.Close()
+	if changed := os.Getenv(changedVariable); changed != "" {
+		return runAttached(ctx, db, kinds[changed])
+	}
 	cfg, err := worker.FromEnv()
 	if err != nil {
 		return err
 	}
-	// After a crash asynq would let a task wait for 15 to 45 s.
-	cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Second }
+	cfg.RetryDelayFunc = soon
+	if os.Getenv(orderVariable) != "" {
+		cfg.Strategy = middleware.Requeue{Order: middleware.Ordered}
+	}
 	w, err := worker.New(cfg)
 	if err != nil {
 		return err
@@ -88,6 +99,46 @@ func runChild(dbAddr string, hang bool) error {
 	fmt.Println("ready")
 	<-ctx.Done()
 	return w.Shutdown()
+}
+
+// soon is when a task that has failed runs again: after a crash asynq would let it wait for 15 to 45 s.
+func soon(int, error, *asynq.Task) time.Duration { return time.Second }
+
+// changedVariable makes the child a plain asynq server with locks attached, of an asynq whose scripts of a kind are not known.
+const changedVariable = "E2E_CHANGED"
+
+var kinds = map[string][]asynqconn.Kind{"fetch": {asynqconn.Fetch}, "acks": {asynqconn.Ack}}
+
+// orderVariable makes the child run the tasks of a key in order.
+const orderVariable = "E2E_ORDER"
+
+// runAttached is such a worker process.
+func runAttached(ctx context.Context, db *redis.Client, changed []asynqconn.Kind) error {
+	client := redis.NewClient(&redis.Options{Addr: os.Getenv("RAILTOKEN_REDIS_ADDR")})
+	defer client.Close()
+	rt, err := attach.New(client, asynq.Config{
+		Concurrency: 16, Queues: map[string]int{"audit": 1, "allocate": 1}, LogLevel: asynq.FatalLevel, RetryDelayFunc: soon,
+	}, attach.Options{TTL: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		return err
+	}
+	lock := rt.Lock(middleware.PayloadKey(func(o order) string { return o.Order }))
+	server := asynq.NewServerFromRedisClient(otherasynq.Client{UniversalClient: rt.Client(), Changed: changed}, rt.Config())
+	err = server.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var o order
+		if err := json.Unmarshal(task.Payload(), &o); err != nil {
+			return err
+		}
+		return effect(ctx, db, o, false)
+	})))
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	<-ctx.Done()
+	rt.Stop()
+	server.Shutdown()
+	return rt.Close()
 }
 
 // The database: what a handler reads on entry and writes at its end are two steps, so that two handlers in one order would lose an
@@ -185,6 +236,7 @@ type child struct {
 	*testing.T
 	cmd  *exec.Cmd
 	name string
+	log  lines
 }
 
 // childNumber makes the names of processes different.
@@ -204,7 +256,8 @@ func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string
 		cmd.Env = append(cmd.Env, hangVariable+"=1")
 	}
 	cmd.Env = append(cmd.Env, env...)
-	cmd.Stderr = os.Stderr
+	c := &child{T: t, cmd: cmd, name: name}
+	cmd.Stderr = &c.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +265,12 @@ func startChild(t *testing.T, redisAddr, dbAddr string, hang bool, env ...string
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{T: t, cmd: cmd, name: name}
-	t.Cleanup(c.kill)
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("%s: %s", name, c.log.buf.String())
+		}
+	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("the worker process did not start: %q, %v", line, err)
 	}

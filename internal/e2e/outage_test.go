@@ -28,10 +28,13 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-func (l *lines) count() int {
+func (l *lines) count() int { return l.of("\n") }
+
+// of returns how often a text was written.
+func (l *lines) of(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return bytes.Count(l.buf.Bytes(), []byte("\n"))
+	return bytes.Count(l.buf.Bytes(), []byte(text))
 }
 
 func TestRedisGoesAwayAndComesBackAndNothingIsLost(t *testing.T) {
