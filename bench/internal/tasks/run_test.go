@@ -165,16 +165,18 @@ func TestWakesMeasuresBothKindsOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(at.Kill)
-	same, other, err := tasks.Wakes(t.Context(), at.Addr(), 10*time.Millisecond, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(same) != 2 || len(other) != 2 {
-		t.Errorf("got %v and %v", same, other)
-	}
-	for _, took := range append(same, other...) {
-		if took <= 0 {
-			t.Errorf("a wake-up took %v", took)
+	for _, attached := range []bool{false, true} {
+		same, other, err := tasks.Wakes(t.Context(), at.Addr(), 10*time.Millisecond, attached, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(same) != 2 || len(other) != 2 {
+			t.Errorf("got %v and %v", same, other)
+		}
+		for _, took := range append(same, other...) {
+			if took <= 0 {
+				t.Errorf("a wake-up took %v", took)
+			}
 		}
 	}
 }

@@ -2,12 +2,15 @@ package tasks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -22,34 +25,33 @@ const (
 
 // Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task of the same
 // worker held, and n times for one that a worker with connections of its own held, as another process would. Both workers run with
-// the defaults but for the TaskCheckInterval.
-func Wakes(ctx context.Context, addr string, interval time.Duration, n int) (same, other []time.Duration, err error) {
+// the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that have locks attached.
+func Wakes(ctx context.Context, addr string, interval time.Duration, attached bool, n int) (same, other []time.Duration, err error) {
 	w := &wakes{
 		release: make(chan struct{}), held: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 		released: make(chan time.Time, 1), started: make(chan time.Time, 1), free: make(chan struct{}, 2),
 	}
-	at := worker.Redis{Addr: addr}
-	if w.client, err = worker.NewClient(at); err != nil {
+	if w.client, err = worker.NewClient(worker.Redis{Addr: addr}); err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, w.client.Close()) }()
-	var workers []*worker.Worker
+	start := w.start
+	if attached {
+		start = w.attach
+	}
+	var stops []func() error
 	defer func() {
 		close(w.release) // a holder may still run
-		for _, one := range workers {
-			err = errors.Join(err, one.Shutdown())
+		for _, stop := range stops {
+			err = errors.Join(err, stop())
 		}
 	}()
 	for _, queue := range []string{waiterQueue, otherQueue} {
-		cfg := worker.Config{
-			Redis: at, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: middleware.ObserverFunc(w.observe),
-			ShutdownTimeout: shutdownTimeout,
-		}
-		one, startErr := w.start(ctx, cfg)
+		stop, startErr := start(ctx, addr, queue, interval)
 		if startErr != nil {
 			return nil, nil, startErr
 		}
-		workers = append(workers, one)
+		stops = append(stops, stop)
 	}
 	for range n {
 		took, err := w.once(ctx, waiterQueue)
@@ -81,31 +83,68 @@ type role struct {
 	Holds bool `json:"holds"`
 }
 
-func (w *wakes) start(ctx context.Context, cfg worker.Config) (*worker.Worker, error) {
-	one, err := worker.New(cfg)
+func oneKey(role) []string { return []string{wakeKey} }
+
+// work is the handler of both.
+func (w *wakes) work(_ context.Context, r role) error {
+	if !r.Holds {
+		w.started <- time.Now()
+		return nil
+	}
+	w.held <- struct{}{}
+	<-w.release
+	w.released <- time.Now()
+	return nil
+}
+
+// start starts a worker, and returns what ends it.
+func (w *wakes) start(ctx context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
+	one, err := worker.New(worker.Config{
+		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: middleware.ObserverFunc(w.observe),
+		ShutdownTimeout: shutdownTimeout,
+	})
 	if err != nil {
 		return nil, err
 	}
-	err = worker.Handle(one, DefaultType, worker.Handler[role]{
-		Keys: func(role) []string { return []string{wakeKey} },
-		Run: func(_ context.Context, r role) error {
-			if !r.Holds {
-				w.started <- time.Now()
-				return nil
-			}
-			w.held <- struct{}{}
-			<-w.release
-			w.released <- time.Now()
-			return nil
-		},
-	})
+	err = worker.Handle(one, DefaultType, worker.Handler[role]{Keys: oneKey, Run: w.work})
 	if err == nil {
 		err = one.Start(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, one.Shutdown())
 	}
-	return one, nil
+	return one.Shutdown, nil
+}
+
+// attach starts a plain asynq server that has locks attached, and returns what ends it.
+func (w *wakes) attach(_ context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	// As many slots as the worker has.
+	cfg := asynq.Config{
+		Concurrency: worker.DefaultConcurrency, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, ShutdownTimeout: shutdownTimeout,
+		LogLevel: asynq.ErrorLevel,
+	}
+	rt, err := attach.New(client, cfg, attach.Options{Observer: middleware.ObserverFunc(w.observe)})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	lock := rt.Lock(middleware.PayloadKeys(oneKey))
+	server := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+	err = server.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var r role
+		if err := json.Unmarshal(task.Payload(), &r); err != nil {
+			return err
+		}
+		return w.work(ctx, r)
+	})))
+	if err != nil {
+		return nil, errors.Join(err, rt.Close(), client.Close())
+	}
+	return func() error {
+		rt.Stop()
+		server.Shutdown()
+		return errors.Join(rt.Close(), client.Close())
+	}, nil
 }
 
 func (w *wakes) observe(_ context.Context, e middleware.Event) {

@@ -68,7 +68,7 @@ wake-up and the fetch.
 
 In the first table a key is held by a task until another one has been refused and %v have passed, so that the worker
 is idle and looks for tasks at its TaskCheckInterval. The holder is a task of the same worker, or of a worker with connections of its own,
-as in another process. p50 and p95 are those of each round's %d wake-ups.
+as in another process. Attached, the workers are plain asynq servers with package attach. p50 and p95 are those of each round's %d wake-ups.
 
 In the second table everyone has the same to do: %d keys are each held for 0.5 to 1.5 s, and one task waits for each. Whoever sleeps in
 the slot wakes up by chance; whoever leaves it to asynq waits for its timer and its look at delayed tasks, each a second here; asynq's own
@@ -90,49 +90,53 @@ default is to look each 5 s.
 	return s, nil
 }
 
-// intervals measures [Wakes] at two intervals.
+// intervals measures [Wakes] at two intervals, of workers and of plain asynq servers that have locks attached.
 func (p *part) intervals(ctx context.Context) (*report.Table, error) {
 	t := &report.Table{Name: "wake", Title: "railtoken, by the TaskCheckInterval and by who released the key", Columns: wakeColumns}
-	intervals := []time.Duration{10 * time.Millisecond, 50 * time.Millisecond}
-	row := func(interval time.Duration, other bool) *report.Row {
-		by := "the same worker"
-		if other {
-			by = "another worker"
+	kinds := []struct {
+		interval time.Duration
+		attached bool
+	}{{10 * time.Millisecond, false}, {50 * time.Millisecond, false}, {50 * time.Millisecond, true}}
+	row := func(kind int, by string) *report.Row {
+		if kinds[kind].attached {
+			by += ", attached"
 		}
-		return t.Row(fmt.Sprintf("%v, %s", interval, by))
+		return t.Row(fmt.Sprintf("%v, %s", kinds[kind].interval, by))
 	}
-	for _, interval := range intervals {
-		row(interval, false)
-		row(interval, true)
+	const inside, outside = "the same worker", "another worker"
+	for kind := range kinds {
+		row(kind, inside)
+		row(kind, outside)
 	}
 	err := func() error {
 		for round := range p.Reps {
-			for _, i := range measure.Turns(len(intervals), round) {
-				same, other, err := p.wakesOnce(ctx, intervals[i])
+			for _, kind := range measure.Turns(len(kinds), round) {
+				same, other, err := p.wakesOnce(ctx, kinds[kind].interval, kinds[kind].attached)
 				if err != nil {
 					return err
 				}
-				addWakes(row(intervals[i], false), same)
-				addWakes(row(intervals[i], true), other)
+				addWakes(row(kind, inside), same)
+				addWakes(row(kind, outside), other)
 			}
 		}
 		return nil
 	}()
-	for _, other := range []bool{false, true} {
-		brief, usual := row(intervals[0], other), row(intervals[1], other)
+	for _, by := range []string{inside, outside} {
+		brief, usual, attached := row(0, by), row(1, by), row(2, by)
 		t.AtMost(10, "wake-up at "+brief.Name+": p50 in ms", brief.Values[colWake50])
 		t.AtMost(60, "wake-up at "+usual.Name+": p95 in ms", usual.Values[colWake95])
+		t.AtMost(3, "wake-up at "+attached.Name+": p50 in ms", attached.Values[colWake50])
 	}
 	return t, err
 }
 
-func (p *part) wakesOnce(ctx context.Context, interval time.Duration) (same, other []time.Duration, err error) {
+func (p *part) wakesOnce(ctx context.Context, interval time.Duration, attached bool) (same, other []time.Duration, err error) {
 	at, err := server.Start(ctx, p.Dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer at.Kill()
-	return Wakes(ctx, at.Addr(), interval, p.share(wakesEach))
+	return Wakes(ctx, at.Addr(), interval, attached, p.share(wakesEach))
 }
 
 // pairs measures [Pairs].
