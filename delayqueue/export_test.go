@@ -75,3 +75,11 @@ func (q *Queue) Runs() int {
 	defer q.runs.mu.Unlock()
 	return len(q.runs.tasks)
 }
+
+// First returns the first of the Tasks; zero when there is none.
+func (w Woken) First() Task {
+	if len(w.Tasks) == 0 {
+		return Task{}
+	}
+	return w.Tasks[0]
+}

@@ -20,14 +20,6 @@ type Woken struct {
 	Left int
 }
 
-// First returns the first of the Tasks; zero when there is none.
-func (w Woken) First() Task {
-	if len(w.Tasks) == 0 {
-		return Task{}
-	}
-	return w.Tasks[0]
-}
-
 // WakeOptions says whom [Queue.Wake] wakes. The zero value wakes one.
 type WakeOptions struct {
 	// Leaver is the task that gives the key back, or has taken it, and whose own entry is removed; none when zero.

@@ -28,10 +28,10 @@ func collectTime(keys int, hold, left time.Duration) time.Duration {
 // starves reports whether the task should collect its keys: it has several, was refused often, and no other task of this server collects
 // at the moment. Then it must call collect.
 func (r *run) starves() bool {
-	if len(r.keys) < 2 || r.collected || r.queue == nil || r.isStopping() {
+	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
 	}
-	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.sleepers.collecting.CompareAndSwap(false, true)
+	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.Sleepers.collecting.CompareAndSwap(false, true)
 }
 
 // collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken all at once or not
@@ -40,15 +40,15 @@ func (r *run) starves() bool {
 // gives back what it has and returns who holds the key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
-	defer r.sleepers.collecting.Store(false)
+	defer r.Sleepers.collecting.Store(false)
 	left := mostCollect * 4
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	hold := max(r.sleepers.decks.look(held.Key).hold, r.meanHold())
+	hold := max(r.Sleepers.decks.look(held.Key).hold, r.meanHold())
 	waiting, cancel := r.untilStopping(ctx, time.Now().Add(collectTime(len(r.keys), hold, left)))
 	defer cancel()
-	leases, err := locking.Collect(waiting, r.locker, r.keys, r.options())
+	leases, err := locking.Collect(waiting, r.Locker, r.keys, r.options())
 	if err == nil {
 		var lease *locking.Lease
 		if lease, err = locking.Join(ctx, leases, r.opts); err == nil {
@@ -70,11 +70,11 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 // giveUp gives one key back that the task has not used, and wakes those that were refused meanwhile.
 func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
-		r.log.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
+		r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
 			"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 	}
 	key := lease.Keys()[0]
-	if n := r.sleepers.decks.release(key, 0, lease.HandedOn(), lease.Contended()); n > 0 {
+	if n := r.Sleepers.decks.release(key, 0, lease.HandedOn(), lease.Contended()); n > 0 {
 		r.wake(ctx, key, delayqueue.WakeOptions{Most: n})
 	}
 }
@@ -82,10 +82,10 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 // untilStopping returns a context that ends at a time, and when the server begins to shut down.
 func (r *run) untilStopping(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	waiting, cancel := context.WithDeadline(ctx, end)
-	if r.stopping != nil {
+	if r.Stopping != nil {
 		go func() {
 			select {
-			case <-r.stopping:
+			case <-r.Stopping:
 				cancel()
 			case <-waiting.Done():
 			}

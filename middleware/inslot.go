@@ -26,7 +26,7 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	if r.watch == nil && r.watcher != nil && !r.blind {
 		watch, err := r.watcher.Watch(ctx, r.keys)
 		if err != nil {
-			r.log.WarnContext(ctx, "releases of keys cannot be watched; polling goes on", "error", err)
+			r.Logger.WarnContext(ctx, "releases of keys cannot be watched; polling goes on", "error", err)
 			r.blind = true
 		}
 		r.watch = watch
@@ -36,7 +36,7 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	}
 	timer := time.NewTimer(min(r.delays.NextBackOff(), time.Until(d.WaitUntil)))
 	defer timer.Stop()
-	stopping := r.stopping
+	stopping := r.Stopping
 	if r.nowhere() {
 		stopping = nil // asynq puts it back when the time of the shutdown is over
 	}
@@ -54,7 +54,7 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
-	lease, err := locking.Wait(waiting, r.locker, r.keys, r.options())
+	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
 	if lease != nil {
 		r.lease = lease
 		if r.order != NextFirst {
@@ -73,7 +73,7 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 func (r *run) leaveDeck(ctx context.Context, got bool) {
 	key := r.onDeck
 	r.onDeck = ""
-	if r.sleepers.decks.leave(key, got) {
+	if r.Sleepers.decks.leave(key, got) {
 		r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
 	}
 }
@@ -84,7 +84,7 @@ func (r *run) stopWaiting(ctx context.Context, got bool) {
 		r.leaveDeck(ctx, got)
 	}
 	if r.asleep {
-		r.sleepers.give()
+		r.Sleepers.give()
 		r.asleep = false
 	}
 	if r.watch != nil {

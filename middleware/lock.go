@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,58 +111,38 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		return nil, err
 	}
 	l := &lock{
-		locker: opts.Locker, key: opts.Key, strategy: opts.strategy(), queue: opts.Queue,
-		toQueue: delayQueue(opts.strategy()), lockNames: opts.LockNames,
-		opts:  locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		label: opts.Label, limits: keyLimits{opts.MaxKeys, opts.MaxKeySize}, sleepers: opts.Sleepers, stopping: opts.Stopping,
-		observer: opts.Observer, log: opts.Logger,
+		Options: opts, toQueue: delayQueue(opts.strategy()), opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
+		limits: keyLimits{cmp.Or(opts.MaxKeys, DefaultMaxKeys), cmp.Or(opts.MaxKeySize, DefaultMaxKeySize)},
 	}
-	if l.label == "" {
-		l.label = locking.DefaultLabel()
-	}
-	if l.limits.size == 0 {
-		l.limits.size = DefaultMaxKeySize
-	}
-	if l.limits.count == 0 {
-		l.limits.count = DefaultMaxKeys
-	}
-	if _, ok := l.strategy.(FailFast); !ok {
+	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
+	if _, ok := l.Strategy.(FailFast); !ok {
 		l.interest = interest
 	}
-	if l.sleepers == nil {
-		l.sleepers = NewSleepers(SleepersOptions{Waiting: max(runtime.NumCPU()/2, 1)})
+	if l.Sleepers == nil {
+		l.Sleepers = NewSleepers(SleepersOptions{Waiting: max(runtime.NumCPU()/2, 1)})
 	}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
+	if l.Logger == nil {
+		l.Logger = slog.New(slog.DiscardHandler)
 	}
-	l.order, l.maxAge = orderOf(l.strategy)
+	l.order, l.maxAge = orderOf(l.Strategy)
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
-		return l.sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
+		return l.Sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
 	}, nil
 }
 
 // lock is what all tasks of a middleware share.
 type lock struct {
-	locker    locking.Locker
-	watcher   locking.Watcher // nil when the locker does not announce releases
-	key       KeyFunc
-	strategy  Strategy
-	queue     *delayqueue.Queue
-	toQueue   string                               // where the strategy has tasks wait; "" for their own queue
-	lockNames func(string) (lock, interest string) // nil when the locks are not on the Redis of the tasks
-	opts      locking.Options
-	interest  time.Duration // how long a refused attempt asks to be told of the release
-	label     string
-	limits    keyLimits
-	sleepers  *Sleepers
-	stopping  <-chan struct{}
-	observer  Observer
-	log       *slog.Logger
-	order     Order
-	maxAge    time.Duration // the bound on it; 0 for none
-	warned    sync.Map      // types of tasks whose time is longer than MaxHold
-	held      atomic.Int64  // how long handlers take, a moving average in ns
+	Options                  // with its defaults
+	watcher  locking.Watcher // nil when the locker does not announce releases
+	toQueue  string          // where the strategy has tasks wait; "" for their own queue
+	opts     locking.Options
+	interest time.Duration // how long a refused attempt asks to be told of the release
+	limits   keyLimits
+	order    Order
+	maxAge   time.Duration // the bound on it; 0 for none
+	warned   sync.Map      // types of tasks whose time is longer than MaxHold
+	held     atomic.Int64  // how long handlers take, a moving average in ns
 }
 
 // process runs one task.

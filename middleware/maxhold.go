@@ -17,7 +17,7 @@ func (r *run) warnOfMaxHold(ctx context.Context) {
 		return
 	}
 	if _, warned := r.warned.LoadOrStore(r.task.Type(), true); !warned {
-		r.log.WarnContext(ctx, "tasks may run for longer than their lease can be held, and lose it then: raise MaxHold, or lower asynq.Timeout",
+		r.Logger.WarnContext(ctx, "tasks may run for longer than their lease can be held, and lose it then: raise MaxHold, or lower asynq.Timeout",
 			"type", r.task.Type(), "max_hold", maxHold, "time_left", time.Until(deadline).Round(time.Second))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,7 +180,7 @@ func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
 			r.enqueue(payload{Key: "a", N: 50}, asynq.MaxRetry(3))
 			receive(r.T, started)
 			// As after a release of b, which is taken again at once.
-			if w, err := r.queue.Wake(r.Context(), "b", delayqueue.WakeOptions{}); err != nil || w.First() != both {
+			if w, err := r.queue.Wake(r.Context(), "b", delayqueue.WakeOptions{}); err != nil || !slices.Equal(w.Tasks, []delayqueue.Task{both}) {
 				r.Fatalf("woken: %+v, %v", w, err)
 			}
 			r.events.await(r, n, parked)

@@ -114,7 +114,7 @@ func (r *run) holdsUp(t delayqueue.Turn) bool {
 func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{
+	return r.Queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{
 		At: r.place, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun, Works: t == r.id,
 	})
 }
@@ -134,10 +134,10 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 		}
 	}
 	if err == nil {
-		back, err = r.queue.BringBack(ctx, t, begun)
+		back, err = r.Queue.BringBack(ctx, t, begun)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
+		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
 	}
 	return back, nil
 }
@@ -214,7 +214,7 @@ func (r *run) comesBack(err error) bool {
 // leaveLine takes the task out of its line, and returns who is next.
 func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
 	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (delayqueue.Left, error) { return r.queue.LeaveLine(ctx, t, key) })
+		func(ctx context.Context) (delayqueue.Left, error) { return r.Queue.LeaveLine(ctx, t, key) })
 	return left
 }
 
@@ -241,15 +241,15 @@ func (r *run) quitLine(ctx context.Context) {
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
 	left, _ := insist(ctx, r, "who is first in line is not known; its timer will bring it back",
-		func(ctx context.Context) (delayqueue.Left, error) { return r.queue.Front(ctx, r.keys[0]) })
+		func(ctx context.Context) (delayqueue.Left, error) { return r.Queue.Front(ctx, r.keys[0]) })
 	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
 func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locking.Lease) {
-	r.sleepers.decks.held(r.keys[0], r.noteHold())
+	r.Sleepers.decks.held(r.keys[0], r.noteHold())
 	next := left.Next
-	if r.sleepers.decks.placesFor(r.keys[0]) == 0 {
+	if r.Sleepers.decks.placesFor(r.keys[0]) == 0 {
 		next = next[:min(len(next), 1)]
 	}
 	cause := ByRelease
@@ -264,7 +264,7 @@ func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locki
 // wakeTasks promotes some tasks of the run's key, if they are parked: the first for a cause, the others for standby.
 func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task, cause WakeCause) {
 	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
-		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (delayqueue.Woken, error) { return r.queue.WakeTask(ctx, r.keys[0], t) })
+		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (delayqueue.Woken, error) { return r.Queue.WakeTask(ctx, r.keys[0], t) })
 		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
 		if i > 0 {
 			e.Cause = ByStandby

@@ -30,7 +30,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	if o.delays == nil {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
-		r.log.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
+		r.Logger.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
 		r.observe(ctx, Event{Kind: Unavailable, Err: cause})
 	}
 	left := o.patienceEnds(ctx).Sub(now)
@@ -47,7 +47,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
-	stopping := r.stopping
+	stopping := r.Stopping
 	if nowhere {
 		stopping = nil // it would come back here at once
 	}

@@ -31,5 +31,5 @@ func (r *run) observe(ctx context.Context, e Event) {
 		e.Task = r.id
 	}
 	e.Type, e.Keys = r.task.Type(), r.keys
-	tell(ctx, r.observer, r.log, e)
+	tell(ctx, r.Observer, r.Logger, e)
 }

@@ -15,7 +15,7 @@ var errNoQueue = errors.New("middleware: no delay queue is configured")
 
 // park has the task wait for the key as soon as asynq acknowledges its run, and returns the error that ends the run.
 func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) error {
-	if r.queue == nil {
+	if r.Queue == nil {
 		return errNoQueue
 	}
 	met := r.run.Met(r.attempt)
@@ -23,8 +23,8 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	bound := d.Bounds.Reached(met)
 	if bound == delayqueue.NoBound && d.OnBound != nil { // else a task that finds the waiters full waits all the same
 		var err error
-		if bound, err = r.queue.Full(ctx, r.id, held.Key, d.Bounds); err != nil {
-			r.log.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
+		if bound, err = r.Queue.Full(ctx, r.id, held.Key, d.Bounds); err != nil {
+			r.Logger.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
 		}
 	}
 	conflict := r.conflict(held, Parked, d.Delay)
@@ -44,8 +44,8 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 			opts.Bounds.Waiters, opts.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
 		}
 	}
-	if r.lockNames != nil {
-		lock, mark := r.lockNames(held.Key)
+	if r.LockNames != nil {
+		lock, mark := r.LockNames(held.Key)
 		opts.Locks = []delayqueue.LockNames{{Lock: lock, Interest: mark}}
 	}
 	r.run.Park(held.Key, opts, func(p delayqueue.Place) { r.parked(ctx, held, d, p) })
@@ -56,7 +56,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Place) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	r.sleepers.decks.park(held.Key, p.Waiters, d.Places)
+	r.Sleepers.decks.park(held.Key, p.Waiters, d.Places)
 	r.observe(ctx, Event{
 		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
@@ -77,12 +77,12 @@ func (r *run) lookAgain(ctx context.Context, key string, timer time.Duration) {
 	defer cancel()
 	opts := r.options()
 	opts.Interest += timer
-	lease, err := r.locker.Acquire(ctx, []string{key}, opts)
+	lease, err := r.Locker.Acquire(ctx, []string{key}, opts)
 	if err != nil {
 		return // it is held, or cannot be looked at: then its timer brings the task back
 	}
 	if err := lease.Release(ctx); err != nil {
-		r.log.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "task", r.id.String(), "error", withoutKeys(err))
+		r.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "task", r.id.String(), "error", withoutKeys(err))
 		return
 	}
 	if r.order != NextFirst {
@@ -126,7 +126,7 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 	if bound := r.firstAt.Add(d.Bounds.Age); d.Bounds.Age > 0 && bound.Before(until) {
 		until = bound
 	}
-	if r.queue == nil || !r.nowhere() || !time.Now().Before(until) {
+	if r.Queue == nil || !r.nowhere() || !time.Now().Before(until) {
 		return d
 	}
 	return Decision{Action: WaitInSlot, WaitUntil: until, Backoff: Backoff{Initial: DefaultWaitInitial, Max: plainLeast, Jitter: 0.5}}
@@ -135,8 +135,8 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 // atBound ends the waiting of a task: it is archived, or the strategy's callback has the last word.
 func (r *run) atBound(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
-	if err := r.queue.Forget(ctx, r.id); err != nil {
-		r.log.WarnContext(ctx, "the conflicts of a task at a bound count on when it is run again by hand", "task", r.id.String(), "error", err)
+	if err := r.Queue.Forget(ctx, r.id); err != nil {
+		r.Logger.WarnContext(ctx, "the conflicts of a task at a bound count on when it is run again by hand", "task", r.id.String(), "error", err)
 	}
 	if d.OnBound != nil {
 		return &boundError{conflict: e, outcome: d.OnBound(ctx, r.task, e)}

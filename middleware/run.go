@@ -50,12 +50,12 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
-	if l.queue != nil {
-		if r.run, err = l.queue.Run(id); err != nil {
+	if l.Queue != nil {
+		if r.run, err = l.Queue.Run(id); err != nil {
 			return nil, err
 		}
 	}
-	r.promised, _ = l.sleepers.decks.arrive(id)
+	r.promised, _ = l.Sleepers.decks.arrive(id)
 	return r, nil
 }
 
@@ -76,7 +76,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 
 // prepare finds out which keys the task needs, and whether it may run at all.
 func (r *run) prepare(ctx context.Context) (err error) {
-	r.keys, err = keysOf(ctx, r.key, r.task, r.limits)
+	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
 	if r.run.ByTimer(r.attempt) {
 		e := Event{Kind: Woke, Cause: ByTimer, Next: r.id}
 		if len(r.keys) == 1 {
@@ -93,13 +93,13 @@ func (r *run) prepare(ctx context.Context) (err error) {
 // leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
 func (r *run) leave(ctx context.Context) {
 	defer r.quitLine(ctx) // after it is parked no more
-	if r.queue == nil || !parks(r.strategy) {
+	if r.Queue == nil || !parks(r.Strategy) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	if err := r.queue.Leave(ctx, r.id, r.task.Headers()); err != nil {
-		r.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
+	if err := r.Queue.Leave(ctx, r.id, r.task.Headers()); err != nil {
+		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInTurn(ctx)
 	if r.promised == "" && err == nil {
-		r.sleepers.came(lease == nil)
+		r.Sleepers.came(lease == nil)
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
@@ -148,7 +148,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	if r.refusals == 1 && r.run.Met(r.attempt).Count == 0 {
 		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ahead, Waited: r.waited()})
 	}
-	deck := r.sleepers.decks.look(held.Key)
+	deck := r.Sleepers.decks.look(held.Key)
 	if deck.hold == 0 {
 		deck.hold = r.meanHold()
 	}
@@ -158,17 +158,17 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		Ahead: r.ahead, hasWaited: r.noDeck,
 	}
 	c.Deadline, _ = ctx.Deadline()
-	c.MayWait = (r.asleep || r.sleepers.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.sleepers.hasSpare(0)
-	d := r.strategy.Decide(c)
+	c.MayWait = (r.asleep || r.Sleepers.hasRoom()) && !r.isStopping()
+	c.MayStandBy = r.Sleepers.hasSpare(0)
+	d := r.Strategy.Decide(c)
 	if d.Action == WaitInSlot && (d.OnDeck && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
 		c.MayWait = false
-		d = r.strategy.Decide(c)
+		d = r.Strategy.Decide(c)
 	}
 	if d.Action == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
 		c.MayWait = false
 		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
-		if r.queue == nil {
+		if r.Queue == nil {
 			d = Decision{Action: Fail, Outcome: Retry}
 		}
 	}
@@ -181,20 +181,20 @@ func (r *run) takePlace(ctx context.Context, key string, d Decision, promised bo
 		r.leaveDeck(ctx, false)
 	}
 	if d.OnDeck && r.onDeck == "" {
-		if !r.sleepers.decks.enter(key, d.Places, promised) {
+		if !r.Sleepers.decks.enter(key, d.Places, promised) {
 			return false
 		}
 		r.onDeck = key
 	}
 	if !r.asleep {
-		r.asleep = r.sleepers.take()
+		r.asleep = r.Sleepers.take()
 	}
 	return r.asleep
 }
 
 func (r *run) isStopping() bool {
 	select {
-	case <-r.stopping:
+	case <-r.Stopping:
 		return true
 	default:
 		return false

@@ -53,7 +53,7 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	lease, err := r.locker.Acquire(ctx, r.keys, r.options())
+	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease = lease
 	return lease, err
 }
@@ -61,7 +61,7 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 // options returns how an attempt is made.
 func (r *run) options() locking.Options {
 	opts := r.opts
-	opts.Label = r.label + "/" + r.task.Type() + "/" + r.id.ID
+	opts.Label = r.Label + "/" + r.task.Type() + "/" + r.id.ID
 	if r.interest > 0 {
 		opts.Interest = r.interest
 	}

@@ -61,12 +61,12 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 		case errors.Is(err, locking.ErrLost):
 			lost = err
 		default:
-			r.log.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
+			r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
 				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 		}
 	}
 	switch {
-	case r.queue == nil:
+	case r.Queue == nil:
 	case r.order == NextFirst:
 		r.wakeNext(ctx, lease)
 		r.leaveNeedlessLine(ctx)
@@ -81,7 +81,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []delayqueue.KeyWake
 	for _, key := range r.keys {
-		n := r.sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
+		n := r.Sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
 		if n > 0 {
 			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
 		}
@@ -101,16 +101,16 @@ func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions)
 func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn bool) {
 	_, _ = insist(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
-		for i, woken := range r.queue.WakeAll(ctx, wakes) {
+		for i, woken := range r.Queue.WakeAll(ctx, wakes) {
 			w := wakes[i]
 			if woken.Err != nil {
 				left, failed = append(left, w), woken.Err
 				continue
 			}
-			r.sleepers.decks.woke(w.Key, w.Most, woken.Woken, true)
+			r.Sleepers.decks.woke(w.Key, w.Most, woken.Woken, true)
 			for i, next := range woken.Tasks {
 				cause := ByRelease
-				if i > 0 || handedOn || r.sleepers.decks.isAwaited(w.Key) {
+				if i > 0 || handedOn || r.Sleepers.decks.isAwaited(w.Key) {
 					cause = ByStandby
 				}
 				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: next})
@@ -120,7 +120,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn 
 		return none, failed
 	})
 	for _, w := range wakes {
-		r.sleepers.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
+		r.Sleepers.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
 	}
 }
 
@@ -146,7 +146,7 @@ func insist[T any](ctx context.Context, r *run, inVain string, call func(context
 	if err == nil {
 		return reply, nil
 	}
-	r.log.WarnContext(ctx, inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
+	r.Logger.WarnContext(ctx, inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
 	return reply, cause // and not that the time is up
 }
 
@@ -202,6 +202,6 @@ func (r *run) keepReason(ctx context.Context, outcome error) {
 		return
 	}
 	if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
-		r.log.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
+		r.Logger.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
 	}
 }
