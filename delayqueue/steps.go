@@ -62,8 +62,7 @@ func (q *Queue) step(ctx context.Context, script *redis.Script, key string, args
 	return script.Run(ctx, q.client, []string{key}, args...)
 }
 
-// pipeline runs scripts in one round trip to each node, and returns the reply of each. On a Cluster go-redis may send some of them again, when
-// the first of those for a node was refused: a second run must do no harm.
+// pipeline runs scripts in one round trip to each node, and returns the reply of each.
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
 	replies := make([]*redis.Cmd, len(calls))
 	if len(calls) == 1 {
@@ -72,7 +71,13 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
 	}
 	_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, c := range calls {
-			replies[i] = c.script.EvalSha(ctx, pipe, c.keys, c.args...)
+			args := []any{"evalsha", c.script.Hash(), len(c.keys)}
+			for _, key := range c.keys {
+				args = append(args, key)
+			}
+			replies[i] = redis.NewCmd(ctx, append(args, c.args...)...)
+			replies[i].SetFirstKeyPos(3)
+			_ = pipe.Process(ctx, once{replies[i]}) // the reply has the error
 		}
 		return nil
 	})
@@ -83,6 +88,13 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd {
 	}
 	return replies
 }
+
+// once is a command that go-redis does not send again by itself. Of a pipeline to a Cluster it would send all commands again when the first one is refused because
+// a slot moves, and those that another node has to both nodes at the same time.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells the client so.
+func (once) NoRetry() bool { return true }
 
 // unexpected is the error of a reply that the script cannot have given.
 func unexpected(reply any) error {
