@@ -118,7 +118,7 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 		sources = taskSource + recordSource + stateSource
 		encoded, _ := e.Args[message].([]byte)
 		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Bounds.Age.Milliseconds(),
-			varintOf(string(encoded), deadlineField))
+			deadlineOf(string(encoded)))
 	}
 	head := fmt.Sprintf("local K, A = %d, %d\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), sources, e.Text)
 	script, ok := enqueueScripts.Load(head)

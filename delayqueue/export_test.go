@@ -51,7 +51,7 @@ func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
 
 // Fetched returns the options for a task that was fetched with this message.
 func (o ParkOptions) Fetched(message string) ParkOptions {
-	o.deadline = varintOf(message, deadlineField)
+	o.deadline = deadlineOf(message)
 	return o
 }
 

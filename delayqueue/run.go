@@ -156,7 +156,7 @@ const (
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
-	opts.deadline = varintOf(r.message, deadlineField)
+	opts.deadline = deadlineOf(r.message)
 	if p.key == "" {
 		r.queue.keepUnique(ctx, r.task, message, opts.Look)
 		return r.queue.postpone(ctx, r.task, opts)

@@ -10,6 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// overdue is our word for the state of a task that is delayed and whose deadline has passed. asynq does not run its handler again: it retries
+// the task, for days, until it archives it. Nobody should wait for that.
+const overdue = "overdue"
+
 // standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
 type standing struct {
 	task  Task
@@ -78,18 +82,12 @@ func (q *Queue) stateIn(ctx context.Context, t Task, fields []any, deadlines boo
 	if state == "" {
 		return "", fmt.Errorf("delayqueue: the state of task %s is empty", t)
 	}
-	if !deadlines || !mayBeOverdue(state) {
+	if !deadlines || state != "retry" && state != "scheduled" {
 		return state, nil
 	}
-	var deadline time.Time
+	deadline := int64(0)
 	if text, ok := fields[1].(string); ok {
-		s, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return "", fmt.Errorf("delayqueue: the deadline of task %s: %w", t, err)
-		}
-		if s > 0 {
-			deadline = time.Unix(s, 0)
-		}
+		deadline, _ = strconv.ParseInt(text, 10, 64)
 	} else { // it was never refused, or its deadline would have been noted
 		message, err := q.client.HGet(ctx, t.hash(), "msg").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
@@ -97,7 +95,7 @@ func (q *Queue) stateIn(ctx context.Context, t Task, fields []any, deadlines boo
 		}
 		deadline = deadlineOf(message)
 	}
-	if !deadline.IsZero() && now.After(deadline) {
+	if deadline > 0 && now.After(time.Unix(deadline, 0)) {
 		return overdue, nil
 	}
 	return state, nil

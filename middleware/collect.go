@@ -70,8 +70,7 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 // giveUp gives one key back that the task has not used, and wakes those that were refused meanwhile.
 func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
-		r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
-			"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
+		r.warnOfKept(ctx, lease, err)
 	}
 	key := lease.Keys()[0]
 	if n := r.Sleepers.decks.release(key, 0, lease.HandedOn(), lease.Contended()); n > 0 {

@@ -34,20 +34,7 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	if r.watch != nil {
 		released = r.watch.C
 	}
-	timer := time.NewTimer(min(r.delays.NextBackOff(), time.Until(d.WaitUntil)))
-	defer timer.Stop()
-	stopping := r.Stopping
-	if r.nowhere() {
-		stopping = nil // asynq puts it back when the time of the shutdown is over
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-stopping:
-	case <-released:
-	case <-timer.C:
-	}
-	return nil
+	return r.pause(ctx, min(r.delays.NextBackOff(), time.Until(d.WaitUntil)), released)
 }
 
 // waitOnDeck stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.

@@ -38,23 +38,29 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	if left > 0 {
 		delay = min(delay, left)
 	}
-	nowhere := r.nowhere()
-	if (left <= 0 || r.isStopping()) && !nowhere {
+	if (left <= 0 || r.isStopping()) && !r.nowhere() {
 		if r.run != nil {
 			r.run.Postpone(outageDelay)
 		}
 		return &UnavailableError{Err: cause, Delay: outageDelay}
 	}
-	timer := time.NewTimer(delay)
+	return r.pause(ctx, delay, nil)
+}
+
+// pause waits for so long, or until a key was released or the server begins to shut down; that does not end the pause of a task with nowhere else to wait,
+// which asynq puts back when the time of the shutdown is over. It returns an error only when the task's context has ended.
+func (r *run) pause(ctx context.Context, d time.Duration, released <-chan struct{}) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	stopping := r.Stopping
-	if nowhere {
-		stopping = nil // it would come back here at once
+	if r.nowhere() {
+		stopping = nil
 	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-stopping:
+	case <-released:
 	case <-timer.C:
 	}
 	return nil

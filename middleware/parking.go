@@ -82,7 +82,7 @@ func (r *run) lookAgain(ctx context.Context, key string, timer time.Duration) {
 		return // it is held, or cannot be looked at: then its timer brings the task back
 	}
 	if err := lease.Release(ctx); err != nil {
-		r.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "task", r.id.String(), "error", withoutKeys(err))
+		r.warnOfKept(ctx, lease, err)
 		return
 	}
 	if r.order != NextFirst {

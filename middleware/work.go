@@ -61,8 +61,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 		case errors.Is(err, locking.ErrLost):
 			lost = err
 		default:
-			r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
-				"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
+			r.warnOfKept(ctx, lease, err)
 		}
 	}
 	switch {
@@ -74,6 +73,12 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 		r.wakeInLine(ctx, left, lease)
 	}
 	return lost
+}
+
+// warnOfKept tells the log of keys that could not be given back.
+func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
+	r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
+		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
 }
 
 // wakeNext promotes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
