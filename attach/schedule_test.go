@@ -232,7 +232,8 @@ func TestAScheduleOnAClusterFiresAndEnds(t *testing.T) {
 	ok(t, err)
 	ok(t, a.Schedule("ticks", r.scheduler))
 	pending := func() int64 { return client.LLen(t.Context(), "asynq:{ticks}:pending").Val() }
-	for began := time.Now(); pending() < 2 && time.Since(began) < limit; <-time.After(10 * time.Millisecond) {
+	for began := time.Now(); pending() < 2 && time.Since(began) < limit; {
+		<-time.After(10 * time.Millisecond)
 	}
 	ok(t, a.Close())
 	if n := len(ticks(t, client)); n < 2 || len(r.errors) > 0 {
