@@ -92,12 +92,14 @@ func (q *Queue) full(ctx context.Context, t Task, key string, b Bounds) (Bound, 
 		waits, counts = pipe.ZScore(ctx, registry(key), t.member()), pipe.ZScore(ctx, q.index, t.member())
 		return nil
 	})
-	switch {
-	case err != nil && !errors.Is(err, redis.Nil): // Nil: it has no place yet
+	if err != nil && !errors.Is(err, redis.Nil) { // Nil: it has no place yet
 		return NoBound, err
-	case b.Waiters > 0 && int(waiters.Val()) >= b.Waiters && waits.Err() != nil:
+	}
+	hasPlace, counted := waits.Err() == nil, counts.Err() == nil // a task that its timer has brought back
+	switch {
+	case b.Waiters > 0 && int(waiters.Val()) >= b.Waiters && !hasPlace:
 		return WaitersBound, nil
-	case b.Total > 0 && int(total.Val()) >= b.Total && counts.Err() != nil: // else its timer has brought it back
+	case b.Total > 0 && int(total.Val()) >= b.Total && !counted:
 		return TotalBound, nil
 	}
 	return NoBound, nil

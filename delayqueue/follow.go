@@ -76,7 +76,8 @@ func (q *Queue) lookAfter(key string, f *followed) {
 	ctx, cancel := context.WithTimeout(q.closing, followLimit)
 	defer cancel()
 	var late []Task
-	again, err := was.moving, error(nil)
+	var again bool
+	var err error
 	if was.moving {
 		var w Woken
 		w, err = q.wakeNow(ctx, was.who, WakeOptions{}, nil)

@@ -85,7 +85,7 @@ func (q *Queue) stateIn(ctx context.Context, t Task, fields []any, deadlines boo
 	if !deadlines || state != "retry" && state != "scheduled" {
 		return state, nil
 	}
-	deadline := int64(0)
+	var deadline int64
 	if text, ok := fields[1].(string); ok {
 		deadline, _ = strconv.ParseInt(text, 10, 64)
 	} else { // it was never refused, or its deadline would have been noted

@@ -151,7 +151,7 @@ func insist[T any](ctx context.Context, r *run, inVain string, call func(context
 	if err == nil {
 		return reply, nil
 	}
-	r.Logger.WarnContext(ctx, inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
+	r.Logger.WarnContext(ctx, "a call for those who wait has failed", "result", inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
 	return reply, cause // and not that the time is up
 }
 
