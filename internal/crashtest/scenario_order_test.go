@@ -40,7 +40,7 @@ var orderScenarios = []scenario{
 	{
 		name: "in order on a Cluster", settings: settings{Queues: own, Cluster: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},
 		order: middleware.Ordered, jobs: lineUp, within: 24 * time.Second,
-		steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "suspend", "enter", "join", "discard", "promote", "strike"}),
+		steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "suspend", "enter", "join", "discard", "promote"}),
 	},
 	{
 		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},

@@ -55,7 +55,7 @@ var scenarios = []scenario{
 			{ID: "third", At: 4 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 18 * time.Second,
-		steps:  []string{"suspend", "enter", "join", "defer", "leave", "discard", "promote", "strike", "hasten"},
+		steps:  []string{"suspend", "enter", "join", "defer", "leave", "discard", "promote", "hasten"},
 	},
 	{
 		name: "two keys on a Cluster", settings: settings{Queues: own, Cluster: true},
@@ -65,7 +65,7 @@ var scenarios = []scenario{
 			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 6 * time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"suspend", "enter", "join", "discard", "promote", "strike", "stand"},
+		steps:  []string{"suspend", "enter", "join", "discard", "promote", "stand"},
 	},
 	{
 		name: "two keys", settings: settings{Queues: own},
