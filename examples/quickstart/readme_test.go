@@ -11,11 +11,13 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// The first program that README shows is this very one, from the line of its first handler to the end of main.
-func TestReadmeShowsThisProgram(t *testing.T) {
+// README shows first how to attach locks to a server that exists, and then this program, from its first handler to the end of main.
+func TestReadmeShowsTheAttachedAppAndThenThisProgram(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(read(t, "main.go"), shown(t)[0]) {
-		t.Error("README shows something else first than examples/quickstart/main.go")
+	for i, name := range []string{"../attach/attached/main.go", "main.go"} {
+		if !strings.Contains(read(t, name), shown(t)[i]) {
+			t.Errorf("program %d of README is not in %s", i+1, name)
+		}
 	}
 }
 
