@@ -208,9 +208,10 @@ func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
 		}
 		move := r.beginMove(cluster)
 		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
 		task := asynq.NewTask("test", nil, asynq.Queue(r.name), asynq.TaskID("a"))
-		if info, err := r.queue.Add(soon, task, o); err == nil {
+		info, err := r.queue.Add(soon, task, o)
+		cancel()
+		if err == nil {
 			t.Errorf("%s: while its slot moves it is %+v", name, info)
 		}
 		added := make(chan error, 1)
