@@ -54,6 +54,10 @@ var orderScenarios = []scenario{
 			// The first ones may all be parked and woken one by one. Of these two, which come when the others have run, one waits in its slot.
 			{ID: "six", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "seven", At: time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			// And one of these is handed the key: whether "seven" is depends on the schedule.
+			{ID: "eight", At: 2 * time.Second, Hold: 120 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "nine", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
+			{ID: "ten", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 		},
 		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
 	},
