@@ -316,10 +316,10 @@ func (l *Lease) tick() {
 		l.timer.Reset(next.sleep)
 	case l.renewal == nil:
 		l.renewInBackground(now, next.ttl)
-	default: // one is under way: the lease looks again when that has its answer
-		if now >= l.giveUp {
-			l.stop(context.DeadlineExceeded)
-		}
+	case now < l.giveUp: // one is under way: the lease looks again when that has its answer
+		l.timer.Reset(l.giveUp - now)
+	default:
+		l.stop(context.DeadlineExceeded)
 		l.timer.Reset(l.term.until - now)
 	}
 }

@@ -9,34 +9,34 @@ import (
 
 // Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
 const (
-	renewals = 3    // a lease is renewed each 1/3 of its TTL, or somewhat earlier
-	retries  = 20   // and after a failed renewal each 1/20, so too
-	jitter   = 0.25 // by which share at most of that time
+	renewals = 3    // a lease is renewed each 1/3 of its TTL
+	retries  = 20   // and after a failed renewal each 1/20
+	jitter   = 0.1  // or earlier by at most this share of that time
+	spread   = 0.75 // which is larger for the first renewal and after a failed one
 )
 
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
 func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
-// anyHaste returns by which share a lease renews earlier than it must. Each has a share of its own, so that many leases which were taken at the
-// same moment, or all of which a server has kept waiting, do not come due together for long.
-func anyHaste() float64 { return jitter * rand.Float64() }
+// anyHaste returns how early a lease renews, from 0 to 1. Each has a haste of its own, so that many leases which were taken at the same moment, or all of
+// which a server has kept waiting, do not come due together for long.
+func anyHaste() float64 { return rand.Float64() }
 
 // term is what a lease knows of its own time.
 type term struct {
 	ttl       time.Duration
 	maxHold   time.Duration
-	haste     float64       // the share by which it renews earlier
+	haste     float64       // how early it renews, from 0 to 1
 	until     time.Duration // the lease is trusted before this time
 	nextRenew time.Duration
 	capped    bool // renewed up to MaxHold: no renewal can extend it
 }
 
-// newTerm returns the term of a lease that has just been taken. Its haste counts thrice for the first renewal, which comes due after a twelfth to a
-// third of the TTL: renewals go before attempts, so those of many leases that were taken together must not come together. Each later renewal spreads
-// them further.
+// newTerm returns the term of a lease that has just been taken. Its first renewal comes due after a twelfth to a third of the TTL: renewals go before
+// attempts, so those of many leases that were taken together must not come together.
 func newTerm(ttl, maxHold time.Duration, haste float64) term {
-	t := term{ttl: ttl, maxHold: maxHold, haste: 3 * haste}.renewed(0, ttl)
-	t.haste = haste
+	t := term{ttl: ttl, maxHold: maxHold, haste: haste}.renewed(0, ttl)
+	t.nextRenew = t.soon(ttl/renewals, spread)
 	return t
 }
 
@@ -71,18 +71,20 @@ func (t term) renewed(sent, ttl time.Duration) term {
 	if t.until >= t.maxHold || sent+ttl >= t.maxHold {
 		t.until, t.capped = min(t.until, t.maxHold), true
 	}
-	t.nextRenew = sent + t.soon(t.ttl/renewals)
+	t.nextRenew = sent + t.soon(t.ttl/renewals, jitter)
 	return t
 }
 
 // failed returns the term after a renewal that could not be decided.
 func (t term) failed(now time.Duration) term {
-	t.nextRenew = now + t.soon(t.ttl/retries)
+	t.nextRenew = now + t.soon(t.ttl/retries, spread)
 	return t
 }
 
-// soon returns a time made shorter by the lease's haste.
-func (t term) soon(d time.Duration) time.Duration { return d - time.Duration(t.haste*float64(d)) }
+// soon returns a time made shorter by the lease's haste, by that share at most.
+func (t term) soon(d time.Duration, share float64) time.Duration {
+	return d - time.Duration(t.haste*share*float64(d))
+}
 
 // passedOn returns the term of the next holder, who gets the lease at the time now.
 func (t term) passedOn(now, maxHold time.Duration) term {

@@ -25,7 +25,7 @@ func TestNextStepOfATerm(t *testing.T) {
 	const s = time.Second
 	fresh := newTerm(30*s, 100*s, 0) // until 29.698 s, first renewal at 10 s
 	short := newTerm(30*s, 30*s, 0)  // MaxHold is the TTL: no renewal can extend it
-	hasty := newTerm(30*s, 100*s, jitter)
+	hasty := newTerm(30*s, 100*s, 1)
 	late := term{ttl: 30 * s, maxHold: 100 * s, until: 90 * s, nextRenew: 80 * s}
 	for name, tt := range map[string]struct {
 		term term
@@ -37,8 +37,8 @@ func TestNextStepOfATerm(t *testing.T) {
 		"a third of the TTL is over":              {fresh, 10 * s, step{renew: true, ttl: 30 * s}},
 		"a hasty one first after a quarter of it": {hasty, 2500 * time.Millisecond, step{renew: true, ttl: 30 * s}},
 		"and not before":                          {hasty, 2 * s, step{sleep: 500 * time.Millisecond}},
-		"later ones a quarter earlier":            {hasty.renewed(5*s, 30*s), 12500 * time.Millisecond, step{renew: true, ttl: 30 * s}},
-		"and not before that":                     {hasty.renewed(5*s, 30*s), 12 * s, step{sleep: 500 * time.Millisecond}},
+		"later ones a tenth earlier":              {hasty.renewed(5*s, 30*s), 14 * s, step{renew: true, ttl: 30 * s}},
+		"and not before that":                     {hasty.renewed(5*s, 30*s), 12 * s, step{sleep: 2 * s}},
 		"a renewal that is late is still due":     {fresh, 29 * s, step{renew: true, ttl: 30 * s}},
 		"one moment before the end":               {fresh, validity(30*s) - 1, step{renew: true, ttl: 30 * s}},
 		"the end":                                 {fresh, validity(30 * s), step{lost: LossExpired}},
@@ -80,7 +80,7 @@ func TestRenewalsAndFailuresChangeATerm(t *testing.T) {
 		},
 		"so does a hasty one, somewhat earlier": {
 			newTerm(30*s, 100*s, 0.2).failed(11 * s),
-			term{ttl: 30 * s, maxHold: 100 * s, haste: 0.2, until: validity(30 * s), nextRenew: 12200 * time.Millisecond},
+			term{ttl: 30 * s, maxHold: 100 * s, haste: 0.2, until: validity(30 * s), nextRenew: 12275 * time.Millisecond},
 		},
 	} {
 		if tt.got != tt.want {
@@ -96,7 +96,7 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := duration(MinTTL, 10*time.Minute).Draw(t, "ttl")
 		maxHold := duration(ttl, 20*ttl).Draw(t, "maxHold")
-		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, jitter).Draw(t, "haste")), time.Duration(0)
+		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, 1).Draw(t, "haste")), time.Duration(0)
 		trusted := validity(ttl)         // the latest end of any lock that a server has granted
 		attempt := ttl / renewals        // when the next renewal must begin at the latest
 		renew := func(d time.Duration) { // one renewal for d, sent now
@@ -150,7 +150,7 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := duration(MinTTL, 10*time.Minute).Draw(t, "ttl")
 		maxHold := duration(ttl, 50*ttl).Draw(t, "maxHold")
-		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, jitter).Draw(t, "haste")), time.Duration(0)
+		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, 1).Draw(t, "haste")), time.Duration(0)
 		for range 100_000 {
 			next := tm.next(now)
 			if next.lost != "" {

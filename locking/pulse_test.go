@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,38 @@ func TestAPulseBeatsOnlyWhileThereAreLeases(t *testing.T) {
 		synctest.Wait()
 		if l.Err() == nil {
 			t.Error("the pulse of a later lease tells it nothing")
+		}
+		_ = l.Release(t.Context())
+	})
+}
+
+func TestAStepOfTheClockLetsAHangingRenewalEndInTime(t *testing.T) {
+	pulsing(t, func(p *pulse, wall *atomic.Int64, _ func(time.Duration) *Lease) {
+		ended := make(chan time.Duration, 1)
+		g := &fakeGrant{began: time.Now()}
+		g.renew = func(ctx context.Context, n int) error {
+			if n > 1 {
+				return nil
+			}
+			sent := time.Now()
+			<-ctx.Done()
+			ended <- time.Since(sent)
+			return context.Cause(ctx)
+		}
+		l, err := NewLease(g, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: time.Hour}, p.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(g.renewals()) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		wall.Add(int64(5 * time.Millisecond))
+		if took := <-ended; took > 10*time.Second {
+			t.Errorf("a renewal without an answer was given up after %v, want a third of the TTL", took)
+		}
+		time.Sleep(2 * time.Second)
+		if err := l.Err(); err != nil || len(g.renewals()) < 2 {
+			t.Errorf("%d renewals, lease: %v", len(g.renewals()), err)
 		}
 		_ = l.Release(t.Context())
 	})
