@@ -72,7 +72,7 @@ func (r *run) tryInTurn(ctx context.Context) (*locking.Lease, *locking.HeldError
 // turn joins the line of the key and returns who stands before the task, or nil when it is its turn. locked says that the run has the key.
 func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error) {
 	for {
-		turn, err := r.askTurn(ctx, r.id)
+		turn, err := r.askTurn(ctx)
 		if err == nil {
 			if r.order == KeepOrder && r.holdsUp(turn) {
 				left := r.leaveLine(ctx, turn.First, r.keys[0])
@@ -110,13 +110,11 @@ func (r *run) holdsUp(t delayqueue.Turn) bool {
 	return r.maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
 }
 
-// askTurn joins the line with a task, at the place that it was given before if there is one.
-func (r *run) askTurn(ctx context.Context, t delayqueue.Task) (delayqueue.Turn, error) {
+// askTurn joins the line with the run's task, at the place that it was given before if there is one.
+func (r *run) askTurn(ctx context.Context) (delayqueue.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.Queue.Turn(ctx, t, r.keys[0], delayqueue.TurnOptions{
-		At: r.place, Keep: 2 * r.maxAge, Begins: t == r.id && !r.begun, Works: t == r.id,
-	})
+	return r.Queue.Turn(ctx, r.id, r.keys[0], delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
 }
 
 // bringBack has the first in line run again whose worker has died, so that those behind it do not wait until asynq does. Nothing of it may run any

@@ -61,35 +61,35 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
 	if !p.Looked {
-		r.lookAgain(ctx, held.Key, p.Timer)
+		r.lookAgain(ctx, held.Key, p)
 	}
 }
 
 // lookAgain looks whether a key that a task waits for was given back before it did. Then it gives the key back at once, which wakes the next in line.
-func (r *run) lookAgain(ctx context.Context, key string, timer time.Duration) {
+func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Place) {
+	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
 	if r.order != NextFirst {
-		turn, err := r.askTurn(ctx, r.id)
+		turn, err := r.Queue.Turn(looking, p.Task, key, delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge})
 		if err != nil || turn.Ahead > 0 {
 			return
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
-	defer cancel()
 	opts := r.options()
-	opts.Interest += timer
-	lease, err := r.Locker.Acquire(ctx, []string{key}, opts)
+	opts.Interest += p.Timer
+	lease, err := r.Locker.Acquire(looking, []string{key}, opts)
 	if err != nil {
 		return // it is held, or cannot be looked at: then its timer brings the task back
+	}
+	if r.order == NextFirst {
+		r.giveUp(ctx, lease)
+		return
 	}
 	if err := lease.Release(ctx); err != nil {
 		r.warnOfKept(ctx, lease, err)
 		return
 	}
-	if r.order != NextFirst {
-		r.wakeFirst(ctx)
-		return
-	}
-	r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
+	r.wakeFirst(ctx)
 }
 
 const (

@@ -1,0 +1,40 @@
+package middleware
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	locker, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	queue, err := delayqueue.New(client, delayqueue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queue.Close()
+	sleepers := NewSleepers(SleepersOptions{Waiting: 4, Slots: 8})
+	opts := Options{Locker: locker, Queue: queue, Sleepers: sleepers, Logger: slog.New(slog.DiscardHandler)}
+	r := &run{lock: &lock{Options: opts, interest: interest}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
+	for range 5 {
+		sleepers.decks.park("k", 3, 1)
+		r.lookAgain(t.Context(), "k", delayqueue.Place{Task: r.id, Timer: time.Second})
+	}
+	sleepers.decks.wantZero(t)
+	sleepers.decks.park("k", 3, 1)
+	if n := sleepers.decks.release("k", 0, false, true); n > 2 {
+		t.Errorf("a release wakes %d, want 2 at most", n)
+	}
+}

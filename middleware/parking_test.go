@@ -1,0 +1,56 @@
+package middleware_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// The locks are elsewhere, and the first in line leaves between the refusal of a task and the look after its park.
+func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
+	t.Parallel()
+	for name, queue := range map[string]string{"in its queue": "", "in another queue": "waiting"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, redistest.Start(t).Client(t))
+			r.hold("order:1")
+			first := r.enqueue(payload{Key: "order:1"}, asynq.Queue("elsewhere"))
+			if _, err := r.queue.Turn(t.Context(), first, "order:1", delayqueue.TurnOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1, Order: middleware.Ordered, Queue: queue})
+			opts.LockNames = nil
+			r.events.during = func(ctx context.Context, e middleware.Event) {
+				if parked(e) {
+					if _, err := r.queue.LeaveLine(ctx, first, "order:1"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			server := r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+			r.enqueue(payload{Key: "order:1"})
+			task := r.events.await(t, 1, parked)[0].Task
+			server.Shutdown() // the look is over
+			var line []string
+			for _, z := range r.client.ZRangeWithScores(context.Background(), "railtoken:line:{order:1}", 0, -1).Val() {
+				if int64(z.Score*2)%2 != 0 {
+					t.Error("the task counts as one that has begun to work")
+				}
+				line = append(line, z.Member.(string))
+			}
+			if want := []string{"7:default" + task.ID}; queue == "" && !slices.Equal(line, want) {
+				t.Errorf("in line are %q, want %q", line, want)
+			}
+			if want := []string{"7:waiting" + task.ID}; queue != "" && !slices.Equal(line, want) {
+				t.Errorf("in line are %q, want %q", line, want)
+			}
+		})
+	}
+}
