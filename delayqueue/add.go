@@ -65,14 +65,13 @@ func (q *Queue) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ..
 	ctx, cancel := outlasting(ctx, afterCancel)
 	defer cancel()
 	park := o.ParkOptions
-	park.nonce, park.Attempt = a.call, 0
+	park.nonce, park.Attempt, park.unique = a.call, 0, a.unique
 	t := Task{Queue: info.Queue, ID: info.ID}
 	place, err := q.parkInSteps(ctx, t, registry(o.WaitFor), park)
 	if err != nil {
 		place.Timer = park.Look
 		q.log.WarnContext(ctx, "a task that was enqueued to wait has no place; its timer will bring it back", "error", err)
 	}
-	q.keepUnique(ctx, t, a.message, place.Timer)
 	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)
 	return info, nil
 }
@@ -82,9 +81,9 @@ type addingKey struct{}
 // adding is a task that is being enqueued.
 type adding struct {
 	AddOptions
-	call    string
-	message []byte // of a task that is unique
-	err     error
+	call   string
+	unique string // the task's uniqueness lock, if it has one
+	err    error
 }
 
 // answer runs our script in place of one of asynq's that enqueues a task.
@@ -105,10 +104,9 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 	if a.err != nil {
 		return failedCmd(ctx, a.err)
 	}
-	message := 0 // where asynq's message is
+	message, unique := 0, "nil" // where asynq's message is, and the uniqueness lock
 	if e.Script == "enqueueUnique" {
-		message = 2
-		a.message, _ = e.Args[message].([]byte)
+		message, unique, a.unique = 2, "KEYS[1]", e.Keys[0]
 	}
 	t := Task{Queue: e.Queue, ID: e.ID}
 	names := slices.Concat(e.Keys, []string{t.hash(), t.prefix() + "pending", t.prefix() + "retry"}, a.Locks)
@@ -120,7 +118,7 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Bounds.Age.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}
-	head := fmt.Sprintf("local K, A = %d, %d\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), sources, e.Text)
+	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), unique, sources, e.Text)
 	script, ok := enqueueScripts.Load(head)
 	if !ok {
 		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))

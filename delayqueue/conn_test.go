@@ -39,6 +39,15 @@ func (r *solo) uncounted() {
 	}
 }
 
+// refusesDuplicates fails the test when the uniqueness lock of a task ends before it has waited for so long.
+func (r *solo) refusesDuplicates(t delayqueue.Task, wait time.Duration) {
+	r.Helper()
+	lock := r.client.HGet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "unique_key").Val()
+	if left := r.client.PTTL(r.Context(), lock).Val(); left < wait+time.Minute {
+		r.Errorf("its uniqueness lock %q ends in %v", lock, left)
+	}
+}
+
 // Whatever asynq makes of the end of a run, the task waits, and no count moves.
 func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 	t.Parallel()
@@ -54,6 +63,7 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 		"retried":                     {opts: []asynq.Option{asynq.MaxRetry(3)}, wants: "refused"},
 		"retried, and unique, a last": {opts: []asynq.Option{asynq.MaxRetry(0), asynq.Unique(time.Hour)}, wants: "refused"},
 		"counted":                     {opts: []asynq.Option{asynq.MaxRetry(3)}, cfg: counts, says: "set IsFailure and RetryDelayFunc"},
+		"counted, and unique":         {opts: []asynq.Option{asynq.MaxRetry(3), asynq.Unique(time.Hour)}, cfg: counts, says: "set IsFailure and RetryDelayFunc"},
 		"archived":                    {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: "refused"},
 		"archived and counted":        {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: "refused"},
 		"archived early":              {ends: func(err error) error { return errors.Join(err, asynq.SkipRetry) }, wants: "refused"},
@@ -103,6 +113,7 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 				if _, err := r.tasks.Enqueue(asynq.NewTask("test", nil), tt.opts...); !errors.Is(err, asynq.ErrDuplicateTask) {
 					t.Errorf("a duplicate gives %v", err)
 				}
+				r.refusesDuplicates(task, time.Hour)
 			}
 			r.until("the run is forgotten", func() bool { return r.queue.Runs() == 0 })
 			if tt.says == "" && log.Len() > 0 || !strings.Contains(log.String(), tt.says) {

@@ -54,6 +54,7 @@ func (r *solo) waitsAtItsLast(place delayqueue.Place) {
 	if n := conflictsOf(r.T, r.client, task); n != 1 || !slices.Equal(r.waiting("k"), []string{"a"}) {
 		r.Errorf("it has met %d, and in line are %v", n, r.waiting("k"))
 	}
+	r.refusesDuplicates(task, 50*time.Minute)
 	r.uncounted()
 }
 
@@ -70,7 +71,7 @@ func TestAnAcknowledgementThatIsLostParksOnce(t *testing.T) {
 					r.client.AddHook(loss)
 					parked := make(chan delayqueue.Place, 10)
 					serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error { return r.parks(ctx, parked) })
-					_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+					_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
 					r.ok(err)
 					place := await(r, parked)
 					time.Sleep(5 * time.Minute) // asynq's syncer and its recoverer have been there
@@ -164,7 +165,7 @@ func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
 						return r.parks(ctx, parked)
 					})
 				}
-				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
 				r.ok(err)
 				await(r, began)
 				m.SetError("ERR out of order")

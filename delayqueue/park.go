@@ -71,6 +71,7 @@ type ParkOptions struct {
 	Queue string
 
 	message  []byte // of the task, as asynq would keep it; as it is when nil
+	unique   string // its uniqueness lock, if it has one
 	deadline int64  // of the task (s), 0 for none
 	nonce    string // of the run
 	late     bool   // asynq's lease must have ended
@@ -100,6 +101,14 @@ func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) 
 // idle returns how long a registry is kept that no task joins.
 func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Bounds.Age, 2*o.Look).Milliseconds() }
 
+// withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
+func (o ParkOptions) withUnique(names []string) []string {
+	if o.unique == "" {
+		return names
+	}
+	return append(names[:4:4], o.unique)
+}
+
 func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
 	if opts.nonce == "" {
 		opts.nonce = rand.Text()
@@ -108,7 +117,7 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 		return q.parkInSteps(ctx, t, registry(key), opts)
 	}
 	there := Task{Queue: opts.Queue, ID: t.ID}
-	names := append(t.ended(), registry(key), q.index, line(key))
+	names := append(t.ended(), registry(key), q.index, line(key), cmp.Or(opts.unique, t.hash()))
 	args := []any{
 		t.member(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.Bounds.Waiters, opts.Bounds.Total,
 		opts.idle(), opts.Look.Milliseconds(), opts.Bounds.Age.Milliseconds(), number(opts.InOrder),
@@ -154,7 +163,7 @@ func (q *Queue) list(ctx context.Context, queue string) {
 // postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the task waits for no key. The error
 // matches [ErrGone] when the task is not active any more. It makes one call to Redis.
 func (q *Queue) postpone(ctx context.Context, t Task, opts ParkOptions) error {
-	reply, err := postponeStep.Run(ctx, q.client, t.ended()[:4],
+	reply, err := postponeStep.Run(ctx, q.client, opts.withUnique(t.ended()[:4]),
 		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.Look.Milliseconds()).Text()
 	if err == nil {
 		err = resigned(reply)

@@ -66,7 +66,7 @@ type suspended struct {
 
 // suspend ends the run of a task.
 func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
-	r := replyOf(suspendStep.Run(ctx, q.client, t.ended()[:4], opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
+	r := replyOf(suspendStep.Run(ctx, q.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
 		line, opts.Attempt, opts.Look.Milliseconds(), opts.Bounds.Age.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
@@ -89,8 +89,8 @@ func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptio
 
 // deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met that has found no place, else 0.
 func (q *Queue) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
-	ms, err := deferStep.Run(ctx, q.client, t.listed(), t.member(), time.Now().UnixNano(), opts.Look.Milliseconds(), ahead, opts.Bounds.Age.Milliseconds(),
-		conflicts).Int64()
+	ms, err := deferStep.Run(ctx, q.client, opts.withUnique(t.listed()), t.member(), time.Now().UnixNano(), opts.Look.Milliseconds(), ahead,
+		opts.Bounds.Age.Milliseconds(), conflicts).Int64()
 	if err != nil {
 		q.log.WarnContext(ctx, "a parked task looks for itself sooner than it need", "task", t.String(), "error", err)
 		return opts.Look

@@ -156,15 +156,11 @@ const (
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
-	opts.deadline = deadlineOf(r.message)
+	opts.deadline, opts.unique = deadlineOf(r.message), textOf(r.message, uniqueField)
 	if p.key == "" {
-		r.queue.keepUnique(ctx, r.task, message, opts.Look)
 		return r.queue.postpone(ctx, r.task, opts)
 	}
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
-	if err == nil {
-		r.queue.keepUnique(ctx, r.task, message, place.Timer)
-	}
 	if err == nil && p.parked != nil && place.Count > 0 { // else the task has run since
 		p.told.Do(func() { p.parked(place) })
 	}

@@ -1,5 +1,6 @@
 -- Enqueues a task as asynq does, and with it what a server may read before it fetches the task: its business keys. Its text is that of asynq's own script (v0.26)
--- as the function enqueue, with the numbers of that script's KEYS and ARGV as K and A. It must be atomic: a key may be taken or given back at any moment, and a
+-- as the function enqueue, with the numbers of that script's KEYS and ARGV as K and A, and the task's uniqueness
+-- lock as unique, nil for none. It must be atomic: a key may be taken or given back at any moment, and a
 -- task that is to wait must not be fetched before it does.
 --
 -- KEYS  asynq's, then  1 the task's hash   2 pending   3 retry of its queue   4... locks none of which may be there
@@ -31,6 +32,6 @@ if #ARGV > A + 2 then
   redis.call('LREM', KEYS[K + 2], 1, id)
   note(task, ARGV[A + 3], '0', look, 0, ARGV[A + 8])
   redis.call('HSET', task, 'railtoken:nonce', call)
-  shelve(task, KEYS[K + 3], id, due(ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7]))), '')
+  shelve(task, KEYS[K + 3], id, ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7])), '', unique)
 end
 return 1

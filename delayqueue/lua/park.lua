@@ -3,8 +3,8 @@
 -- task joins, and a task waits for one key at a time. On a Cluster its parts are steps: see park_steps.go.
 --
 -- KEYS  1 the task's hash   2 active   3 lease   4 retry   5 pending of its queue   6 registry of the key   7 index of all parked tasks
---       8 sequence of the key   9 the task's hash and 10 retry of the queue that it is to wait in, unless it waits in its own   then, when the locks are on
---       this Redis: a lock of the key and the mark that somebody waits for it, ...
+--       8 sequence of the key   9 the task's uniqueness lock, or its hash again when it has none   10 the task's hash and 11 retry of the queue that it is to
+--       wait in, unless it waits in its own   then, when the locks are on this Redis: a lock of the key and the mark that somebody waits for it, ...
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended   5 message of the task, '' for as it is
 --       6 its retry count   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)   10 when it would look for itself if it were
 --       next (ms)   11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order   (7, 8 and 11: 0 for no limit)
@@ -18,10 +18,11 @@
 local task, registry, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id = parse(entry)
 local home, moved = KEYS[4], 0
-local locks = ARGV[13] == '' and 9 or 11
+local unique = KEYS[9] ~= task and KEYS[9] or nil
+local locks = ARGV[13] == '' and 10 or 12
 local left = resign(task, ARGV[2], id, now, ARGV[4])
-if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[9], 'railtoken:nonce') == ARGV[2] then
-  left, task, home, moved = 'again', KEYS[9], KEYS[10], 1
+if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
+  left, task, home, moved = 'again', KEYS[10], KEYS[11], 1
 end
 if left == 'again' then
   local met = redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first')
@@ -50,6 +51,7 @@ if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry)
   redis.call('ZREM', registry, entry)
   redis.call('ZREM', index, entry)
   redis.call('HSET', task, 'railtoken:freed', registry, unpack(ARGV[5] ~= '' and {'msg', ARGV[5]} or {}))
+  keep(unique, id, 0)
   push(entry, ARGV[3])
   return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0, 1}
 end
@@ -66,7 +68,7 @@ local function prune(others)
 end
 
 -- It goes to another queue with all that asynq and this package know of it, unless a task there has its ID.
-if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[9]) == 1 then
+if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
   local at = redis.call('ZSCORE', KEYS[8], entry)
   if at then
     redis.call('ZREM', KEYS[8], entry)
@@ -74,7 +76,7 @@ if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[9]) == 1 then
   end
   redis.call('ZREM', registry, entry)
   redis.call('ZREM', index, entry)
-  task, home, entry, moved = KEYS[9], KEYS[10], ARGV[13], 1
+  task, home, entry, moved = KEYS[10], KEYS[11], ARGV[13], 1
   redis.call('HSET', task, 'msg', ARGV[14])
 end
 
@@ -121,5 +123,5 @@ for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that some
     redis.call('SET', KEYS[i], '1', 'PX', math.floor(delay + 120000))
   end
 end
-shelve(task, home, id, due(now, delay), moved == 1 and '' or ARGV[5])
+shelve(task, home, id, now, delay, moved == 1 and '' or ARGV[5], unique)
 return {limit or 'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

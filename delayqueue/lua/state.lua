@@ -63,9 +63,19 @@ local function resign(task, nonce, id, now, late)
   return 'ok'
 end
 
--- shelve(task, retry set, ID, when it is due (s), message or '') puts a task that was taken from those that run into a retry set. No counter moves.
-local function shelve(task, retry, id, at, message)
-  redis.call('ZADD', retry, at, id)
+-- keep(uniqueness lock or nil, ID, delay (ms)) has asynq refuse duplicates of a unique task until 2 min after the delay, unless its lock has ended: a task
+-- that waits on parks anew by then.
+local function keep(lock, id, delay)
+  if lock and redis.call('GET', lock) == id and redis.call('PTTL', lock) < delay + 120000 then
+    redis.call('PEXPIRE', lock, math.floor(delay + 120000))
+  end
+end
+
+-- shelve(task, retry set, ID, now (ns), delay (ms), message or '', uniqueness lock or nil) puts a task that was taken from those that run into a retry set.
+-- No counter moves.
+local function shelve(task, retry, id, now, delay, message, lock)
+  redis.call('ZADD', retry, due(now, delay), id)
+  keep(lock, id, delay)
   redis.call('HSET', task, 'state', 'retry')
   if message ~= '' then
     redis.call('HSET', task, 'msg', message)
@@ -73,11 +83,11 @@ local function shelve(task, retry, id, at, message)
 end
 
 -- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried again after a delay. KEYS  1 the
--- task's hash   2 active   3 lease   4 retry of its queue. Returns what resign does.
+-- task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one. Returns what resign does.
 local function postpone(task, nonce, id, now, late, message, delay)
   local left = resign(task, nonce, id, now, late)
   if left == 'ok' then
-    shelve(task, KEYS[4], id, due(now, tonumber(delay)), message)
+    shelve(task, KEYS[4], id, now, tonumber(delay), message, KEYS[5])
   end
   return left
 end
@@ -141,7 +151,7 @@ local function hasten(task, entry, now)
 end
 
 -- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no place, else 0) has a parked task look for itself
--- later, since others stand before it. Returns when (ms). KEYS as of hasten.
+-- later, since others stand before it. Returns when (ms). KEYS  1 the task's hash   2 retry of its queue   5 its uniqueness lock, if it has one
 local function defer(task, entry, now, look, ahead, longest, conflicts)
   local id, prefix = parse(entry)
   local delay = timer(tonumber(look), tonumber(ahead), tonumber(longest))
@@ -149,6 +159,7 @@ local function defer(task, entry, now, look, ahead, longest, conflicts)
     delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
   end
   redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay), id)
+  keep(KEYS[5], id, delay)
   return math.floor(delay)
 end
 

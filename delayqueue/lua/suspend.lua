@@ -2,7 +2,7 @@
 
 -- suspend(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', registry, retry count, when it would look for itself if it
 -- were next (ms), longest or 0, how long ago it was refused first in this run (us), deadline) counts a conflict and shelves the task.
--- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue.
+-- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one.
 -- Returns {what resign does, conflicts, first conflict (us), place, registry before or '', now (us)}. After 'again' they are as they were left, without now.
 local function suspend(task, nonce, id, now, late, message, registry, retried, look, longest, ago, deadline)
   local left = resign(task, nonce, id, now, late)
@@ -11,6 +11,6 @@ local function suspend(task, nonce, id, now, late, message, registry, retried, l
     return {left, tonumber(met[1] or 0), met[2] or '0', met[3] or '0', met[4] or '', '0'}
   end
   local noted = note(task, registry, retried, look, ago, deadline)
-  shelve(task, KEYS[4], id, due(now, timer(tonumber(look), 0, tonumber(longest))), message)
+  shelve(task, KEYS[4], id, now, timer(tonumber(look), 0, tonumber(longest)), message, KEYS[5])
   return {left, unpack(noted)}
 end
