@@ -171,8 +171,9 @@ type configured struct{}
 // Config returns the configuration for the asynq servers: that of New, with functions that know which errors are those of a task that waits. The caller's own
 // functions are asked about all others.
 func (a *Attached) Config() asynq.Config {
+	queues := a.queues() // from then on a.cfg stays as it is
 	cfg := a.cfg
-	cfg.Queues = a.queues()
+	cfg.Queues = queues
 	base := cfg.BaseContext
 	if base == nil {
 		base = context.Background
@@ -206,11 +207,16 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 			return nil, err
 		}
 	}
+	maxHold := cmp.Or(o.MaxHold, a.opts.MaxHold)
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, LockNames: a.opts.LockNames,
-		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: cmp.Or(o.MaxHold, a.opts.MaxHold), MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
+		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: maxHold, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
 		Sleepers: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})
+	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
+		err = errors.Join(err, fmt.Errorf("attach: MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the Options or the worker's Config too",
+			maxHold, fence))
+	}
 	if err != nil {
 		return nil, err
 	}

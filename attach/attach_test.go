@@ -176,12 +176,40 @@ func TestFaultsAreFoundAtNew(t *testing.T) {
 		"a ring":               {ring, attach.Options{}, "ring"},
 		"a TTL beyond asynq's": {client, attach.Options{TTL: time.Minute}, "below 55s"},
 		"a wrong strategy":     {client, attach.Options{Strategy: middleware.Requeue{Delay: -1}}, "cannot be negative"},
-		"moves on a cluster":   {cluster, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "on a Redis Cluster"},
+		"a queue on a cluster": {cluster, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "on a Redis Cluster"},
 	} {
 		if a, err := attach.New(tt.client, asynq.Config{}, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, tt.want)
 			_ = a.Close()
 		}
+	}
+}
+
+// The locks would refuse each task of the handler.
+func TestALeaseMustEndBeforeItsFenceIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	long := attach.LockOptions{Key: byPayload, MaxHold: locking.DefaultFenceTTL}
+	if _, err := r.attach(asynq.Config{}, attach.Options{}).LockWith(long); err == nil || !strings.Contains(err.Error(), "raise MaxHold") {
+		t.Errorf("%v, want an error that says what to raise", err)
+	}
+	if _, err := r.attach(asynq.Config{}, attach.Options{MaxHold: long.MaxHold}).LockWith(long); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHandlerIsAddedWhileAServerStarts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.attach(asynq.Config{}, attach.Options{})
+	done := make(chan error)
+	go func() {
+		_, err := a.LockWith(attach.LockOptions{Key: byPayload, Strategy: middleware.Requeue{Queue: "slow"}})
+		done <- err
+	}()
+	_, served := a.Config().Queues["slow"]
+	if err := receive(t, done); (err == nil) != served {
+		t.Errorf("%v, and the server works on the queue: %v", err, served)
 	}
 }
 

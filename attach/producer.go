@@ -20,6 +20,8 @@ type ProducerOptions struct {
 	// Locker and LockNames are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
 	LockNames func(key string) (lock, interest string)
+	// MaxKeySize and MaxKeys are those of [Options].
+	MaxKeySize, MaxKeys int
 	// Observer is told of the waits that begin with an enqueue; nil disables it.
 	Observer middleware.Observer
 	// Logger receives what went wrong in the background; silent when nil.
@@ -54,7 +56,8 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 		}
 	}
 	p.Producer = middleware.NewProducer(middleware.ProducerOptions{
-		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys, Observer: opts.Observer, Logger: opts.Logger,
+		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys,
+		MaxKeySize: opts.MaxKeySize, MaxKeys: opts.MaxKeys, Observer: opts.Observer, Logger: opts.Logger,
 	})
 	return p, nil
 }

@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/hibiken/asynq"
@@ -32,6 +33,23 @@ func TestAHandlersNextStepWaitsForItsKey(t *testing.T) {
 	r.enqueue("order:1", asynq.TaskID("first"), asynq.MaxRetry(0))
 	if first, state, next := receive(t, ran), receive(t, states), receive(t, ran); first != "first" || state != asynq.TaskStateRetry || next != "next" {
 		t.Errorf("%s ran, and %s, which was %v", first, next, state)
+	}
+}
+
+func TestAProducerHasTheLimitsOfItsServers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	long := strings.Repeat("k", 2000)
+	for name, keys := range map[string][]string{"a long key": {long}, "many keys": {"a", "b", "c"}} {
+		p, err := attach.NewProducer(r.client, attach.ProducerOptions{MaxKeySize: 2000, MaxKeys: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		_, err = p.EnqueueContext(t.Context(), asynq.NewTask("test", nil), middleware.Keys(keys...))
+		if wrong := name == "many keys"; (err != nil) != wrong {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -146,10 +146,6 @@ func (w *Worker) lockAt() Redis {
 
 // lock returns the middleware for one handler.
 func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
-	setDefault(&maxHold, w.cfg.MaxHold)
-	if fence := attach.FenceTTL(w.cfg.MaxHold); maxHold >= fence {
-		return nil, fmt.Errorf("MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the worker's Config too", maxHold, fence)
-	}
 	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})
 }
 
