@@ -16,7 +16,7 @@ import (
 
 // Keys returns an option for [Producer.EnqueueContext]: the business keys of the task, as the key function of its handler finds them. They are recorded with the task,
 // in place of those of [ProducerOptions].Keys. The handler runs under the keys that its own function finds, whatever was recorded.
-func Keys(keys ...string) asynq.Option { return option{keys: keys} }
+func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, keys...)} }
 
 // WhenHeld returns an option for [Producer.EnqueueContext] that decides at once about a task one of whose keys is held. A strategy that fails, such as [FailFast],
 // enqueues nothing: the caller gets a [ConflictError] with the key, its holder and RetryAfter. One that parks, such as [Requeue], enqueues the task
@@ -121,7 +121,7 @@ func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Opti
 		switch o, ok := o.(option); {
 		case ok && o.strategy != nil:
 			s = o.strategy
-		case ok:
+		case ok && o.keys != nil: // a WhenHeld of nil is nothing
 			find = FixedKey(o.keys...)
 		}
 	}

@@ -69,6 +69,22 @@ func (r *rig) size() int {
 	return info.Size
 }
 
+func TestNoStrategyAtTheEnqueueLeavesTheKeys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t).Client(t))
+	p := r.producer(func(*middleware.ProducerOptions) {})
+	info, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), middleware.WhenHeld(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.client.HGet(t.Context(), "asynq:{default}:t:"+info.ID, "railtoken:keys").Val(); got != "k" {
+		t.Errorf("recorded are %q", got)
+	}
+	if _, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), middleware.Keys()); err == nil {
+		t.Error("it was enqueued without a key")
+	}
+}
+
 func TestAHeldKeyRefusesTheCallerAtOnce(t *testing.T) {
 	t.Parallel()
 	onEachProducer(t, func(r *rig, p *middleware.Producer) {
