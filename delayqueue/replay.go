@@ -14,7 +14,7 @@ import (
 var (
 	//go:embed lua/replay.lua
 	replaySource string
-	replayScript = redis.NewScript(replaySource)
+	replayScript = redis.NewScript(recordSource + replaySource)
 )
 
 const (

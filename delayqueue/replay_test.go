@@ -64,7 +64,11 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 	}
 	behind := r.inLine("k", "behind")[0]
 	r.archive(task) // by hand: its record and its entry are left
+	r.ok(r.client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:freed", "railtoken:waiters:{k}").Err())
 	r.ok(r.queue.Replay(t.Context(), task))
+	if left := r.client.HMGet(t.Context(), "asynq:{default}:t:a", "railtoken:look", "railtoken:freed").Val(); left[0] != nil || left[1] != nil {
+		t.Errorf("of its record are left %v", left)
+	}
 	if _, err := r.queue.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
 		t.Errorf("it waits before it has tried: %v", err)
 	}

@@ -1,4 +1,4 @@
--- Runs an archived task again, with a fresh record of conflicts (park.lua). It must be atomic: a task that is run twice at the same
+-- Runs an archived task again, with a fresh record of conflicts (record.lua). It must be atomic: a task that is run twice at the same
 -- time runs once, and one that stays archived keeps its reason.
 --
 -- KEYS  1 the task's hash   2 archived   3 pending   ARGV  1 ID of the task   2 now (ns)
@@ -12,7 +12,8 @@ if state ~= 'archived' then
   return state or 'gone'
 end
 redis.call('ZREM', KEYS[2], id)
-redis.call('HDEL', task, 'result', 'railtoken:place', 'railtoken:registry', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first')
+redis.call('HDEL', task, 'result')
+forget(task)
 redis.call('HSET', task, 'state', 'pending', 'pending_since', ARGV[2])
 redis.call('LPUSH', KEYS[3], id)
 return state
