@@ -3,7 +3,7 @@
 // [Lock] makes an asynq middleware. For each task it takes the keys that a [KeyFunc] finds, runs the handler with a context
 // that ends when the lease is lost, gives the keys back and wakes the next task in line. When another task has a key, a
 // [Strategy] decides what happens: [FailFast] reports it at once, [Wait] stays in the worker slot for a while, [Requeue]
-// parks the task in the delay queue and frees the slot; for a key that is held briefly it keeps the next one or few on deck.
+// parks the task in asynq's retry set and frees the slot; for a key that is held briefly it keeps the next one or few on deck.
 //
 // asynq decides what becomes of a task in conflict by its server's Config and its Redis client, not by a middleware: package attach makes both for a server that
 // exists, and package worker a whole server. A server that speaks to Redis through any other client gives each task [delayqueue.ErrNotOurs].

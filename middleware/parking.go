@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// errNoQueue is the error of a strategy that parks tasks though there is no delay queue, which Lock has ruled out.
-var errNoQueue = errors.New("middleware: no delay queue is configured")
+// errNoQueue is the error of a strategy that parks tasks though there is no [delayqueue.Queue], which Lock has ruled out.
+var errNoQueue = errors.New("middleware: no delayqueue.Queue is configured")
 
 // park has the task wait for the key as soon as asynq acknowledges its run, and returns the error that ends the run.
 func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) error {

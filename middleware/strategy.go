@@ -55,7 +55,7 @@ const (
 	Fail Action = iota
 	// WaitInSlot tries again after a delay, or as soon as the key is given back.
 	WaitInSlot
-	// Park puts the task in the delay queue and frees the slot.
+	// Park puts the task in asynq's retry set, in which it waits for the key, and frees the slot.
 	Park
 )
 
@@ -90,7 +90,7 @@ type Strategy interface {
 	Decide(c Conflict) Decision
 }
 
-// DelayQueuer is a [Strategy] whose parked tasks wait in a queue of their own. It must always name the same queue.
+// DelayQueuer is a [Strategy] whose parked tasks wait and run in another queue. It must always name the same queue.
 type DelayQueuer interface {
 	// DelayQueue returns the queue's name, or "" when tasks wait in the one that they are in.
 	DelayQueue() string

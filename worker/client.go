@@ -39,7 +39,7 @@ func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	return c, nil
 }
 
-// Queue returns the delay queue on the client's Redis, to look at the tasks that wait, to move or drop them, and to run archived ones again. It is
+// Queue returns the tasks that wait on the client's Redis, to look at, reorder or drop them, and to run archived ones again. It is
 // closed with the client.
 func (c *Client) Queue() *delayqueue.Queue { return c.producer.Queue() }
 

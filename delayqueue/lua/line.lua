@@ -1,4 +1,4 @@
--- Gives a task its place in the line of a key and tells who stands before it (DESIGN 5.4). It must be atomic: two tasks must not
+-- Gives a task its place in the line of a key and tells who stands before it. It must be atomic: two tasks must not
 -- get the same place, and the one that asks must not be passed between its arrival and the answer.
 --
 -- KEYS  1 line of the key   2 registry of the key

@@ -1,4 +1,4 @@
--- Takes tasks out of the line of a key and tells who is first then (DESIGN 5.4). It must be atomic: two that leave at the same time
+-- Takes tasks out of the line of a key and tells who is first then. It must be atomic: two that leave at the same time
 -- must not both find the other one first, or nobody would be told of the next.
 --
 -- KEYS  1 line of the key   2 registry of the key
