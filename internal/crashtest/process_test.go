@@ -27,7 +27,8 @@ type job struct {
 	Hold    time.Duration // how long its handler runs
 	Fails   int           // how many runs fail before one writes the effect
 	Retries int           // MaxRetry
-	InLine  bool          // enqueued by delayqueue.Queue.Enqueue, else by asynq's client
+	InLine  bool          // enqueued by delayqueue.Queue.Enqueue
+	Waits   bool          // enqueued by a middleware.Producer, and parked when a key is held; without both by asynq's client
 }
 
 func (j job) keys() []string {

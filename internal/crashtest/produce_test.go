@@ -11,6 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // ofProducer begins the names of the steps of the producer.
@@ -23,6 +26,7 @@ const producerRestart = 2 * time.Second
 type producer struct {
 	tap   *tap
 	queue *delayqueue.Queue
+	locks *locking.Single
 	tasks *asynq.Client
 	next  atomic.Int64  // the job that it is at, or comes to
 	done  chan struct{} // closed when it has returned
@@ -35,7 +39,13 @@ func (r *run) hire(hook *tap, next int, began time.Time) *producer {
 	if err != nil {
 		r.Fatal(err)
 	}
-	p := &producer{tap: hook, queue: queue, tasks: asynq.NewClientFromRedisClient(client), done: make(chan struct{})}
+	locks := redistest.VirtualClient(r.T, r.m)
+	locks.AddHook(hook)
+	single, err := locking.NewSingle(locks, locking.SingleOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	p := &producer{tap: hook, queue: queue, locks: single, tasks: asynq.NewClientFromRedisClient(client), done: make(chan struct{})}
 	p.next.Store(int64(next))
 	hook.stop = func() { r.doubt(p) }
 	if r.fault.lives() {
@@ -61,6 +71,7 @@ func (p *producer) end() {
 	close(p.tap.over)
 	<-p.done
 	_ = p.queue.Close()
+	_ = p.locks.Close()
 }
 
 // enqueue enqueues a job, as its kind is.
@@ -72,10 +83,16 @@ func (r *run) enqueue(p *producer, j job) {
 	}
 	opts := []asynq.Option{asynq.TaskID(j.ID), asynq.MaxRetry(j.Retries)}
 	call := func() {
-		if j.InLine {
+		switch {
+		case j.InLine:
 			r.ledger.call(j)
 			_, err = p.queue.Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
-		} else {
+		case j.Waits:
+			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
+			waits := append(opts, middleware.Keys(j.keys()...), middleware.WhenHeld(middleware.Requeue{Delay: 2 * time.Second}))
+			producer := middleware.NewProducer(middleware.ProducerOptions{Queue: p.queue, Locker: p.locks})
+			_, err = producer.EnqueueContext(r.Context(), asynq.NewTask("job", payload), waits...)
+		default:
 			_, err = p.tasks.Enqueue(asynq.NewTask("job", payload), opts...)
 		}
 	}
@@ -135,7 +152,8 @@ func (r *run) doubt(p *producer) {
 	switch {
 	case p.tap.fault != before: // it may be done by the time at which it is enqueued again
 		r.again = append(r.again, r.unsure)
-	case p.tap.at.name != "join": // which comes last
+	case r.jobs[next].Waits && r.m.Exists("asynq:{default}:t:"+r.unsure):
+	case p.tap.at.name != "join" || r.jobs[next].Waits: // which comes last in line
 		r.lost = r.unsure
 	}
 }

@@ -110,7 +110,7 @@ func (r *run) play() (taken map[string]int) {
 	}
 	<-r.produced
 	for i, p := range r.producers {
-		if _, enqueued := p.tap.seen(); i == 0 && r.order != middleware.NextFirst {
+		if _, enqueued := p.tap.seen(); i == 0 && slices.ContainsFunc(r.jobs, func(j job) bool { return j.InLine || j.Waits }) {
 			for name, n := range enqueued {
 				taken[ofProducer+name] = n
 			}

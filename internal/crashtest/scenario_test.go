@@ -14,7 +14,7 @@ type scenario struct {
 	// next is how the process works that comes after the one that was stopped; as that one when nil.
 	next *settings
 	jobs []job
-	// order is that of the settings, which are for one key per task then. The producer is stopped too.
+	// order is that of the settings, which are for one key per task then. The producer is stopped too, as for jobs that are parked as they are enqueued.
 	order middleware.Order
 	// mate has another process work beside the one that is stopped.
 	mate bool
@@ -34,6 +34,13 @@ var (
 	own  = map[string]int{"default": 4}
 	both = map[string]int{"default": 4, "waiting": 1, "siding": 1}
 )
+
+// parkedAtOnce are jobs that wait for their key from the start.
+var parkedAtOnce = []job{
+	{ID: "holder", Hold: 6 * time.Second, Retries: 5},
+	{ID: "first", At: 2 * time.Second, Hold: time.Second, Retries: 5, Waits: true},
+	{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5, Waits: true},
+}
 
 var scenarios = []scenario{
 	{
@@ -152,6 +159,14 @@ var scenarios = []scenario{
 		},
 		within: 4 * time.Second,
 		steps:  []string{"park", "wake"},
+	},
+	{
+		name: "parked as they are enqueued", settings: settings{Queues: own}, jobs: parkedAtOnce, within: 18 * time.Second,
+		steps: []string{"wake", ofProducer + "acquire", ofProducer + "enqueue", ofProducer + "suspend", ofProducer + "enter", ofProducer + "join"},
+	},
+	{
+		name: "parked as they are enqueued on a Cluster", settings: settings{Queues: own, Cluster: true}, jobs: parkedAtOnce, within: 18 * time.Second,
+		steps: []string{"promote", ofProducer + "acquire", ofProducer + "enqueue", ofProducer + "suspend", ofProducer + "enter", ofProducer + "join"},
 	},
 	{
 		name: "two processes", settings: settings{Queues: own}, mate: true,
