@@ -17,7 +17,7 @@ var (
 	ErrLost = errors.New("locking: lease is lost")
 
 	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
-	// data, fail over or are out of memory). As much of the attempt as could be reached was taken back. It is worth trying again.
+	// data, fail over, are out of memory, or refuse the user). As much of the attempt as could be reached was taken back. It is worth trying again.
 	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
 	// ErrQuarantined reports, besides ErrUnavailable, that servers of a [Redlock] that can be reached may not vote now, because they may

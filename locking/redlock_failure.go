@@ -51,7 +51,7 @@ func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*guard.RefusedError](err)
 	switch {
 	case !ok:
-		return fmt.Errorf("node %d (%s): %w", i, addr, err)
+		return fmt.Errorf("node %d (%s): %w", i, addr, withRules(err))
 	case refusal.Reason == guard.Unreachable:
 		return refusal
 	default:

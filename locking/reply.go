@@ -1,18 +1,43 @@
 package locking
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// transient are the first words of the error replies of a Redis that may serve again soon.
-var transient = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS"}
+// transient are the first words of the error replies of a Redis that may serve again soon; an operator mends the last three.
+var transient = []string{
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS", "NOPERM", "NOAUTH", "WRONGPASS",
+}
 
 // isTransient reports whether an error reply is that of a server that may serve again soon.
 func isTransient(reply string) bool {
 	word, _, _ := strings.Cut(commandError(reply), " ")
-	return slices.Contains(transient, word) || reply == "ERR max number of clients reached"
+	return slices.Contains(transient, word) || isForbidden(reply) || reply == "ERR max number of clients reached"
+}
+
+// isForbidden reports whether an error reply says that the user may not do it. Redis 6.2 says so in other words in a script.
+func isForbidden(reply string) bool {
+	return strings.HasPrefix(reply, "NOPERM") || strings.HasPrefix(commandError(reply), "ERR The user executing the script ")
+}
+
+// withRules adds the remedy to the error of a user who may not use locks.
+func withRules(err error) error {
+	if reply, ok := errors.AsType[redis.Error](err); ok && isForbidden(reply.Error()) {
+		return fmt.Errorf("%w: give the user of Redis the ACL rules ~railtoken:* &railtoken:* +@all -@dangerous +info", err)
+	}
+	return err
+}
+
+// isUnrun reports whether err is a refusal of the user that came before the script has run.
+func isUnrun(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasPrefix(reply.Error(), "NOPERM") && !strings.Contains(reply.Error(), "script")
 }
 
 // wrapped is what Redis before version 7 puts in front of the error of a command in a script: the name of the script, and the

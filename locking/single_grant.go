@@ -31,7 +31,7 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 	p.acquire = acquireCommand(acquireScript, p.redis, g.owner, g.single.fence, -g.single.clock.Last(), opts, false)
 	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
-	if isMoving(err) {
+	if isMoving(err) || isUnrun(err) {
 		p.asked = unsent
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func classify(ctx context.Context, err error) error {
 	if reply, ok := errors.AsType[redis.Error](err); ok && !isTransient(reply.Error()) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", ErrUnavailable, withRules(err))
 }
 
 // takeBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What has no answer soon is
