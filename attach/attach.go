@@ -45,7 +45,8 @@ type Options struct {
 
 	// Observer is told of every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// Logger receives what went wrong and what an operator should know; silent when nil.
+	// Logger receives what went wrong and what an operator should know. When nil, it is asynq.Config's Logger, from its LogLevel on, and slog.Default without
+	// one. slog.New(slog.DiscardHandler) is silent.
 	Logger *slog.Logger
 }
 
@@ -85,7 +86,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
 	}
 	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+		opts.Logger = loggerOf(cfg)
 	}
 	_, cluster := client.(*redis.ClusterClient)
 	cfg.Queues = maps.Clone(cfg.Queues)
