@@ -43,6 +43,9 @@ type Options struct {
 	// Waiting is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency when zero, none when negative.
 	Waiting int
 
+	// AllowEviction accepts a Redis that may evict keys when its memory is full: tasks and locks can vanish from it without a trace. See [Attached.Check].
+	AllowEviction bool
+
 	// Observer is told of every event of the locks; nil disables it.
 	Observer middleware.Observer
 	// Logger receives what went wrong and what an operator should know. When nil, it is asynq.Config's Logger, from its LogLevel on, and slog.Default without
@@ -68,6 +71,9 @@ type Attached struct {
 	mu    sync.Mutex
 	cfg   asynq.Config
 	fixed bool // a server has its queues
+
+	checking sync.Mutex
+	fit      bool // Redis is, and its user
 
 	locker   locking.Locker
 	closers  []io.Closer
@@ -133,6 +139,7 @@ const fewServers = 8
 func (a *Attached) Client() redis.UniversalClient {
 	return a.queue.Conn(asynqconn.Options{
 		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
+		Ready: a.Check,
 	})
 }
 

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,62 +14,27 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// preflightTimeout bounds the checks of one Redis.
-const preflightTimeout = 5 * time.Second
-
-// errEvicts is why a Redis that evicts keys is refused.
-var errEvicts = errors.New("may evict tasks and locks when its memory is full")
-
-// preflight checks that a Redis can be reached, is fit to keep tasks and locks, and lets its user do what they need.
-func preflight(ctx context.Context, client redis.UniversalClient, at Redis, setting string, needs access.Needs, allowEviction bool, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
-	defer cancel()
-	if err := preflightServer(ctx, client, at, setting, allowEviction, log); err != nil {
+// preflight checks every Redis that the worker needs.
+func (w *Worker) preflight(ctx context.Context) error {
+	if err := refused(w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), w.attached.Check(ctx)); err != nil {
 		return err
 	}
-	return preflightUser(ctx, client, at, needs, log)
+	switch {
+	case w.lockConn == nil:
+		return w.preflightNodes(ctx)
+	case w.names == nil: // else the locks are checked with the tasks
+		needs := access.Needs{Locks: true, AllowEviction: w.cfg.AllowEviction}
+		return refused(w.lockAt(), w.lockAt().addrVariable(lockVariable), access.Preflight(ctx, w.lockConn, needs, w.cfg.Logger))
+	}
+	return nil
 }
 
-// preflightServer checks that a Redis can be reached and is fit.
-func preflightServer(ctx context.Context, client redis.UniversalClient, at Redis, setting string, allowEviction bool, log *slog.Logger) error {
-	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("worker: cannot use Redis at %s: %w: is it running, and are %s and its password right?", at, err, setting)
-	}
-	info, err := client.Info(ctx).Result()
-	if err != nil {
-		log.WarnContext(ctx, "Redis does not tell about itself; make sure it is 6.2 or later and does not evict keys", "redis", at.String(), "error", err)
+// refused names the Redis in an error of its preflight, and the setting that says where it is.
+func refused(at Redis, setting string, err error) error {
+	if err == nil {
 		return nil
 	}
-	if err := checkInfo(info, at.isCluster(), allowEviction); err != nil {
-		remedy := ""
-		if errors.Is(err, errEvicts) && !strings.HasPrefix(setting, nodesVariable) {
-			remedy = ", or RAILTOKEN_ALLOW_EVICTION=true here"
-		}
-		return fmt.Errorf("worker: Redis at %s %w%s", at, err, remedy)
-	}
-	return nil
-}
-
-// preflightUser checks what the user of a Redis may do. Without channels all works, but slower.
-func preflightUser(ctx context.Context, client redis.UniversalClient, at Redis, needs access.Needs, log *slog.Logger) error {
-	user := at.Username
-	if user == "" {
-		user = "default"
-	}
-	report, err := access.Check(ctx, client, needs)
-	if err != nil {
-		log.WarnContext(ctx, "what the user of Redis may do is not known everywhere", "redis", at.String(), "user", user, "error", err)
-	}
-	if len(report.Missing) > 0 {
-		return fmt.Errorf("worker: Redis at %s does not let the user %q do what tasks and locks need: run there ACL SETUSER %s %s",
-			at, user, user, strings.Join(slices.Concat(report.Missing, report.Hints), " "))
-	}
-	if len(report.Hints) > 0 {
-		log.WarnContext(ctx, "the user of Redis may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
-			"and asynq cannot be told to cancel a task", "redis", at.String(), "user", user,
-			"remedy", "ACL SETUSER "+user+" "+strings.Join(report.Hints, " "))
-	}
-	return nil
+	return fmt.Errorf("worker: Redis at %s (%s) %w", at, setting, err)
 }
 
 // preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not without a majority.
@@ -85,8 +47,8 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		at := w.cfg.LockRedis
 		at.Addr, at.Nodes = at.Nodes[i], nil
 		wg.Go(func() {
-			errs[i] = preflight(ctx, client, at, nodesVariable+", RAILTOKEN_LOCK_REDIS_PASSWORD",
-				access.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff}, allowEviction, w.cfg.Logger)
+			errs[i] = refused(at, nodesVariable, access.Preflight(ctx, client,
+				access.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff, AllowEviction: allowEviction}, w.cfg.Logger))
 			ids[i] = runID(ctx, client)
 		})
 	}
@@ -123,40 +85,4 @@ func runID(ctx context.Context, client redis.UniversalClient) string {
 		}
 	}
 	return ""
-}
-
-// checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
-func checkInfo(info string, isCluster, allowEviction bool) error {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	var errs []error
-	if v := fields["redis_version"]; v != "" && olderThan(v, 6, 2) {
-		errs = append(errs, fmt.Errorf("has version %s: use 6.2 or later", v))
-	}
-	if fields["role"] == "slave" {
-		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
-	}
-	if fields["cluster_enabled"] == "1" && !isCluster {
-		errs = append(errs, errors.New("is a node of a Redis Cluster: name it in RAILTOKEN_REDIS_CLUSTER (or RAILTOKEN_LOCK_REDIS_CLUSTER) instead"))
-	}
-	policy := fields["maxmemory_policy"]
-	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
-		errs = append(errs, fmt.Errorf("%w (maxmemory-policy %s): set maxmemory-policy noeviction there", errEvicts, policy))
-	}
-	return errors.Join(errs...)
-}
-
-// olderThan reports whether a version is before major.minor; false when it cannot be read.
-func olderThan(version string, major, minor int) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	m, err1 := strconv.Atoi(parts[0])
-	n, err2 := strconv.Atoi(parts[1])
-	return err1 == nil && err2 == nil && (m < major || m == major && n < minor)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,50 +17,6 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker/embedded"
 )
-
-func TestCheckInfo(t *testing.T) {
-	t.Parallel()
-	info := func(fields ...string) string { return "# Server\r\n" + strings.Join(fields, "\r\n") + "\r\n" }
-	for name, tc := range map[string]struct {
-		info    string
-		cluster bool
-		allow   bool
-		parts   []string // none when the Redis is fit
-	}{
-		"nothing told":           {info: ""},
-		"not an INFO":            {info: "hello\nredis_version\n:::\n"},
-		"7.2 without a limit":    {info: info("redis_version:7.2.4", "role:master", "maxmemory:0", "maxmemory_policy:allkeys-lru")},
-		"6.2":                    {info: info("redis_version:6.2.0", "role:master")},
-		"10.0":                   {info: info("redis_version:10.0.1")},
-		"a version of its own":   {info: info("redis_version:unstable")},
-		"another of its own":     {info: info("redis_version:v5.0")},
-		"6.0":                    {info: info("redis_version:6.0.16"), parts: []string{"version 6.0.16", "6.2 or later"}},
-		"5":                      {info: info("redis_version:5.9.9"), parts: []string{"version 5.9.9"}},
-		"a replica":              {info: info("role:slave"), parts: []string{"is a replica", "address of its master"}},
-		"a node of a cluster":    {info: info("cluster_enabled:1"), parts: []string{"node of a Redis Cluster", "RAILTOKEN_REDIS_CLUSTER"}},
-		"a cluster, as it says":  {info: info("cluster_enabled:1"), cluster: true},
-		"no cluster":             {info: info("cluster_enabled:0")},
-		"a limit, noeviction":    {info: info("maxmemory:1000", "maxmemory_policy:noeviction")},
-		"a limit, no policy":     {info: info("maxmemory:1000")},
-		"a limit, eviction":      {info: info("maxmemory:1000", "maxmemory_policy:volatile-ttl"), parts: []string{"volatile-ttl", "noeviction"}},
-		"eviction allowed":       {info: info("maxmemory:1000", "maxmemory_policy:allkeys-lru"), allow: true},
-		"allowed, but a replica": {info: info("role:slave", "maxmemory:1000", "maxmemory_policy:allkeys-lru"), allow: true, parts: []string{"replica"}},
-		"all at once": {
-			info:  info("redis_version:4.0.0", "role:slave", "maxmemory:1", "maxmemory_policy:allkeys-lru"),
-			parts: []string{"version 4.0.0", "replica", "allkeys-lru"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := checkInfo(tc.info, tc.cluster, tc.allow)
-			if len(tc.parts) > 0 {
-				wantParts(t, err, tc.parts...)
-			} else if err != nil {
-				t.Errorf("refused: %v", err)
-			}
-		})
-	}
-}
 
 // starts starts a worker with a handler that has nothing to do, and returns the error of it.
 func starts(t testing.TB, cfg Config) error {
@@ -112,8 +67,8 @@ func TestUnreachableRedisIsNamedWithinTheBound(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			wantParts(t, starts(t, tc.cfg), tc.parts...)
-			if took := time.Since(began); took > preflightTimeout+5*time.Second {
-				t.Errorf("it took %v to find out; the bound is %v", took, preflightTimeout)
+			if took := time.Since(began); took > access.Timeout+5*time.Second {
+				t.Errorf("it took %v to find out; the bound is %v", took, access.Timeout)
 			}
 		})
 	}
@@ -141,10 +96,10 @@ func TestRedisThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		defer c.Close()
 		log, _ := newLines()
 		began := time.Now()
-		err := preflight(t.Context(), c, Redis{Addr: "127.0.0.1:1"}, "RAILTOKEN_REDIS_ADDR", access.Needs{Locks: true}, false, log)
-		wantParts(t, err, "127.0.0.1:1", "RAILTOKEN_REDIS_ADDR")
-		if took := time.Since(began); took > preflightTimeout {
-			t.Errorf("given up after %v; want at most %v", took, preflightTimeout)
+		err := access.Preflight(t.Context(), c, access.Needs{Locks: true}, log)
+		wantParts(t, err, "cannot be used", "is it running")
+		if took := time.Since(began); took > access.Timeout {
+			t.Errorf("given up after %v; want at most %v", took, access.Timeout)
 		}
 	})
 }
@@ -228,20 +183,8 @@ func TestRedisThatTellsNothingIsTakenWithAWarning(t *testing.T) {
 		t.Error(err)
 	}
 	text := lines.all()
-	if !strings.Contains(text, "does not tell about itself") || !strings.Contains(text, server.Addr()) {
+	if !strings.Contains(text, "INFO is unavailable") || !strings.Contains(text, server.Addr()) {
 		t.Errorf("no warning in the log:\n%s", text)
 	}
 	wantNoPassword(t, "the log", text)
-}
-
-func TestOlderThan(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]bool{
-		"6.1.9": true, "6.2.0": false, "6.2": false, "5.9": true, "7.0.0": false, "10.1.0": false, "": false, "7": false, "x.y": false,
-		strconv.Itoa(1 << 20): false,
-	} {
-		if got := olderThan(version, 6, 2); got != want {
-			t.Errorf("%q is older than 6.2: %t; want %t", version, got, want)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/access"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -81,7 +79,7 @@ func (w *Worker) attach() (err error) {
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
 		Locker: w.locker, LockNames: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
-		Waiting: c.Sleepers, Observer: c.Observer, Logger: c.Logger,
+		Waiting: c.Sleepers, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
 }
@@ -293,19 +291,8 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 func (w *Worker) start(ctx context.Context) error {
-	needs := access.Needs{Queues: slices.Sorted(maps.Keys(w.queues())), Locks: w.cfg.LockRedis.isZero()}
-	if err := preflight(ctx, w.tasks, w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), needs, w.cfg.AllowEviction, w.cfg.Logger); err != nil {
+	if err := w.preflight(ctx); err != nil {
 		return err
-	}
-	switch {
-	case w.lockConn == nil:
-		if err := w.preflightNodes(ctx); err != nil {
-			return err
-		}
-	case !w.cfg.LockRedis.isZero():
-		if err := preflight(ctx, w.lockConn, w.cfg.LockRedis, w.cfg.LockRedis.addrVariable(lockVariable), access.Needs{Locks: true}, w.cfg.AllowEviction, w.cfg.Logger); err != nil {
-			return err
-		}
 	}
 	for i := range w.cfg.Fetchers {
 		s := asynq.NewServerFromRedisClient(w.attached.Client(), w.serverConfig(i))

@@ -1,4 +1,4 @@
-// Package access tells which ACL rules the user of a Redis lacks for tasks and locks, before a task fails for it.
+// Package access tells what a Redis and its user lack for tasks and locks, before a task fails for it.
 package access
 
 import (
@@ -25,6 +25,8 @@ type Needs struct {
 	LockNames []string
 	// Info is set when nothing works without INFO.
 	Info bool
+	// AllowEviction is set when Redis may evict keys.
+	AllowEviction bool
 }
 
 // Report is the ACL rules that are missing, as ACL SETUSER takes them.

@@ -29,6 +29,8 @@ type Options struct {
 	Foreign *atomic.Bool
 	// Logger is told of that too. Silent when nil.
 	Logger *slog.Logger
+	// Ready, when not nil, is asked before each fetch. Its error ends the fetch: asynq logs it, and the server fetches no task until it is nil.
+	Ready func(context.Context) error
 }
 
 // Conn is the Redis client of one asynq server. It is safe for use by many goroutines at the same time. Closing it closes the client behind it.
@@ -40,6 +42,7 @@ type Conn struct {
 	tasks    Tasks
 	log      *slog.Logger
 	foreign  *atomic.Bool
+	ready    func(context.Context) error
 }
 
 // New returns a Conn over a client.
@@ -52,7 +55,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	if foreign == nil {
 		foreign = new(atomic.Bool)
 	}
-	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, log: log}
+	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, ready: opts.Ready, log: log}
 }
 
 // EvalSha runs a script that Redis knows.
@@ -108,6 +111,13 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 
 // fetched fetches a task.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
+	if c.ready != nil {
+		if err := c.ready(ctx); err != nil {
+			cmd := redis.NewCmd(ctx, "evalsha")
+			cmd.SetErr(err)
+			return cmd
+		}
+	}
 	if known && c.tasks != nil && !c.foreign.Load() {
 		return c.fetch(ctx, keys, args)
 	}

@@ -5,7 +5,7 @@
 //
 //   - [Tasks] is told of each task that is fetched, and may answer its acknowledgement.
 //   - An acknowledgement is sent although its context has ended, and again while the slot of its queue moves.
-//   - A fetch that fails is slowed down. For 30 s after that asynq is told of no tasks to recover, because those that have only waited are put back.
+//   - A server fetches no task until Redis is found fit. A fetch that fails is slowed down. For 30 s after that asynq is told of no tasks to recover, because those that have only waited are put back.
 //   - An idle server is woken when a task is ready.
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes that of a scheduler which several processes have.
 //

@@ -1,0 +1,109 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Timeout bounds the checks of one Redis.
+const Timeout = 5 * time.Second
+
+// errEvicts is why a Redis that evicts keys is refused.
+var errEvicts = errors.New("may evict tasks and locks when its memory is full")
+
+// Preflight returns why a Redis cannot be reached, is not fit to keep tasks and locks, or does not let its user do what they need. The error goes on from a
+// text that names the server.
+func Preflight(ctx context.Context, client redis.UniversalClient, needs Needs, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if err := client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("cannot be used: %w: is it running, and are its address and password right?", err)
+	}
+	addr, user, isCluster := identity(client)
+	log = log.With("redis", addr, "user", user)
+	info, err := client.Info(ctx).Result()
+	if err != nil {
+		log.WarnContext(ctx, "INFO is unavailable; make sure that Redis is 6.2 or later and does not evict keys", "error", err)
+	} else if err := checkInfo(info, isCluster, needs.AllowEviction); err != nil {
+		if errors.Is(err, errEvicts) && len(needs.Queues) > 0 {
+			err = fmt.Errorf("%w, or set AllowEviction (RAILTOKEN_ALLOW_EVICTION=true)", err)
+		}
+		return err
+	}
+	return checkUser(ctx, client, user, needs, log)
+}
+
+// identity returns the address and the user of a client, for messages.
+func identity(client redis.UniversalClient) (addr, user string, isCluster bool) {
+	switch c := client.(type) {
+	case *redis.Client:
+		addr, user = c.Options().Addr, c.Options().Username
+	case *redis.ClusterClient:
+		addr, user, isCluster = strings.Join(c.Options().Addrs, ","), c.Options().Username, true
+	}
+	if user == "" {
+		user = "default"
+	}
+	return addr, user, isCluster
+}
+
+// checkUser checks what the user of a Redis may do. Without channels all works, but slower.
+func checkUser(ctx context.Context, client redis.UniversalClient, user string, needs Needs, log *slog.Logger) error {
+	report, err := Check(ctx, client, needs)
+	if err != nil {
+		log.WarnContext(ctx, "what the user of Redis may do is not known everywhere", "error", err)
+	}
+	if len(report.Missing) > 0 {
+		return fmt.Errorf("does not let the user %q do what tasks and locks need: run there ACL SETUSER %s %s",
+			user, user, strings.Join(slices.Concat(report.Missing, report.Hints), " "))
+	}
+	if len(report.Hints) > 0 {
+		log.WarnContext(ctx, "the user of Redis may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
+			"and asynq cannot be told to cancel a task", "remedy", "ACL SETUSER "+user+" "+strings.Join(report.Hints, " "))
+	}
+	return nil
+}
+
+// checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
+func checkInfo(info string, isCluster, allowEviction bool) error {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	var errs []error
+	if v := fields["redis_version"]; v != "" && olderThan(v, 6, 2) {
+		errs = append(errs, fmt.Errorf("has version %s: use 6.2 or later", v))
+	}
+	if fields["role"] == "slave" {
+		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
+	}
+	if fields["cluster_enabled"] == "1" && !isCluster {
+		errs = append(errs, errors.New("is a node of a Redis Cluster: use redis.NewClusterClient, or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)"))
+	}
+	policy := fields["maxmemory_policy"]
+	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
+		errs = append(errs, fmt.Errorf("%w (maxmemory-policy %s): set maxmemory-policy noeviction there", errEvicts, policy))
+	}
+	return errors.Join(errs...)
+}
+
+// olderThan reports whether a version is before major.minor; false when it cannot be read.
+func olderThan(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	m, err1 := strconv.Atoi(parts[0])
+	n, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (m < major || m == major && n < minor)
+}
