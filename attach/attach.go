@@ -266,7 +266,8 @@ func (a *Attached) Queue() *delayqueue.Queue { return a.queue }
 // Locker returns the Locker, for work outside of tasks on the same keys.
 func (a *Attached) Locker() locking.Locker { return a.locker }
 
-// Stop ends the waiting in slots: call it before the servers are shut down, so that the shutdown need not wait for tasks that wait. Those are parked.
+// Stop ends the waiting in slots. Call it before the servers are shut down, so that the shutdown does not wait for tasks that wait: those are parked. Without it
+// they wait until their strategy's time is over.
 func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
 
 // abandoned is how long Close waits for handlers that asynq has given up.

@@ -11,6 +11,31 @@
 // Nothing else changes: the mux, the handlers, producers, the Inspector and the scheduler stay as they are, and servers without locks may work on the same
 // queues. What is forgotten is an error: at New, or of the first task, with the line to add.
 //
+// # Shutdown
+//
+// Call [Attached.Close] when the servers are shut down (Run has returned), and close the client after it. A shutdown waits for tasks that wait in their slots: half
+// a second at most with the default strategy, Max with middleware.Wait. Start the server with Start instead of Run and call [Attached.Stop] before Shutdown to park
+// those at once.
+//
+// # Redis and its user
+//
+// A server checks Redis before its first fetch, and works on no task until all is well: it is 6.2 or later, no replica, evicts no keys, and its user has the rules
+//
+//	~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info (and +cluster on a Cluster)
+//
+// asynq logs the error, with the command that adds the rules that are missing. Call [Attached.Check] to fail at the start. A user who loses rules while the server
+// runs is as if the lock servers could not be reached: tasks wait, and use up no retry.
+//
+// # More than the key
+//
+//   - [Attached.LockWith] gives a handler a strategy, TTL or MaxHold of its own. Options.Strategy is for all others.
+//   - locking.FromContext gives a handler its lease, and FenceOf the fencing token of a key: have the database refuse a smaller one.
+//   - Wrap handlers without keys with [Attached.Unlocked], so that the servers know how many slots are free.
+//   - With middleware.Requeue{Order: middleware.Ordered} tasks run in the order in which they were enqueued by [Attached.Queue].Enqueue.
+//   - [NewProducer] enqueues tasks with their keys, and can refuse one whose key is held.
+//   - Locks on several servers: Options.Locker is a locking.Gate over locking.NewRedlock, with [FenceTTL]. Likewise, locks with connections of their own: over
+//     locking.NewSingle on a second client.
+//
 // [Attached.Schedule] runs an asynq Scheduler in one of several replicas. Package worker does all of this from the environment, with typed handlers.
 //
 // # Other middlewares

@@ -62,8 +62,9 @@
 // time; then the task is parked. It ends at once when the server shuts down.
 //
 // A task on standby takes no slot from others: it waits only in a server of at least four slots, and only while another slot is free and has
-// been for 20 ms, or nearly all tasks that come are refused and could not use it. The middleware knows this from [SleepersOptions].Slots, which package worker sets; without it no task is on standby. All
-// waits in slots, those of [Wait] too, draw on the server's budget of [Sleepers], so that a hot key cannot fill the slots.
+// been for 20 ms, or nearly all tasks that come are refused and could not use it. The middleware knows this
+// from [SleepersOptions].Slots, which package attach sets; without it no task is on standby. All waits in slots, those of [Wait] too, draw on the
+// server's budget of [Sleepers], so that a hot key cannot fill the slots.
 //
 // # Several keys
 //

@@ -64,4 +64,7 @@ func main() {
 	if err := srv.Run(mux); err != nil {
 		log.Fatal(err)
 	}
+	if err := locks.Close(); err != nil {
+		log.Fatal(err)
+	}
 }
