@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -222,6 +223,66 @@ func TestNoKeyIsLockedByNobodyOnceAServerGoesOn(t *testing.T) {
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("it took %v", took)
 			}
+		})
+	}
+}
+
+// An errgroup ends its contexts with the error of another goroutine, and a lease that is lost with that of its last renewal.
+func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{
+		"none": nil, "of the caller": errors.New("enough"), "an answer": fmt.Errorf("read order: %w", redis.Nil),
+		"a dial": &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}, "a pool": redis.ErrPoolTimeout, "a client": redis.ErrClosed,
+		"a loss": &locking.LostError{Reason: locking.LossExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			admin := server.Client(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			l := newSingle(t, server.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr(), -1 }), locking.SingleOptions{})
+			release(t, acquire(t, l, locking.Options{}, "order:2"))
+			held := proxy.Hold(acquiring("order:1"))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				<-held.Caught
+				cancel(cause)
+			}()
+			_, err := l.Acquire(ctx, []string{"order:1"}, locking.Options{})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want context.Canceled", err)
+			}
+			held.Deliver()
+			if err := l.Close(); err != nil { // it waits until what the attempt has left is taken back
+				t.Error(err)
+			}
+			if exists(t, admin, "order:1") {
+				t.Error("the key is locked by nobody")
+			}
+		})
+	}
+}
+
+func TestTheLossOfOneLeaseIsNoneOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, start := range overloaded {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, servers := start(t)
+			lease := acquire(t, l, locking.Options{}, "order:1")
+			for _, s := range servers {
+				s.Pause()
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(100*time.Millisecond, func() { cancel(&locking.LostError{Reason: locking.LossExpired}) })
+			err := lease.Renew(ctx)
+			for _, s := range servers {
+				s.Resume()
+			}
+			if err == nil || errors.Is(err, locking.ErrLost) || lease.Err() != nil {
+				t.Errorf("renewal: %v, lease: %v", err, lease.Err())
+			}
+			release(t, lease)
 		})
 	}
 }

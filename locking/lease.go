@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ type Lease struct {
 	room     int                                         // for so many of them
 	lastErr  error                                       // of the last renewal, when it failed
 	renewal  chan struct{}                               // not nil while a background renewal is under way; closed after it
-	stop     context.CancelCauseFunc                     // of the renewal
+	stop     context.CancelFunc                          // of the renewal
 	giveUp   time.Duration                               // when it is stopped
 
 	offset int64  // of its tokens from the first of the block
@@ -137,7 +138,7 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 		during, drop := l.during(ctx)
 		defer drop()
 		if token, err = l.grant.Fence(during, i); err != nil {
-			return 0, err
+			return 0, cmp.Or(l.Err(), err)
 		}
 	}
 	// A token that was committed after the end of the lease need not be above those that others have got meanwhile.
@@ -237,7 +238,12 @@ func (l *Lease) Renew(ctx context.Context) error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renewed(sent, ttl, err)
+	if err != nil && !errors.Is(err, ErrLost) {
+		l.lastErr = err // the background renews when it would have
+		l.check()
+	} else {
+		l.renewed(sent, ttl, err)
+	}
 	if l.cause != nil {
 		return l.cause
 	}
@@ -264,9 +270,6 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	l.check()
 	lost := l.cause
 	l.end(ErrReleased)
-	if l.stop != nil {
-		l.stop(nil)
-	}
 	renewal := l.renewal
 	l.mu.Unlock()
 
@@ -319,7 +322,7 @@ func (l *Lease) tick() {
 	case now < l.giveUp: // one is under way: the lease looks again when that has its answer
 		l.timer.Reset(l.giveUp - now)
 	default:
-		l.stop(context.DeadlineExceeded)
+		l.stop()
 		l.timer.Reset(l.term.until - now)
 	}
 }
@@ -327,13 +330,13 @@ func (l *Lease) tick() {
 // renewInBackground runs one renewal without the mutex; the timer goes on meanwhile, so that a renewal that hangs cannot
 // hide the end of the lease, and is given up in time for another one. The caller holds the mutex.
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewals, l.term.until)
 	l.timer.Reset(l.giveUp - sent)
 	go func() {
 		defer close(done)
-		defer cancel(nil)
+		defer cancel()
 		err := l.grant.Renew(ctx, ttl)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -388,6 +391,9 @@ func (l *Lease) end(cause error) {
 		return
 	}
 	l.cause = cause
+	if l.stop != nil {
+		l.stop()
+	}
 	l.timer.Stop()
 	l.pulse.drop(l)
 	if l.done != nil {

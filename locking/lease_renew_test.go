@@ -121,3 +121,52 @@ func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
 		}
 	})
 }
+
+func TestTheHoldersFailedRenewalsPutNoOtherOff(t *testing.T) {
+	g := &fakeGrant{renew: func(ctx context.Context, _ int) error { return ctx.Err() }}
+	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range 40 {
+			g.at(time.Duration(i+1) * time.Second)
+			_ = l.Renew(over)
+		}
+		if err := l.Err(); err != nil {
+			t.Errorf("lost while its backend is well: %v", err)
+		}
+	})
+}
+
+func TestTheEndOfALeaseStopsItsRenewal(t *testing.T) {
+	for name, end := range map[string]func(l *Lease, g *fakeGrant) *Lease{
+		"lost": func(l *Lease, _ *fakeGrant) *Lease {
+			<-l.Done()
+			return l
+		},
+		"handed on": func(l *Lease, g *fakeGrant) *Lease {
+			g.at(11 * time.Second)
+			return l.passOn(Options{TTL: 30 * time.Second, MaxHold: time.Hour})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &fakeGrant{}
+			g.renew = func(ctx context.Context, n int) error {
+				if n > 1 && name == "handed on" {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+				next := end(l, g)
+				g.at(10 * time.Minute)
+				g.mu.Lock()
+				if g.running > 0 {
+					t.Errorf("%d renewals go on", g.running)
+				}
+				g.mu.Unlock()
+				_ = next.Release(t.Context())
+			})
+		})
+	}
+}

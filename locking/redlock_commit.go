@@ -114,7 +114,7 @@ func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
 		select {
 		case <-g.committed:
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return 0, ctx.Err()
 		}
 	}
 	if g.tokens == nil {

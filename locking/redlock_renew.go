@@ -76,7 +76,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		ended = context.Cause(ctx)
+		ended = ctx.Err()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -102,12 +102,12 @@ func (n *Node) Run(ctx context.Context, c *Call) (reply any, err error) {
 		return c.Reply, c.Err
 	case queued:
 		n.queue.withdraw(c)
-		return nil, notSent(context.Cause(ctx))
+		return nil, notSent(ctx.Err())
 	case sent:
 		c.answer = nil
 	case fresh, withdrawn:
 	}
-	return nil, context.Cause(ctx)
+	return nil, ctx.Err()
 }
 
 // notSent says why a call was never sent.
