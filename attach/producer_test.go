@@ -40,12 +40,12 @@ func TestAProducerHasTheLimitsOfItsServers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	long := strings.Repeat("k", 2000)
+	p, err := attach.NewProducer(r.client, attach.ProducerOptions{MaxKeySize: 2000, MaxKeys: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	for name, keys := range map[string][]string{"a long key": {long}, "many keys": {"a", "b", "c"}} {
-		p, err := attach.NewProducer(r.client, attach.ProducerOptions{MaxKeySize: 2000, MaxKeys: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
 		_, err = p.EnqueueContext(t.Context(), asynq.NewTask("test", nil), middleware.Keys(keys...))
 		if wrong := name == "many keys"; (err != nil) != wrong {
 			t.Errorf("%s: %v", name, err)

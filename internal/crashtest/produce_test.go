@@ -3,6 +3,7 @@ package crashtest_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ func (r *run) enqueue(p *producer, j job) {
 			_, err = p.queue.Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
 		case j.Waits:
 			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
-			waits := append(opts, middleware.Keys(j.keys()...), middleware.WhenHeld(middleware.Requeue{Delay: 2 * time.Second}))
+			waits := slices.Concat(opts, []asynq.Option{middleware.Keys(j.keys()...), middleware.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})
 			producer := middleware.NewProducer(middleware.ProducerOptions{Queue: p.queue, Locker: p.locks})
 			_, err = producer.EnqueueContext(r.Context(), asynq.NewTask("job", payload), waits...)
 		default:
