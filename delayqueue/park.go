@@ -43,9 +43,6 @@ type Place struct {
 	Ahead int
 	// Timer is when the task tries again although nobody woke it.
 	Timer time.Duration
-	// Bound is the bound that the task has reached, WaitersBound or TotalBound: then it waits for its own timer alone, and no wake finds it. NoBound
-	// when it has a place.
-	Bound Bound
 }
 
 // ParkOptions is what [Queue.Park] must know of a task. The zero value is a first attempt without bounds.
@@ -208,8 +205,6 @@ func parsePlace(cmd *redis.Cmd) (p Place, swallowed string, moved bool, err erro
 	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()
 	p.Ahead, _ = strconv.Atoi(r.text())
 	p.Timer, moved, p.Looked = time.Duration(r.number())*time.Millisecond, r.yes(), r.yes()
-	if p.Free = outcome == "free"; outcome == string(WaitersBound) || outcome == string(TotalBound) {
-		p.Bound = Bound(outcome)
-	}
+	p.Free = outcome == "free"
 	return p, swallowed, moved, cmp.Or(r.err, resigned(outcome))
 }

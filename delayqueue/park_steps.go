@@ -40,14 +40,14 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, opts ParkO
 		return Place{}, err
 	}
 	if !entered {
-		return q.refuse(ctx, t, line, n, opts, TotalBound)
+		return q.refuse(ctx, t, line, n, opts)
 	}
 	var joined bool
 	if n.Waiters, n.Ahead, joined, err = q.register(ctx, t, line, n, opts.Bounds.Waiters, ttl); err != nil {
 		return Place{}, err
 	}
 	if !joined {
-		return q.refuse(ctx, t, line, n, opts, WaitersBound)
+		return q.refuse(ctx, t, line, n, opts)
 	}
 	if opts.InOrder {
 		n.Ahead = opts.Ahead
@@ -160,7 +160,7 @@ func (q *Queue) prune(ctx context.Context, line string, entries []string) error 
 }
 
 // refuse takes a task that has found no room out of the line and the index: it waits for its own timer.
-func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions, b Bound) (Place, error) {
+func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions) (Place, error) {
 	r := replyOf(q.step(ctx, discardStep, line, t.member()))
 	waiters, err := r.number(), r.err
 	if err == nil {
@@ -172,6 +172,6 @@ func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, op
 	if err == nil {
 		n.Timer = q.deferLook(ctx, t, opts, waiters, max(n.Count, 1))
 	}
-	n.Waiters, n.Bound = waiters, b
+	n.Waiters = waiters
 	return n.Place, err
 }

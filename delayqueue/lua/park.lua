@@ -13,7 +13,7 @@
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before
 -- it, when it looks for itself (ms), 1 when it is in the other queue, 1 when it has looked at the locks}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
--- pending; 'waiters' or 'total' when that limit is reached: then it waits for its own timer alone; 'again', 'not active' or 'not yet' when nothing was done
+-- pending; 'again', 'not active' or 'not yet' when nothing was done
 -- (resign).
 local task, registry, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id = parse(entry)
@@ -124,4 +124,4 @@ for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that some
   end
 end
 shelve(task, home, id, now, delay, moved == 1 and '' or ARGV[5], unique)
-return {limit or 'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}
+return {'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

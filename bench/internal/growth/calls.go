@@ -164,10 +164,7 @@ func openNext(ctx context.Context, l *lineup) ([]func(context.Context) error, er
 	}
 	park := func(ctx context.Context) error {
 		opts := delayqueue.ParkOptions{Look: callLook}
-		place, err := l.queue.Park(ctx, ready[0], callKey, opts)
-		if err == nil && place.Bound != delayqueue.NoBound {
-			err = fmt.Errorf("the bound on %s", place.Bound)
-		}
+		_, err := l.queue.Park(ctx, ready[0], callKey, opts)
 		ready = ready[1:]
 		return err
 	}
