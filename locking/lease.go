@@ -338,6 +338,9 @@ func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 		defer close(done)
 		defer cancel()
 		err := l.grant.Renew(ctx, ttl)
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.renewal, l.stop = nil, nil
