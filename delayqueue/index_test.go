@@ -38,7 +38,8 @@ func TestTheTotalBoundIsForAllKeysTogether(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
 		for i, task := range []delayqueue.Task{a, b, c} {
-			if r.parkTotal(task, task.ID, 2); r.hasPlace(task) != (i < 2) {
+			r.parkTotal(task, task.ID, 2)
+			if r.hasPlace(task) != (i < 2) {
 				t.Errorf("%s has a place: %v", task, i >= 2)
 			}
 		}
@@ -79,7 +80,8 @@ func TestTasksThatAreGoneDoNotCountForTheTotal(t *testing.T) {
 		r.park(alive, "k") // as it does each time that its timer ends: those who are gone become the oldest
 		task := r.delayed("new")
 		for tries := 1; ; tries++ {
-			if r.parkTotal(task, "k", 2); r.hasPlace(task) {
+			r.parkTotal(task, "k", 2)
+			if r.hasPlace(task) {
 				break
 			}
 			if tries == 3 {
