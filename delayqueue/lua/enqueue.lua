@@ -30,8 +30,8 @@ end
 if #ARGV > A + 2 then
   local id, look = ARGV[A + 4], ARGV[A + 6]
   redis.call('LREM', KEYS[K + 2], 1, id)
+  shelve(task, KEYS[K + 3], id, ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7])), '', unique)
   note(task, ARGV[A + 3], '0', look, 0, ARGV[A + 8])
   redis.call('HSET', task, 'railtoken:nonce', call)
-  shelve(task, KEYS[K + 3], id, ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7])), '', unique)
 end
 return 1

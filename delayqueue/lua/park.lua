@@ -31,6 +31,7 @@ if left == 'again' then
 elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
+shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), ARGV[5], unique)
 local conflicts, first, place, before, us, freed = unpack(note(task, registry, ARGV[6], ARGV[10], ARGV[16], ARGV[17]))
 local swallowed = ''
 if before ~= '' and before ~= registry then
@@ -50,8 +51,8 @@ end
 if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
   redis.call('ZREM', registry, entry)
   redis.call('ZREM', index, entry)
-  redis.call('HSET', task, 'railtoken:freed', registry, unpack(ARGV[5] ~= '' and {'msg', ARGV[5]} or {}))
-  keep(unique, id, 0)
+  redis.call('HSET', task, 'railtoken:freed', registry)
+  redis.call('ZREM', home, id)
   push(entry, ARGV[3])
   return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0, 1}
 end
@@ -69,6 +70,8 @@ end
 
 -- It goes to another queue with all that asynq and this package know of it, unless a task there has its ID.
 if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
+  redis.call('ZADD', KEYS[11], redis.call('ZSCORE', home, id), id)
+  redis.call('ZREM', home, id)
   local at = redis.call('ZSCORE', KEYS[8], entry)
   if at then
     redis.call('ZREM', KEYS[8], entry)
@@ -123,5 +126,6 @@ for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that some
     redis.call('SET', KEYS[i], '1', 'PX', math.floor(delay + 120000))
   end
 end
-shelve(task, home, id, now, delay, moved == 1 and '' or ARGV[5], unique)
+redis.call('ZADD', home, 'XX', due(now, delay), id)
+keep(unique, id, delay)
 return {'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

@@ -72,14 +72,14 @@ local function keep(lock, id, delay)
 end
 
 -- shelve(task, retry set, ID, now (ns), delay (ms), message or '', uniqueness lock or nil) puts a task that was taken from those that run into a retry set.
--- No counter moves.
+-- No counter moves. It comes first, right after the task was taken: whatever fails after it in the script, its timer brings the task back.
 local function shelve(task, retry, id, now, delay, message, lock)
   redis.call('ZADD', retry, due(now, delay), id)
-  keep(lock, id, delay)
   redis.call('HSET', task, 'state', 'retry')
   if message ~= '' then
     redis.call('HSET', task, 'msg', message)
   end
+  keep(lock, id, delay)
 end
 
 -- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried again after a delay. KEYS  1 the

@@ -10,7 +10,6 @@ local function suspend(task, nonce, id, now, late, message, registry, retried, l
     local met = left == 'again' and redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:registry') or {}
     return {left, tonumber(met[1] or 0), met[2] or '0', met[3] or '0', met[4] or '', '0'}
   end
-  local noted = note(task, registry, retried, look, ago, deadline)
   shelve(task, KEYS[4], id, now, timer(tonumber(look), 0, tonumber(longest)), message, KEYS[5])
-  return {left, unpack(noted)}
+  return {left, unpack(note(task, registry, retried, look, ago, deadline))}
 end

@@ -13,8 +13,8 @@ if not id then
   return nil
 end
 local task = ARGV[2] .. id
+redis.call('ZADD', KEYS[4], ARGV[1], id) -- whatever fails from here on, asynq recovers the task
 redis.call('HSET', task, 'state', 'active', 'railtoken:run', ARGV[3])
 local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken')
 redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
-redis.call('ZADD', KEYS[4], ARGV[1], id)
 return {id, unpack(found)}
