@@ -82,6 +82,7 @@ type Attached struct {
 	wakes    asynqconn.Wakes
 	stopping chan struct{}
 	stop     sync.Once
+	told     sync.Once // what was forgotten
 	running  sync.WaitGroup
 }
 
@@ -232,17 +233,23 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 		locked := lock(next)
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			if ctx.Value(configured{}) != a {
-				return errNoConfig
+				return a.forgotten(ctx, errNoConfig)
 			}
 			a.running.Add(1)
 			defer a.running.Done()
 			err := locked.ProcessTask(ctx, task)
 			if errors.Is(err, delayqueue.ErrNotOurs) {
-				err = fmt.Errorf("%w: %w", errNoClient, err)
+				err = a.forgotten(ctx, errNoClient)
 			}
 			return err
 		})
 	}, nil
+}
+
+// forgotten logs once what the caller has left out, because asynq shows the errors of tasks to none but its ErrorHandler.
+func (a *Attached) forgotten(ctx context.Context, err error) error {
+	a.told.Do(func() { a.opts.Logger.ErrorContext(ctx, err.Error()) })
+	return err
 }
 
 // errNoClient is the error of each task of a server that has not our client.

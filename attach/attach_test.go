@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -146,7 +147,8 @@ func TestWhatIsForgottenIsAnErrorOfTheFirstTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			a := r.attach(asynq.Config{}, attach.Options{})
+			var log strings.Builder // written before the task's error is there
+			a := r.attach(asynq.Config{}, attach.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			tt.start(r, a, a.Lock(byPayload)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 				t.Error("the handler ran")
 				return nil
@@ -154,6 +156,9 @@ func TestWhatIsForgottenIsAnErrorOfTheFirstTask(t *testing.T) {
 			info := r.settled(r.enqueue("order:1"), asynq.TaskStateRetry)
 			if !strings.Contains(info.LastErr, tt.remedy) {
 				t.Errorf("the task's error is %q, want one with %q", info.LastErr, tt.remedy)
+			}
+			if n := strings.Count(log.String(), tt.remedy); n != 1 {
+				t.Errorf("the log tells it %d times: %s", n, log.String())
 			}
 		})
 	}
