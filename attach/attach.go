@@ -248,7 +248,9 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 
 // forgotten logs once what the caller has left out, because asynq shows the errors of tasks to none but its ErrorHandler.
 func (a *Attached) forgotten(ctx context.Context, err error) error {
-	a.told.Do(func() { a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err) })
+	a.told.Do(func() {
+		a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err)
+	})
 	return err
 }
 
