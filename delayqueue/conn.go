@@ -38,7 +38,8 @@ func (q *tasks) Fetched(f asynqconn.Fetched) {
 	q.runs.add(r)
 }
 
-// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up when its lease ends.
+// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up when its lease ends. When Redis
+// refuses to park it, asynq's own script is sent.
 func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
 	r := q.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
@@ -49,7 +50,7 @@ func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	r.putBack = a.Requeues()
 	if a.Repeated { // it is that of an earlier run, or asynq's lease has ended just now
 		if p != nil && !r.ended.IsZero() {
-			r.goOn(p, nil, true)
+			r.goOn(p, nil, time.Time{})
 		}
 		r.mu.Unlock()
 		return true, errNotFound
@@ -76,9 +77,14 @@ func (q *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		q.runs.drop(r)
 		return true, nil
 	}
+	if lasting(err) && (a.Script == "retry" || a.Script == "archive") {
+		q.runs.drop(r)
+		return false, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.goOn(p, message, false) {
+	lease, _ := ctx.Deadline() // of asynq
+	if r.goOn(p, message, lease) {
 		err = nil
 	}
 	return true, err
@@ -97,6 +103,7 @@ const (
 type runs struct {
 	foreign atomic.Bool // asynq's scripts are not known
 	counted sync.Once   // tells of a Config that counts waiting as a failure
+	refused sync.Once   // tells that Redis refuses to park
 
 	mu    sync.Mutex
 	tasks map[Task]*Run

@@ -168,7 +168,7 @@ func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
 				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
 				r.ok(err)
 				await(r, began)
-				m.SetError("ERR out of order")
+				m.SetError("LOADING out of order")
 				time.Sleep(time.Until(start.Add(tt.outage)))
 				m.SetError("")
 				place := await(r, parked)

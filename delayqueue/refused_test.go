@@ -1,10 +1,15 @@
 package delayqueue_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -33,4 +38,29 @@ func TestAParkThatFailsHalfwayLosesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server's user may not touch the lines.
+func TestATaskThatCannotBeParkedIsPutOff(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := soloOn(t, server.Client(t))
+	log := new(bytes.Buffer)
+	user := server.Client(t, server.User(t, "u", "~asynq:*", "&*", "+@all"))
+	queue, err := delayqueue.New(user, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	r.ok(err)
+	on := *r
+	on.queue = queue
+	s := serve(t, queue, asynq.Config{}, func(ctx context.Context, _ string) error { return on.parks(ctx, nil) })
+	for _, id := range []string{"a", "b"} {
+		_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.MaxRetry(0))
+		r.ok(err)
+		r.until("it is put off", func() bool { return slices.Equal(r.everywhere(id), []string{"default retry"}) })
+	}
+	s.Shutdown()
+	r.ok(queue.Close())
+	if n := strings.Count(log.String(), "Redis refuses to park tasks"); n != 1 || !strings.Contains(log.String(), "NOPERM") || queue.Runs() != 0 {
+		t.Errorf("%d runs are remembered, and the log says %s", queue.Runs(), log)
+	}
+	r.uncounted()
 }

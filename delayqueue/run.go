@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/redis/go-redis/v9"
 )
 
 // Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an asynq whose scripts are not known:
@@ -111,16 +113,16 @@ func (r *Run) End(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.ended, r.judged = time.Now(), ctx.Err() == nil
 	if r.parking != nil && ctx.Err() != nil && current {
-		r.goOn(r.parking, nil, true)
+		r.goOn(r.parking, nil, time.Time{})
 	}
 }
 
 // current reports whether asynq has neither acknowledged the run nor begun another one here.
 func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 
-// goOn parks or puts off the task in the background, unless somebody else has it by then; late when asynq's lease on it must have ended before. It reports
-// false when the Queue is closed. The caller holds the mutex.
-func (r *Run) goOn(p *parking, message []byte, late bool) bool {
+// goOn parks or puts off the task in the background, unless somebody else has it by then: asynq's lease on it ends at lease, and another server may have the
+// task afterwards. It reports false when the Queue is closed. The caller holds the mutex.
+func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 	if r.goesOn {
 		return true
 	}
@@ -130,9 +132,12 @@ func (r *Run) goOn(p *parking, message []byte, late bool) bool {
 			if !r.current() {
 				return nil
 			}
-			err := r.carryOut(ctx, p, message, late)
-			if errors.Is(err, ErrGone) {
+			err := r.carryOut(ctx, p, message, !time.Now().Before(lease))
+			switch {
+			case errors.Is(err, ErrGone):
 				return nil
+			case lasting(err):
+				return backoff.Permanent(err)
 			}
 			return err
 		}, backoff.WithContext(wait, ctx))
@@ -152,7 +157,17 @@ const (
 	goOnLimit = time.Hour
 )
 
-// carryOut parks or puts off the task.
+// lasting reports whether Redis refuses a call for what it asks: it will refuse it again.
+func lasting(err error) bool {
+	var refusal redis.Error
+	if !errors.As(err, &refusal) || redis.IsMaxClientsError(err) {
+		return false
+	}
+	kind, _, _ := strings.Cut(refusal.Error(), " ")
+	return kind == "ERR" || kind == "NOPERM" || kind == "WRONGTYPE"
+}
+
+// carryOut parks or puts off the task. One that Redis refuses to park is put off.
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
@@ -161,6 +176,13 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 		return r.queue.postpone(ctx, r.task, opts)
 	}
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
+	if lasting(err) { // what asynq itself needs suffices to put it off
+		r.queue.runs.refused.Do(func() {
+			r.queue.log.ErrorContext(ctx, "Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+
+				"give the user of Redis the commands and keys that railtoken needs", "error", err)
+		})
+		return r.queue.postpone(ctx, r.task, opts)
+	}
 	if err == nil && p.parked != nil && place.Count > 0 { // else the task has run since
 		p.told.Do(func() { p.parked(place) })
 	}
