@@ -18,7 +18,7 @@ const (
 )
 
 // moving reports whether a node has refused a script of several keys because their slot is on its way to another node. The script has not begun.
-func moving(err error) bool { return redis.IsTryAgainError(err) }
+func moving(err error) bool { return asynqconn.Moving(err) }
 
 // runSettled runs a script of several keys of one slot, and again for a while as long as the slot moves.
 func (q *Queue) runSettled(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {

@@ -187,6 +187,36 @@ func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
 	}
 }
 
+// Since a plain server leaves the name of the run as it is, only its lease tells that the run is another's.
+func TestARunOfAPlainServerIsNotParked(t *testing.T) {
+	t.Parallel()
+	virtually(t, func(r *solo, m *miniredis.Miniredis) {
+		plain := redistest.VirtualClient(r.T, m)
+		var cut atomic.Bool
+		r.client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cut.Load() {
+				return redistest.Fail(cmd, errBroken)
+			}
+			return next(ctx, cmd)
+		}))
+		parked := make(chan delayqueue.Place, 1)
+		serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
+			cut.Store(true)
+			return r.parks(ctx, parked)
+		})
+		_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"))
+		r.ok(err)
+		r.until("the server is cut off", cut.Load)
+		time.Sleep(40 * time.Second)
+		r.ok(plain.ZAdd(r.Context(), "asynq:{default}:lease", redis.Z{Score: float64(time.Now().Add(5 * time.Minute).Unix()), Member: "a"}).Err())
+		cut.Store(false)
+		time.Sleep(4 * time.Minute)
+		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default active", "default lease"}) || len(parked) > 0 {
+			r.Errorf("it is in %v", lists)
+		}
+	})
+}
+
 // asynq ends a run at its timeout, while its handler is still at work.
 func TestAnEndedRunIsNotParked(t *testing.T) {
 	t.Parallel()

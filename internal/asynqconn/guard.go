@@ -53,7 +53,7 @@ func (f *failures) pause(ctx context.Context, err error) {
 		return
 	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
 		return
-	case !redis.IsTryAgainError(err): // else the slot of the queue moves, and Redis is there
+	case !Moving(err): // else the slot of the queue moves, and Redis is there
 		f.last.Store(time.Now().UnixNano())
 	}
 	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))

@@ -67,13 +67,14 @@ func KindOf(sum string, keys []string) (kind Kind, known bool) {
 	if name, ok := scripts[sum]; ok {
 		return kinds[name], true
 	}
-	var active, lease, paused bool
+	var active, lease, paused, task bool
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "asynq:{") {
 			return Other, false
 		}
 		active = active || strings.HasSuffix(key, "}:active")
 		lease = lease || strings.HasSuffix(key, "}:lease")
+		task = task || strings.Contains(key, "}:t:")
 		paused = paused || strings.HasSuffix(key, "}:paused")
 	}
 	switch {
@@ -81,6 +82,8 @@ func KindOf(sum string, keys []string) (kind Kind, known bool) {
 		return Other, false
 	case paused:
 		return Fetch, false
+	case !task: // it is about the whole queue, as an Inspector's
+		return Other, false
 	default:
 		return Ack, false
 	}

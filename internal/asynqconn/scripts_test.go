@@ -69,3 +69,15 @@ func scriptIn(n ast.Node) (name, text string, ok bool) {
 	text, err := strconv.Unquote(literal.Value)
 	return spec.Names[0].Name, text, err == nil
 }
+
+// An Inspector that deletes a queue names the active tasks and the leases too.
+func TestAScriptOverAWholeQueueEndsNoRun(t *testing.T) {
+	t.Parallel()
+	keys := []string{"asynq:{q}:pending", "asynq:{q}:active", "asynq:{q}:lease"}
+	if kind, _ := KindOf("unknown", keys); kind != Other {
+		t.Errorf("it is of kind %d", kind)
+	}
+	if kind, _ := KindOf("unknown", append(keys, "asynq:{q}:t:a")); kind != Ack {
+		t.Errorf("one about a task is of kind %d", kind)
+	}
+}

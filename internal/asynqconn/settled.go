@@ -24,10 +24,17 @@ func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cm
 	var cmd *redis.Cmd
 	_ = backoff.Retry(func() error {
 		cmd = send()
-		if err := cmd.Err(); redis.IsTryAgainError(err) {
+		if err := cmd.Err(); Moving(err) {
 			return err
 		}
 		return nil
 	}, backoff.WithContext(wait, ctx))
 	return cmd
+}
+
+// Moving reports whether a node has refused a script before it began since its slot is on its way: go-redis ends with whichever of the three its last attempt met.
+func Moving(err error) bool {
+	_, ask := redis.IsAskError(err)
+	_, moved := redis.IsMovedError(err)
+	return ask || moved || redis.IsTryAgainError(err)
 }
