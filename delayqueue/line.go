@@ -161,7 +161,7 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 			return Left{}, err
 		}
 		for _, entry := range found.waits {
-			q.background(followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
+			q.background(q.closing, followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
 		}
 		gone, leaver = gone[:0], ""
 		for i, e := range all {

@@ -1,8 +1,10 @@
 package delayqueue_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -215,6 +217,34 @@ func TestARunOfAPlainServerIsNotParked(t *testing.T) {
 			r.Errorf("it is in %v", lists)
 		}
 	})
+}
+
+// asynq's recoverer would archive a task that has no retry left.
+func TestCloseWaitsForParksUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, outage := range []time.Duration{5 * time.Second, time.Minute} {
+		virtually(t, func(r *solo, m *miniredis.Miniredis) {
+			parked := make(chan delayqueue.Place, 1)
+			var log bytes.Buffer
+			queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			r.ok(err)
+			r.queue = queue
+			serve(r.T, queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
+				m.SetError("LOADING out of order")
+				return r.parks(ctx, parked)
+			})
+			_, err = r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
+			r.ok(err)
+			time.Sleep(2 * time.Second)
+			time.AfterFunc(outage, func() { m.SetError("") })
+			began := time.Now()
+			r.ok(queue.Close())
+			if took := time.Since(began); took > 9*time.Second || (outage == 5*time.Second) != (len(parked) == 1) || (len(parked) == 0) != strings.Contains(log.String(), "default/a") {
+				r.Errorf("after %v of %v it is %d times parked; the log says %s", took, outage, len(parked), &log)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
 }
 
 // asynq ends a run at its timeout, while its handler is still at work.

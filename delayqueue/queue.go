@@ -53,6 +53,8 @@ type Queue struct {
 	closed  bool
 	closing context.Context // ends with Close
 	cancel  context.CancelFunc
+	parking context.Context // ends later: of the parks under way
+	giveUp  context.CancelFunc
 	follows map[string]*followed // the last wake of each key that others wait for
 	pending sync.WaitGroup       // what goes on in the background
 	served  served
@@ -86,26 +88,28 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 		q.log = slog.New(slog.DiscardHandler)
 	}
 	q.closing, q.cancel = context.WithCancel(context.Background())
+	q.parking, q.giveUp = context.WithCancel(context.Background())
 	return q, nil
 }
 
-// background calls do on a goroutine that Close waits for, with a limit. It reports false, and does not, once the Queue is closed.
-func (q *Queue) background(limit time.Duration, do func(ctx context.Context)) bool {
+// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and does not, once the Queue is closed.
+func (q *Queue) background(until context.Context, limit time.Duration, do func(ctx context.Context)) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return false
 	}
 	q.pending.Go(func() {
-		ctx, cancel := context.WithTimeout(q.closing, limit)
+		ctx, cancel := context.WithTimeout(until, limit)
 		defer cancel()
 		do(ctx)
 	})
 	return true
 }
 
-// Close waits for the wakes under way, for a second at most, and ends the Queue. Nothing is lost by it: a task that was not
-// woken runs when its timer ends.
+// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be reached again, for 8 s at most, as long as
+// asynq's own shutdown. Then it ends the Queue. A task that was not woken runs when its timer ends; one that could not be parked is logged, and asynq recovers
+// it: as failed, and archived when it has no retry left.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	q.closed = true
@@ -115,10 +119,16 @@ func (q *Queue) Close() error {
 	q.mu.Unlock()
 	timer := time.AfterFunc(time.Second, q.cancel)
 	defer timer.Stop()
+	last := time.AfterFunc(parkGrace, q.giveUp)
+	defer last.Stop()
 	q.pending.Wait()
 	q.cancel()
+	q.giveUp()
 	return nil
 }
+
+// parkGrace is how long Close waits for parks.
+const parkGrace = 8 * time.Second
 
 // parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
 const parkedIndex = "railtoken:parked"

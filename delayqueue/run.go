@@ -126,7 +126,7 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 	if r.goesOn {
 		return true
 	}
-	r.goesOn = r.queue.background(goOnLimit, func(ctx context.Context) {
+	r.goesOn = r.queue.background(r.queue.parking, goOnLimit, func(ctx context.Context) {
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(goOnFirst), backoff.WithMaxInterval(goOnMost), backoff.WithMaxElapsedTime(goOnLimit))
 		err := backoff.Retry(func() error {
 			if !r.current() {
@@ -141,7 +141,7 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 			}
 			return err
 		}, backoff.WithContext(wait, ctx))
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task", r.task.String(), "error", err)
 		}
 		r.queue.runs.drop(r)

@@ -96,7 +96,7 @@ func (q *Queue) knownUnserved() []string {
 	unserved, age := s.unserved, time.Since(s.asked)
 	s.mu.Unlock()
 	if len(unserved) > 0 && age > servedFresh {
-		q.background(followLimit, func(ctx context.Context) { q.lookForUnserved(ctx) })
+		q.background(q.closing, followLimit, func(ctx context.Context) { q.lookForUnserved(ctx) })
 	}
 	if age > servedStale {
 		return nil

@@ -209,7 +209,7 @@ func (q *Queue) takeAndPromote(ctx context.Context, registry string, out []look,
 	}
 	if next := replyOf(replies[len(mine)]); len(w.Tasks) > 0 && len(next.rest) > 1 {
 		entry, _ := next.rest[1].(string)
-		q.background(followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
+		q.background(q.closing, followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
 	}
 	return err
 }
