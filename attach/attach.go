@@ -65,7 +65,7 @@ type LockOptions struct {
 type Attached struct {
 	client   redis.UniversalClient
 	opts     Options
-	cluster  bool
+	oneNode  bool // else tasks can wait in their own queue only
 	interval time.Duration
 
 	mu    sync.Mutex
@@ -95,10 +95,10 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if opts.Logger == nil {
 		opts.Logger = loggerOf(cfg)
 	}
-	_, cluster := client.(*redis.ClusterClient)
+	_, oneNode := client.(*redis.Client)
 	cfg.Queues = maps.Clone(cfg.Queues)
 	a := &Attached{
-		client: client, opts: opts, cfg: cfg, cluster: cluster, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
+		client: client, opts: opts, cfg: cfg, oneNode: oneNode, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
 		wakes: asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
 	slots := cfg.Concurrency
@@ -157,8 +157,8 @@ func (a *Attached) serve(queue string) error {
 	if queue == "" {
 		return nil
 	}
-	if a.cluster {
-		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q: on a Redis Cluster tasks can wait in their own queue only: set no Requeue.Queue", queue)
+	if !a.oneNode {
+		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q: on a Redis Cluster, or with a client that is no *redis.Client, tasks can wait in their own queue only: set no Requeue.Queue", queue)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

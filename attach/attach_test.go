@@ -170,6 +170,8 @@ func TestFaultsAreFoundAtNew(t *testing.T) {
 	defer client.Close()
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
+	node := redis.NewClient(&redis.Options{})
+	defer node.Close()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
 	for name, tt := range map[string]struct {
@@ -182,6 +184,9 @@ func TestFaultsAreFoundAtNew(t *testing.T) {
 		"a TTL beyond asynq's": {client, attach.Options{TTL: time.Minute}, "below 55s"},
 		"a wrong strategy":     {client, attach.Options{Strategy: middleware.Requeue{Delay: -1}}, "cannot be negative"},
 		"a queue on a cluster": {cluster, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "on a Redis Cluster"},
+		"a queue through a wrapped client": {
+			struct{ *redis.Client }{node}, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "no *redis.Client",
+		},
 	} {
 		if a, err := attach.New(tt.client, asynq.Config{}, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, tt.want)
