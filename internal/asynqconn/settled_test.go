@@ -17,7 +17,8 @@ func TestAMoveIsSatOutWhateverTheLastAnswer(t *testing.T) {
 		tries := 0
 		m.SetError(refusal)
 		err := OnceSettled(t.Context(), time.Minute, func() *redis.Cmd {
-			if tries++; tries == 3 {
+			tries++
+			if tries == 3 {
 				m.SetError("")
 			}
 			return client.Do(t.Context(), "PING")
