@@ -2,6 +2,7 @@ package asynqconn
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ func TestEachFiringIsEnqueuedOnce(t *testing.T) {
 					token   int64
 					lost    bool
 					after   time.Duration
+					ahead   time.Duration // the clock of the leader before
 					fires   bool
 					wantErr string
 				}{
@@ -40,8 +42,13 @@ func TestEachFiringIsEnqueuedOnce(t *testing.T) {
 					{what: "the leader before, who knows it", token: 10, lost: true},
 					{what: "a leader who has lost its lease", token: 12, lost: true, wantErr: "lease of this scheduler is lost"},
 					{what: "in another second still", token: 11, after: time.Second, fires: true},
+					{what: "after a leader whose clock was ahead", token: 13, ahead: 5 * time.Second},
+					{what: "after a leader whose clock was wrong", token: 13, ahead: time.Hour, fires: true},
 				} {
 					time.Sleep(step.after)
+					if step.ahead > 0 {
+						m.HSet("railtoken:fired:{default}:ticks", "second", strconv.FormatInt(time.Now().Add(step.ahead).Unix(), 10))
+					}
 					conn := NewFirings(client, "ticks", step.token, func() bool { return !step.lost })
 					before := tasksIn(m.Keys())
 					_, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", []byte{byte(i)}), opts...)

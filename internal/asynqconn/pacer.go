@@ -37,7 +37,8 @@ type pacer struct {
 	stopping <-chan struct{}
 	woken    Wakes
 
-	empty atomic.Int64 // fetches that found nothing since the look began
+	empty   atomic.Int64 // fetches that found nothing since the look began
+	stopped atomic.Bool  // stopping has ended a pause: the server goes on to look until it is shut down
 }
 
 func newPacer(opts Options) *pacer {
@@ -63,9 +64,14 @@ func (p *pacer) pause(ctx context.Context) {
 	third := p.interval / 3
 	timer := time.NewTimer(max(third+rand.N(max(2*third, 1))-2*CheckInterval, 0))
 	defer timer.Stop()
+	stopping := p.stopping
+	if p.stopped.Load() {
+		stopping = nil
+	}
 	select {
 	case <-ctx.Done():
-	case <-p.stopping:
+	case <-stopping:
+		p.stopped.Store(true)
 	case <-p.woken:
 	case <-timer.C:
 	}

@@ -200,6 +200,22 @@ func TestAShutdownEndsThePauseAtOnce(t *testing.T) {
 	})
 }
 
+func TestBetweenStopAndShutdownAServerLooksNoMoreOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stopping := make(chan struct{})
+		close(stopping)
+		p := newLooker(90*time.Millisecond, 1, stopping, empty)
+		began := time.Now()
+		for range 101 {
+			p.sweep(1)
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("101 looks took %v, want at least a third of the interval for each but the first", took)
+		}
+	})
+}
+
 // An error has a pause of its own. The pacer neither counts it as an empty queue nor forgets the others for it.
 func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 	t.Parallel()

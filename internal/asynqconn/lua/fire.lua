@@ -5,12 +5,12 @@
 --       3 1 while the leader trusts its lease
 --
 -- Returns what asynq's script does, and 1 when nothing was left to do: Redis was sent the call twice, a later leader has fired, or the one before has in the
--- same second, because its clock is ahead.
+-- same second, because its clock is ahead. A clock that is ahead by a minute or more is wrong, and counts for nothing.
 local last, n = KEYS[#KEYS - 1], #ARGV - 3
 local token, now = tonumber(ARGV[n + 1]), tonumber(ARGV[n + 2])
 local fired = redis.call('HMGET', last, 'token', 'second')
 local by, at = tonumber(fired[1] or 0), tonumber(fired[2] or 0)
-if by > token or by < token and at >= now then
+if by > token or by < token and at >= now and at < now + 60 then
   return 1
 elseif ARGV[n + 3] ~= '1' then
   return redis.error_reply('ERR railtoken: the lease of this scheduler is lost: another process fires')
