@@ -239,7 +239,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 			defer a.running.Done()
 			err := locked.ProcessTask(ctx, task)
 			if errors.Is(err, delayqueue.ErrNotOurs) {
-				err = a.forgotten(ctx, errNoClient)
+				err = a.forgotten(ctx, fmt.Errorf("%w: %w", errNoClient, err))
 			}
 			return err
 		})
