@@ -16,19 +16,20 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// refusedAgain wakes the next waiter of a key that is still held, and waits until its run has ended.
-func (r *rig) refusedAgain(key string, outcome middleware.Outcome) {
+// refusedAgain wakes a task, which is the next waiter of a key that is still held, and waits until its run has ended.
+func (r *rig) refusedAgain(task delayqueue.Task, key string, outcome middleware.Outcome) {
 	r.Helper()
-	fits := ended(outcome)
-	if outcome == middleware.Parked {
-		fits = parked
-	}
-	n := len(r.events.await(r, 0, fits))
+	r.settled(task, asynq.TaskStateRetry)
+	n := len(r.events.await(r, 0, ended(outcome)))
 	woken, err := r.queue.Wake(context.Background(), key, delayqueue.WakeOptions{})
 	if err != nil || len(woken.Tasks) == 0 && !woken.Pending {
 		r.Fatalf("woke %+v, %v", woken, err)
 	}
-	r.events.await(r, n+1, fits)
+	if outcome == middleware.Parked {
+		r.settled(task, asynq.TaskStateRetry)
+		return
+	}
+	r.events.await(r, n+1, ended(outcome))
 }
 
 // reason returns why a task is archived.
@@ -89,14 +90,11 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			}
 			task := r.enqueue(payload{Key: "order:1", N: 7}, asynq.TaskID("at its bound"), asynq.MaxRetry(3))
 			for i := range tt.again {
-				if i == 0 {
-					r.settled(task, asynq.TaskStateRetry)
-				}
 				outcome := middleware.Parked
 				if i == tt.again-1 {
 					outcome = middleware.Archive
 				}
-				r.refusedAgain("order:1", outcome)
+				r.refusedAgain(task, "order:1", outcome)
 			}
 			got := r.reason(task)
 			if got.Key != "order:1" || got.Bound != bound || got.Conflicts != tt.conflicts || got.Task != task || got.Type != "test" {
@@ -123,9 +121,9 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 					t.Errorf("the replayed task waits as %+v, %v; want its first conflict", w, err)
 				}
 				for range tt.again - 1 {
-					r.refusedAgain("order:1", middleware.Parked)
+					r.refusedAgain(task, "order:1", middleware.Parked)
 				}
-				r.refusedAgain("order:1", middleware.Archive) // and reaches its bound as late
+				r.refusedAgain(task, "order:1", middleware.Archive) // and reaches its bound as late
 				if again := r.reason(task); again.Bound != bound || again.Conflicts != tt.conflicts {
 					t.Errorf("the second time the reason is %+v", again)
 				}
