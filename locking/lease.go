@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,92 +163,6 @@ func (l *Lease) Err() error {
 	return l.cause
 }
 
-// Done returns a channel that is closed when the lease is lost or released.
-func (l *Lease) Done() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-		if l.cause != nil {
-			close(l.done)
-		}
-	}
-	return l.done
-}
-
-// Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
-func (l *Lease) Context(parent context.Context) context.Context {
-	ctx, _ := l.during(parent)
-	return ctx
-}
-
-// during returns a context that ends with parent or with the lease, and what ends it before.
-func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.check()
-	if l.cause != nil {
-		cancel(l.cause)
-		return ctx, func() {}
-	}
-	if len(l.contexts) >= l.room {
-		l.sweep()
-	}
-	l.contexts[ctx] = cancel
-	return ctx, func() {
-		cancel(nil)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.contexts, ctx)
-	}
-}
-
-// firstContexts is how many contexts a lease keeps before it looks which of them have ended.
-const firstContexts = 16
-
-// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each end would cost every
-// lease more than a look now and then costs one with many contexts. The caller holds the mutex.
-func (l *Lease) sweep() {
-	if l.contexts == nil {
-		l.contexts = map[context.Context]context.CancelCauseFunc{}
-	}
-	maps.DeleteFunc(l.contexts, func(ctx context.Context, _ context.CancelCauseFunc) bool { return ctx.Err() != nil })
-	l.room = max(2*len(l.contexts), firstContexts)
-}
-
-// Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is not needed: a lease renews itself. The
-// error matches [ErrLost] when the lease is over; after any other error the lease goes on to its old end.
-func (l *Lease) Renew(ctx context.Context) error {
-	l.mu.Lock()
-	sent := l.check()
-	if l.cause != nil {
-		defer l.mu.Unlock()
-		return l.cause
-	}
-	if l.term.capped {
-		defer l.mu.Unlock()
-		return nil
-	}
-	ttl := min(l.term.ttl, l.term.maxHold-sent)
-	l.mu.Unlock()
-
-	err := l.grant.Renew(ctx, ttl)
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil && !errors.Is(err, ErrLost) {
-		l.lastErr = err // the background renews when it would have
-		l.check()
-	} else {
-		l.renewed(sent, ttl, err)
-	}
-	if l.cause != nil {
-		return l.cause
-	}
-	return err
-}
-
 // Release gives the keys back. It goes on when ctx has ended, for 5 s at most, and a second call returns what the first
 // returned. The error matches [ErrLost] when the lease had been lost before; after any other error the
 // backend goes on in the background, and the keys become free when their TTL ends at the latest.
@@ -302,73 +215,6 @@ func (l *Lease) MarkCommitted() { l.committed.Store(true) }
 
 // Committed reports whether MarkCommitted was called.
 func (l *Lease) Committed() bool { return l.committed.Load() }
-
-// tick runs on the timer, and when the wall clock got ahead: it renews the lease when that is due and ends it when its time is over.
-func (l *Lease) tick() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return
-	}
-	now := l.watch.elapsed()
-	next := l.term.next(now)
-	switch {
-	case next.lost != "":
-		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
-	case !next.renew:
-		l.timer.Reset(next.sleep)
-	case l.renewal == nil:
-		l.renewInBackground(now, next.ttl)
-	case now < l.giveUp: // one is under way: the lease looks again when that has its answer
-		l.timer.Reset(l.giveUp - now)
-	default:
-		l.stop()
-		l.timer.Reset(l.term.until - now)
-	}
-}
-
-// renewInBackground runs one renewal without the mutex; the timer goes on meanwhile, so that a renewal that hangs cannot
-// hide the end of the lease, and is given up in time for another one. The caller holds the mutex.
-func (l *Lease) renewInBackground(sent, ttl time.Duration) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewals, l.term.until)
-	l.timer.Reset(l.giveUp - sent)
-	go func() {
-		defer close(done)
-		defer cancel()
-		err := l.grant.Renew(ctx, ttl)
-		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.renewal, l.stop = nil, nil
-		l.renewed(sent, ttl, err)
-		if l.cause == nil {
-			l.timer.Reset(max(l.term.next(l.watch.elapsed()).sleep, 0))
-		}
-	}()
-}
-
-// renewed takes in the outcome of a renewal. One that comes when the lease is over extends nothing: somebody else may have had the keys
-// since. The caller holds the mutex.
-func (l *Lease) renewed(sent, ttl time.Duration, err error) {
-	if err != nil && !errors.Is(err, ErrLost) {
-		l.lastErr = err
-	}
-	now := l.check()
-	switch {
-	case l.cause != nil:
-	case err == nil:
-		l.term, l.lastErr = l.term.renewed(sent, ttl), nil
-		l.check()
-	case errors.Is(err, ErrLost):
-		l.end(err)
-	default:
-		l.term = l.term.failed(now)
-	}
-}
 
 // check ends the lease when its time is over, and returns that time. The caller holds the mutex.
 func (l *Lease) check() (now time.Duration) {

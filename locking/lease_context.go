@@ -1,0 +1,60 @@
+package locking
+
+import (
+	"context"
+	"maps"
+)
+
+// Done returns a channel that is closed when the lease is lost or released.
+func (l *Lease) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.cause != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, _ := l.during(parent)
+	return ctx
+}
+
+// during returns a context that ends with parent or with the lease, and what ends it before.
+func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check()
+	if l.cause != nil {
+		cancel(l.cause)
+		return ctx, func() {}
+	}
+	if len(l.contexts) >= l.room {
+		l.sweep()
+	}
+	l.contexts[ctx] = cancel
+	return ctx, func() {
+		cancel(nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.contexts, ctx)
+	}
+}
+
+// firstContexts is how many contexts a lease keeps before it looks which of them have ended.
+const firstContexts = 16
+
+// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each end would cost every
+// lease more than a look now and then costs one with many contexts. The caller holds the mutex.
+func (l *Lease) sweep() {
+	if l.contexts == nil {
+		l.contexts = map[context.Context]context.CancelCauseFunc{}
+	}
+	maps.DeleteFunc(l.contexts, func(ctx context.Context, _ context.CancelCauseFunc) bool { return ctx.Err() != nil })
+	l.room = max(2*len(l.contexts), firstContexts)
+}
