@@ -120,7 +120,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		}
 		a.locker, a.closers = locking.NewGate(single, locking.GateOptions{}), []io.Closer{single}
 		if _, oneNode := client.(*redis.Client); oneNode {
-			a.opts.LockNames = single.RedisNames
+			a.opts.LockNames = single.RedisKeys
 		}
 	}
 	if _, err := a.LockWith(LockOptions{Key: func(context.Context, *asynq.Task) ([]string, error) { return nil, nil }}); err != nil {

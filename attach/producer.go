@@ -52,7 +52,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 		}
 		p.single, opts.Locker = single, single
 		if _, oneNode := client.(*redis.Client); oneNode {
-			opts.LockNames = single.RedisNames
+			opts.LockNames = single.RedisKeys
 		}
 	}
 	p.Producer = middleware.NewProducer(middleware.ProducerOptions{

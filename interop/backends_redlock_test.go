@@ -34,7 +34,7 @@ func openRedlock(t *testing.T, servers []*redistest.Server, keyName func(string)
 		})
 	}
 	// The servers have just been started, which the guard takes for a crash, and share a machine with every other test.
-	opts := locking.RedlockOptions{KeyName: keyName, Guard: locking.GuardOff, NodeTimeout: 300 * time.Millisecond}
+	opts := locking.RedlockOptions{RedisKey: keyName, Guard: locking.GuardOff, NodeTimeout: 300 * time.Millisecond}
 	l, err := locking.NewRedlock(nodes, opts)
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ var backends = []backend{{"single", 1, openSingle}}
 
 func openSingle(t *testing.T, servers []*redistest.Server, keyName func(string) string) locking.Locker {
 	client := servers[0].Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	l, err := locking.NewSingle(client, locking.SingleOptions{KeyName: keyName})
+	l, err := locking.NewSingle(client, locking.SingleOptions{RedisKey: keyName})
 	if err != nil {
 		t.Fatal(err)
 	}

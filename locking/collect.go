@@ -105,7 +105,7 @@ func (g *joinedGrant) lost() (first error) {
 // Release releases every part, whatever becomes of the others.
 func (g *joinedGrant) Release(ctx context.Context) (contended bool, err error) {
 	err = g.each(func(part *Lease) error { return part.Release(ctx) })
-	return slices.ContainsFunc(g.parts, (*Lease).Contended), err
+	return slices.ContainsFunc(g.parts, (*Lease).ShouldNotify), err
 }
 
 func (g *joinedGrant) isOf(l Locker) bool {

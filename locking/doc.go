@@ -46,7 +46,7 @@
 // # Waiting
 //
 // [Do] and [Wait] wait for keys. With a [Gate] in front of a Locker the callers of one process stand in line in memory, and a lease is
-// handed on from one to the next without asking the servers.
+// handed off from one to the next without asking the servers.
 //
 // # Keys
 //
@@ -55,6 +55,6 @@
 // who wait lie in the same cluster slot: railtoken:lock:{K}:fence and railtoken:lock:{K}:interest. A release is announced in the channel
 // that has the name of the lock.
 //
-// A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster +cluster as well, and the names that a KeyName of
+// A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster +cluster as well, and the names that a RedisKey of
 // its own makes. Without the channels (&) everything works, but callers that wait look for themselves, every half a second at last.
 package locking

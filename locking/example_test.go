@@ -196,7 +196,7 @@ func ExampleSingle_Watch() {
 	}
 	defer watch.Close()
 	for {
-		lease, err := locker.Acquire(ctx, keys, locking.Options{Interest: time.Minute})
+		lease, err := locker.Acquire(ctx, keys, locking.Options{Notify: time.Minute})
 		if err == nil {
 			fmt.Println("acquired after the release")
 			_ = lease.Release(ctx)

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// DefaultHandOns is how often in a row a [Gate] hands a lease on.
-const DefaultHandOns = 15
+// DefaultHandOffs is how often in a row a [Gate] hands a lease off.
+const DefaultHandOffs = 15
 
 // GateOptions configures a [Gate]. The zero value has every default.
 type GateOptions struct {
-	// HandOns is how often in a row a lease is handed on within the process before other processes get their turn. 15 when
+	// HandOffs is how often in a row a lease is handed off within the process before other processes get their turn. 15 when
 	// zero, so that up to 16 holders follow each other; none when negative; more than 255 count as 255.
-	HandOns int
+	HandOffs int
 }
 
 // Gate is a [Locker] in front of another one, which keeps the callers of one process from fighting over the servers.
 //
 // A key that this process holds is refused to others in it without asking the servers. Callers that wait, by [Wait] or [Do], stand in line
 // in the order of their arrival, and only the first asks the servers. When a holder releases while another waits for the same keys with the
-// same TTL (and no longer MaxHold, and no Block), the lock stays on the servers and the lease is handed on in memory, with a fencing token of
-// its own from the block that was reserved. This ends after HandOns in a row, and when less than a third of the TTL is left, so that other processes get their turn.
+// same TTL (and no longer MaxHold, and no Block), the lock stays on the servers and the lease is handed off in memory, with a fencing token of
+// its own from the block that was reserved. This ends after HandOffs in a row, and when less than a third of the TTL is left, so that other processes get their turn.
 //
-// To other processes the lock then shows the label of the first holder of such a row. The Release of a lease that is handed on asks no server:
+// To other processes the lock then shows the label of the first holder of such a row. The Release of a lease that is handed off asks no server:
 // should the lock have been lost meanwhile, the next holder finds it out. A waiter for several keys is first in line only when it is first
 // for each of them, and those behind it wait for it.
 //
@@ -49,13 +49,13 @@ type door struct {
 	queue []*waiter // in the order of arrival
 }
 
-// hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed on with the lease.
+// hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed off with the lease.
 type hold struct {
 	keys  []string
 	label string
 	since time.Time
 	lease *Lease        // nil while the servers are asked
-	left  int           // how often it may still be handed on
+	left  int           // how often it may still be handed off
 	ready chan struct{} // closed once the servers have answered
 	freed bool
 
@@ -103,14 +103,14 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 		panic("locking: NewGate needs a Locker")
 	}
 	if g, ok := inner.(*Gate); ok {
-		inner = g.inner // two in a row would both hand on the tokens of one block
+		inner = g.inner // two in a row would both hand off the tokens of one block
 	}
-	handOns := min(opts.HandOns, maxBlock-1)
-	if handOns == 0 {
-		handOns = DefaultHandOns
+	handOffs := min(opts.HandOffs, maxBlock-1)
+	if handOffs == 0 {
+		handOffs = DefaultHandOffs
 	}
 	return &Gate{
-		inner: inner, block: max(handOns, 0) + 1, name: cleanLabel(DefaultLabel()),
+		inner: inner, block: max(handOffs, 0) + 1, name: cleanLabel(DefaultLabel()),
 		doors: map[string]*door{}, lines: map[string]*line{}, ears: map[string][]*listener{},
 	}
 }
@@ -130,7 +130,7 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 			return g.ask(ctx, h, opts, nil)
 		}
 		if held := g.refusal(other, keys); held != nil {
-			if opts.Interest > 0 && g.mustMark(other, held.Key, opts.Interest) && g.mark(ctx, other, held.Key, opts) {
+			if opts.Notify > 0 && g.mustMark(other, held.Key, opts.Notify) && g.mark(ctx, other, held.Key, opts) {
 				continue // the key has become free
 			}
 			return nil, held
@@ -154,7 +154,7 @@ func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
 	if errors.Is(h.err, ErrUnavailable) {
 		return h.err
 	}
-	if held, ok := errors.AsType[*HeldError](h.err); ok && opts.Interest <= h.opts.Interest && slices.Contains(keys, held.Key) {
+	if held, ok := errors.AsType[*HeldError](h.err); ok && opts.Notify <= h.opts.Notify && slices.Contains(keys, held.Key) {
 		return held
 	}
 	return nil
@@ -169,8 +169,8 @@ func (g *Gate) enter(keys []string, opts Options) (mine, other *hold) {
 		if d == nil || d.hold == nil {
 			continue
 		}
-		if d.hold.lease != nil && opts.Interest > 0 {
-			if until := time.Now().Add(opts.Interest); until.After(d.hold.interest) {
+		if d.hold.lease != nil && opts.Notify > 0 {
+			if until := time.Now().Add(opts.Notify); until.After(d.hold.interest) {
 				d.hold.interest = until
 			}
 		}
@@ -343,8 +343,8 @@ func (g *Gate) dequeue(w *waiter) {
 	w.line.leave(g)
 }
 
-// handOn gives a lease that is being released to the first in line, if that is fair and safe. It reports whether it has.
-func (g *Gate) handOn(h *hold, l *Lease) bool {
+// handOff gives a lease that is being released to the first in line, if that is fair and safe. It reports whether it has.
+func (g *Gate) handOff(h *hold, l *Lease) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if h.lease != l || h.freed || h.left == 0 || len(g.doors[h.keys[0]].queue) == 0 {

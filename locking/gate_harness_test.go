@@ -50,7 +50,7 @@ func (r *ram) Acquire(ctx context.Context, keys []string, opts locking.Options) 
 	now := time.Now()
 	for _, key := range keys {
 		if held := r.owners[key]; held != nil && now.Before(held.end) {
-			if until := now.Add(opts.Interest); opts.Interest > 0 && until.After(held.interest) {
+			if until := now.Add(opts.Notify); opts.Notify > 0 && until.After(held.interest) {
 				held.interest = until
 			}
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{

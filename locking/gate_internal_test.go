@@ -93,7 +93,7 @@ func TestAGateKeepsNothingOfKeysThatNobodyUses(t *testing.T) {
 			return nil
 		}
 		server.tell(refuse)
-		gate := NewGate(server, GateOptions{HandOns: 3})
+		gate := NewGate(server, GateOptions{HandOffs: 3})
 		var wg sync.WaitGroup
 		for range 32 {
 			wg.Go(func() {
@@ -167,7 +167,7 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lease.offset != 1 {
-			t.Fatal("the lease was not handed on: this is no test")
+			t.Fatal("the lease was not handed off: this is no test")
 		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -182,8 +182,8 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 // A waiter that gives up when it has been given its turn keeps a lease, and passes on the right to ask the servers.
 func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 	t.Parallel()
-	for _, handOns := range []int{0, -1} { // a lease, or the right to ask the servers
-		gate := NewGate(&toldServer{}, GateOptions{HandOns: handOns})
+	for _, handOffs := range []int{0, -1} { // a lease, or the right to ask the servers
+		gate := NewGate(&toldServer{}, GateOptions{HandOffs: handOffs})
 		keys, opts, err := Prepare([]string{"order"}, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 				t.Fatalf("release: %v, its turn: %v", err, w.busy)
 			}
 			handed, err := gate.quit(w, errNoAnswer)
-			if handOns == 0 {
+			if handOffs == 0 {
 				if err != nil || handed == nil {
 					t.Fatalf("lease %v, error %v, want the lease that it was handed", handed, err)
 				}
@@ -215,12 +215,12 @@ func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 			if behind {
 				select {
 				case got := <-next.turn:
-					if (got.lease != nil) != (handOns == 0) || (got.hold != nil) == (handOns == 0) {
-						t.Errorf("hand-ons %d: turn %+v", handOns, got)
+					if (got.lease != nil) != (handOffs == 0) || (got.hold != nil) == (handOffs == 0) {
+						t.Errorf("hand-offs %d: turn %+v", handOffs, got)
 					}
 					next.turn <- got
 				default:
-					t.Errorf("hand-ons %d: nobody has the turn", handOns)
+					t.Errorf("hand-offs %d: nobody has the turn", handOffs)
 				}
 				if last, _ := gate.quit(next, nil); last != nil {
 					_ = last.Release(t.Context())

@@ -63,7 +63,7 @@ func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 		defer watch.Close()
 		synctest.Wait()
 		holder := acquire(t, gates[0], locking.Options{}, "order")
-		if _, err := gates[1].Acquire(t.Context(), []string{"order"}, locking.Options{Interest: time.Minute}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := gates[1].Acquire(t.Context(), []string{"order"}, locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatal(err)
 		}
 		release(t, holder)
@@ -73,22 +73,22 @@ func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 		default:
 			t.Error("no notice")
 		}
-		if !holder.Contended() {
+		if !holder.ShouldNotify() {
 			t.Error("the holder was not told of the other process")
 		}
 	})
 }
 
-// After so many hand-ons the lock goes back, and the process that waits for it comes first.
+// After so many hand-offs the lock goes back, and the process that waits for it comes first.
 func TestAnotherProcessGetsItsTurn(t *testing.T) {
 	t.Parallel()
-	for name, tt := range handOns {
+	for name, tt := range handOffs {
 		if tt.holders > 16 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
-				gates := otherProcesses(t, 2, locking.GateOptions{HandOns: tt.option})
+				gates := otherProcesses(t, 2, locking.GateOptions{HandOffs: tt.option})
 				holder := acquire(t, gates[0], locking.Options{}, "order")
 				other := inLine(t.Context(), gates[1], locking.Options{}, "order")
 				waits(t, other)
@@ -186,7 +186,7 @@ func TestNobodyWaitsForLongInACrowd(t *testing.T) {
 func TestACrowdOnARealServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for name, opts := range map[string]locking.GateOptions{"hand-ons": {}, "none": {HandOns: -1}} {
+	for name, opts := range map[string]locking.GateOptions{"hand-offs": {}, "none": {HandOffs: -1}} {
 		t.Run(name, func(t *testing.T) {
 			gates := make([]*locking.Gate, 4)
 			for i := range gates {

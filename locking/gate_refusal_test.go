@@ -129,22 +129,22 @@ func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
 				}
 				first := acquire(t, gate, locking.Options{}, "order")
 				next := inLine(t.Context(), gate, locking.Options{}, "order")
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Interest: tt.interest}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.interest}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Interest: tt.interest / 1000}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.interest / 1000}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
 				release(t, first)
 				second := got(t, next)
 				silent()
-				if first.Contended() {
-					t.Error("the lease that was handed on is contended: nobody could have got the key")
+				if first.ShouldNotify() {
+					t.Error("the lease that was handed off is contended: nobody could have got the key")
 				}
 				time.Sleep(tt.hold)
 				release(t, second)
-				if second.Contended() != tt.want {
-					t.Errorf("contended: %v, want %v", second.Contended(), tt.want)
+				if second.ShouldNotify() != tt.want {
+					t.Errorf("contended: %v, want %v", second.ShouldNotify(), tt.want)
 				}
 				select {
 				case <-watch.C:
@@ -230,7 +230,7 @@ func TestTheNextInLineGoesOnWhenTheFirstHasFailed(t *testing.T) {
 		gate := locking.NewGate(inner, locking.GateOptions{})
 		broken := errors.New("broken")
 		holder := acquire(t, gate, locking.Options{}, "order")
-		first := inLine(t.Context(), gate, locking.Options{TTL: 20 * time.Second}, "order") // is not handed on
+		first := inLine(t.Context(), gate, locking.Options{TTL: 20 * time.Second}, "order") // is not handed off
 		second := inLine(t.Context(), gate, locking.Options{TTL: 20 * time.Second}, "order")
 		n := 0
 		inner.set(func() {
@@ -324,8 +324,8 @@ func TestAPanicOfTheServersClientFreesTheKey(t *testing.T) {
 func TestAGateOverAGateHandsOnEachTokenOnce(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
-		below := locking.NewGate(inner, locking.GateOptions{HandOns: 2})
-		above := locking.NewGate(below, locking.GateOptions{HandOns: 4})
+		below := locking.NewGate(inner, locking.GateOptions{HandOffs: 2})
+		above := locking.NewGate(below, locking.GateOptions{HandOffs: 4})
 		crowd(t, []*locking.Gate{above, below, locking.NewGate(above, locking.GateOptions{})}, 8, 10, time.Millisecond, time.Minute)
 
 		asked := inner.asked()

@@ -63,7 +63,7 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 	}
 }
 
-// A renewal near MaxHold is for less than the TTL. Were it to arrive after the lease was handed on, it would cut short what the next holder has
+// A renewal near MaxHold is for less than the TTL. Were it to arrive after the lease was handed off, it would cut short what the next holder has
 // renewed, with the same owner value and token: two leases would be valid at the same time.
 func TestARenewalThatComesLateCutsNoOtherLeaseShort(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestInterestOutlivesALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer watch.Close()
-		if _, err := gate.Acquire(t.Context(), []string{"k"}, locking.Options{Interest: time.Hour}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := gate.Acquire(t.Context(), []string{"k"}, locking.Options{Notify: time.Hour}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatal(err)
 		}
 		lost(t, lease)
@@ -162,7 +162,7 @@ func TestInterestOutlivesALoss(t *testing.T) {
 			t.Error("a watch was not told of the loss")
 		}
 		_ = lease.Release(t.Context())
-		if !lease.Contended() {
+		if !lease.ShouldNotify() {
 			t.Error("whoever is parked on the key is told of nothing")
 		}
 	})
@@ -214,16 +214,16 @@ func TestAnInterestIsNotSharedWithOneWhoHasNone(t *testing.T) {
 		var callers sync.WaitGroup
 		callers.Go(func() { _, _ = gate.Acquire(t.Context(), []string{"k"}, locking.Options{}) })
 		synctest.Wait()
-		callers.Go(func() { _, _ = gate.Acquire(t.Context(), []string{"k"}, locking.Options{Interest: time.Minute}) })
+		callers.Go(func() { _, _ = gate.Acquire(t.Context(), []string{"k"}, locking.Options{Notify: time.Minute}) })
 		callers.Wait()
 		release(t, holder)
-		if !holder.Contended() {
+		if !holder.ShouldNotify() {
 			t.Error("the holder was not told of the interest")
 		}
 	})
 }
 
-func TestALeaseIsHandedOnOnlyForAsLongAsTheServersWereAskedFor(t *testing.T) {
+func TestALeaseIsHandedOffOnlyForAsLongAsTheServersWereAskedFor(t *testing.T) {
 	t.Parallel()
 	gate := locking.NewGate(newSingle(t, redistest.Start(t).Client(t, deadlines), locking.SingleOptions{FenceTTL: time.Minute}), locking.GateOptions{})
 	holder := acquire(t, gate, locking.Options{MaxHold: 40 * time.Second}, "k")

@@ -14,19 +14,19 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// handOns are the values of the option that are tested, with how many holders may follow each other.
-var handOns = map[string]struct{ option, holders int }{
+// handOffs are the values of the option that are tested, with how many holders may follow each other.
+var handOffs = map[string]struct{ option, holders int }{
 	"by default": {0, 16}, "three": {3, 4}, "none": {-1, 1}, "one": {1, 2}, "more than there may be": {1000, 256},
 }
 
 func TestWaitersComeInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	const n = 40
-	for name, tt := range handOns {
+	for name, tt := range handOffs {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
 				inner := newRAM()
-				gate := locking.NewGate(inner, locking.GateOptions{HandOns: tt.option})
+				gate := locking.NewGate(inner, locking.GateOptions{HandOffs: tt.option})
 				first := acquire(t, gate, locking.Options{}, "order")
 				var mu sync.Mutex
 				var order []int
@@ -156,7 +156,7 @@ func TestOverlappingSetsOfKeysExcludeEachOtherWithoutADeadlock(t *testing.T) {
 			t.Parallel()
 			run(t, func(t *testing.T) {
 				inner := newRAM()
-				gates := []*locking.Gate{locking.NewGate(inner, locking.GateOptions{}), locking.NewGate(inner, locking.GateOptions{HandOns: 2})}
+				gates := []*locking.Gate{locking.NewGate(inner, locking.GateOptions{}), locking.NewGate(inner, locking.GateOptions{HandOffs: 2})}
 				names := []string{"a", "b", "c", "d", "e"}
 				var busy, count [5]atomic.Int64
 				var last [5]atomic.Int64

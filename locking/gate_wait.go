@@ -65,7 +65,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 		return nil, err
 	}
 	w := g.enqueue(keys, opts, ahead)
-	opts.Interest = max(opts.Interest, waitInterest)
+	opts.Notify = max(opts.Notify, waitInterest)
 	began := time.Now()
 	_, announced := g.inner.(Watcher)
 	pause := newPause(announced)

@@ -44,7 +44,7 @@ type Lease struct {
 	keys      []string
 	committed atomic.Bool
 	contended atomic.Bool
-	handedOn  atomic.Bool
+	handedOff atomic.Bool
 
 	mu       sync.Mutex
 	watch    stopwatch
@@ -62,7 +62,7 @@ type Lease struct {
 
 	offset int64  // of its tokens from the first of the block
 	gate   *Gate  // it belongs to, or nil
-	shared bool   // the rest of the block is for those that the gate hands the lease on to
+	shared bool   // the rest of the block is for those that the gate hands the lease off to
 	hold   *hold  // there
 	onLoss func() // not nil: called on a goroutine of its own when the lease is lost
 
@@ -175,8 +175,8 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	l.mu.Lock()
 	gate, hold := l.gate, l.hold
 	l.mu.Unlock()
-	if gate != nil && gate.handOn(hold, l) {
-		l.handedOn.Store(true)
+	if gate != nil && gate.handOff(hold, l) {
+		l.handedOff.Store(true)
 		return nil
 	}
 	l.mu.Lock()
@@ -206,8 +206,8 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	return err
 }
 
-// Contended reports, after Release, whether somebody has asked by [Options.Interest] to be told of it, or may have.
-func (l *Lease) Contended() bool { return l.contended.Load() }
+// ShouldNotify reports, after Release, whether somebody has asked by [Options.Notify] to be told of it, or may have.
+func (l *Lease) ShouldNotify() bool { return l.contended.Load() }
 
 // MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the lease
 // does not undo it: a middleware then counts the work as done.

@@ -122,13 +122,13 @@ func TestContendedIsTrueWhenItCannotBeKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &fakeGrant{contended: tt.contended, release: tt.err}
 			bubble(t, g, Options{}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
-				if l.Contended() {
+				if l.ShouldNotify() {
 					t.Error("contended before the release")
 				}
 				if err := l.Release(t.Context()); !errors.Is(err, tt.err) {
 					t.Errorf("release: %v, want %v", err, tt.err)
 				}
-				if got := l.Contended(); got != tt.want {
+				if got := l.ShouldNotify(); got != tt.want {
 					t.Errorf("contended %v, want %v", got, tt.want)
 				}
 			})

@@ -143,7 +143,7 @@ func TestTheEndOfALeaseStopsItsRenewal(t *testing.T) {
 			<-l.Done()
 			return l
 		},
-		"handed on": func(l *Lease, g *fakeGrant) *Lease {
+		"handed off": func(l *Lease, g *fakeGrant) *Lease {
 			g.at(11 * time.Second)
 			return l.passOn(Options{TTL: 30 * time.Second, MaxHold: time.Hour})
 		},
@@ -151,7 +151,7 @@ func TestTheEndOfALeaseStopsItsRenewal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &fakeGrant{}
 			g.renew = func(ctx context.Context, n int) error {
-				if n > 1 && name == "handed on" {
+				if n > 1 && name == "handed off" {
 					return nil
 				}
 				<-ctx.Done()

@@ -262,7 +262,7 @@ func TestAKeyThatIsTakenEndsTheLeaseAtOnce(t *testing.T) {
 		if err := l.Release(t.Context()); !errors.Is(err, taken) {
 			t.Errorf("release: %v, want %v", err, taken)
 		}
-		if l.Contended() {
+		if l.ShouldNotify() {
 			t.Error("contended, though the grant knows that nobody has asked")
 		}
 		if n := len(g.renewals()); n != 1 {

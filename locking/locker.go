@@ -47,12 +47,12 @@ type Options struct {
 	// when empty. Bytes that do not print are replaced, and what is over 200 bytes is cut off.
 	Label string
 
-	// Interest asks, should the attempt be refused, that the release of the key be announced: to every [Watch] on it, and
-	// to the one who releases it by [Lease.Contended]. It is kept for this long; no announcement when zero.
-	Interest time.Duration
+	// Notify asks, should the attempt be refused, that the release of the key be announced: to every [Watch] on it, and
+	// to the one who releases it by [Lease.ShouldNotify]. It is kept for this long; no announcement when zero.
+	Notify time.Duration
 
 	// Block reserves that many fencing tokens in a row, of which [Lease.Fence] is the first. It is for decorators that hand a
-	// lease on to a next holder without asking the server again, as [Gate] does. 1 when zero; at most 256.
+	// lease off to a next holder without asking the server again, as [Gate] does. 1 when zero; at most 256.
 	Block int
 }
 
@@ -82,8 +82,8 @@ func (o Options) Validate() error {
 	if o.MaxHold < o.TTL {
 		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL", o.MaxHold, o.TTL))
 	}
-	if o.Interest < 0 {
-		errs = append(errs, fmt.Errorf("locking: Interest is %v: it cannot be negative", o.Interest))
+	if o.Notify < 0 {
+		errs = append(errs, fmt.Errorf("locking: Notify is %v: it cannot be negative", o.Notify))
 	}
 	if o.Block < 1 || o.Block > maxBlock {
 		errs = append(errs, fmt.Errorf("locking: Block is %d: it must be from 1 to %d", o.Block, maxBlock))

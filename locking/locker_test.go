@@ -10,11 +10,11 @@ import (
 
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	err := Options{TTL: time.Second - 1, MaxHold: time.Millisecond, Interest: -1}.Validate()
+	err := Options{TTL: time.Second - 1, MaxHold: time.Millisecond, Notify: -1}.Validate()
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, fault := range []string{"TTL is 999.999999ms", "MaxHold is 1ms", "Interest is -1ns"} {
+	for _, fault := range []string{"TTL is 999.999999ms", "MaxHold is 1ms", "Notify is -1ns"} {
 		if !strings.Contains(err.Error(), fault) {
 			t.Errorf("error %q does not say %q", err, fault)
 		}
@@ -42,7 +42,7 @@ func TestValidateKnowsTheLimits(t *testing.T) {
 		"MaxHold below the TTL":       {Options{TTL: 2 * time.Second, MaxHold: 2*time.Second - 1}, false},
 		"MaxHold below the default":   {Options{MaxHold: DefaultTTL - 1}, false},
 		"a negative MaxHold":          {Options{MaxHold: -time.Second}, false},
-		"interest":                    {Options{Interest: time.Hour}, true},
+		"interest":                    {Options{Notify: time.Hour}, true},
 		"a label that must be shaped": {Options{Label: "\x00" + strings.Repeat("x", 1000)}, true},
 	} {
 		if err := tt.opts.Validate(); (err == nil) != tt.ok {
@@ -74,7 +74,7 @@ func TestPrepareSortsKeysAndFillsInDefaults(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, _, err := Prepare(one, Options{TTL: -1, Interest: -1}); err == nil || errors.Is(err, ErrHeld) {
+	if _, _, err := Prepare(one, Options{TTL: -1, Notify: -1}); err == nil || errors.Is(err, ErrHeld) {
 		t.Errorf("error %v, want one about the options", err)
 	}
 }

@@ -18,7 +18,7 @@ func redisKeys(names []string, name func(string) string) ([]string, error) {
 		base := lock
 		if keys.Tag(lock) == lock {
 			if strings.ContainsAny(lock, "{}") {
-				return nil, fmt.Errorf("locking: KeyName made %q of key %q: a name with a brace must have a hash tag, such as {%s}",
+				return nil, fmt.Errorf("locking: RedisKey made %q of key %q: a name with a brace must have a hash tag, such as {%s}",
 					lock, key, keys.Encode(key))
 			}
 			base = "{" + lock + "}"

@@ -132,7 +132,7 @@ func (r *Redlock) Acquire(ctx context.Context, names []string, opts Options) (*L
 	if opts.Label = cleanLabel(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label
 	}
-	keys, err := redisKeys(names, r.opts.KeyName)
+	keys, err := redisKeys(names, r.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}

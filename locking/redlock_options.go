@@ -51,8 +51,8 @@ type RedlockOptions struct {
 	// clocks of all clients agree within FenceTTL.
 	FenceTTL time.Duration
 
-	// KeyName returns the full name of the Redis string that is the lock of a business key: see [SingleOptions].
-	KeyName func(key string) string
+	// RedisKey returns the full name of the Redis string that is the lock of a business key: see [SingleOptions].
+	RedisKey func(key string) string
 
 	// NodeTimeout is how long one node has for its answer, from when a call is sent to it. A node that needs longer, or is dead, does not
 	// keep an attempt waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. Where the answers of a node
@@ -80,8 +80,8 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 	if o.FenceTTL == 0 {
 		o.FenceTTL = DefaultFenceTTL
 	}
-	if o.KeyName == nil {
-		o.KeyName = lockName
+	if o.RedisKey == nil {
+		o.RedisKey = lockName
 	}
 	if o.NodeTimeout == 0 {
 		o.NodeTimeout = DefaultNodeTimeout

@@ -152,7 +152,7 @@ func (g *redlockGrant) retake(r *renewal) {
 // one key to another. It is a grant like any other there, which raises the counter, and the next renewal sets each key's own. The caller holds the mutex.
 func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	opts, n := g.opts, &g.nodes[i]
-	opts.TTL, opts.Interest = ttl, 0
+	opts.TTL, opts.Notify = ttl, 0
 	strict := g.redlock.opts.Guard == GuardStrict
 	request := acquireCommand(g.redlock.acquire, g.keys, g.owner, g.redlock.opts.FenceTTL, slices.Min(g.tokens), opts, strict)
 	if strict {

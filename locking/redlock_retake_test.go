@@ -132,7 +132,7 @@ func TestARenewalTakesNoLockFromAnother(t *testing.T) {
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
 	l := newRedlock(t, nodes, unguarded)
-	lease := acquire(t, l, locking.Options{Interest: time.Minute}, "order:1")
+	lease := acquire(t, l, locking.Options{Notify: time.Minute}, "order:1")
 	fence(t, lease)
 	everywhere(t, clients, "order:1")
 	do(t, clients[0], "SET", lockOf("order:1"), "somebody else")

@@ -82,7 +82,7 @@ func TestBackendsConformOnRedis(t *testing.T) {
 	}
 }
 
-// In one process and behind one gate everything is decided in memory, or handed on.
+// In one process and behind one gate everything is decided in memory, or handed off.
 func TestOneGateConformsOnRedis(t *testing.T) {
 	t.Parallel()
 	_, nodes := startNodes(t, 5)

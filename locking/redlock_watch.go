@@ -24,7 +24,7 @@ func (r *Redlock) Watch(_ context.Context, names []string) (*Watch, error) {
 		gather.stop()
 	}
 	for _, n := range r.nodes {
-		drop, err := n.notices.watch(channels(names, r.opts.KeyName), gather.add)
+		drop, err := n.notices.watch(channels(names, r.opts.RedisKey), gather.add)
 		if err != nil {
 			w.Close()
 			return nil, err

@@ -40,7 +40,7 @@ func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL t
 		room = 7
 	case opts.Block != 1:
 		room = 6
-	case opts.Interest != 0:
+	case opts.Notify != 0:
 		room = 5
 	case proposal != 0:
 		room = 4
@@ -51,7 +51,7 @@ func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL t
 		c.Add(proposal)
 	}
 	if room > 4 {
-		c.Add(ms(opts.Interest))
+		c.Add(ms(opts.Notify))
 	}
 	if room > 5 {
 		c.Add(opts.Block)

@@ -35,11 +35,11 @@ type SingleOptions struct {
 	// one Single gives also grow when its server fails over to one whose clock is behind, by less than FenceTTL.
 	FenceTTL time.Duration
 
-	// KeyName returns the full name of the Redis string that is the lock of a business key, for taking the same locks as
+	// RedisKey returns the full name of the Redis string that is the lock of a business key, for taking the same locks as
 	// another program does. It must be injective, a name with a brace must have a hash tag, and no name may be another one
 	// with ":fence" or ":interest" behind it, which are the counter and the mark of that one. When nil, the name is
 	// "railtoken:lock:{" + the key with unsafe bytes percent-encoded + "}".
-	KeyName func(key string) string
+	RedisKey func(key string) string
 }
 
 // Validate returns every fault of the options at once, or nil.
@@ -83,7 +83,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
-	s := &Single{client: client, label: cleanLabel(opts.Label), fence: opts.FenceTTL, name: opts.KeyName}
+	s := &Single{client: client, label: cleanLabel(opts.Label), fence: opts.FenceTTL, name: opts.RedisKey}
 	if s.label == "" {
 		s.label = cleanLabel(DefaultLabel())
 	}
@@ -140,9 +140,9 @@ func (s *Single) Close() error {
 	return s.notices.close()
 }
 
-// RedisNames returns the full names of the Redis string that is the lock of a key, and of the mark beside it that says that somebody waits for the key.
-// They are empty when KeyName has made an unusable name of the key, for which Acquire returns an error.
-func (s *Single) RedisNames(key string) (lock, interest string) {
+// RedisKeys returns the full names of the Redis string that is the lock of a key, and of the mark beside it that says that somebody waits for the key.
+// They are empty when RedisKey has made an unusable name of the key, for which Acquire returns an error.
+func (s *Single) RedisKeys(key string) (lock, interest string) {
 	names, err := redisKeys([]string{key}, s.name)
 	if err != nil {
 		return "", ""

@@ -53,7 +53,7 @@ func TestSeveralKeysOnACluster(t *testing.T) {
 
 	t.Run("NamesWithoutABraceKeepTheirFenceBesideThem", func(t *testing.T) {
 		plain := func(key string) string { return "lock:" + key }
-		l := newSingle(t, clientFor(t), locking.SingleOptions{KeyName: plain})
+		l := newSingle(t, clientFor(t), locking.SingleOptions{RedisKey: plain})
 		lease := acquire(t, l, locking.Options{}, "one", "two", "three")
 		refused(t, l, "two")
 		release(t, lease)

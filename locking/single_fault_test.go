@@ -36,7 +36,7 @@ func TestALeaseEndsByItsValidityWhenTheServerIsKilled(t *testing.T) {
 	if err := lease.Release(t.Context()); !errors.Is(err, locking.ErrLost) {
 		t.Errorf("release: %v, want ErrLost", err)
 	}
-	if !lease.Contended() {
+	if !lease.ShouldNotify() {
 		t.Error("not contended, which nobody can know")
 	}
 }
@@ -68,7 +68,7 @@ func TestAReleaseGivesUpWhenTheServerDoesNotAnswer(t *testing.T) {
 			if err != nil && !slices.ContainsFunc(tt.says, func(s string) bool { return strings.Contains(err.Error(), s) }) {
 				t.Errorf("error %q says none of %q", err, tt.says)
 			}
-			if !lease.Contended() {
+			if !lease.ShouldNotify() {
 				t.Error("not contended, which nobody can know")
 			}
 		})
@@ -186,7 +186,7 @@ func TestInterestIsKeptForAsLongAsAnybodyAskedFor(t *testing.T) {
 	l := newSingle(t, client, locking.SingleOptions{})
 	lease := acquire(t, l, locking.Options{}, "order:1")
 	for _, interest := range []time.Duration{time.Second, time.Hour, time.Minute} {
-		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{Interest: interest}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{Notify: interest}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatalf("acquire: %v, want ErrHeld", err)
 		}
 	}

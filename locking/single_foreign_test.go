@@ -55,7 +55,7 @@ func TestForeignLocksExcludeUsAndAreExcludedByUs(t *testing.T) {
 			if keyName == nil {
 				name = "railtoken:lock:{" + key + "}"
 			}
-			us := newSingle(t, server.Client(t), locking.SingleOptions{KeyName: keyName})
+			us := newSingle(t, server.Client(t), locking.SingleOptions{RedisKey: keyName})
 			them := foreign{t, server.Client(t)}
 
 			if !them.lock(name, "random", 30*time.Second) {
@@ -168,11 +168,11 @@ func TestAKeyNameWithoutAHashTagIsAClearError(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, bad := range []string{"lock}", "{lock", "{}lock", "lo}ck{", "}{"} {
-		l := newSingle(t, server.Client(t), locking.SingleOptions{KeyName: func(key string) string { return key + bad }})
+		l := newSingle(t, server.Client(t), locking.SingleOptions{RedisKey: func(key string) string { return key + bad }})
 		lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
 		if lease != nil {
 			t.Errorf("acquired by the name %q", "order:1"+bad)
 		}
-		isClear(t, err, "KeyName", fmt.Sprintf("%q", "order:1"+bad), `"order:1"`, "hash tag")
+		isClear(t, err, "RedisKey", fmt.Sprintf("%q", "order:1"+bad), `"order:1"`, "hash tag")
 	}
 }

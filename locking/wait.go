@@ -56,7 +56,7 @@ func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool
 	if q, ok := l.(queue); ok {
 		return q.wait(ctx, keys, opts, ahead)
 	}
-	opts.Interest = max(opts.Interest, waitInterest)
+	opts.Notify = max(opts.Notify, waitInterest)
 	watcher, announced := l.(Watcher)
 	pause := newPause(announced)
 	var watch *Watch

@@ -139,7 +139,7 @@ func TestWaitAsksForAnAnnouncement(t *testing.T) {
 		holder := acquire(t, inner, locking.Options{}, "order")
 		c := inLine(t.Context(), l, locking.Options{}, "order")
 		release(t, holder)
-		if !holder.Contended() {
+		if !holder.ShouldNotify() {
 			t.Error("the holder was not told that somebody waits")
 		}
 		release(t, (<-c).lease)

@@ -73,7 +73,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 		r.warnOfKept(ctx, lease, err)
 	}
 	key := lease.Keys()[0]
-	if n := r.Sleepers.decks.release(key, 0, lease.HandedOn(), lease.Contended()); n > 0 {
+	if n := r.Sleepers.decks.release(key, 0, lease.HandedOff(), lease.ShouldNotify()); n > 0 {
 		r.wake(ctx, key, delayqueue.WakeOptions{Most: n})
 	}
 }

@@ -66,7 +66,7 @@ type options struct {
 // options returns the options of a test on the rig.
 func (r *rig) options(s middleware.Strategy) options {
 	return options{
-		Options: attach.Options{Locker: r.locker, LockNames: r.locker.RedisNames, Strategy: s, Observer: r.events},
+		Options: attach.Options{Locker: r.locker, LockNames: r.locker.RedisKeys, Strategy: s, Observer: r.events},
 		Key:     middleware.PayloadKey(func(p payload) string { return p.Key }),
 	}
 }
@@ -156,7 +156,7 @@ func (r *rig) giveBack(lease *locking.Lease) {
 	if err := lease.Release(context.Background()); err != nil {
 		r.Fatal(err)
 	}
-	if !lease.Contended() {
+	if !lease.ShouldNotify() {
 		r.Fatal("the releaser was not told that a task waits")
 	}
 	for _, key := range lease.Keys() {

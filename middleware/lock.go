@@ -33,7 +33,7 @@ type Options struct {
 	Queue *delayqueue.Queue
 
 	// LockNames returns the names of the Redis string that is the lock of a key and of the mark beside it, when the locks are on the Redis of the
-	// tasks: see [locking.Single.RedisNames]. When nil, they are taken to be elsewhere, and a task that has parked costs a look at its lock.
+	// tasks: see [locking.Single.RedisKeys]. When nil, they are taken to be elsewhere, and a task that has parked costs a look at its lock.
 	LockNames func(key string) (lock, interest string)
 
 	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which asynq brings a crashed

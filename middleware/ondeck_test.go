@@ -102,7 +102,7 @@ func TestTheTurnOfOthersCostsLittleWhenNobodyTakesIt(t *testing.T) {
 				u := newUsage()
 				if asked {
 					lease := r.hold("hot")
-					_, err := r.locker.Acquire(r.Context(), []string{"hot"}, locking.Options{Interest: time.Hour})
+					_, err := r.locker.Acquire(r.Context(), []string{"hot"}, locking.Options{Notify: time.Hour})
 					if !errors.Is(err, locking.ErrHeld) {
 						r.Fatal(err)
 					}

@@ -143,7 +143,7 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 // unlockAfterLook gives back a key that was locked for a look. Who was refused it meanwhile is parked, and nobody else wakes that one.
 func (r *run) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 	_ = lease.Release(ctx)
-	if lease.Contended() {
+	if lease.ShouldNotify() {
 		r.wakeFirst(ctx)
 	}
 }
@@ -176,7 +176,7 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	r.noDeck = true
 	_ = r.release(ctx, lease, false)
 	switch {
-	case !lease.Contended():
+	case !lease.ShouldNotify():
 	case held != nil: // who is first may have come for the lock just now
 		r.wakeTasks(ctx, []delayqueue.Task{r.first}, ByRelease)
 	default:
@@ -251,10 +251,10 @@ func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locki
 		next = next[:min(len(next), 1)]
 	}
 	cause := ByRelease
-	if lease.HandedOn() && len(next) > 0 {
+	if lease.HandedOff() && len(next) > 0 {
 		next, cause = next[1:], ByStandby
 	}
-	if left.Parked > 0 || lease.Contended() {
+	if left.Parked > 0 || lease.ShouldNotify() {
 		r.wakeTasks(ctx, next, cause)
 	}
 }

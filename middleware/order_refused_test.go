@@ -82,7 +82,7 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 					if err := lease.Release(context.Background()); err != nil {
 						t.Error(err)
 					}
-					if !lease.Contended() {
+					if !lease.ShouldNotify() {
 						return
 					}
 					left, err := outside.queue.Front(context.Background(), queue)

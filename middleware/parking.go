@@ -76,7 +76,7 @@ func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Place) {
 		}
 	}
 	opts := r.options()
-	opts.Interest += p.Timer
+	opts.Notify += p.Timer
 	lease, err := r.Locker.Acquire(looking, []string{key}, opts)
 	if err != nil {
 		return // it is held, or cannot be looked at: then its timer brings the task back

@@ -152,7 +152,7 @@ const askTTL = 5 * time.Second
 // ask returns who holds one of the keys, or nil. For some interest the holder wakes waiters at its release.
 func (p *Producer) ask(ctx context.Context, keys []string, interest time.Duration) (*locking.HeldError, error) {
 	ctx = locking.NewContext(ctx, nil) // a handler may enqueue tasks for its own keys
-	lease, err := p.opts.Locker.Acquire(ctx, keys, locking.Options{TTL: askTTL, Interest: interest})
+	lease, err := p.opts.Locker.Acquire(ctx, keys, locking.Options{TTL: askTTL, Notify: interest})
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return held, nil
 	}
@@ -164,7 +164,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, interest time.Duratio
 	if err := lease.Release(ctx); err != nil {
 		p.opts.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "error", withoutKeys(err))
 	}
-	if interest > 0 || lease.Contended() {
+	if interest > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
 			if _, err := p.opts.Queue.Wake(ctx, key, delayqueue.WakeOptions{}); err != nil {
 				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)

@@ -32,7 +32,7 @@ func onEachProducer(t *testing.T, test func(r *rig, p *middleware.Producer)) {
 			r := newRig(t, client)
 			test(r, r.producer(func(o *middleware.ProducerOptions) {
 				if kind == "together" {
-					o.LockNames = r.locker.RedisNames
+					o.LockNames = r.locker.RedisKeys
 				}
 			}))
 		})

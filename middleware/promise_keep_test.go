@@ -139,7 +139,7 @@ func TestAParkAgainstAReleaseStrandsNobody(t *testing.T) {
 					if err := lease.Release(context.Background()); err != nil {
 						t.Error(err)
 					}
-					if !lease.Contended() {
+					if !lease.ShouldNotify() {
 						return
 					}
 					if _, err := outside.queue.Wake(context.Background(), queue, delayqueue.WakeOptions{}); err != nil {

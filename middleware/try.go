@@ -63,7 +63,7 @@ func (r *run) options() locking.Options {
 	opts := r.opts
 	opts.Label = r.Label + "/" + r.task.Type() + "/" + r.id.ID
 	if r.interest > 0 {
-		opts.Interest = r.interest
+		opts.Notify = r.interest
 	}
 	return opts
 }

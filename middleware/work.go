@@ -30,7 +30,7 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 // giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
-	if stays && lease.Contended() {
+	if stays && lease.ShouldNotify() {
 		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task waits for the key
 	}
 	var held time.Duration
@@ -86,13 +86,13 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []delayqueue.KeyWake
 	for _, key := range r.keys {
-		n := r.Sleepers.decks.release(key, held, lease.HandedOn(), lease.Contended())
+		n := r.Sleepers.decks.release(key, held, lease.HandedOff(), lease.ShouldNotify())
 		if n > 0 {
 			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
 		}
 	}
 	if len(wakes) > 0 {
-		r.wakeAll(ctx, wakes, lease.HandedOn())
+		r.wakeAll(ctx, wakes, lease.HandedOff())
 	}
 }
 

@@ -112,7 +112,7 @@ func (w *Worker) openLocks() error {
 	}
 	w.locker = gate(locker)
 	if w.cfg.LockRedis.isZero() && !w.cfg.Redis.isCluster() {
-		w.names = locker.RedisNames
+		w.names = locker.RedisKeys
 	}
 	return nil
 }

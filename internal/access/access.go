@@ -21,7 +21,7 @@ type Needs struct {
 	Queues []string
 	// Locks is set when locks are there.
 	Locks bool
-	// LockNames is the names of the locks of [Key] that another program chose (KeyName); the usual one when empty.
+	// LockNames is the names of the locks of [Key] that another program chose (RedisKey); the usual one when empty.
 	LockNames []string
 	// Info is set when nothing works without INFO.
 	Info bool

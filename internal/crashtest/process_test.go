@@ -104,7 +104,7 @@ func connectTasks(t *testing.T, m *miniredis.Miniredis, cluster bool, hook redis
 // serve starts a server of the process.
 func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	t.Helper()
-	names := p.single.RedisNames
+	names := p.single.RedisKeys
 	if s.Apart || s.Cluster {
 		names = nil
 	}

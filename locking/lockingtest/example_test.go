@@ -46,7 +46,7 @@ func (m *memory) Acquire(ctx context.Context, keys []string, opts locking.Option
 	now := time.Now()
 	for _, key := range keys {
 		if held := m.owners[key]; held != nil && now.Before(held.end) {
-			held.contended = held.contended || opts.Interest > 0
+			held.contended = held.contended || opts.Notify > 0
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
 				Label: held.label, Since: held.since, Fence: m.tokens[key], Remaining: held.end.Sub(now),
 			}}

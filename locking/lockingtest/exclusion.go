@@ -166,9 +166,9 @@ func aFailedAttemptLeavesNothing(s *suite) {
 func interestReachesTheReleaser(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
 	lease := s.acquire(a, locking.Options{}, key)
-	s.refused(b, locking.Options{Interest: time.Minute}, key)
+	s.refused(b, locking.Options{Notify: time.Minute}, key)
 	s.release(lease)
-	if !lease.Contended() {
+	if !lease.ShouldNotify() {
 		s.Error("the releaser was not told of the interest in its key")
 	}
 }
@@ -188,7 +188,7 @@ func aReleaseWakesWatches(s *suite) {
 	defer watch.Close()
 	// A watch may begin a moment after Watch has returned, so the release is repeated until the notice comes.
 	for range 1000 {
-		s.refused(b, locking.Options{Interest: time.Minute}, key)
+		s.refused(b, locking.Options{Notify: time.Minute}, key)
 		s.release(lease)
 		select {
 		case <-watch.C:

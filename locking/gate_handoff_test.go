@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestALeaseIsHandedOnWithTheNextTokenAndNoTraffic(t *testing.T) {
+func TestALeaseIsHandedOffWithTheNextTokenAndNoTraffic(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -63,7 +63,7 @@ func TestALeaseIsHandedOnWithTheNextTokenAndNoTraffic(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsHandedOnLivesItsOwnLife(t *testing.T) {
+func TestALeaseThatIsHandedOffLivesItsOwnLife(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -77,7 +77,7 @@ func TestALeaseThatIsHandedOnLivesItsOwnLife(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		if err := second.Err(); err != nil || !inner.holds("order") {
-			t.Errorf("59 s after it was handed on: %v, held: %v; want a good lease", err, inner.holds("order"))
+			t.Errorf("59 s after it was handed off: %v, held: %v; want a good lease", err, inner.holds("order"))
 		}
 		if n := inner.renewed() - renewals; n < 3 {
 			t.Errorf("%d renewals in 59 s with a TTL of 30 s", n)
@@ -89,7 +89,7 @@ func TestALeaseThatIsHandedOnLivesItsOwnLife(t *testing.T) {
 }
 
 // A renewal of the old holder that is under way does not decide over the new one.
-func TestTheEndOfALeaseThatIsHandedOnIsThatOfTheServers(t *testing.T) {
+func TestTheEndOfALeaseThatIsHandedOffIsThatOfTheServers(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -108,7 +108,7 @@ func TestTheEndOfALeaseThatIsHandedOnIsThatOfTheServers(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeHandedOnGoesBackToTheServers(t *testing.T) {
+func TestWhatCannotBeHandedOffGoesBackToTheServers(t *testing.T) {
 	t.Parallel()
 	base := locking.Options{TTL: 30 * time.Second}
 	for name, tt := range map[string]struct {
@@ -116,21 +116,21 @@ func TestWhatCannotBeHandedOnGoesBackToTheServers(t *testing.T) {
 		keys          []string
 		after         time.Duration
 		deaf          bool
-		handedOn      bool
+		handedOff     bool
 	}{
-		"the same":                {first: base, second: base, handedOn: true},
-		"another label":           {first: base, second: locking.Options{TTL: base.TTL, Label: "b", Interest: time.Minute}, handedOn: true},
-		"the default TTL":         {first: base, second: locking.Options{}, handedOn: true},
+		"the same":                {first: base, second: base, handedOff: true},
+		"another label":           {first: base, second: locking.Options{TTL: base.TTL, Label: "b", Notify: time.Minute}, handedOff: true},
+		"the default TTL":         {first: base, second: locking.Options{}, handedOff: true},
 		"a longer TTL":            {first: base, second: locking.Options{TTL: 31 * time.Second}},
 		"a shorter TTL":           {first: base, second: locking.Options{TTL: 29 * time.Second}},
 		"a block":                 {first: base, second: locking.Options{TTL: base.TTL, Block: 2}},
 		"a holder with a block":   {first: locking.Options{TTL: base.TTL, Block: 9}, second: base},
 		"more keys":               {first: base, second: base, keys: []string{"order", "other"}},
-		"a third of the TTL":      {first: base, second: base, after: 19600 * time.Millisecond, deaf: true, handedOn: true},
+		"a third of the TTL":      {first: base, second: base, after: 19600 * time.Millisecond, deaf: true, handedOff: true},
 		"less than a third of it": {first: base, second: base, after: 19800 * time.Millisecond, deaf: true},
-		"long held but renewed":   {first: base, second: base, after: 10 * time.Minute, handedOn: true},
+		"long held but renewed":   {first: base, second: base, after: 10 * time.Minute, handedOff: true},
 		"the end of MaxHold":      {first: locking.Options{TTL: base.TTL, MaxHold: base.TTL}, second: base, after: 19800 * time.Millisecond},
-		"a block of one":          {first: base, second: locking.Options{TTL: base.TTL, Block: 1}, handedOn: true},
+		"a block of one":          {first: base, second: locking.Options{TTL: base.TTL, Block: 1}, handedOff: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestWhatCannotBeHandedOnGoesBackToTheServers(t *testing.T) {
 				if tokenOf(t, second) <= before {
 					t.Errorf("token %d after %d", tokenOf(t, second), before)
 				}
-				if n := inner.calls() - calls; (n == 0) != tt.handedOn {
-					t.Errorf("%d calls, handed on: %v", n, tt.handedOn)
+				if n := inner.calls() - calls; (n == 0) != tt.handedOff {
+					t.Errorf("%d calls, handed off: %v", n, tt.handedOff)
 				}
 			})
 		})
@@ -206,23 +206,23 @@ func TestALossLetsTheNextInLineGoOn(t *testing.T) {
 	opts := locking.Options{TTL: 10 * time.Second, MaxHold: 20 * time.Second}
 	force, deaf := func(r *ram) { delete(r.owners, "order") }, func(r *ram) { r.failRenew = errors.New("no answer") }
 	for name, tt := range map[string]struct {
-		harm     func(r *ram) // before it
-		handedOn bool         // the lease that is lost
-		within   time.Duration
+		harm      func(r *ram) // before it
+		handedOff bool         // the lease that is lost
+		within    time.Duration
 	}{
-		"MaxHold":                      {func(*ram) {}, false, 21 * time.Second},
-		"taken by force":               {force, false, 5 * time.Second},
-		"cannot renew":                 {deaf, false, 11 * time.Second},
-		"MaxHold, handed on":           {func(*ram) {}, true, 21 * time.Second},
-		"taken by force, handed on":    {force, true, 5 * time.Second},
-		"cannot renew, when handed on": {deaf, true, 11 * time.Second},
+		"MaxHold":                       {func(*ram) {}, false, 21 * time.Second},
+		"taken by force":                {force, false, 5 * time.Second},
+		"cannot renew":                  {deaf, false, 11 * time.Second},
+		"MaxHold, handed off":           {func(*ram) {}, true, 21 * time.Second},
+		"taken by force, handed off":    {force, true, 5 * time.Second},
+		"cannot renew, when handed off": {deaf, true, 11 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
 				inner := newRAM()
 				gate := locking.NewGate(inner, locking.GateOptions{})
 				first := acquire(t, gate, opts, "order")
-				if tt.handedOn {
+				if tt.handedOff {
 					second := inLine(t.Context(), gate, opts, "order")
 					release(t, first)
 					first = got(t, second)
@@ -251,15 +251,15 @@ func TestALossLetsTheNextInLineGoOn(t *testing.T) {
 				release(t, o.lease)
 				release(t, got(t, b))
 				if n := inner.calls() - calls; n != 1 {
-					t.Errorf("%d calls, want that the lease is handed on and released", n)
+					t.Errorf("%d calls, want that the lease is handed off and released", n)
 				}
 			})
 		})
 	}
 }
 
-// A lease that was lost by the servers while nobody has noticed is not handed on, and its keys are given back.
-func TestALeaseThatIsOverIsNotHandedOn(t *testing.T) {
+// A lease that was lost by the servers while nobody has noticed is not handed off, and its keys are given back.
+func TestALeaseThatIsOverIsNotHandedOff(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})

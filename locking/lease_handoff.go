@@ -16,9 +16,9 @@ func (l *Lease) Block() int {
 	return l.block()
 }
 
-// HandedOn reports, after Release, whether a [Gate] has given the keys to the next waiter of this process: they are still locked, and
-// [Lease.Contended] tells nothing.
-func (l *Lease) HandedOn() bool { return l.handedOn.Load() }
+// HandedOff reports, after Release, whether a [Gate] has given the keys to the next waiter of this process: they are still locked, and
+// [Lease.ShouldNotify] tells nothing.
+func (l *Lease) HandedOff() bool { return l.handedOff.Load() }
 
 // block returns how many tokens the backend has reserved.
 func (l *Lease) block() int {
