@@ -31,7 +31,7 @@
 //   - [Attached.LockWith] gives a handler a strategy, TTL or MaxHold of its own. Options.Strategy is for all others.
 //   - locking.FromContext gives a handler its lease, and FenceOf the fencing token of a key: have the database refuse a smaller one.
 //   - Wrap handlers without keys with [Attached.Unlocked], so that the servers know how many slots are free.
-//   - With middleware.Requeue{Order: middleware.Ordered} tasks run in the order in which they were enqueued by [Attached.Queue].Enqueue.
+//   - With middleware.Requeue{Order: middleware.FIFO} tasks run in the order in which they were enqueued by [Attached.Queue].Enqueue.
 //   - [NewProducer] enqueues tasks with their keys, and can refuse one whose key is held.
 //   - Locks on several servers: Options.Locker is a locking.Gate over locking.NewRedlock, with [FenceTTL]. Likewise, locks with connections of their own: over
 //     locking.NewSingle on a second client.

@@ -48,7 +48,7 @@ func TestACleanReturnUnderAValidLeaseIsASuccess(t *testing.T) {
 	bubble(t, func(r *rig) {
 		var hangs stall
 		r.client.AddHook(&hangs)
-		opts := r.options(middleware.Requeue{Order: middleware.Ordered})
+		opts := r.options(middleware.Requeue{Order: middleware.FIFO})
 		opts.TTL = locking.MinTTL
 		var runs atomic.Int64
 		r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {

@@ -49,7 +49,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 func TestInOrderFullWaitersDelayNobody(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		strategy := middleware.Requeue{Order: middleware.Ordered, Bounds: delayqueue.Bounds{Waiters: 1, Total: 1}}
+		strategy := middleware.Requeue{Order: middleware.FIFO, Bounds: delayqueue.Bounds{Waiters: 1, Total: 1}}
 		s := &script{steps: func(_ context.Context, n, _ int) error {
 			if n == 1 {
 				<-time.After(10 * time.Second)

@@ -35,10 +35,10 @@
 //
 // # Order
 //
-// With [NextFirst], the default, the task that was refused first is woken first. That is the usual order and no promise: a
+// With [BestEffort], the default, the task that was refused first is woken first. That is the usual order and no promise: a
 // task that arrives while the key is free takes it, and of several on deck the quickest has it.
 //
-// With [Ordered] and [KeepOrder] the tasks of a key run in the order in which they came, over all queues and processes, when
+// With [FIFO] and [StrictFIFO] the tasks of a key run in the order in which they came, over all queues and processes, when
 //
 //   - all handlers that work on the key have the same order. Mixing orders on one key is not supported. A handler with another
 //     order, with FailFast or with a strategy of one's own (also one that only wraps a Requeue) takes the key whenever it is
@@ -50,7 +50,7 @@
 // A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL: the next in line finds the key free and has the task of the
 // dead worker run first, which has used up a retry if it had begun, or is archived if that was its last.
 //
-// With KeepOrder a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
+// With StrictFIFO a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
 // choose its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
 // [delayqueue.Queue.LeaveLine] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
 //

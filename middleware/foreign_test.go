@@ -29,7 +29,7 @@ func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
 	changes := map[string][]asynqconn.Kind{"the fetch": {asynqconn.Fetch}, "the acknowledgements": {asynqconn.Ack}, "both": {asynqconn.Fetch, asynqconn.Ack}}
 	for name, strategy := range map[string]middleware.Requeue{
-		"standby": {}, "parked": parkAlways(), "in order": inTurn["ordered"], "elsewhere": {Queue: "slow"},
+		"standby": {}, "parked": parkAlways(), "in order": inTurn["FIFO"], "elsewhere": {Queue: "slow"},
 	} {
 		for what, changed := range changes {
 			t.Run(name+"/"+what, func(t *testing.T) {

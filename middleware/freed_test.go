@@ -15,7 +15,7 @@ import (
 // The lock of a lease of this process is gone, and the process has not missed it yet: it refuses the key, while Redis calls it free.
 func TestALockThatIsGoneMakesNoHotLoop(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string]middleware.Order{"next first": middleware.NextFirst, "ordered": middleware.Ordered} {
+	for name, order := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {

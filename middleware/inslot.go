@@ -44,7 +44,7 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
 	if lease != nil {
 		r.lease = lease
-		if r.order != NextFirst {
+		if r.order != BestEffort {
 			return r.verify(ctx, lease)
 		}
 		return lease, nil, nil

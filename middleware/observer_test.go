@@ -40,7 +40,7 @@ func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
 		"parked": middleware.Requeue{OnDeck: -1, Delay: 2 * time.Second}, "standby": middleware.Requeue{Delay: 2 * time.Second},
-		"in order": middleware.Requeue{Delay: 2 * time.Second, Order: middleware.Ordered},
+		"in order": middleware.Requeue{Delay: 2 * time.Second, Order: middleware.FIFO},
 		"in slot":  middleware.Wait{Max: 3 * time.Second}.Then(middleware.Requeue{Delay: 2 * time.Second}),
 	} {
 		t.Run(name, func(t *testing.T) {

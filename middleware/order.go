@@ -14,33 +14,33 @@ import (
 )
 
 // Order says in which order the tasks of a key run. All handlers that work on a key must use the same one, and tasks of the orders other
-// than [NextFirst] have one key each: the text of the package tells what happens else.
+// than [BestEffort] have one key each: the text of the package tells what happens else.
 type Order int
 
 // The orders.
 const (
-	// NextFirst wakes the task next that was refused first. A task that arrives while the key is free does not queue up.
-	NextFirst Order = iota
-	// Ordered runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
+	// BestEffort wakes the task next that was refused first. A task that arrives while the key is free does not queue up.
+	BestEffort Order = iota
+	// FIFO runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
-	Ordered
-	// KeepOrder is Ordered, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
+	FIFO
+	// StrictFIFO is FIFO, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
 	// the strategy sets a bound on age, a task that has been in line for longer than half of it is passed, so that those behind it do
 	// not reach theirs for it.
-	KeepOrder
+	StrictFIFO
 )
 
 // String returns the order in a word.
 func (o Order) String() string {
-	if o < NextFirst || o > KeepOrder {
+	if o < BestEffort || o > StrictFIFO {
 		return fmt.Sprintf("Order(%d)", int(o))
 	}
-	return [...]string{"next first", "ordered", "keep order"}[o]
+	return [...]string{"best effort", "FIFO", "strict FIFO"}[o]
 }
 
 // Orderer is a [Strategy] whose tasks run in an order. A strategy that wraps another one must pass it on.
 type Orderer interface {
-	// TaskOrder returns the order, and with [KeepOrder] twice how long after it has joined the line a task that fails keeps its place; until it
+	// TaskOrder returns the order, and with [StrictFIFO] twice how long after it has joined the line a task that fails keeps its place; until it
 	// is archived when zero. It must always return the same.
 	TaskOrder() (order Order, keep time.Duration)
 }
@@ -49,7 +49,7 @@ func orderOf(s Strategy) (Order, time.Duration) {
 	if o, ok := s.(Orderer); ok {
 		return o.TaskOrder()
 	}
-	return NextFirst, 0
+	return BestEffort, 0
 }
 
 // recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: that looks when a server starts, and
@@ -61,7 +61,7 @@ var errOneKey = errors.New("tasks that run in order have one key: let the key fu
 
 // tryInTurn makes one attempt, when it is the task's turn.
 func (r *run) tryInTurn(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
-	if r.order != NextFirst {
+	if r.order != BestEffort {
 		if held, err := r.turn(ctx, false); held != nil || err != nil {
 			return nil, held, err
 		}
@@ -74,7 +74,7 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 	for {
 		turn, err := r.askTurn(ctx)
 		if err == nil {
-			if r.order == KeepOrder && r.holdsUp(turn) {
+			if r.order == StrictFIFO && r.holdsUp(turn) {
 				left := r.leaveLine(ctx, turn.First, r.keys[0])
 				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may not be this one
 				if !slices.Contains(left.Next, turn.First) {
@@ -187,7 +187,7 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 
 // staysInLine reports whether a task whose run ends keeps its place: it will run again, and nobody may pass it.
 func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
-	if !failed || r.order == NextFirst {
+	if !failed || r.order == BestEffort {
 		return false
 	}
 	if errors.Is(ctx.Err(), context.Canceled) && (r.run.PutBack() || r.run == nil && r.isStopping()) {
@@ -196,7 +196,7 @@ func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
 		return false
 	}
-	return r.order == KeepOrder && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
+	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
 }
 
 // comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put
@@ -227,7 +227,7 @@ func (r *run) leaveNeedlessLine(ctx context.Context) {
 
 // quitLine takes a task out of its line that ends without having had the key, and promotes the next one.
 func (r *run) quitLine(ctx context.Context) {
-	if r.order == NextFirst || len(r.keys) != 1 {
+	if r.order == BestEffort || len(r.keys) != 1 {
 		return
 	}
 	left := r.leaveLine(ctx, r.id, r.keys[0])

@@ -51,7 +51,7 @@ func TestACrashInOrderDelaysItsKeyByTheLeases(t *testing.T) {
 		"at work, on its last attempt": {true, 0, []int{2, 3, 4}, 0},
 		"before it, on its last":       {false, 0, []int{1, 2, 3, 4}, 0},
 	} {
-		for _, order := range []middleware.Order{middleware.Ordered, middleware.KeepOrder} {
+		for _, order := range []middleware.Order{middleware.FIFO, middleware.StrictFIFO} {
 			t.Run(fmt.Sprint(order, "/", name), func(t *testing.T) {
 				t.Parallel()
 				bubble(t, func(r *rig) {
@@ -90,7 +90,7 @@ func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 		crashed := time.Now()
 		r.queued("order:1", 3, 2, asynq.MaxRetry(0))
 		s := &script{}
-		r.serve(r.options(middleware.Requeue{Order: middleware.Ordered}), asynq.Config{
+		r.serve(r.options(middleware.Requeue{Order: middleware.FIFO}), asynq.Config{
 			Concurrency: 4, TaskCheckInterval: 100 * time.Millisecond,
 		}, s.handle)
 		s.sees(r, 37*time.Second, 2, 3, 4)
@@ -107,7 +107,7 @@ func TestATaskWhoseLockIsHeldIsNotBroughtBack(t *testing.T) {
 		r.client.Persist(r.Context(), "railtoken:lock:{order:1}")
 		r.queued("order:1", 2, 2, asynq.MaxRetry(3))
 		s := &script{}
-		r.serve(r.options(middleware.Requeue{Order: middleware.Ordered}), asynq.Config{Concurrency: 4, TaskCheckInterval: 100 * time.Millisecond}, s.handle)
+		r.serve(r.options(middleware.Requeue{Order: middleware.FIFO}), asynq.Config{Concurrency: 4, TaskCheckInterval: 100 * time.Millisecond}, s.handle)
 		<-time.After(55 * time.Second) // asynq's own recoverer looks after a minute
 		if info := r.info(head); info.State != asynq.TaskStateActive || len(s.saw()) > 0 {
 			r.Errorf("it is %v, and %v ran", info.State, s.saw())
@@ -122,7 +122,7 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 	t.Parallel()
 	const tasks = 200
 	looks := map[string]int{}
-	for name, strategy := range map[string]middleware.Requeue{"next first": parkAlways(), "ordered": {Order: middleware.Ordered, OnDeck: -1}} {
+	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO, OnDeck: -1}} {
 		bubble(t, func(r *rig) {
 			s := &script{steps: func(_ context.Context, n, _ int) error {
 				if n == 1 {
@@ -142,7 +142,7 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 		})
 	}
 	t.Logf("looks in vain within a minute: %v", looks)
-	if looks["ordered"] > 2*looks["next first"] || looks["ordered"] > 60 {
-		t.Errorf("within a minute %d looked in vain, want as few as without an order (%d)", looks["ordered"], looks["next first"])
+	if looks["FIFO"] > 2*looks["best effort"] || looks["FIFO"] > 60 {
+		t.Errorf("within a minute %d looked in vain, want as few as without an order (%d)", looks["FIFO"], looks["best effort"])
 	}
 }

@@ -55,7 +55,7 @@ func TestALostTaskOfTheRecovererIsNotBroughtBack(t *testing.T) {
 						<-time.After(5 * time.Second)
 						return nil
 					}}
-					r.serve(r.options(middleware.Requeue{Order: middleware.Ordered}), asynq.Config{
+					r.serve(r.options(middleware.Requeue{Order: middleware.FIFO}), asynq.Config{
 						Concurrency: 4, TaskCheckInterval: lookSeldom,
 						RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second },
 					}, s.handle)

@@ -52,7 +52,7 @@ func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		r.serve(r.options(inTurn["ordered"]), asynq.Config{Concurrency: 4}, s.handle)
+		r.serve(r.options(inTurn["FIFO"]), asynq.Config{Concurrency: 4}, s.handle)
 		r.queued("order:1", 1, 3, asynq.MaxRetry(5))
 		s.sees(r, 20*time.Second, 1, 2, 3)
 	})
@@ -95,7 +95,7 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 				})
 				s := &script{}
 				outside.queued(queue, 1, 3, asynq.Queue(queue), asynq.MaxRetry(retries))
-				strategy := inTurn["ordered"]
+				strategy := inTurn["FIFO"]
 				strategy.OnDeck = -1
 				r.serve(r.options(strategy), asynq.Config{Concurrency: 3, Queues: map[string]int{queue: 1}}, s.handle)
 				receive(t, released)

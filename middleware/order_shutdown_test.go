@@ -12,7 +12,7 @@ import (
 func TestATaskOnItsLastAttemptThatAShutdownAbortsKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	for i := range 8 { // who comes first is a race, without the promise
-		name := []string{"ordered", "keep order"}[i%2]
+		name := []string{"FIFO", "strict FIFO"}[i%2]
 		strategy := inTurn[name]
 		t.Run(fmt.Sprint(name, " ", i/2), func(t *testing.T) {
 			t.Parallel()

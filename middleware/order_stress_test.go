@@ -14,7 +14,7 @@ import (
 
 // Three servers work on the tasks of one key, and are stopped and started anew meanwhile. Handlers fail and panic, and some do not heed their time. Only
 // wakes and asynq's own retries bring tasks back. Each task runs until it has succeeded or has no attempt left, no two at a time; and
-// with KeepOrder none begins before those that were enqueued before it have ended for good.
+// with StrictFIFO none begins before those that were enqueued before it have ended for good.
 func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(restartSeeds) {
@@ -23,7 +23,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 			bubble(t, func(r *rig) {
 				const tasks = 25
 				random := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // a test that can be repeated
-				name := []string{"ordered", "keep order"}[seed%2]
+				name := []string{"FIFO", "strict FIFO"}[seed%2]
 				strategy := inTurn[name]
 				fails, attempts := map[int]int{}, map[int]int{}
 				for n := range tasks {
@@ -110,7 +110,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 						r.Errorf("task %d never ran", n)
 					}
 				}
-				if name == "keep order" && !slices.IsSorted(s.begun) {
+				if name == "strict FIFO" && !slices.IsSorted(s.begun) {
 					r.Errorf("they ran in the order %v; fails %v, retries %v, slow %v", s.begun, fails, attempts, slow)
 				}
 			})

@@ -17,8 +17,8 @@ import (
 
 // inTurn are strategies whose parked tasks only a wake brings back within the hour.
 var inTurn = map[string]middleware.Requeue{
-	"ordered":    {Delay: time.Hour, Order: middleware.Ordered},
-	"keep order": {Delay: time.Hour, Order: middleware.KeepOrder},
+	"FIFO":        {Delay: time.Hour, Order: middleware.FIFO},
+	"strict FIFO": {Delay: time.Hour, Order: middleware.StrictFIFO},
 }
 
 // script is what the runs of a task do, by its number N and how often it has run.
@@ -132,7 +132,7 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 		}}
 		var mu sync.Mutex
 		var began []time.Time
-		strategy := middleware.Requeue{Delay: 3 * time.Second, Order: middleware.KeepOrder}
+		strategy := middleware.Requeue{Delay: 3 * time.Second, Order: middleware.StrictFIFO}
 		cfg := asynq.Config{
 			Concurrency: 4, TaskCheckInterval: lookSeldom,
 			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 20 * time.Second },
@@ -174,8 +174,8 @@ func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
 		order middleware.Order
 		want  []int
 	}{
-		"ordered":    {middleware.Ordered, []int{1, 2, 1}},
-		"keep order": {middleware.KeepOrder, []int{1, 1, 2}},
+		"FIFO":        {middleware.FIFO, []int{1, 2, 1}},
+		"strict FIFO": {middleware.StrictFIFO, []int{1, 1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func TestInOrderAKeyMayBeNamedTwice(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		s := &script{}
-		opts := r.options(inTurn["ordered"])
+		opts := r.options(inTurn["FIFO"])
 		opts.Key = middleware.FixedKey("order:1", "order:1")
 		r.serve(opts, asynq.Config{}, s.handle)
 		r.queued("order:1", 1, 2, asynq.MaxRetry(3))

@@ -18,7 +18,7 @@ func (r *run) abandon(ctx context.Context) {
 	switch {
 	case r.lease != nil:
 		_ = r.giveBack(ctx, r.lease, r.staysInLine(ctx, true, nil))
-	case r.order != NextFirst && r.comesBack(errBroken):
+	case r.order != BestEffort && r.comesBack(errBroken):
 		// It comes back, and its place waits for it.
 	default:
 		r.leave(ctx)

@@ -39,7 +39,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 		for name, s := range map[string]middleware.Requeue{
 			"on deck":  {Delay: time.Hour},
 			"parked":   {Delay: time.Hour, OnDeck: -1},
-			"in order": {Delay: time.Hour, OnDeck: -1, Order: middleware.Ordered},
+			"in order": {Delay: time.Hour, OnDeck: -1, Order: middleware.FIFO},
 		} {
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				t.Parallel()

@@ -36,7 +36,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != NextFirst, Queue: r.toQueue,
+		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
@@ -69,7 +69,7 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Place) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	if r.order != NextFirst {
+	if r.order != BestEffort {
 		turn, err := r.Queue.Turn(looking, p.Task, key, delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge})
 		if err != nil || turn.Ahead > 0 {
 			return
@@ -81,7 +81,7 @@ func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Place) {
 	if err != nil {
 		return // it is held, or cannot be looked at: then its timer brings the task back
 	}
-	if r.order == NextFirst {
+	if r.order == BestEffort {
 		r.giveUp(ctx, lease)
 		return
 	}

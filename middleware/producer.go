@@ -137,7 +137,7 @@ func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Opti
 	if v, ok := s.(validator); ok {
 		err = v.Validate()
 	}
-	if order, _ := orderOf(s); order != NextFirst || delayQueue(s) != "" {
+	if order, _ := orderOf(s); order != BestEffort || delayQueue(s) != "" {
 		err = errors.Join(err, errors.New("middleware: WhenHeld can neither keep an order nor transfer tasks: enqueue the task in order, or into that queue"))
 	}
 	if p.opts.Locker == nil {

@@ -240,7 +240,7 @@ func TestWhatCannotBeDecidedIsAnError(t *testing.T) {
 		"an empty key":  {task: taskFor(t, ""), want: "key is empty"},
 		"due later":     {task: taskFor(t, "k"), opts: []asynq.Option{held, asynq.ProcessIn(time.Hour)}, want: "runs later"},
 		"a group":       {task: taskFor(t, "k"), opts: []asynq.Option{held, asynq.Group("g")}, want: "in a group"},
-		"an order":      {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Order: middleware.Ordered})}, want: "order"},
+		"an order":      {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Order: middleware.FIFO})}, want: "order"},
 		"another queue": {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Queue: "q"})}, want: "transfer"},
 		"bad strategy":  {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Delay: -1})}, want: "negative"},
 		"no locker": {task: taskFor(t, "k"), opts: []asynq.Option{held}, want: "Locker", mod: func(o *middleware.ProducerOptions) {

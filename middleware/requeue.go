@@ -47,7 +47,7 @@ type Requeue struct {
 	// the conflict itself archives it with its reason.
 	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 
-	// Order is the order in which the tasks of a key run; [NextFirst] when zero. All handlers that work on a key must use the same one,
+	// Order is the order in which the tasks of a key run; [BestEffort] when zero. All handlers that work on a key must use the same one,
 	// and a task in order has one key.
 	Order Order
 
@@ -95,8 +95,8 @@ func (r Requeue) Validate() error {
 	if r.Delay < 0 {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Delay is %v: it cannot be negative", r.Delay))
 	}
-	if r.Order < NextFirst || r.Order > KeepOrder {
-		errs = append(errs, fmt.Errorf("middleware: Requeue.Order is %d: use NextFirst, Ordered or KeepOrder", r.Order))
+	if r.Order < BestEffort || r.Order > StrictFIFO {
+		errs = append(errs, fmt.Errorf("middleware: Requeue.Order is %d: use BestEffort, FIFO or StrictFIFO", r.Order))
 	}
 	if r.Queue != "" && strings.TrimSpace(r.Queue) == "" {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Queue is %q: a queue's name cannot be blank", r.Queue))

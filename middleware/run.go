@@ -84,7 +84,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		}
 		r.observe(ctx, e)
 	}
-	if err == nil && len(r.keys) != 1 && r.order != NextFirst {
+	if err == nil && len(r.keys) != 1 && r.order != BestEffort {
 		err = &KeyError{Type: r.task.Type(), Err: errOneKey}
 	}
 	return err

@@ -85,7 +85,7 @@ type Decision struct {
 
 // Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it
 // holds no state, starts nothing and may be shared among handlers. The order of the tasks is that of a [Requeue], alone or behind a
-// [Wait]; with any other strategy, also one that asks a Requeue for its decisions, it is [NextFirst].
+// [Wait]; with any other strategy, also one that asks a Requeue for its decisions, it is [BestEffort].
 type Strategy interface {
 	Decide(c Conflict) Decision
 }

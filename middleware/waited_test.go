@@ -13,7 +13,7 @@ import (
 func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]middleware.Requeue{
-		"parked": {Delay: 10 * time.Second, OnDeck: -1}, "standby": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.Ordered},
+		"parked": {Delay: 10 * time.Second, OnDeck: -1}, "standby": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.FIFO},
 		"elsewhere": {Delay: 10 * time.Second, Queue: "slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestATaskThatNeverWaitedTellsOfNoWaiting(t *testing.T) {
 // The locks are on another Redis than the tasks. A key that is given back between the refusal and the park has nobody to wake then.
 func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 	t.Parallel()
-	for name, order := range map[string]middleware.Order{"next first": middleware.NextFirst, "ordered": middleware.Ordered, "keep order": middleware.KeepOrder} {
+	for name, order := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO, "strict FIFO": middleware.StrictFIFO} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {

@@ -49,7 +49,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
 	var left delayqueue.Left
-	if leaving && r.order != NextFirst { // before the keys: who has them next must find that it is its turn
+	if leaving && r.order != BestEffort { // before the keys: who has them next must find that it is its turn
 		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
 			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
 		}
@@ -66,7 +66,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	}
 	switch {
 	case r.Queue == nil:
-	case r.order == NextFirst:
+	case r.order == BestEffort:
 		r.wakeNext(ctx, lease)
 		r.leaveNeedlessLine(ctx)
 	case leaving:
@@ -183,7 +183,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
 	case ok && conflict.Outcome == Parked:
-	case r.order != NextFirst && r.comesBack(err):
+	case r.order != BestEffort && r.comesBack(err):
 		// It comes back, and its place waits for it.
 	default:
 		r.leave(ctx) // it will not give back a key that it was woken for

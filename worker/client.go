@@ -66,7 +66,7 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
 }
 
-// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.Ordered] or [middleware.KeepOrder] the tasks of a
+// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.FIFO] or [middleware.StrictFIFO] the tasks of a
 // key run in the order of these calls, whichever queues they are in. Tasks that were enqueued otherwise, or are due later, join the line when
 // they first run. Else it does what [Client.Enqueue] does.
 //

@@ -70,7 +70,7 @@ type Config struct {
 	// MaxKeys is the most business keys that a task may lock; 100 when zero. RAILTOKEN_MAX_KEYS.
 	MaxKeys int
 	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait, requeue, or requeue with
-	// an order: ordered or keeporder. With an order a task that has more than one key is archived.
+	// an order: fifo or strictfifo. With an order a task that has more than one key is archived.
 	Strategy middleware.Strategy
 
 	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it without

@@ -248,12 +248,12 @@ func (p *parser) strategy(name, text string) middleware.Strategy {
 		return middleware.Wait{}
 	case "requeue":
 		return middleware.Requeue{}
-	case "ordered":
-		return middleware.Requeue{Order: middleware.Ordered}
-	case "keeporder":
-		return middleware.Requeue{Order: middleware.KeepOrder}
+	case "fifo":
+		return middleware.Requeue{Order: middleware.FIFO}
+	case "strictfifo":
+		return middleware.Requeue{Order: middleware.StrictFIFO}
 	default:
-		p.fault(name, text, "use failfast, wait, requeue, ordered or keeporder")
+		p.fault(name, text, "use failfast, wait, requeue, fifo or strictfifo")
 		return nil
 	}
 }

@@ -109,7 +109,7 @@ func TestFromEnvAcceptsTheLeastAndTheMost(t *testing.T) {
 func TestStrategiesByName(t *testing.T) {
 	for name, want := range map[string]middleware.Strategy{
 		"failfast": middleware.FailFast{}, "wait": middleware.Wait{}, "REQUEUE": middleware.Requeue{}, "": nil,
-		"ordered": middleware.Requeue{Order: middleware.Ordered}, "KeepOrder": middleware.Requeue{Order: middleware.KeepOrder},
+		"fifo": middleware.Requeue{Order: middleware.FIFO}, "StrictFIFO": middleware.Requeue{Order: middleware.StrictFIFO},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, map[string]string{"RAILTOKEN_REDIS_ADDR": "127.0.0.1:6379", "RAILTOKEN_STRATEGY": name})
@@ -191,7 +191,7 @@ func TestFromEnvReportsEveryFaultAtOnce(t *testing.T) {
 		"RAILTOKEN_CONCURRENCY":         {"1e3", "whole number"},
 		"RAILTOKEN_TASK_CHECK_INTERVAL": {"50", "with its unit"},
 		"RAILTOKEN_SHUTDOWN_TIMEOUT":    {"-5s", "above zero"},
-		"RAILTOKEN_STRATEGY":            {"retry", "failfast, wait, requeue, ordered or keeporder"},
+		"RAILTOKEN_STRATEGY":            {"retry", "failfast, wait, requeue, fifo or strictfifo"},
 		"RAILTOKEN_ALLOW_EVICTION":      {"yes", "true or false"},
 		"RAILTOKEN_SLEEPER":             {"2", "RAILTOKEN_SLEEPERS"},
 	}

@@ -35,7 +35,7 @@ func ExampleClient_EnqueueInOrder() {
 	for _, step := range []string{"pay", "pack", "ship"} {
 		check(worker.Handle(w, "order:"+step, worker.Handler[Order]{
 			Keys:     func(o Order) []string { return []string{middleware.Key("order", o.ID)} },
-			Strategy: middleware.Requeue{Order: middleware.Ordered}, // the same for all handlers that work on the key
+			Strategy: middleware.Requeue{Order: middleware.FIFO}, // the same for all handlers that work on the key
 			Run: func(_ context.Context, o Order) error {
 				fmt.Println(step, o.ID)
 				if step == "ship" {

@@ -76,7 +76,7 @@ func TestAdvisedUserIsNeverRefused(t *testing.T) {
 	const each = 6
 	ran := make(chan string, 3*each)
 	for taskType, strategy := range map[string]middleware.Strategy{
-		"parked": middleware.Requeue{}, "waits": middleware.Wait{}, "ordered": middleware.Requeue{Order: middleware.Ordered},
+		"parked": middleware.Requeue{}, "waits": middleware.Wait{}, "ordered": middleware.Requeue{Order: middleware.FIFO},
 	} {
 		if err := Handle(w, taskType, Handler[order]{Keys: order.keys, Strategy: strategy, Run: func(_ context.Context, o order) error {
 			ran <- o.ID

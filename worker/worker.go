@@ -239,7 +239,7 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	if !ok {
 		headers := task.Headers()
 		if o, ok := w.cfg.Strategy.(middleware.Orderer); ok {
-			if order, _ := o.TaskOrder(); order == middleware.KeepOrder {
+			if order, _ := o.TaskOrder(); order == middleware.StrictFIFO {
 				headers = nil // it fails, and keeps its place as others do
 			}
 		}

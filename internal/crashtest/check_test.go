@@ -102,7 +102,7 @@ func (r *run) checkRegistries() {
 		r.Fatal(err)
 	}
 	defer func() { _ = queue.Close() }()
-	if members, _ := r.m.ZMembers("railtoken:parked"); len(members) > 0 && (!r.Cluster || r.order == middleware.NextFirst || r.at == spot{}) { // none when there is no index
+	if members, _ := r.m.ZMembers("railtoken:parked"); len(members) > 0 && (!r.Cluster || r.order == middleware.BestEffort || r.at == spot{}) { // none when there is no index
 		r.Errorf("among the parked tasks are %q", members)
 	}
 	for _, j := range r.jobs {

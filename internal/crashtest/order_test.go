@@ -19,7 +19,7 @@ import (
 //
 // A task whose arrival had ended before that of another one of its key began runs to its effect first, whatever becomes of the processes
 // meanwhile: its entry stays in line until its handler has returned, and when a process stops before that, until another one has run it.
-// Ordered excepts a task from that whose handler has failed; KeepOrder excepts none. Either excepts one that asynq gives up, because it was
+// FIFO excepts a task from that whose handler has failed; StrictFIFO excepts none. Either excepts one that asynq gives up, because it was
 // active on its last attempt when its process stopped.
 //
 // The arrival of a task is the call of Queue.Enqueue for it, or the command with which its first run takes its turn when it was
@@ -74,7 +74,7 @@ func (l *ledger) giveUp(task string) {
 
 // checkOrder checks that nobody who came before a task that begins to run has still to write an effect. The caller holds the mutex.
 func (l *ledger) checkOrder(j job) {
-	if l.order.Order == middleware.NextFirst || l.effects[j.ID] != nil {
+	if l.order.Order == middleware.BestEffort || l.effects[j.ID] != nil {
 		return
 	}
 	mine, ok := l.order.came[j.ID]
@@ -87,7 +87,7 @@ func (l *ledger) checkOrder(j job) {
 	}
 	for id, other := range l.order.came {
 		if l.effects[id] == nil && !l.order.ended[id] && other.before(mine) && slices.ContainsFunc(other.keys, func(key string) bool { return slices.Contains(mine.keys, key) }) &&
-			(l.order.Order == middleware.KeepOrder || l.failures[id] == 0) {
+			(l.order.Order == middleware.StrictFIFO || l.failures[id] == 0) {
 			l.fault("%s runs before %s, which came before it", j.ID, id)
 		}
 	}

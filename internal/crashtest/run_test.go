@@ -183,7 +183,7 @@ func (r *run) leave(queue, id string) {
 	if j.Retries == 0 {
 		r.givenUp = append(r.givenUp, queue+"/"+id)
 		r.ledger.giveUp(j.ID)
-		if r.order != middleware.NextFirst && !begun(r.m, j.keys()[0], queue, id) && (r.restart < delayqueue.LeftAfter || r.mate != nil) {
+		if r.order != middleware.BestEffort && !begun(r.m, j.keys()[0], queue, id) && (r.restart < delayqueue.LeftAfter || r.mate != nil) {
 			r.waited = append(r.waited, queue+"/"+id)
 		}
 	}

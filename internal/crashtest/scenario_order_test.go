@@ -30,21 +30,21 @@ var enqueueSteps = []string{ofProducer + "enqueue", ofProducer + "join"}
 // orderScenarios are those in which tasks run in order.
 var orderScenarios = []scenario{
 	{
-		name: "in order", settings: inOrder(middleware.Ordered), order: middleware.Ordered,
+		name: "in order", settings: inOrder(middleware.FIFO), order: middleware.FIFO,
 		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
 	},
 	{
-		name: "keeping order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder,
+		name: "keeping order", settings: inOrder(middleware.StrictFIFO), order: middleware.StrictFIFO,
 		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
 	},
 	{
-		name: "in order on a Cluster", settings: settings{Queues: own, Cluster: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},
-		order: middleware.Ordered, jobs: lineUp, within: 24 * time.Second,
+		name: "in order on a Cluster", settings: settings{Queues: own, Cluster: true, Strategy: middleware.Requeue{Order: middleware.FIFO}},
+		order: middleware.FIFO, jobs: lineUp, within: 24 * time.Second,
 		steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "suspend", "enter", "join", "discard", "promote"}),
 	},
 	{
-		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.Ordered}},
-		order: middleware.Ordered, deck: true,
+		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.FIFO}},
+		order: middleware.FIFO, deck: true,
 		jobs: []job{
 			{ID: "one", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "two", Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
@@ -62,7 +62,7 @@ var orderScenarios = []scenario{
 		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
 	},
 	{
-		name: "last attempt in order", settings: inOrder(middleware.Ordered), order: middleware.Ordered,
+		name: "last attempt in order", settings: inOrder(middleware.FIFO), order: middleware.FIFO,
 		jobs: []job{
 			{ID: "holder", Hold: 6 * time.Second, Retries: 5, InLine: true},
 			{ID: "first", At: 2 * time.Second, Hold: time.Second, InLine: true},
@@ -72,7 +72,7 @@ var orderScenarios = []scenario{
 		steps:  slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
 	},
 	{
-		name: "two processes in order", settings: inOrder(middleware.KeepOrder), order: middleware.KeepOrder, mate: true,
+		name: "two processes in order", settings: inOrder(middleware.StrictFIFO), order: middleware.StrictFIFO, mate: true,
 		jobs: lineUp[:3], within: 24 * time.Second, steps: lineSteps[:5], // either of the two forwards
 	},
 }

@@ -75,7 +75,7 @@ func runChild(dbAddr string, hang bool) error {
 	}
 	cfg.RetryDelayFunc = soon
 	if os.Getenv(orderVariable) != "" {
-		cfg.Strategy = middleware.Requeue{Order: middleware.Ordered}
+		cfg.Strategy = middleware.Requeue{Order: middleware.FIFO}
 	}
 	w, err := worker.New(cfg)
 	if err != nil {

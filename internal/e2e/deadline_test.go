@@ -15,7 +15,7 @@ import (
 // asynq does not call the handler of a task whose deadline has passed: it retries it, for days, until it archives it.
 func TestATaskWhoseDeadlineHasPassedInLineHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	for name, inOrder := range map[string]middleware.Order{"next first": middleware.NextFirst, "ordered": middleware.Ordered, "keep order": middleware.KeepOrder} {
+	for name, inOrder := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO, "strict FIFO": middleware.StrictFIFO} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)

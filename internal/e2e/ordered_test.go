@@ -23,8 +23,8 @@ func TestOrderedTasksOfAKeyRunInTheOrderInWhichTheyWereEnqueued(t *testing.T) {
 		order middleware.Order
 		fails bool
 	}{
-		"ordered":                   {middleware.Ordered, false},
-		"keep order, with failures": {middleware.KeepOrder, true},
+		"FIFO":                       {middleware.FIFO, false},
+		"strict FIFO, with failures": {middleware.StrictFIFO, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

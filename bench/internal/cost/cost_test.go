@@ -45,7 +45,7 @@ func TestAParkedTaskTakesMoreThanAsynqsOwn(t *testing.T) {
 	t.Parallel()
 	table := measure(t, "cost-memory")
 	bare := table.Row("task in asynq's retry set").Spread("bytes each").Median
-	for _, name := range []string{"parked task", "parked task, `Ordered`"} {
+	for _, name := range []string{"parked task", "parked task, `FIFO`"} {
 		got, beyond := table.Row(name).Spread("bytes each").Median, table.Row(name+", beyond asynq's own").Spread("bytes each").Median
 		if !(bare > 0) || !(got > bare) || got-bare != beyond {
 			t.Errorf("%s: %v bytes, bare asynq's %v, beyond %v", name, got, bare, beyond)

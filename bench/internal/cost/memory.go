@@ -28,7 +28,7 @@ const (
 	forgotten   = "key that was given back, after FenceTTL"
 	bareTask    = "task in asynq's retry set"
 	parkedTask  = "parked task"
-	orderedTask = "parked task, `Ordered`"
+	orderedTask = "parked task, `FIFO`"
 	beyond      = ", beyond asynq's own"
 )
 
@@ -59,7 +59,7 @@ func measureMemory(ctx context.Context, env report.Env, t *report.Table) error {
 		env.Say("%s, round %d of %d", t.Title, round+1, rounds)
 		for _, step := range []func(context.Context, *store) error{
 			held, expired,
-			tasks(bareTask, bare), tasks(parkedTask, parked(middleware.NextFirst)), tasks(orderedTask, parked(middleware.Ordered)),
+			tasks(bareTask, bare), tasks(parkedTask, parked(middleware.BestEffort)), tasks(orderedTask, parked(middleware.FIFO)),
 		} {
 			if err := withStore(ctx, env, t, n, step); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)

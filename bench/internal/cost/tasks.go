@@ -51,7 +51,7 @@ func allIn(ctx context.Context, at *server.Server, n int) error {
 
 // bare lets asynq retry tasks.
 func bare(ctx context.Context, at *server.Server, n int) (err error) {
-	if err := enqueue(ctx, at, middleware.NextFirst, n); err != nil {
+	if err := enqueue(ctx, at, middleware.BestEffort, n); err != nil {
 		return err
 	}
 	conn := redis.NewClient(&redis.Options{Addr: at.Addr()})
@@ -109,7 +109,7 @@ func enqueue(ctx context.Context, at *server.Server, order middleware.Order, n i
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	for i := range n {
-		if order == middleware.NextFirst {
+		if order == middleware.BestEffort {
 			_, err = client.Enqueue(ctx, taskType, task(i))
 		} else {
 			_, err = client.EnqueueInOrder(ctx, taskKey, taskType, task(i))

@@ -166,7 +166,7 @@ func (c *chain) pass(ctx context.Context) error {
 }
 
 func (c *chain) enqueue(ctx context.Context) (err error) {
-	if c.order == middleware.NextFirst {
+	if c.order == middleware.BestEffort {
 		_, err = c.client.Enqueue(ctx, lifeType, link{c.queued})
 	} else {
 		_, err = c.client.EnqueueInOrder(ctx, lifeKey, lifeType, link{c.queued})

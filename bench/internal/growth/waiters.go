@@ -28,8 +28,8 @@ func measureWaiters(ctx context.Context, env report.Env) (*report.Section, error
 		" waiter. "+inTurns,
 		waitSlices, lives, waitSlices, n)
 	tables := []series{
-		life("growth-waiters-next", "A task's life, default order", middleware.NextFirst, lives),
-		life("growth-waiters-ordered", "A task's life, `Ordered`", middleware.Ordered, lives),
+		life("growth-waiters-next", "A task's life, default order", middleware.BestEffort, lives),
+		life("growth-waiters-ordered", "A task's life, `FIFO`", middleware.FIFO, lives),
 	}
 	for _, s := range tables {
 		s.sizes = depths

@@ -47,7 +47,7 @@ type Contestant struct {
 var All = slices.Concat([]Contestant{Bare, BareDefault}, Ours, ByHand)
 
 // Ours are railtoken with each of its strategies.
-var Ours = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFailFast, RailtokenOrdered, RailtokenKeepOrder}
+var Ours = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFailFast, RailtokenFIFO, RailtokenStrictFIFO}
 
 // ByHand are the patterns that people write themselves.
 var ByHand = []Contestant{SleepRetry, SleepRedsync, Semaphore, RetryUncounted, Retry}

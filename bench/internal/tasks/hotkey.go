@@ -48,7 +48,7 @@ func (p *part) hotKey(ctx context.Context) (*report.Section, error) {
 	if !p.wants(name, "hotkey") {
 		return nil, nil //nolint:nilnil // no section was asked for
 	}
-	contestants := slices.Concat([]Contestant{Railtoken, RailtokenWait, RailtokenOrdered}, ByHand)
+	contestants := slices.Concat([]Contestant{Railtoken, RailtokenWait, RailtokenFIFO}, ByHand)
 	others, hot := p.share(2000), p.share(200)
 	beside, alone := BesideAHotKey(others, hot), BesideAHotKey(others, 0)
 	t := &report.Table{

@@ -27,11 +27,11 @@ var RailtokenFailFast = func() Contestant {
 	return c
 }()
 
-// RailtokenOrdered keeps each key's tasks in the order in which they were enqueued.
-var RailtokenOrdered = inOrder("railtoken ordered", "package worker, `Requeue{Order: Ordered}`, enqueued by `EnqueueInOrder`", middleware.Ordered)
+// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
+var RailtokenFIFO = inOrder("railtoken ordered", "package worker, `Requeue{Order: FIFO}`, enqueued by `EnqueueInOrder`", middleware.FIFO)
 
-// RailtokenKeepOrder does so also when a task fails, which holds up those behind it.
-var RailtokenKeepOrder = inOrder("railtoken keeporder", "package worker, `Requeue{Order: KeepOrder}`, enqueued by `EnqueueInOrder`", middleware.KeepOrder)
+// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
+var RailtokenStrictFIFO = inOrder("railtoken strictfifo", "package worker, `Requeue{Order: StrictFIFO}`, enqueued by `EnqueueInOrder`", middleware.StrictFIFO)
 
 func ours(name, title string, strategy middleware.Strategy) Contestant {
 	return Contestant{

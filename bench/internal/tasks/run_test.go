@@ -60,7 +60,7 @@ func TestInOrderTheTasksOfAKeyAreDoneAsTheyWereEnqueued(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	s := tasks.Repeat("", 3, 15, 2*time.Millisecond, 1)
-	for _, c := range []tasks.Contestant{tasks.RailtokenOrdered, tasks.RailtokenKeepOrder} {
+	for _, c := range []tasks.Contestant{tasks.RailtokenFIFO, tasks.RailtokenStrictFIFO} {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			got, err := tasks.Run(t.Context(), t.TempDir(), c, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
