@@ -40,8 +40,8 @@ type Options struct {
 	TTL, MaxHold time.Duration
 	// MaxKeySize is the longest key in bytes, 1024 when zero; MaxKeys is the most keys of a task, 100 when zero.
 	MaxKeySize, MaxKeys int
-	// Waiting is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency when zero, none when negative.
-	Waiting int
+	// SlotBudget is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency when zero, none when negative.
+	SlotBudget int
 
 	// AllowEviction accepts a Redis that may evict keys when its memory is full: tasks and locks can vanish from it without a trace. See [Attached.Check].
 	AllowEviction bool
@@ -78,7 +78,7 @@ type Attached struct {
 	locker   locking.Locker
 	closers  []io.Closer
 	queue    *delayqueue.Queue
-	budget   *middleware.Sleepers
+	budget   *middleware.SlotBudget
 	wakes    asynqconn.Wakes
 	stopping chan struct{}
 	stop     sync.Once
@@ -105,7 +105,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if slots < 1 {
 		slots = runtime.NumCPU() // as asynq has it
 	}
-	a.budget = middleware.NewSleepers(middleware.SleepersOptions{Waiting: cmp.Or(opts.Waiting, max(slots/2, 1)), Slots: slots})
+	a.budget = middleware.NewSlotBudget(middleware.SlotBudgetOptions{Waiting: cmp.Or(opts.SlotBudget, max(slots/2, 1)), Slots: slots})
 	queue, err := delayqueue.New(client, delayqueue.Options{
 		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: middleware.Repairs(opts.Observer, opts.Logger),
 	})
@@ -220,7 +220,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, LockNames: a.opts.LockNames,
 		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: maxHold, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
-		Sleepers: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
+		SlotBudget: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})
 	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
 		err = errors.Join(err, fmt.Errorf("attach: MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the Options or the worker's Config too",

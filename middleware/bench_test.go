@@ -11,7 +11,7 @@ import (
 func BenchmarkDecide(b *testing.B) {
 	now := time.Now()
 	conflict := middleware.Conflict{
-		Key: "order:1042", Attempt: 1, FirstAt: now, Now: now, Deadline: now.Add(time.Hour), OnDeck: 1, Hold: 5 * time.Millisecond,
+		Key: "order:1042", Attempt: 1, FirstAt: now, Now: now, Deadline: now.Add(time.Hour), Standby: 1, Hold: 5 * time.Millisecond,
 		Pickup: 2 * time.Millisecond, MayWait: true, MayStandBy: true,
 	}
 	for name, strategy := range map[string]middleware.Strategy{

@@ -31,7 +31,7 @@ func (r *run) starves() bool {
 	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
 	}
-	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.Sleepers.collecting.CompareAndSwap(false, true)
+	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false, true)
 }
 
 // collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken all at once or not
@@ -40,12 +40,12 @@ func (r *run) starves() bool {
 // gives back what it has and returns who holds the key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
-	defer r.Sleepers.collecting.Store(false)
+	defer r.SlotBudget.collecting.Store(false)
 	left := mostCollect * 4
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	hold := max(r.Sleepers.decks.look(held.Key).hold, r.meanHold())
+	hold := max(r.SlotBudget.decks.look(held.Key).hold, r.meanHold())
 	waiting, cancel := r.untilStopping(ctx, time.Now().Add(collectTime(len(r.keys), hold, left)))
 	defer cancel()
 	leases, err := locking.Collect(waiting, r.Locker, r.keys, r.options())
@@ -73,7 +73,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 		r.warnOfKept(ctx, lease, err)
 	}
 	key := lease.Keys()[0]
-	if n := r.Sleepers.decks.release(key, 0, lease.HandedOff(), lease.ShouldNotify()); n > 0 {
+	if n := r.SlotBudget.decks.release(key, 0, lease.HandedOff(), lease.ShouldNotify()); n > 0 {
 		r.wake(ctx, key, delayqueue.WakeOptions{Most: n})
 	}
 }

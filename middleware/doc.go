@@ -57,20 +57,20 @@
 // # On deck
 //
 // It takes a woken task some milliseconds to arrive. With [Requeue], when a key is held for a quarter of a second at most on
-// average, as many tasks of a server wait in their slots as it takes to bridge that time: usually one, at most OnDeck (4). Such
+// average, as many tasks of a server wait in their slots as it takes to bridge that time: usually one, at most Standby (4). Such
 // a wait lasts half a second at most, and a hundredth of the time that the task's timeout or deadline leaves it, so that its handler gets that
 // time; then the task is parked. It ends at once when the server shuts down.
 //
 // A task on standby takes no slot from others: it waits only in a server of at least four slots, and only while another slot is free and has
 // been for 20 ms, or nearly all tasks that come are refused and could not use it. The middleware knows this
-// from [SleepersOptions].Slots, which package attach sets; without it no task is on standby. All waits in slots, those of [Wait] too, draw on the
-// server's budget of [Sleepers], so that a hot key cannot fill the slots.
+// from [SlotBudgetOptions].Slots, which package attach sets; without it no task is on standby. All waits in slots, those of [Wait] too, draw on the
+// server's budget of [SlotBudget], so that a hot key cannot fill the slots.
 //
 // # Several keys
 //
 // A task of several keys takes all of them at once or none. When it has been refused three times and is to be parked, it takes them one after
 // another instead, in sorted order, and keeps those that it has while it waits in its slot for the next: many busy keys are hardly ever free at
-// the same moment, and the task would starve. One task of a server does so at a time, beside the budget of [Sleepers], for
+// the same moment, and the task would starve. One task of a server does so at a time, beside the budget of [SlotBudget], for
 // 3 s to 1 min depending on how long keys are held, and for a quarter of the time before its deadline at most. A handler that locks
 // further keys by itself while it holds some can still wait for such a task, and make it wait, until that time is up.
 package middleware

@@ -29,8 +29,8 @@ type rig struct {
 	inspect *asynq.Inspector
 	events  *events
 
-	attached *attach.Attached     // last
-	budget   *middleware.Sleepers // of that
+	attached *attach.Attached       // last
+	budget   *middleware.SlotBudget // of that
 }
 
 func newRig(t *testing.T, client redis.UniversalClient) *rig {
@@ -81,7 +81,7 @@ func (r *rig) attach(opts options, cfg asynq.Config) *attach.Attached {
 	}
 	r.Cleanup(func() { _ = a.Close() })
 	// A test looks at what the servers count for themselves.
-	r.budget = (*middleware.Sleepers)(reflect.ValueOf(a).Elem().FieldByName("budget").UnsafePointer())
+	r.budget = (*middleware.SlotBudget)(reflect.ValueOf(a).Elem().FieldByName("budget").UnsafePointer())
 	r.attached, r.queue = a, a.Queue()
 	return a
 }

@@ -60,7 +60,7 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 func (r *run) leaveDeck(ctx context.Context, got bool) {
 	key := r.onDeck
 	r.onDeck = ""
-	if r.Sleepers.decks.leave(key, got) {
+	if r.SlotBudget.decks.leave(key, got) {
 		r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
 	}
 }
@@ -71,7 +71,7 @@ func (r *run) stopWaiting(ctx context.Context, got bool) {
 		r.leaveDeck(ctx, got)
 	}
 	if r.asleep {
-		r.Sleepers.give()
+		r.SlotBudget.give()
 		r.asleep = false
 	}
 	if r.watch != nil {

@@ -48,10 +48,10 @@ type Options struct {
 	// MaxKeySize is the longest key in bytes; 1024 when zero. MaxKeys is the most keys of a task; 100 when zero.
 	MaxKeySize, MaxKeys int
 
-	// Sleepers is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
+	// SlotBudget is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
 	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one; as that does not know the
 	// server's slots, no task is on standby.
-	Sleepers *Sleepers
+	SlotBudget *SlotBudget
 
 	// Stopping, when it is closed, ends the waiting in slots: close it when the server begins to shut down. Never when nil.
 	Stopping <-chan struct{}
@@ -118,8 +118,8 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if _, ok := l.Strategy.(FailFast); !ok {
 		l.interest = interest
 	}
-	if l.Sleepers == nil {
-		l.Sleepers = NewSleepers(SleepersOptions{Waiting: max(runtime.NumCPU()/2, 1)})
+	if l.SlotBudget == nil {
+		l.SlotBudget = NewSlotBudget(SlotBudgetOptions{Waiting: max(runtime.NumCPU()/2, 1)})
 	}
 	if l.Logger == nil {
 		l.Logger = slog.New(slog.DiscardHandler)
@@ -127,7 +127,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	l.order, l.maxAge = orderOf(l.Strategy)
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
-		return l.Sleepers.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
+		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
 	}, nil
 }
 

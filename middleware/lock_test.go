@@ -154,7 +154,7 @@ func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 	// With delays of minutes only the notice of the release can wake it in time.
 	strategy := middleware.Wait{Max: time.Hour, Initial: 5 * time.Minute, Interval: 5 * time.Minute}
 	opts := r.options(strategy)
-	opts.Waiting = 1
+	opts.SlotBudget = 1
 	ran := make(chan struct{}, 1)
 	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error {
 		ran <- struct{}{}
@@ -185,7 +185,7 @@ func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	opts := r.options(middleware.Wait{Max: time.Hour}.Then(middleware.Requeue{}))
-	opts.Waiting = 2
+	opts.SlotBudget = 2
 	r.serve(opts, asynq.Config{Concurrency: 10}, func(context.Context, *asynq.Task) error { return nil })
 	for range 6 {
 		r.enqueue(payload{Key: "order:1"}, asynq.Timeout(2*time.Hour))

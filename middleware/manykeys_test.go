@@ -24,7 +24,7 @@ func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 	const keys = 6
 	server := redistest.Start(t)
 	r := newRig(t, server.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }))
-	opts := r.options(middleware.Requeue{OnDeck: -1})
+	opts := r.options(middleware.Requeue{Standby: -1})
 	opts.Key = func(_ context.Context, task *asynq.Task) (found []string, err error) {
 		err = json.Unmarshal(task.Payload(), &found)
 		return found, err
@@ -109,7 +109,7 @@ func TestTheReleaseOfManyKeysTakesTwoRoundTrips(t *testing.T) {
 			for i := range all {
 				all[i] = fmt.Sprint("key", i)
 			}
-			opts := r.options(middleware.Requeue{OnDeck: -1})
+			opts := r.options(middleware.Requeue{Standby: -1})
 			opts.Key = func(_ context.Context, task *asynq.Task) (found []string, err error) {
 				err = json.Unmarshal(task.Payload(), &found)
 				return found, err

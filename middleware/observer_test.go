@@ -39,7 +39,7 @@ func (e *events) count(fits func(middleware.Event) bool) (n int) {
 func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
-		"parked": middleware.Requeue{OnDeck: -1, Delay: 2 * time.Second}, "standby": middleware.Requeue{Delay: 2 * time.Second},
+		"parked": middleware.Requeue{Standby: -1, Delay: 2 * time.Second}, "standby": middleware.Requeue{Delay: 2 * time.Second},
 		"in order": middleware.Requeue{Delay: 2 * time.Second, Order: middleware.FIFO},
 		"in slot":  middleware.Wait{Max: 3 * time.Second}.Then(middleware.Requeue{Delay: 2 * time.Second}),
 	} {
@@ -86,7 +86,7 @@ func TestParkedTellsOfQueueAndPlace(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
-		r.serve(r.options(middleware.Requeue{OnDeck: -1}), asynq.Config{Concurrency: 1, Queues: map[string]int{"default": 1, "slow": 1}}, func(context.Context, *asynq.Task) error { return nil })
+		r.serve(r.options(middleware.Requeue{Standby: -1}), asynq.Config{Concurrency: 1, Queues: map[string]int{"default": 1, "slow": 1}}, func(context.Context, *asynq.Task) error { return nil })
 		for i, queue := range []string{"slow", "default", "slow"} {
 			task := r.enqueue(payload{Key: "order:1"}, asynq.Queue(queue))
 			if e := r.events.await(r, i+1, parked)[i]; e.Task != task || e.Ahead != i || e.Waiters != i+1 {
@@ -99,7 +99,7 @@ func TestParkedTellsOfQueueAndPlace(t *testing.T) {
 func TestAWakeTellsItsCause(t *testing.T) {
 	t.Parallel()
 	for cause, s := range map[middleware.WakeCause]middleware.Requeue{
-		middleware.ByRelease: {OnDeck: -1, Delay: time.Hour}, middleware.ByStandby: {Delay: time.Hour}, middleware.ByTimer: {OnDeck: -1, Delay: time.Second},
+		middleware.ByRelease: {Standby: -1, Delay: time.Hour}, middleware.ByStandby: {Delay: time.Hour}, middleware.ByTimer: {Standby: -1, Delay: time.Second},
 	} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +183,7 @@ func TestAProducersWaitIsTold(t *testing.T) {
 		}
 	}
 	// Its first run is refused again: the wait goes on.
-	r.serve(r.options(middleware.Requeue{OnDeck: -1}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+	r.serve(r.options(middleware.Requeue{Standby: -1}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 	if err := r.inspect.RunTask("default", "a"); err != nil {
 		t.Fatal(err)
 	}

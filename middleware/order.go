@@ -245,9 +245,9 @@ func (r *run) wakeFirst(ctx context.Context) {
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
 func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locking.Lease) {
-	r.Sleepers.decks.held(r.keys[0], r.noteHold())
+	r.SlotBudget.decks.held(r.keys[0], r.noteHold())
 	next := left.Next
-	if r.Sleepers.decks.placesFor(r.keys[0]) == 0 {
+	if r.SlotBudget.decks.placesFor(r.keys[0]) == 0 {
 		next = next[:min(len(next), 1)]
 	}
 	cause := ByRelease

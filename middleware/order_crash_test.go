@@ -122,7 +122,7 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 	t.Parallel()
 	const tasks = 200
 	looks := map[string]int{}
-	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO, OnDeck: -1}} {
+	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO, Standby: -1}} {
 		bubble(t, func(r *rig) {
 			s := &script{steps: func(_ context.Context, n, _ int) error {
 				if n == 1 {

@@ -38,8 +38,8 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 	} {
 		for name, s := range map[string]middleware.Requeue{
 			"on deck":  {Delay: time.Hour},
-			"parked":   {Delay: time.Hour, OnDeck: -1},
-			"in order": {Delay: time.Hour, OnDeck: -1, Order: middleware.FIFO},
+			"parked":   {Delay: time.Hour, Standby: -1},
+			"in order": {Delay: time.Hour, Standby: -1, Order: middleware.FIFO},
 		} {
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -48,7 +48,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 					var panics atomic.Int32
 					u := newUsage()
 					opts := r.options(s)
-					opts.Waiting, opts.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
+					opts.SlotBudget, opts.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
 					opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
 						if e.Kind == kind {
 							panics.Add(1)
@@ -171,8 +171,8 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 		ran <- id
 		return nil
 	})
-	opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1})
-	opts.Waiting = 2
+	opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1})
+	opts.SlotBudget = 2
 	hook.set(&opts, &handle, func() {
 		if armed.CompareAndSwap(true, false) {
 			end()
@@ -232,7 +232,7 @@ func TestAPanicGivesBackCollectedKeys(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		a, b := r.hold("a"), r.hold("b")
-		opts := r.options(middleware.Requeue{Delay: time.Second, OnDeck: -1})
+		opts := r.options(middleware.Requeue{Delay: time.Second, Standby: -1})
 		opts.Key = keyList
 		r.serve(opts, asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
 			func(context.Context, *asynq.Task) error { panic("it is broken") })

@@ -56,7 +56,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Place) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	r.Sleepers.decks.park(held.Key, p.Waiters, d.Places)
+	r.SlotBudget.decks.park(held.Key, p.Waiters, d.Places)
 	r.observe(ctx, Event{
 		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})

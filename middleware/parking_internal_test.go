@@ -25,8 +25,8 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer queue.Close()
-	sleepers := NewSleepers(SleepersOptions{Waiting: 4, Slots: 8})
-	opts := Options{Locker: locker, Queue: queue, Sleepers: sleepers, Logger: slog.New(slog.DiscardHandler)}
+	sleepers := NewSlotBudget(SlotBudgetOptions{Waiting: 4, Slots: 8})
+	opts := Options{Locker: locker, Queue: queue, SlotBudget: sleepers, Logger: slog.New(slog.DiscardHandler)}
 	r := &run{lock: &lock{Options: opts, interest: interest}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
 	for range 5 {
 		sleepers.decks.park("k", 3, 1)

@@ -25,7 +25,7 @@ func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
 			if _, err := r.queue.Turn(t.Context(), first, "order:1", delayqueue.TurnOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1, Order: middleware.FIFO, Queue: queue})
+			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
 			opts.LockNames = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {

@@ -23,13 +23,13 @@ const (
 // not a failure: it uses up no retry, also not the last. The zero value has every default.
 //
 // For a key that is held briefly the next in line waits in its slot, on deck, so that no time is lost between two tasks. Such a wait is
-// bounded by half a second, by a hundredth of the time that the task has left, and by the server's budget of [Sleepers]; it takes no slot that
+// bounded by half a second, by a hundredth of the time that the task has left, and by the server's budget of [SlotBudget]; it takes no slot that
 // other tasks want. Nobody goes on deck for a key that is held for more than a quarter of a second on average, or has been for so long by its
 // present holder.
 type Requeue struct {
-	// OnDeck is how many tasks of a server may wait in their slots for one key; 4 when zero, none when negative. As many do as it takes
+	// Standby is how many tasks of a server may wait in their slots for one key; 4 when zero, none when negative. As many do as it takes
 	// to bridge the time in which a woken task arrives: usually one. In order, the next in line alone does.
-	OnDeck int
+	Standby int
 
 	// Delay is when a parked task tries again although nobody woke it. When zero, it is a second after the holder's
 	// lease would end: if the holder crashes, the key is free by then. asynq keeps whole seconds, so it is rounded up. Tasks with others
@@ -67,8 +67,8 @@ func (r Requeue) Decide(c Conflict) Decision {
 	}
 	d := Decision{Action: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
 	until := c.FirstAt.Add(standbyLimit(c))
-	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.OnDeck < d.Places) && c.Now.Before(until) {
-		d.Action, d.OnDeck, d.WaitUntil = WaitInSlot, true, until
+	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.Standby < d.Places) && c.Now.Before(until) {
+		d.Action, d.Standby, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
 }
@@ -76,9 +76,9 @@ func (r Requeue) Decide(c Conflict) Decision {
 // places returns how many tasks may be on deck: none while the key is held for longer than it usually is, or where tasks wait in their slots
 // in another way.
 func (r Requeue) places(c Conflict) int {
-	most := r.OnDeck
+	most := r.Standby
 	if most == 0 {
-		most = DefaultOnDeck
+		most = DefaultStandby
 	}
 	if c.hasWaited || c.Hold > standbyLimit(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
 		return 0

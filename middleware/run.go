@@ -55,7 +55,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 			return nil, err
 		}
 	}
-	r.promised, _ = l.Sleepers.decks.arrive(id)
+	r.promised, _ = l.SlotBudget.decks.arrive(id)
 	return r, nil
 }
 
@@ -111,18 +111,18 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInTurn(ctx)
 	if r.promised == "" && err == nil {
-		r.Sleepers.came(lease == nil)
+		r.SlotBudget.came(lease == nil)
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := (d.Action == Park || d.OnDeck) && r.starves()
+		collects := (d.Action == Park || d.Standby) && r.starves()
 		if d.Action == Park && !collects {
 			d = r.stay(ctx, d)
 		}
 		switch {
 		case collects:
 			lease, held, err = r.collect(ctx, held)
-		case d.Action == WaitInSlot && d.OnDeck:
+		case d.Action == WaitInSlot && d.Standby:
 			lease, held, err = r.waitOnDeck(ctx, d)
 		case d.Action == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
@@ -148,20 +148,20 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	if r.refusals == 1 && r.run.Met(r.attempt).Count == 0 {
 		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ahead, Waited: r.waited()})
 	}
-	deck := r.Sleepers.decks.look(held.Key)
+	deck := r.SlotBudget.decks.look(held.Key)
 	if deck.hold == 0 {
 		deck.hold = r.meanHold()
 	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		OnDeck: deck.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: deck.hold, Pickup: deck.pickup,
+		Standby: deck.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: deck.hold, Pickup: deck.pickup,
 		Ahead: r.ahead, hasWaited: r.noDeck,
 	}
 	c.Deadline, _ = ctx.Deadline()
-	c.MayWait = (r.asleep || r.Sleepers.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.Sleepers.hasSpare(0)
+	c.MayWait = (r.asleep || r.SlotBudget.hasRoom()) && !r.isStopping()
+	c.MayStandBy = r.SlotBudget.hasSpare(0)
 	d := r.Strategy.Decide(c)
-	if d.Action == WaitInSlot && (d.OnDeck && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
+	if d.Action == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
 		c.MayWait = false
 		d = r.Strategy.Decide(c)
 	}
@@ -177,17 +177,17 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 
 // takePlace takes what waiting in the slot needs: a place of the sleeper budget and, on deck, one for the key.
 func (r *run) takePlace(ctx context.Context, key string, d Decision, promised bool) bool {
-	if r.onDeck != "" && (!d.OnDeck || r.onDeck != key) {
+	if r.onDeck != "" && (!d.Standby || r.onDeck != key) {
 		r.leaveDeck(ctx, false)
 	}
-	if d.OnDeck && r.onDeck == "" {
-		if !r.Sleepers.decks.enter(key, d.Places, promised) {
+	if d.Standby && r.onDeck == "" {
+		if !r.SlotBudget.decks.enter(key, d.Places, promised) {
 			return false
 		}
 		r.onDeck = key
 	}
 	if !r.asleep {
-		r.asleep = r.Sleepers.take()
+		r.asleep = r.SlotBudget.take()
 	}
 	return r.asleep
 }

@@ -18,7 +18,7 @@ func TestAStandbyTakesNoSlotFromOthers(t *testing.T) {
 		t.Run(fmt.Sprintf("%d servers of %d slots", servers.n, servers.slots), func(t *testing.T) {
 			t.Parallel()
 			standby := othersDone(t, servers.n, servers.slots, middleware.Requeue{Delay: time.Hour})
-			none := othersDone(t, servers.n, servers.slots, middleware.Requeue{Delay: time.Hour, OnDeck: -1})
+			none := othersDone(t, servers.n, servers.slots, middleware.Requeue{Delay: time.Hour, Standby: -1})
 			t.Logf("the others took %v, %v without standby", standby, none)
 			if standby > none*21/20 {
 				t.Errorf("the others took %v, want at most 1.05 x the %v without standby", standby, none)

@@ -26,9 +26,9 @@ type Conflict struct {
 	// Deadline is when asynq abandons the task; zero for never.
 	Deadline time.Time
 
-	// OnDeck is how many tasks of this server wait in their slots for the key, or were woken for it and are on their way; this one is
+	// Standby is how many tasks of this server wait in their slots for the key, or were woken for it and are on their way; this one is
 	// not among them. Promised says that this one was woken for the key, and a place kept for it.
-	OnDeck   int
+	Standby  int
 	Promised bool
 	// Hold is how long the key is held on average, and Pickup how long a task that was woken takes to arrive; zero when that is
 	// not known yet.
@@ -70,12 +70,12 @@ type Decision struct {
 	Backoff   Backoff
 	WaitUntil time.Time
 
-	// OnDeck, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
+	// Standby, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
 	// instead of trying after delays. Places is how many tasks of this server may be on deck for the key; when all places are
 	// taken, or MayStandBy is false, the strategy is asked again, with MayWait false. A release wakes parked tasks for the Places that are free, besides one for the
 	// key itself; for that, Places counts in a decision to Park too.
-	OnDeck bool
-	Places int
+	Standby bool
+	Places  int
 
 	// Delay, Bounds and OnBound are for Park: see [Requeue].
 	Delay   time.Duration

@@ -32,8 +32,8 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		return middleware.Decision{Action: middleware.Park, Delay: delay, Places: 1}
 	}
 	deck := park
-	deck.Action, deck.OnDeck, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
-	full := func(c *middleware.Conflict) { c.OnDeck = 1 }
+	deck.Action, deck.Standby, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
+	full := func(c *middleware.Conflict) { c.Standby = 1 }
 	withPlaces := func(d middleware.Decision, n int) middleware.Decision {
 		d.Places = n
 		return d
@@ -52,10 +52,10 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"fail fast discards":         {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Action: middleware.Fail, Outcome: middleware.Discard}},
 		"requeue until the TTL":      {middleware.Requeue{}, conflict(full), park},
 		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(full), middleware.Decision{Action: middleware.Park, Delay: time.Minute, Bounds: bounds, Places: 1}},
-		"requeue, endless holder":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.OnDeck = -1, 1 }), parked(55 * time.Second)},
-		"requeue, day-long holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.OnDeck = 24*time.Hour, 1 }), parked(55 * time.Second)},
+		"requeue, endless holder":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = -1, 1 }), parked(55 * time.Second)},
+		"requeue, day-long holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = 24*time.Hour, 1 }), parked(55 * time.Second)},
 		"on deck":                    {middleware.Requeue{}, conflict(nil), deck},
-		"on deck, as promised":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.OnDeck, c.Promised = 1, true }), deck},
+		"on deck, as promised":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Standby, c.Promised = 1, true }), deck},
 		"on deck, not allowed":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
 		"on deck, no longer":         {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(500 * time.Millisecond) }), park},
 		"on deck, no slot to spare":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy = false }), park},
@@ -64,19 +64,22 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"on deck, timeout too short": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline, c.Hold = now.Add(3*time.Second), 31*time.Millisecond }), withPlaces(park, 0)},
 		"on deck, timeout of 1 min":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Minute) }), deck},
 		"on deck, deadline missed":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now }), park},
-		"on deck, many":              {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = 5*time.Millisecond, 12*time.Millisecond; c.OnDeck = 2 }), withPlaces(deck, 3)},
-		"on deck, at most four":      {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second; c.OnDeck = 4 }), withPlaces(park, 4)},
-		"on deck, at most so many":   {middleware.Requeue{OnDeck: 2}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second }), withPlaces(deck, 2)},
-		"on deck, never":             {middleware.Requeue{OnDeck: -1}, conflict(nil), withPlaces(park, 0)},
-		"on deck, held for long":     {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold = time.Second }), withPlaces(park, 0)},
-		"on deck, for long now":      {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Since = now.Add(-time.Second) }), withPlaces(park, 0)},
-		"wait":                       {middleware.Wait{}, conflict(nil), wait},
-		"wait is over":               {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), withPlaces(park, 0)},
-		"wait, not allowed":          {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), withPlaces(park, 0)},
-		"wait, attempts used up":     {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), withPlaces(park, 0)},
-		"wait, attempts left":        {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), wait},
-		"wait ends by the deadline":  {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1500 * time.Millisecond) }), with(wait, now.Add(500*time.Millisecond))},
-		"wait, deadline too near":    {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), withPlaces(park, 0)},
+		"on deck, many": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) {
+			c.Hold, c.Pickup = 5*time.Millisecond, 12*time.Millisecond
+			c.Standby = 2
+		}), withPlaces(deck, 3)},
+		"on deck, at most four":     {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second; c.Standby = 4 }), withPlaces(park, 4)},
+		"on deck, at most so many":  {middleware.Requeue{Standby: 2}, conflict(func(c *middleware.Conflict) { c.Hold, c.Pickup = time.Millisecond, time.Second }), withPlaces(deck, 2)},
+		"on deck, never":            {middleware.Requeue{Standby: -1}, conflict(nil), withPlaces(park, 0)},
+		"on deck, held for long":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Hold = time.Second }), withPlaces(park, 0)},
+		"on deck, for long now":     {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Since = now.Add(-time.Second) }), withPlaces(park, 0)},
+		"wait":                      {middleware.Wait{}, conflict(nil), wait},
+		"wait is over":              {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), withPlaces(park, 0)},
+		"wait, not allowed":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), withPlaces(park, 0)},
+		"wait, attempts used up":    {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), withPlaces(park, 0)},
+		"wait, attempts left":       {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), wait},
+		"wait ends by the deadline": {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1500 * time.Millisecond) }), with(wait, now.Add(500*time.Millisecond))},
+		"wait, deadline too near":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), withPlaces(park, 0)},
 		"wait then fail": {
 			middleware.Wait{Max: time.Millisecond}.Then(middleware.FailFast{}), conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Millisecond) }),
 			middleware.Decision{Action: middleware.Fail, Outcome: middleware.Archive},
@@ -104,7 +107,7 @@ func TestAsManyAreOnDeckAsItTakesToBridgeThePickup(t *testing.T) {
 		pickup := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "pickup"))
 		most := rapid.IntRange(1, 10).Draw(t, "most")
 		c := middleware.Conflict{FirstAt: time.Unix(1, 0), Now: time.Unix(1, 0), MayWait: true, MayStandBy: true, Hold: hold, Pickup: pickup}
-		d := middleware.Requeue{OnDeck: most}.Decide(c)
+		d := middleware.Requeue{Standby: most}.Decide(c)
 		bridged := time.Duration(d.Places) * hold
 		switch {
 		case d.Places < 0 || d.Places > most:

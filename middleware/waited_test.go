@@ -13,7 +13,7 @@ import (
 func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]middleware.Requeue{
-		"parked": {Delay: 10 * time.Second, OnDeck: -1}, "standby": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.FIFO},
+		"parked": {Delay: 10 * time.Second, Standby: -1}, "standby": {Delay: 10 * time.Second}, "in order": {Delay: 10 * time.Second, Order: middleware.FIFO},
 		"elsewhere": {Delay: 10 * time.Second, Queue: "slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				lease := r.hold("order:1")
-				opts := r.options(middleware.Requeue{Delay: time.Hour, OnDeck: -1, Order: order})
+				opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: order})
 				opts.LockNames = nil
 				opts.Locker = &hooked{Locker: r.locker, after: func(attempt int, _ error) {
 					if attempt == 1 {

@@ -86,7 +86,7 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []delayqueue.KeyWake
 	for _, key := range r.keys {
-		n := r.Sleepers.decks.release(key, held, lease.HandedOff(), lease.ShouldNotify())
+		n := r.SlotBudget.decks.release(key, held, lease.HandedOff(), lease.ShouldNotify())
 		if n > 0 {
 			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
 		}
@@ -112,10 +112,10 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn 
 				left, failed = append(left, w), woken.Err
 				continue
 			}
-			r.Sleepers.decks.woke(w.Key, w.Most, woken.Woken, true)
+			r.SlotBudget.decks.woke(w.Key, w.Most, woken.Woken, true)
 			for i, next := range woken.Tasks {
 				cause := ByRelease
-				if i > 0 || handedOn || r.Sleepers.decks.isAwaited(w.Key) {
+				if i > 0 || handedOn || r.SlotBudget.decks.isAwaited(w.Key) {
 					cause = ByStandby
 				}
 				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: next})
@@ -125,7 +125,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn 
 		return none, failed
 	})
 	for _, w := range wakes {
-		r.Sleepers.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
+		r.SlotBudget.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
 	}
 }
 

@@ -49,9 +49,9 @@ type Config struct {
 	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a time,
 	// so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
-	// Sleepers is how many tasks may wait in their slots, by [middleware.Wait] or on deck, for all keys together; half of Concurrency
-	// when zero, none when negative. Nobody is on deck with a Concurrency below four, or while no slot is free. RAILTOKEN_SLEEPERS.
-	Sleepers int
+	// SlotBudget is how many tasks may wait in their slots, by [middleware.Wait] or on deck, for all keys together; half of Concurrency
+	// when zero, none when negative. Nobody is on deck with a Concurrency below four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
+	SlotBudget int
 
 	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A
 	// task that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
@@ -146,7 +146,7 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	setDefault(&c.Concurrency, DefaultConcurrency)
 	setDefault(&c.Fetchers, 1)
-	setDefault(&c.Sleepers, max(c.Concurrency/2, 1))
+	setDefault(&c.SlotBudget, max(c.Concurrency/2, 1))
 	setDefault(&c.TaskCheckInterval, DefaultTaskCheckInterval)
 	setDefault(&c.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)

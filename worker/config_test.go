@@ -99,16 +99,16 @@ func TestSettingsOfALockRedisWithoutAnAddressAreRefused(t *testing.T) {
 func TestDefaultsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	c := local().withDefaults()
-	got := fmt.Sprintln(c.Queues, c.StrictPriority, c.Concurrency, c.Fetchers, c.Sleepers, c.TaskCheckInterval, c.DelayedTaskCheckInterval, c.ShutdownTimeout)
+	got := fmt.Sprintln(c.Queues, c.StrictPriority, c.Concurrency, c.Fetchers, c.SlotBudget, c.TaskCheckInterval, c.DelayedTaskCheckInterval, c.ShutdownTimeout)
 	if want := "map[default:1] false 10 1 5 50ms 1s 8s\n"; got != want {
 		t.Errorf("defaults are %s; want %s", got, want)
 	}
 	for concurrency, want := range map[int]int{1: 1, 2: 1, 3: 1, 20: 10} {
-		if got := (Config{Concurrency: concurrency}).withDefaults().Sleepers; got != want {
+		if got := (Config{Concurrency: concurrency}).withDefaults().SlotBudget; got != want {
 			t.Errorf("with a concurrency of %d, %d tasks may sleep; want %d", concurrency, got, want)
 		}
 	}
-	if got := (Config{Sleepers: -1}).withDefaults().Sleepers; got != -1 {
+	if got := (Config{SlotBudget: -1}).withDefaults().SlotBudget; got != -1 {
 		t.Errorf("-1 sleepers become %d", got)
 	}
 }

@@ -40,7 +40,7 @@ type env struct {
 	StrictPriority           string   `split_words:"true"`
 	Concurrency              string   `split_words:"true"`
 	Fetchers                 string   `split_words:"true"`
-	Sleepers                 string   `split_words:"true"`
+	SlotBudget               string   `split_words:"true"`
 	TaskCheckInterval        string   `split_words:"true"`
 	DelayedTaskCheckInterval string   `split_words:"true"`
 	ShutdownTimeout          string   `split_words:"true"`
@@ -131,7 +131,7 @@ func (p *parser) config(e env) Config {
 		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
 		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
 		Fetchers:                 p.int("FETCHERS", e.Fetchers),
-		Sleepers:                 p.int("SLEEPERS", e.Sleepers),
+		SlotBudget:               p.int("SLOT_BUDGET", e.SlotBudget),
 		TaskCheckInterval:        p.duration("TASK_CHECK_INTERVAL", e.TaskCheckInterval),
 		DelayedTaskCheckInterval: p.duration("DELAYED_TASK_CHECK_INTERVAL", e.DelayedTaskCheckInterval),
 		ShutdownTimeout:          p.duration("SHUTDOWN_TIMEOUT", e.ShutdownTimeout),

@@ -45,7 +45,7 @@ var variables = map[string]struct {
 	"RAILTOKEN_STRICT_PRIORITY":             {"TRUE", func(c Config) any { return c.StrictPriority }, true},
 	"RAILTOKEN_CONCURRENCY":                 {"12", func(c Config) any { return c.Concurrency }, 12},
 	"RAILTOKEN_FETCHERS":                    {"5", func(c Config) any { return c.Fetchers }, 5},
-	"RAILTOKEN_SLEEPERS":                    {"-1", func(c Config) any { return c.Sleepers }, -1},
+	"RAILTOKEN_SLOT_BUDGET":                 {"-1", func(c Config) any { return c.SlotBudget }, -1},
 	"RAILTOKEN_TASK_CHECK_INTERVAL":         {"70ms", func(c Config) any { return c.TaskCheckInterval }, 70 * time.Millisecond},
 	"RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL": {" 2s", func(c Config) any { return c.DelayedTaskCheckInterval }, 2 * time.Second},
 	"RAILTOKEN_SHUTDOWN_TIMEOUT":            {"20s", func(c Config) any { return c.ShutdownTimeout }, 20 * time.Second},
@@ -193,7 +193,7 @@ func TestFromEnvReportsEveryFaultAtOnce(t *testing.T) {
 		"RAILTOKEN_SHUTDOWN_TIMEOUT":    {"-5s", "above zero"},
 		"RAILTOKEN_STRATEGY":            {"retry", "failfast, wait, requeue, fifo or strictfifo"},
 		"RAILTOKEN_ALLOW_EVICTION":      {"yes", "true or false"},
-		"RAILTOKEN_SLEEPER":             {"2", "RAILTOKEN_SLEEPERS"},
+		"RAILTOKEN_SLOT_BUDGETS":        {"2", "RAILTOKEN_SLOT_BUDGET"},
 	}
 	vars := map[string]string{"RAILTOKEN_FETCHERS": "11", "RAILTOKEN_LOCK_TTL": "80s", "RAILTOKEN_MAX_KEY_SIZE": "-1"}
 	for name, f := range faults {
@@ -250,7 +250,7 @@ func TestEnvironmentOfTheDefaultsIsTheDefaults(t *testing.T) {
 	setEnv(t, map[string]string{
 		"RAILTOKEN_REDIS_ADDR": "127.0.0.1:6379", "RAILTOKEN_CONCURRENCY": "10", "RAILTOKEN_QUEUES": "default", "RAILTOKEN_FETCHERS": "1",
 		"RAILTOKEN_TASK_CHECK_INTERVAL": "50ms", "RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL": "1s", "RAILTOKEN_SHUTDOWN_TIMEOUT": "8s",
-		"RAILTOKEN_SLEEPERS": "5",
+		"RAILTOKEN_SLOT_BUDGET": "5",
 	})
 	got, err := FromEnv()
 	want := Config{Redis: Redis{Addr: "127.0.0.1:6379"}}.withDefaults()

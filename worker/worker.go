@@ -79,7 +79,7 @@ func (w *Worker) attach() (err error) {
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
 		Locker: w.locker, LockNames: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
-		Waiting: c.Sleepers, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
+		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
 }

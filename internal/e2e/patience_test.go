@@ -37,7 +37,7 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 				if queue == "slots" {
 					cfg.Strategy = middleware.Wait{Max: time.Hour}
 				}
-				cfg.Concurrency, cfg.Sleepers = each, each
+				cfg.Concurrency, cfg.SlotBudget = each, each
 				w, producer := newWorker(t, cfg, func(ctx context.Context, o order) error { return effect(ctx, db, o, false) })
 				enqueue(t, producer, queue, 1, each, asynq.MaxRetry(0)) // their first attempt is their last
 				enqueue(t, producer, queue, 1, each)

@@ -77,7 +77,7 @@ func parked(order middleware.Order) func(ctx context.Context, at *server.Server,
 		}
 		w, err := worker.New(worker.Config{
 			Redis: worker.Redis{Addr: at.Addr()}, Concurrency: taskSlots, ShutdownTimeout: 100 * time.Millisecond,
-			Strategy: middleware.Requeue{Order: order, OnDeck: -1, Delay: taskDelay},
+			Strategy: middleware.Requeue{Order: order, Standby: -1, Delay: taskDelay},
 		})
 		if err != nil {
 			return err

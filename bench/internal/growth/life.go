@@ -105,7 +105,7 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 	c.worker, err = worker.New(worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
 		Strategy: middleware.Requeue{
-			Order: c.order, OnDeck: -1, Delay: lifeDelay,
+			Order: c.order, Standby: -1, Delay: lifeDelay,
 		},
 		Observer: middleware.ObserverFunc(c.observe),
 	})

@@ -20,7 +20,7 @@ func measureWaiters(ctx context.Context, env report.Env) (*report.Section, error
 	section := &report.Section{Name: "growth-waiters", Title: "Does a task cost more when more tasks wait for its key?"}
 	section.Text = fmt.Sprintf("So many tasks wait for one key all the time. The first tables tell what a task costs for its whole life, over %d times %d lives: it is"+
 		" enqueued, refused, parked, woken by the one before it, run and given its key back; each task lets the next one come, enqueues another, waits"+
-		" until the one that came is parked, and ends, so that the number of those who wait stays the same. Nobody is on deck (`OnDeck: -1`), else the"+
+		" until the one that came is parked, and ends, so that the number of those who wait stays the same. Nobody is on deck (`Standby: -1`), else the"+
 		" line would be left out, and the parked tasks' own timers are far off (`Delay: 10 min`). The last tables tell what single calls of the"+
 		" delay queue cost at that depth, made %d times %d times in turn by one caller: Park and Wake of one task, and in order Enqueue, Turn of one that must"+
 		" wait, and LeaveLine of the first. Their times are medians by the clock; the last columns are those of one"+

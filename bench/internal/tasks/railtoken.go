@@ -15,7 +15,7 @@ import (
 var Railtoken = ours("railtoken", "package worker, default strategy `Requeue{}`: the next few in line wait in their slots, the others are parked", nil)
 
 // RailtokenParks parks every task in conflict: none waits in a slot.
-var RailtokenParks = ours("railtoken parks", "package worker, `Requeue{OnDeck: -1}`: every task in conflict is parked", middleware.Requeue{OnDeck: -1})
+var RailtokenParks = ours("railtoken parks", "package worker, `Requeue{Standby: -1}`: every task in conflict is parked", middleware.Requeue{Standby: -1})
 
 // RailtokenWait waits in the slot for up to a second before it parks.
 var RailtokenWait = ours("railtoken wait", "package worker, `Wait{}.Then(Requeue{})`: up to 1 s in the slot, then parked", middleware.Wait{}.Then(middleware.Requeue{}))

@@ -13,7 +13,7 @@ import (
 func ExampleRequeue_Decide() {
 	now := time.Now()
 	third := middleware.Conflict{
-		Key: "order:1042", Now: now, FirstAt: now, MayWait: true, MayStandBy: true, OnDeck: 2,
+		Key: "order:1042", Now: now, FirstAt: now, MayWait: true, MayStandBy: true, Standby: 2,
 		Hold: 2 * time.Millisecond, Pickup: 20 * time.Millisecond, // ten tasks are done in the time in which a woken one arrives
 	}
 	held := third
@@ -24,12 +24,12 @@ func ExampleRequeue_Decide() {
 		strategy middleware.Requeue
 	}{
 		{"by default, up to 4", middleware.Requeue{}},
-		{"slots are dear", middleware.Requeue{OnDeck: 1}},
-		{"a handler of a millisecond", middleware.Requeue{OnDeck: 16}},
-		{"never in a slot", middleware.Requeue{OnDeck: -1}},
+		{"slots are dear", middleware.Requeue{Standby: 1}},
+		{"a handler of a millisecond", middleware.Requeue{Standby: 16}},
+		{"never in a slot", middleware.Requeue{Standby: -1}},
 	} {
 		d := row.strategy.Decide(third)
-		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.OnDeck, d.Places, row.strategy.Decide(held).Places)
+		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.Standby, d.Places, row.strategy.Decide(held).Places)
 	}
 	// Output:
 	// by default, up to 4         on deck: true   places: 4   held for a second: 0

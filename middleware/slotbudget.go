@@ -21,11 +21,11 @@ const (
 	nearlyAll = 14
 )
 
-// Sleepers is the budget of one server for tasks that wait in their worker slots: it keeps hot keys from filling all of
+// SlotBudget is the budget of one server for tasks that wait in their worker slots: it keeps hot keys from filling all of
 // them. It also keeps what the server knows of the keys that they wait for. Share one among the middlewares of a server. It is safe for
 // use by many goroutines at the same time.
-type Sleepers struct {
-	opts    SleepersOptions
+type SlotBudget struct {
+	opts    SlotBudgetOptions
 	now     atomic.Int64
 	running atomic.Int64  // tasks that have a slot
 	full    atomic.Int64  // when all slots were last taken, in ns since 1970; at first, when the first task began
@@ -35,8 +35,8 @@ type Sleepers struct {
 	collecting atomic.Bool // a task of several keys takes them one after another
 }
 
-// SleepersOptions configures [NewSleepers].
-type SleepersOptions struct {
+// SlotBudgetOptions configures [NewSlotBudget].
+type SlotBudgetOptions struct {
 	// Waiting is how many tasks may wait in their slots at a time; none when it is 0 or less.
 	Waiting int
 
@@ -46,16 +46,16 @@ type SleepersOptions struct {
 	Slots int
 }
 
-// NewSleepers returns a budget.
-func NewSleepers(opts SleepersOptions) *Sleepers {
-	s := &Sleepers{opts: opts}
+// NewSlotBudget returns a budget.
+func NewSlotBudget(opts SlotBudgetOptions) *SlotBudget {
+	s := &SlotBudget{opts: opts}
 	s.decks.spare = func() bool { return s.hasSpare(1) } // the next holder takes the releaser's slot
 	return s
 }
 
 // Occupy returns a handler that counts as taking a slot while it runs. It is for the handlers of the server that are behind no [Lock]: the
 // tasks of those that are count without it.
-func (s *Sleepers) Occupy(next asynq.Handler) asynq.Handler {
+func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		s.running.Add(1)
 		if s.full.Load() == 0 {
@@ -71,10 +71,10 @@ func (s *Sleepers) Occupy(next asynq.Handler) asynq.Handler {
 }
 
 // InUse returns how many tasks wait at present.
-func (s *Sleepers) InUse() int { return int(s.now.Load()) }
+func (s *SlotBudget) InUse() int { return int(s.now.Load()) }
 
 // hasSpare reports whether a task on standby takes its slot from no other, when so many more slots than now are taken.
-func (s *Sleepers) hasSpare(more int) bool {
+func (s *SlotBudget) hasSpare(more int) bool {
 	return spareSlot(s.opts.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())), bits.OnesCount32(s.refused.Load()))
 }
 
@@ -85,7 +85,7 @@ func spareSlot(slots, taken int, free time.Duration, refused int) bool {
 }
 
 // came notes the first attempt of a task that nobody woke. When two do so at the same moment one of them is lost, which does not matter.
-func (s *Sleepers) came(refused bool) {
+func (s *SlotBudget) came(refused bool) {
 	last := s.refused.Load() << 1 & (1<<arrivals - 1)
 	if refused {
 		last |= 1
@@ -94,10 +94,10 @@ func (s *Sleepers) came(refused bool) {
 }
 
 // hasRoom reports whether another task may wait at this moment.
-func (s *Sleepers) hasRoom() bool { return s.now.Load() < int64(s.opts.Waiting) }
+func (s *SlotBudget) hasRoom() bool { return s.now.Load() < int64(s.opts.Waiting) }
 
 // take reports whether there was room, and takes it.
-func (s *Sleepers) take() bool {
+func (s *SlotBudget) take() bool {
 	for {
 		n := s.now.Load()
 		if n >= int64(s.opts.Waiting) {
@@ -109,4 +109,4 @@ func (s *Sleepers) take() bool {
 	}
 }
 
-func (s *Sleepers) give() { s.now.Add(-1) }
+func (s *SlotBudget) give() { s.now.Add(-1) }

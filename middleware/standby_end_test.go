@@ -23,7 +23,7 @@ func TestAWaiterThatGivesUpWakesTheNextInLine(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.hold("b")
 		u := newUsage()
-		r.process(6, middleware.Requeue{Delay: time.Hour, OnDeck: 1}, asynq.Config{}, func(ctx context.Context, task *asynq.Task) error {
+		r.process(6, middleware.Requeue{Delay: time.Hour, Standby: 1}, asynq.Config{}, func(ctx context.Context, task *asynq.Task) error {
 			var p payload
 			_ = json.Unmarshal(task.Payload(), &p)
 			u.work(ctx, task, time.Duration(p.N)*time.Millisecond)
@@ -126,7 +126,7 @@ type stubborn struct {
 
 func (s stubborn) Decide(c middleware.Conflict) middleware.Decision {
 	s.asked.Add(1)
-	return middleware.Decision{Action: middleware.WaitInSlot, OnDeck: true, Places: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
+	return middleware.Decision{Action: middleware.WaitInSlot, Standby: true, Places: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
 }
 
 func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
@@ -245,7 +245,7 @@ func TestTheLineGoesOnWhateverAHolderDoes(t *testing.T) {
 func TestOtherStrategiesRunATaskAFewTimes(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
-		"nobody on deck": middleware.Requeue{Delay: time.Hour, OnDeck: -1},
+		"nobody on deck": middleware.Requeue{Delay: time.Hour, Standby: -1},
 		"wait":           middleware.Wait{Max: 30 * time.Millisecond}.Then(never),
 	} {
 		t.Run(name, func(t *testing.T) {

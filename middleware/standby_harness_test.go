@@ -16,7 +16,7 @@ import (
 // process is one worker process of several: it has a gate and a budget of its own.
 type process struct {
 	server   *asynq.Server
-	sleepers *middleware.Sleepers
+	sleepers *middleware.SlotBudget
 	signal   func() // ends the waiting in slots
 	stop     func() // and shuts down
 }
