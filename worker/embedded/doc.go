@@ -5,8 +5,9 @@
 //
 // It is not for production: it lives in one process and ends with it, keeps nothing on disk, evicts nothing when memory runs
 // short, has no replicas, no password and no encryption, and executes commands one at a time at a fraction of the speed of
-// Redis. With each command it looks at the expiry of all keys, so it gets slower with every key: some thousand tasks are the most that is
-// fun to watch (800 take 3 s in examples/orders, 10 000 seven minutes; on a Redis 3 s). A lock in it excludes only those who can reach this process. railtoken never starts one unless told to.
+// Redis. Before each command it looks at the expiry of all keys, so it slows down with every key: it suits some hundred tasks at
+// a time, not ten thousand. A lock in it excludes only programs that can reach this process. railtoken never starts one unless
+// told to.
 //
 // [miniredis]: https://github.com/alicebob/miniredis
 package embedded

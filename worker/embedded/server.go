@@ -18,10 +18,10 @@ type Server struct {
 // Every local user can connect. Close it to free the port and the memory.
 func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
+	m.Server().SetPreHook(newClock(m).tick)
 	return &Server{addr: m.Addr(), redis: m}, nil
 }
 
