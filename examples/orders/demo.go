@@ -3,58 +3,94 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
+	"text/tabwriter"
+	"time"
 )
 
-// demo makes the same run twice: without locks, to show what goes wrong, and with them.
+// The size of the demo: the busiest of its keys has some 2.5 s of work.
+const demoOrders = 150
+
+var demoWork = span{30 * time.Millisecond, 70 * time.Millisecond}
+
+// demo makes the same run twice, without locks and with them, and compares the two.
 func (p *program) demo(ctx context.Context) (int, error) {
 	orders, source, err := p.load()
 	if err != nil {
 		return exitWrong, err
 	}
-	fmt.Fprintf(p.out, "%d orders (%s). Each is audited and allocated: two tasks of different types, in different queues.\n"+
-		"Both read the order, work a while and write it back; an allocation does the same to its sellers, a few of which are hot.\n",
-		len(orders), source)
+	fmt.Fprintf(p.out, "%d orders (%s) make %d tasks: each order is audited and allocated, by tasks of two types in two queues.\n"+
+		"A task reads its order, works for %v to %v, and writes the order back. An allocation does the same\n"+
+		"to the sellers of the order, some of which are in great demand.\n",
+		len(orders), source, 2*len(orders), p.Work.Min, p.Work.Max)
+	fmt.Fprintf(p.out, "%d workers with %d slots each; Redis: %s.\n", p.Workers, p.slots(p.env), p.redisName())
 
 	p.headline("1. Without locks")
-	without, err := p.half(ctx, orders, true)
+	without, _, err := p.half(ctx, orders, true)
 	if err != nil {
 		return exitWrong, err
 	}
 	if status := without.stopStatus(); status != exitOK {
+		without.print(p.out)
 		return status, nil
 	}
+	fmt.Fprintf(p.out, "done in %s\n", readable(without.Duration))
 
-	p.headline("2. With railtoken: the order and its sellers are locked, all or nothing")
-	with, err := p.half(ctx, orders, false)
+	p.headline("2. With railtoken: a task holds the locks of its order and its sellers, all or none")
+	with, r, err := p.half(ctx, orders, false)
 	if err != nil {
 		return exitWrong, err
 	}
-	if with.Stopped == nil {
-		fmt.Fprintf(p.out, "\nThe same %d tasks: %d overlaps and %d lost updates without locks, %d and %d with them.\n",
-			with.Enqueued, without.overlaps(), without.Balance.Lost, with.overlaps(), with.Balance.Lost)
+	if with.Stopped != nil {
+		with.print(p.out)
+		return with.status(), nil
 	}
-	return with.status(), nil
+	fmt.Fprintf(p.out, "done in %s\n\n", readable(with.Duration))
+	compare(p.out, without, with)
+	if least := idealOf(with.Seen.Holds); least.Tasks > 0 {
+		fmt.Fprintf(p.out, "\n%s\n", least.describe(r.ID.business(least.Key), with.Duration, p.embedded))
+	}
+	with.printVerdict(p.out)
+	return with.status(), p.writeTimeline(with, r)
 }
 
 func (p *program) headline(text string) {
 	fmt.Fprintf(p.out, "\n%s\n%s\n", text, strings.Repeat("-", len(text)))
 }
 
-// half makes one of the two runs. The timeline that stays is that of the second.
-func (p *program) half(ctx context.Context, orders []order, noLock bool) (*report, error) {
+// half makes one of the two runs.
+func (p *program) half(ctx context.Context, orders []order, noLock bool) (*report, *run, error) {
 	r, err := p.prepare(orders, noLock)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	fmt.Fprintf(p.out, "%s\n\n", p.describe(r))
 	rep, err := p.do(ctx, r)
-	if err != nil {
-		return nil, err
+	return rep, r, err
+}
+
+// verdict says in a word whether everything went well.
+func (r *report) verdict() string {
+	if len(r.faults()) > 0 {
+		return "WRONG"
 	}
-	rep.print(p.out)
-	if noLock {
-		return rep, nil
-	}
-	return rep, p.writeTimeline(rep, r)
+	return "OK"
+}
+
+// compare writes what was found without locks beside what was found with them.
+func compare(out io.Writer, without, with *report) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, a, b any) { fmt.Fprintf(t, "%s\t%v\t%v\t\n", padded(name), a, b) }
+	row("", "without locks", "with railtoken")
+	row("tasks done", without.Done, with.Done)
+	row("tasks lost", without.Lost, with.Lost)
+	row("overlaps: two tasks on one key", without.overlaps(), with.overlaps())
+	row("lost updates", without.Balance.Lost, with.Balance.Lost)
+	row("double effects", without.Balance.Doubled, with.Balance.Doubled)
+	row("conflicts: waited in a worker slot", "-", with.Met.InSlot)
+	row("           parked, the slot free", "-", with.Met.Parked)
+	row("longest wait for the keys", "-", readable(with.Met.Durations.percentile(100)))
+	row("duration", readable(without.Duration), readable(with.Duration))
+	row("verdict", without.verdict(), with.verdict())
+	_ = t.Flush() // a table that cannot be written is no reason to end
 }

@@ -22,7 +22,7 @@ func TestCommandShowsTheDemo(t *testing.T) {
 		t.Fatalf("status %d\n%s%s", status, &out, &errOut)
 	}
 	for _, want := range []string{
-		"1. Without locks", "NO LOCKS", "WRONG:", "2. With railtoken", "embedded in this process", "OK: no overlap", "0 and 0 with them", timeline,
+		"1. Without locks", "WRONG", "2. With railtoken", "embedded in this process", "without locks  with railtoken", "The ideal is ", "OK: no overlap", timeline,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not say %q:\n%s", want, &out)

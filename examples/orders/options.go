@@ -75,7 +75,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	f.StringVar(&o.DB, "db", "", "keep the database in this `file`; in a temporary one when empty")
 	f.StringVar((*string)(&o.Run), "run", "", "`name` of the run, for several processes that share queues and database; random when empty")
 	f.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "give up after this time")
-	f.BoolVar(&o.Demo, "demo", false, "show 300 orders, first without locks and then with them")
+	f.BoolVar(&o.Demo, "demo", false, fmt.Sprintf("show %d orders, first without locks and then with them", demoOrders))
 	f.BoolVar(&o.Serve, "serve", false, "only work on tasks, until SIGTERM or Ctrl-C; needs -run and -db")
 	f.BoolVar(&o.Produce, "produce", false, "only enqueue the tasks; needs -run")
 	f.BoolVar(&o.Verbose, "v", false, "write the log of the workers to stderr")
@@ -90,7 +90,10 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 		o.Workers = 1
 	}
 	if o.Demo && !o.given["n"] {
-		o.N = 300
+		o.N = demoOrders
+	}
+	if o.Demo && !o.given["work"] {
+		o.Work = demoWork
 	}
 	return o, o.validate()
 }
@@ -162,13 +165,19 @@ func (o options) config(env worker.Config, run runID) (worker.Config, error) {
 	if cfg.Queues, err = run.queues(env.Queues); err != nil {
 		return cfg, err
 	}
-	if o.given["concurrency"] || cfg.Concurrency == 0 {
-		cfg.Concurrency = o.Concurrency
-	}
+	cfg.Concurrency = o.slots(env)
 	if o.Strategy != "" {
 		cfg.Strategy, err = strategyOf(o.Strategy)
 	}
 	return cfg, err
+}
+
+// slots returns how many slots each worker has.
+func (o options) slots(env worker.Config) int {
+	if o.given["concurrency"] || env.Concurrency == 0 {
+		return o.Concurrency
+	}
+	return env.Concurrency
 }
 
 // strategyOf returns the strategy of a name; nil for the worker's default.

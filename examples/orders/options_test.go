@@ -45,7 +45,7 @@ func TestOptionsHasDefaults(t *testing.T) {
 	if err != nil || o.N != 1000 || o.Workers != 2 || o.Work != (span{5 * time.Millisecond, 20 * time.Millisecond}) || o.Timeline == "" {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err = parseOptions([]string{"-demo"}, io.Discard); err != nil || o.N != 300 {
+	if o, err = parseOptions([]string{"-demo"}, io.Discard); err != nil || o.N != demoOrders || o.Work != demoWork {
 		t.Errorf("demo: %+v, %v", o, err)
 	}
 	if o, err = parseOptions(strings.Fields("-serve -run a -db b"), io.Discard); err != nil || o.Workers != 1 {

@@ -130,7 +130,7 @@ func (p *program) describe(r *run) string {
 
 func (p *program) redisName() string {
 	if p.embedded {
-		return "embedded in this process, as RAILTOKEN_REDIS_ADDR is not set"
+		return "embedded in this process, because RAILTOKEN_REDIS_ADDR is not set"
 	}
 	return p.env.Redis.String()
 }

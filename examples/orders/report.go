@@ -27,7 +27,8 @@ type report struct {
 	Again    int64
 
 	Duration  time.Duration
-	Elsewhere bool // the work was done by other processes, which tell of its conflicts
+	Elsewhere bool // the work was done by other processes, which report its conflicts
+	NoLock    bool
 }
 
 // mostNotes is how many tasks without an end a report describes.
@@ -58,7 +59,7 @@ func (r *report) faults() []string {
 		n    int
 		text string
 	}{
-		{r.overlaps(), "%d times a task worked on a key that another was at work on"},
+		{r.overlaps(), "%d times a task worked on a key at the same time as another task"},
 		{int(r.Balance.Lost), "%d updates are lost: the counters lack what the ledger says was added"},
 		{int(r.Balance.Doubled), "%d updates were applied twice: the counters have more than the ledger says was added"},
 		{r.Lost, "%d tasks are lost: neither done nor refused with a reason"},
@@ -83,7 +84,7 @@ func (r *report) print(out io.Writer) {
 		row("not reached", r.Unfinished)
 	}
 	gap()
-	if !r.Elsewhere {
+	if !r.Elsewhere && !r.NoLock {
 		row("conflicts: waited in the slot", r.Met.InSlot)
 		row("           parked", r.Met.Parked)
 		row("           failed fast", r.Met.FailFast)
@@ -108,6 +109,9 @@ func (r *report) print(out io.Writer) {
 	gap()
 	row("duration", readable(r.Duration))
 	row("tasks/s", fmt.Sprintf("%.0f", r.rate()))
+	if least := idealOf(r.Seen.Holds); least.Tasks > 0 && !r.NoLock {
+		row("ideal: the work of the busiest key", readable(least.Work))
+	}
 	_ = t.Flush() // a strings.Builder takes everything
 	for line := range strings.Lines(table.String()) {
 		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
@@ -132,7 +136,7 @@ func (r *report) printVerdict(out io.Writer) {
 		return
 	}
 	if len(faults) == 0 {
-		fmt.Fprintf(out, "Up to here: no overlap, no lost update, no double effect, no task lost.\n")
+		fmt.Fprintf(out, "\nUp to here: no overlap, no lost update, no double effect, no task lost.\n")
 		return
 	}
 	fmt.Fprintf(out, "\nWRONG:\n")

@@ -94,6 +94,23 @@ func TestReportDescribesAFewLostTasksOnly(t *testing.T) {
 	}
 }
 
+func TestReportShowsTheIdealOfARunWithLocks(t *testing.T) {
+	t.Parallel()
+	r := goodReport()
+	r.Seen.Holds = map[string][]hold{"k": {{Began: at(0), Ended: at(2400)}}}
+	var out strings.Builder
+	r.print(&out)
+	if !strings.Contains(out.String(), "ideal: the work of the busiest key     2.40 s") {
+		t.Errorf("printed\n%s", &out)
+	}
+	out.Reset()
+	r.NoLock = true
+	r.print(&out)
+	if strings.Contains(out.String(), "ideal") || strings.Contains(out.String(), "conflicts:") {
+		t.Errorf("printed\n%s", &out)
+	}
+}
+
 func TestReportSaysNothingOfConflictsThatItCannotKnow(t *testing.T) {
 	t.Parallel()
 	r := goodReport()

@@ -70,7 +70,7 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 	if err != nil {
 		return nil, errors.Join(ended, err)
 	}
-	rep.Enqueued, rep.Duration, rep.Elsewhere = enqueued, duration, r.Workers == 0
+	rep.Enqueued, rep.Duration, rep.Elsewhere, rep.NoLock = enqueued, duration, r.Workers == 0, r.NoLock
 	rep.add(c)
 	if ended != nil && r.Workers == 0 {
 		return rep, nil // the -serve processes are still at work on the queues

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,16 +53,24 @@ type lane struct {
 
 // bar is a hold or a wait. Its row keeps it clear of the others: there is one row of holds unless tasks overlap.
 type bar struct {
-	Task     string  `json:"task"`
-	Type     string  `json:"type"`
-	Began    float64 `json:"a"`
-	Ended    float64 `json:"b"`
-	Row      int     `json:"row"`
-	Waited   float64 `json:"waited,omitempty"`   // of a hold: from the first conflict for this key
-	Overlap  bool    `json:"overlap,omitempty"`  // of a hold
-	Refusals int     `json:"refusals,omitempty"` // of a wait, as all below
-	Ending   ending  `json:"ending,omitempty"`
-	Refused  bool    `json:"refused,omitempty"`
+	Task     string   `json:"task"`
+	Type     string   `json:"type"`
+	Began    float64  `json:"a"`
+	Ended    float64  `json:"b"`
+	Row      int      `json:"row"`
+	Waited   []waited `json:"waited,omitempty"`   // of a hold: the waits before it, for any key
+	Overlap  bool     `json:"overlap,omitempty"`  // of a hold
+	Key      string   `json:"key,omitempty"`      // of a wait, as all below: what the task waits for
+	Holders  []string `json:"holders,omitempty"`  // the tasks that held the key meanwhile, the first of them first
+	Refusals int      `json:"refusals,omitempty"` // how often the task was refused the key
+	Ending   ending   `json:"ending,omitempty"`
+	Refused  bool     `json:"refused,omitempty"`
+}
+
+// waited is how long a task waited for one key, in milliseconds.
+type waited struct {
+	Key  string  `json:"key"`
+	Time float64 `json:"time"`
 }
 
 // newPage returns the page of a report.
@@ -73,6 +82,10 @@ func newPage(rep *report, id runID, title string, noLock bool) page {
 	fact("tasks done", rep.Done, false)
 	if !noLock {
 		fact("conflicts", rep.Met.total(), false)
+		if least := idealOf(rep.Seen.Holds); least.Tasks > 0 && rep.Duration > 0 {
+			fact("duration", readable(rep.Duration), false)
+			fact("ideal: "+id.business(least.Key)+" alone", readable(least.Work), false)
+		}
 		fact("wait p50", readable(rep.Met.Durations.percentile(50)), false)
 		fact("wait p99", readable(rep.Met.Durations.percentile(99)), false)
 	}
@@ -82,34 +95,62 @@ func newPage(rep *report, id runID, title string, noLock bool) page {
 	first, last := rep.bounds()
 	p.Length = sinceMS(first, last)
 	p.Recorded = first.Format("2006-01-02 15:04:05")
+	before := waitsByTask(rep.Met.Waits, id)
 	for _, key := range rep.hottest(mostLanes) {
-		p.Lanes = append(p.Lanes, newLane(rep, id.business(key), key, first))
+		p.Lanes = append(p.Lanes, newLane(rep, id.business(key), key, first, before))
 	}
 	return p
 }
 
-// newLane returns the lane of one key.
-func newLane(rep *report, name, key string, first time.Time) lane {
-	l := lane{Key: name, Conflicts: rep.Met.Refusals[key]}
-	waited := map[string]float64{}
-	for _, w := range rep.Met.Waits[key] {
-		l.Waits = append(l.Waits, bar{
-			Task: w.TaskID, Type: w.Type, Began: sinceMS(first, w.Began), Ended: sinceMS(first, w.Ended),
-			Refusals: w.Refusals, Ending: w.Ending, Refused: w.Ending == endedRefused,
-		})
-		waited[w.TaskID] += sinceMS(w.Began, w.Ended)
+// waitsByTask returns what each task waited for and how long, in the order of the keys' names.
+func waitsByTask(waits map[string][]wait, id runID) map[string][]waited {
+	tasks := map[string][]waited{}
+	for _, key := range slices.Sorted(maps.Keys(waits)) {
+		sum := map[string]float64{}
+		for _, w := range waits[key] {
+			sum[w.TaskID] += sinceMS(w.Began, w.Ended)
+		}
+		for task, time := range sum {
+			tasks[task] = append(tasks[task], waited{id.business(key), time})
+		}
 	}
+	return tasks
+}
+
+// newLane returns the lane of one key. before is what each task waited for.
+func newLane(rep *report, name, key string, first time.Time, before map[string][]waited) lane {
+	l := lane{Key: name, Conflicts: rep.Met.Refusals[key]}
 	for _, h := range rep.Seen.Holds[key] {
 		l.Holds = append(l.Holds, bar{
 			Task: h.TaskID, Type: h.Type, Began: sinceMS(first, h.Began), Ended: sinceMS(first, h.Ended),
-			Waited: waited[h.TaskID], Overlap: h.Overlap,
+			Waited: before[h.TaskID], Overlap: h.Overlap,
 		})
 		if h.Overlap {
 			l.Overlaps++
 		}
 	}
-	l.HoldRows, l.WaitRows = stack(l.Holds), stack(l.Waits)
+	l.HoldRows = stack(l.Holds)
+	for _, w := range rep.Met.Waits[key] {
+		b := bar{
+			Task: w.TaskID, Type: w.Type, Began: sinceMS(first, w.Began), Ended: sinceMS(first, w.Ended),
+			Key: name, Refusals: w.Refusals, Ending: w.Ending, Refused: w.Ending == endedRefused,
+		}
+		b.Holders = holders(l.Holds, b)
+		l.Waits = append(l.Waits, b)
+	}
+	l.WaitRows = stack(l.Waits)
 	return l
+}
+
+// holders returns the tasks that held a key during a wait.
+func holders(holds []bar, w bar) []string {
+	var tasks []string
+	for _, h := range holds {
+		if h.Task != w.Task && h.Began < w.Ended && h.Ended > w.Began {
+			tasks = append(tasks, h.Task)
+		}
+	}
+	return tasks
 }
 
 // stack sorts bars by their beginning, puts each in the first row that is free then, and returns how many rows that takes.

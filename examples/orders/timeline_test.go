@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,11 +37,26 @@ func TestPageHasHoldsAndWaits(t *testing.T) {
 	if l.Key != "order:1</script>" || l.Conflicts != 1 || l.HoldRows != 1 || l.WaitRows != 1 {
 		t.Errorf("lane %+v", l)
 	}
-	if h := l.Holds[1]; h.Task != "allocate:1" || h.Began != 12 || h.Ended != 20 || h.Waited != 8 {
+	if h := l.Holds[1]; h.Task != "allocate:1" || h.Began != 12 || h.Ended != 20 {
 		t.Errorf("hold %+v", h)
 	}
 	if w := l.Waits[0]; w.Began != 4 || w.Ended != 12 || w.Ending != endedRunning {
 		t.Errorf("wait %+v", w)
+	}
+}
+
+func TestPageNamesTheKeyThatEachTaskWaitsFor(t *testing.T) {
+	t.Parallel()
+	r := timelineReport()
+	key, seller := testRun.orderKey("1</script>"), testRun.sellerKey("9")
+	r.Met.Waits[seller] = []wait{{TaskID: "allocate:1", Began: at(1002), Ended: at(1004), Refusals: 1, Ending: endedElsewhere}}
+	l := newPage(r, testRun, "strategy wait", false).Lanes[0]
+	if w := l.Waits[0]; w.Key != testRun.business(key) || !slices.Equal(w.Holders, []string{"audit:1"}) {
+		t.Errorf("the task waits for %q, held by %q", w.Key, w.Holders)
+	}
+	want := []waited{{testRun.business(key), 8}, {testRun.business(seller), 2}}
+	if h := l.Holds[1]; !slices.Equal(h.Waited, want) {
+		t.Errorf("the task has waited %+v, want %+v", h.Waited, want)
 	}
 }
 
