@@ -45,7 +45,7 @@ type AddOptions struct {
 	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there, nothing is enqueued, and the error matches
 	// [ErrLocked].
 	Locks []string
-	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of which Look and Bounds count.
+	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of which Look and Limits count.
 	WaitFor     string
 	ParkOptions ParkOptions
 }
@@ -115,7 +115,7 @@ func (q *Queue) answer(ctx context.Context, e asynqconn.Enqueuing) *redis.Cmd {
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource
 		encoded, _ := e.Args[message].([]byte)
-		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Bounds.Age.Milliseconds(),
+		args = append(args, registry(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.Limits.Age.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}
 	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(e.Keys), len(e.Args), unique, sources, e.Text)

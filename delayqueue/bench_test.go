@@ -85,7 +85,7 @@ func BenchmarkPark(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				opts := delayqueue.ParkOptions{Look: 30 * time.Second, Bounds: delayqueue.Bounds{Waiters: most}}
+				opts := delayqueue.ParkOptions{Look: 30 * time.Second, Limits: delayqueue.Limits{Waiters: most}}
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
 					task := begunTask(b, client, tasks, fmt.Sprint(i))
@@ -110,10 +110,10 @@ func BenchmarkTurn(b *testing.B) {
 	task := begunTask(b, client, tasks, "id")
 	b.ReportAllocs()
 	for b.Loop() {
-		if turn, err := queue.Turn(b.Context(), task, "k", delayqueue.TurnOptions{}); err != nil || turn.Ahead != 0 {
+		if turn, err := queue.Join(b.Context(), task, "k", delayqueue.JoinOptions{}); err != nil || turn.Ahead != 0 {
 			b.Fatalf("turn %+v, %v", turn, err)
 		}
-		if _, err := queue.LeaveLine(b.Context(), task, "k"); err != nil {
+		if _, err := queue.Remove(b.Context(), task, "k"); err != nil {
 			b.Fatal(err)
 		}
 	}

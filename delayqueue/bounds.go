@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Bounds limits the waiting of a task. The zero value sets no limit: a task waits until it gets its key.
-type Bounds struct {
+// Limits limits the waiting of a task. The zero value sets no limit: a task waits until it gets its key.
+type Limits struct {
 	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
 	Conflicts int
 	// Age is how long after its first conflict a task may wait again; no limit when zero.
@@ -24,7 +24,7 @@ type Bounds struct {
 }
 
 // Validate returns every fault of the bounds at once, or nil.
-func (b Bounds) Validate() error {
+func (b Limits) Validate() error {
 	var errs []error
 	for _, limit := range []struct {
 		name  string
@@ -40,51 +40,51 @@ func (b Bounds) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Bound names a bound that a task has reached.
-type Bound string
+// Limit names a bound that a task has reached.
+type Limit string
 
 // The bounds.
 const (
-	NoBound        Bound = ""
-	ConflictsBound Bound = "conflicts"
-	AgeBound       Bound = "age"
-	WaitersBound   Bound = "waiters"
-	TotalBound     Bound = "total"
+	NoLimit        Limit = ""
+	ConflictsLimit Limit = "conflicts"
+	AgeLimit       Limit = "age"
+	WaitersLimit   Limit = "waiters"
+	TotalLimit     Limit = "total"
 )
 
-// Reached returns the bound on Conflicts or Age that a task has reached which has met c, its present conflict included; NoBound when it has reached neither.
-func (b Bounds) Reached(c Conflict) Bound {
+// Reached returns the bound on Conflicts or Age that a task has reached which has met c, its present conflict included; NoLimit when it has reached neither.
+func (b Limits) Reached(c Conflict) Limit {
 	switch {
 	case b.Conflicts > 0 && c.Count > b.Conflicts:
-		return ConflictsBound
+		return ConflictsLimit
 	case b.Age > 0 && !c.First.IsZero() && time.Since(c.First) > b.Age:
-		return AgeBound
+		return AgeLimit
 	}
-	return NoBound
+	return NoLimit
 }
 
-// Full returns the bound on Waiters or Total that a task would reach which waited for key now; NoBound when there is room, and for one that has its place.
+// Full returns the bound on Waiters or Total that a task would reach which waited for key now; NoLimit when there is room, and for one that has its place.
 // Others may join meanwhile: both hold when a task parks.
 //
 // It makes one call to Redis, some more when there is no room, and none when b sets neither bound.
-func (q *Queue) Full(ctx context.Context, t Task, key string, b Bounds) (Bound, error) {
+func (q *Queue) Full(ctx context.Context, t Task, key string, b Limits) (Limit, error) {
 	if b.Waiters == 0 && b.Total == 0 {
-		return NoBound, nil
+		return NoLimit, nil
 	}
 	bound, err := q.full(ctx, t, key, b)
-	if err == nil && bound != NoBound {
+	if err == nil && bound != NoLimit {
 		// Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
 		if err = q.pruneSome(ctx, registry(key), bound); err == nil {
 			bound, err = q.full(ctx, t, key, b)
 		}
 	}
 	if err != nil {
-		return NoBound, fmt.Errorf("delayqueue: the bounds of task %s: %w", t, err)
+		return NoLimit, fmt.Errorf("delayqueue: the bounds of task %s: %w", t, err)
 	}
 	return bound, nil
 }
 
-func (q *Queue) full(ctx context.Context, t Task, key string, b Bounds) (Bound, error) {
+func (q *Queue) full(ctx context.Context, t Task, key string, b Limits) (Limit, error) {
 	var waiters, total *redis.IntCmd
 	var waits, counts *redis.FloatCmd
 	_, err := q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -93,22 +93,22 @@ func (q *Queue) full(ctx context.Context, t Task, key string, b Bounds) (Bound, 
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // Nil: it has no place yet
-		return NoBound, err
+		return NoLimit, err
 	}
 	hasPlace, counted := waits.Err() == nil, counts.Err() == nil // a task that its timer has brought back
 	switch {
 	case b.Waiters > 0 && int(waiters.Val()) >= b.Waiters && !hasPlace:
-		return WaitersBound, nil
+		return WaitersLimit, nil
 	case b.Total > 0 && int(total.Val()) >= b.Total && !counted:
-		return TotalBound, nil
+		return TotalLimit, nil
 	}
-	return NoBound, nil
+	return NoLimit, nil
 }
 
 // pruneSome looks at a few of those that fill a line or the index, and takes out those that are gone.
-func (q *Queue) pruneSome(ctx context.Context, line string, full Bound) error {
+func (q *Queue) pruneSome(ctx context.Context, line string, full Limit) error {
 	few := q.client.ZRange(ctx, q.index, 0, fewPruned-1)
-	if full == WaitersBound {
+	if full == WaitersLimit {
 		few = q.client.ZRandMember(ctx, line, fewPruned)
 	}
 	entries, err := few.Result()

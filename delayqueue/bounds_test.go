@@ -15,18 +15,18 @@ import (
 func TestATaskKnowsTheBoundItReached(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		bounds delayqueue.Bounds
+		bounds delayqueue.Limits
 		met    delayqueue.Conflict
-		want   delayqueue.Bound
+		want   delayqueue.Limit
 	}{
-		"conflicts":             {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 4}, delayqueue.ConflictsBound},
-		"below conflicts":       {delayqueue.Bounds{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.NoBound},
-		"age":                   {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeBound},
-		"below age":             {delayqueue.Bounds{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoBound},
-		"a first in the future": {delayqueue.Bounds{Age: time.Minute}, delayqueue.Conflict{Count: 3, First: time.Now().Add(time.Hour)}, delayqueue.NoBound},
-		"the first conflict":    {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 1}, delayqueue.NoBound},
-		"none that is far away": {delayqueue.Bounds{Total: 1 << 40}, delayqueue.Conflict{Count: 10_000_000, First: time.Unix(1, 0)}, delayqueue.NoBound},
-		"conflicts come before": {delayqueue.Bounds{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsBound},
+		"conflicts":             {delayqueue.Limits{Conflicts: 3}, delayqueue.Conflict{Count: 4}, delayqueue.ConflictsLimit},
+		"below conflicts":       {delayqueue.Limits{Conflicts: 3}, delayqueue.Conflict{Count: 3}, delayqueue.NoLimit},
+		"age":                   {delayqueue.Limits{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-61 * time.Minute)}, delayqueue.AgeLimit},
+		"below age":             {delayqueue.Limits{Age: time.Hour}, delayqueue.Conflict{First: time.Now().Add(-59 * time.Minute)}, delayqueue.NoLimit},
+		"a first in the future": {delayqueue.Limits{Age: time.Minute}, delayqueue.Conflict{Count: 3, First: time.Now().Add(time.Hour)}, delayqueue.NoLimit},
+		"the first conflict":    {delayqueue.Limits{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 1}, delayqueue.NoLimit},
+		"none that is far away": {delayqueue.Limits{Total: 1 << 40}, delayqueue.Conflict{Count: 10_000_000, First: time.Unix(1, 0)}, delayqueue.NoLimit},
+		"conflicts come before": {delayqueue.Limits{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 9, First: time.Unix(1, 0)}, delayqueue.ConflictsLimit},
 	} {
 		if bound := tt.bounds.Reached(tt.met); bound != tt.want {
 			t.Errorf("%s: bound %q, want %q", name, bound, tt.want)
@@ -41,8 +41,8 @@ func TestNobodyIsAskedAboutNoBound(t *testing.T) {
 	var trips counter
 	client.AddHook(&trips)
 	queue := r.newQueue(client, delayqueue.Options{})
-	bounds := delayqueue.Bounds{Conflicts: 1, Age: time.Hour}
-	if bound, err := queue.Full(t.Context(), r.task("a"), r.key("k"), bounds); err != nil || bound != delayqueue.NoBound {
+	bounds := delayqueue.Limits{Conflicts: 1, Age: time.Hour}
+	if bound, err := queue.Full(t.Context(), r.task("a"), r.key("k"), bounds); err != nil || bound != delayqueue.NoLimit {
 		t.Errorf("bound %q, %v", bound, err)
 	}
 	if n := trips.n.Load(); n != 0 {
@@ -67,21 +67,21 @@ func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.park(r.delayed("a"), "k")
 		r.park(r.delayed("b"), "other")
-		task, full := r.delayed("c"), delayqueue.Bounds{Waiters: 1}
-		var first delayqueue.Place
+		task, full := r.delayed("c"), delayqueue.Limits{Waiters: 1}
+		var first delayqueue.Parked
 		for i, tt := range []struct {
 			key    string
-			bounds delayqueue.Bounds
-			want   delayqueue.Bound
+			bounds delayqueue.Limits
+			want   delayqueue.Limit
 		}{
-			{"k", full, delayqueue.WaitersBound},
-			{"k", delayqueue.Bounds{Total: 2}, delayqueue.TotalBound},
-			{"other", full, delayqueue.WaitersBound},
+			{"k", full, delayqueue.WaitersLimit},
+			{"k", delayqueue.Limits{Total: 2}, delayqueue.TotalLimit},
+			{"other", full, delayqueue.WaitersLimit},
 		} {
 			if bound, err := r.queue.Full(t.Context(), task, r.key(tt.key), tt.bounds); err != nil || bound != tt.want {
 				t.Errorf("conflict %d: bound %q, %v; want %q", i+1, bound, err, tt.want)
 			}
-			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Bounds: tt.bounds})
+			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Limits: tt.bounds})
 			if r.hasPlace(task) || place.Count != i+1 {
 				t.Errorf("conflict %d: %+v; want no place", i+1, place)
 			}
@@ -130,7 +130,7 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 			if err := r.queue.Postpone(t.Context(), task, opts); err != nil {
 				t.Fatal(err)
 			}
-			r.parksFor("put off", task, delayqueue.Place{Timer: 90 * time.Second}, 90*time.Second)
+			r.parksFor("put off", task, delayqueue.Parked{Timer: 90 * time.Second}, 90*time.Second)
 		}
 		if info, err := r.inspect.GetTaskInfo(task.Queue, task.ID); err != nil || info.State != asynq.TaskStateRetry || info.Retried != 0 {
 			t.Errorf("%+v, %v", info, err)

@@ -24,13 +24,13 @@ func TestACancelledParkBlamesNoConfig(t *testing.T) {
 	r.ok(err)
 	t.Cleanup(func() { _ = queue.Close() })
 	r.queue = queue
-	parked := make(chan delayqueue.Place, 1)
+	parked := make(chan delayqueue.Parked, 1)
 	serve(t, r.queue, always, func(ctx context.Context, id string) error {
 		run, err := r.queue.Run(delayqueue.Task{Queue: "default", ID: id})
 		if err != nil {
 			return err
 		}
-		run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Place) { parked <- p })
+		run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Parked) { parked <- p })
 		for began := time.Now(); ctx.Err() == nil && time.Since(began) < limit; <-time.After(time.Millisecond) {
 			if err := r.inspect.CancelProcessing(id); err != nil {
 				return err
@@ -57,7 +57,7 @@ func TestAParkThatIsWithdrawnIsNoPark(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(delayqueue.Place) { t.Error("it was parked") })
+		run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(delayqueue.Parked) { t.Error("it was parked") })
 		run.Withdraw()
 		run.End(ctx)
 		return errRefused

@@ -16,7 +16,7 @@ import (
 )
 
 // parks has the run of a task end in its wait for k, and returns what it has told asynq.
-func (r *solo) parks(ctx context.Context, parked chan delayqueue.Place) error {
+func (r *solo) parks(ctx context.Context, parked chan delayqueue.Parked) error {
 	r.Helper()
 	task, err := delayqueue.TaskOf(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *solo) parks(ctx context.Context, parked chan delayqueue.Place) error {
 	if err != nil {
 		return err
 	}
-	run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Place) { parked <- p })
+	run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Parked) { parked <- p })
 	run.End(ctx)
 	return errRefused
 }
@@ -81,7 +81,7 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 			r.ok(err)
 			t.Cleanup(func() { _ = queue.Close() })
 			r.queue = queue
-			parked := make(chan delayqueue.Place, 10)
+			parked := make(chan delayqueue.Parked, 10)
 			serve(t, r.queue, tt.cfg, func(ctx context.Context, _ string) error {
 				err := r.parks(ctx, parked)
 				if tt.ends != nil {
@@ -153,7 +153,7 @@ func TestARequeuedTaskDoesNotWait(t *testing.T) {
 	r := newSolo(t)
 	began, end := make(chan struct{}), make(chan struct{})
 	server := serve(t, r.queue, asynq.Config{}, func(ctx context.Context, _ string) error {
-		err := r.parks(ctx, make(chan delayqueue.Place, 1))
+		err := r.parks(ctx, make(chan delayqueue.Parked, 1))
 		close(began)
 		<-end
 		return err
@@ -178,7 +178,7 @@ func TestARequeuedTaskDoesNotWait(t *testing.T) {
 func TestARunKnowsWhatItsTaskHasMet(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	met, parked := make(chan delayqueue.Conflict, 10), make(chan delayqueue.Place, 10)
+	met, parked := make(chan delayqueue.Conflict, 10), make(chan delayqueue.Parked, 10)
 	r.serve(1, func(ctx context.Context, id string) error {
 		run, err := r.queue.Run(delayqueue.Task{Queue: "default", ID: id})
 		if err != nil {
@@ -192,7 +192,7 @@ func TestARunKnowsWhatItsTaskHasMet(t *testing.T) {
 	})
 	_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"))
 	r.ok(err)
-	var first delayqueue.Place
+	var first delayqueue.Parked
 	for n := range 3 {
 		c := receive(t, met)
 		place := receive(t, parked)

@@ -47,7 +47,7 @@ var scenes = map[string]scene{
 	"park when the key is free": parkScene(scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) { r.park(r.delayed("b"), "k") }, conflicts: 1, stranded: 1,
-	}, delayqueue.ParkOptions{Locks: []delayqueue.LockNames{{Lock: "nobody's", Interest: "nobody's:interest"}}}), // on a Cluster they are elsewhere
+	}, delayqueue.ParkOptions{Locks: []delayqueue.LockNames{{Lock: "nobody's", Notify: "nobody's:interest"}}}), // on a Cluster they are elsewhere
 	"park behind another": parkScene(scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) {
@@ -82,12 +82,12 @@ var scenes = map[string]scene{
 		tasks:     map[string]string{"a": "k", "b": "k"},
 		setUp:     func(r *rig) { r.park(r.delayed("b"), "k") },
 		conflicts: 1, stranded: 1, unplaced: true,
-	}, delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}}),
+	}, delayqueue.ParkOptions{Limits: delayqueue.Limits{Waiters: 1}}),
 	"park at the total bound": parkScene(scene{
 		tasks:     map[string]string{"a": "k", "b": "k"},
 		setUp:     func(r *rig) { r.park(r.delayed("b"), "k") },
 		conflicts: 1, stranded: 1, unplaced: true,
-	}, delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Total: 1}}),
+	}, delayqueue.ParkOptions{Limits: delayqueue.Limits{Total: 1}}),
 	"park where others are gone": parkScene(scene{
 		tasks: map[string]string{"a": "k"},
 		setUp: func(r *rig) {
@@ -97,7 +97,7 @@ var scenes = map[string]scene{
 			}
 		},
 		conflicts: 1, stranded: 1,
-	}, delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1, Total: 1}}),
+	}, delayqueue.ParkOptions{Limits: delayqueue.Limits{Waiters: 1, Total: 1}}),
 	"put off": {
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) {

@@ -101,14 +101,14 @@ func inAllOtherWays(t *testing.T, r *rig) {
 			t.Error(err)
 		}
 	}
-	must(r.queue.MoveFirst(ctx, key, b))
-	_, err := r.queue.Turn(ctx, a, key, delayqueue.TurnOptions{})
+	must(r.queue.PutFirst(ctx, key, b))
+	_, err := r.queue.Join(ctx, a, key, delayqueue.JoinOptions{})
 	must(err)
-	_, err = r.queue.LeaveLine(ctx, a, key)
+	_, err = r.queue.Remove(ctx, a, key)
 	must(err)
 	_, err = r.queue.Enqueue(ctx, key, "test", nil, nil, asynq.Queue(r.name))
 	must(err)
-	must(r.queue.MoveFirst(ctx, key, a))
+	must(r.queue.PutFirst(ctx, key, a))
 	r.park(r.delayed("third"), "k") // its timer is that of one with others before it
 	must(r.queue.Forget(ctx, b))
 	c := r.begun("c")

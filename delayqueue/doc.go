@@ -18,7 +18,7 @@
 // # What it promises and what not
 //
 // A task is never dropped without a word: it waits, runs, or reaches a bound that the caller gave, which is reported. There is no bound by
-// default. One sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys: [Bounds].Total bounds how many
+// default. One sorted set, railtoken:parked, is an index of all tasks that wait, whatever their keys: [Limits].Total bounds how many
 // there are of all workers on this Redis.
 //
 // # Order
@@ -27,10 +27,10 @@
 //
 // [Queue.Park] and [Queue.Wake] know the line of those who were refused. Its order is that of the first conflicts. It is not
 // strict: a task that arrives while the key is free does not queue up, and of several that are woken together the quickest
-// runs first. This is the line that [Queue.Waiters] shows and [Queue.MoveFirst] changes.
+// runs first. This is the line that [Queue.Waiters] shows and [Queue.PutFirst] changes.
 //
-// [Queue.Turn] knows the line of all who have come, whether they wait, run or have yet to be fetched. A task joins it when it
-// has been enqueued ([Queue.Enqueue]), else when it first runs, and stays in it until [Queue.LeaveLine], or until somebody behind it
+// [Queue.Join] knows the line of all who have come, whether they wait, run or have yet to be fetched. A task joins it when it
+// has been enqueued ([Queue.Enqueue]), else when it first runs, and stays in it until [Queue.Remove], or until somebody behind it
 // finds that it was deleted, archived or completed. Nobody is in line of whom asynq knows nothing yet: who is gone stays so. Who takes a key's lock only when it is its turn runs in this order,
 // whichever queue or process it is in; [Queue.WakeTask] wakes the one whose turn it is. A task that is parked meanwhile stands
 // in both lines. Whoever enqueues in line needs handlers that leave it: with others the line grows with every task, and is

@@ -14,16 +14,16 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// ErrNotInLine reports that a task was enqueued and has no place in line, because Redis did not answer any more. It joins the line when it
+// ErrNotInSequence reports that a task was enqueued and has no place in line, because Redis did not answer any more. It joins the line when it
 // runs; until then those that are enqueued after it may pass it. Do not enqueue it again.
-var ErrNotInLine = errors.New("delayqueue: the task is enqueued, but is not in line before it runs: do not enqueue it again")
+var ErrNotInSequence = errors.New("delayqueue: the task is enqueued, but is not in line before it runs: do not enqueue it again")
 
 // afterCancel is how long a task is still given its place when the caller has cancelled: it is enqueued already.
 const afterCancel = time.Second
 
 // Enqueue enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of two calls of which
 // one ends before the other begins, the first one's task stands first, also when they are for different queues. The key must be
-// the one under which the task's handler takes its [Queue.Turn], and the handler must call [Queue.LeaveLine]: the entry of a task whose
+// the one under which the task's handler takes its [Queue.Join], and the handler must call [Queue.Remove]: the entry of a task whose
 // handler does neither stays until somebody behind it takes a Turn, or for 48 h after the last arrival. Payload and headers may be nil.
 //
 // It makes two calls to Redis, three on a Cluster: the task is enqueued first, and then takes its place. One that runs in between has taken
@@ -34,7 +34,7 @@ const afterCancel = time.Second
 // A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the line when it runs.
 //
 // The task is enqueued once, also when the connection breaks before the answer is there, unless it is done
-// by the time that it is sent again. When the error matches [ErrNotInLine], the task is enqueued and the TaskInfo is there. Other
+// by the time that it is sent again. When the error matches [ErrNotInSequence], the task is enqueued and the TaskInfo is there. Other
 // errors are asynq's own, wrapped: after asynq.ErrTaskIDConflict the task that has the ID is in line, if it was enqueued for this line and waits;
 // asynq.ErrDuplicateTask leaves the line as it was. After any other the task may be enqueued or not, as with asynq's own
 // Client; if it is, it joins the line when it runs.
@@ -84,7 +84,7 @@ func (q *Queue) enqueue(ctx context.Context, key string, t Task, task *asynq.Tas
 		return info, nil
 	}
 	if err := q.takePlace(ctx, t, key); err != nil {
-		return info, fmt.Errorf("%w: %w", ErrNotInLine, err)
+		return info, fmt.Errorf("%w: %w", ErrNotInSequence, err)
 	}
 	return info, nil
 }
@@ -137,7 +137,7 @@ func (q *Queue) joinAndLook(ctx context.Context, t Task, key string) (e entry, s
 		var joined *redis.Cmd
 		var found *redis.StringCmd
 		_, _ = q.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			joined = lineScript.EvalSha(ctx, pipe, []string{line(key), registry(key)}, joinArgs(t, TurnOptions{}, 0, nil)...)
+			joined = lineScript.EvalSha(ctx, pipe, []string{line(key), registry(key)}, joinArgs(t, JoinOptions{}, 0, nil)...)
 			found = pipe.HGet(ctx, t.hash(), "state")
 			return nil
 		})
@@ -148,7 +148,7 @@ func (q *Queue) joinAndLook(ctx context.Context, t Task, key string) (e entry, s
 			return e, q.stateOf(ctx, t, found), nil
 		}
 	}
-	if e, err = q.join(ctx, t, key, TurnOptions{}, 0, nil); err != nil {
+	if e, err = q.join(ctx, t, key, JoinOptions{}, 0, nil); err != nil {
 		return entry{}, "", err
 	}
 	return e, q.stateOf(ctx, t, q.client.HGet(ctx, t.hash(), "state")), nil
@@ -192,7 +192,7 @@ func (q *Queue) watch(t Task, key string) {
 
 // withdraw takes the entry of a task that has ended out of line, and wakes who may have parked behind it.
 func (q *Queue) withdraw(ctx context.Context, t Task, key string) {
-	left, err := q.LeaveLine(ctx, t, key)
+	left, err := q.Remove(ctx, t, key)
 	if err == nil && left.Parked > 0 && len(left.Next) > 0 { // the first in line, who need not be the one that was refused first
 		_, err = q.WakeTask(ctx, key, left.Next[0])
 	}

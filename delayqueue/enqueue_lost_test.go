@@ -128,7 +128,7 @@ func TestATaskOfUnknownFateRuns(t *testing.T) {
 	r := newSolo(t)
 	failing, left := r.loses("payload-of-k", -1)
 	info, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id"))
-	if err == nil || errors.Is(err, delayqueue.ErrNotInLine) || info != nil || left.Load() > 0 {
+	if err == nil || errors.Is(err, delayqueue.ErrNotInSequence) || info != nil || left.Load() > 0 {
 		t.Fatalf("enqueueing gives %v, %v", info, err)
 	}
 	if got := r.line("k"); len(got) != 0 {
@@ -136,7 +136,7 @@ func TestATaskOfUnknownFateRuns(t *testing.T) {
 	}
 	task := delayqueue.Task{Queue: "default", ID: "id"}
 	r.become(task, asynq.TaskStatePending)
-	if turn := r.turn(task, "k", delayqueue.TurnOptions{Begins: true}); turn.Ahead != 0 {
+	if turn := r.turn(task, "k", delayqueue.JoinOptions{Begins: true}); turn.Ahead != 0 {
 		t.Errorf("it stands at %+v", turn)
 	}
 }
@@ -153,7 +153,7 @@ func TestATaskThatIsEnqueuedAgainIsInLine(t *testing.T) {
 		t.Fatalf("a second one gives %v, %v", info, err)
 	}
 	later, _ := r.enqueue("k")
-	if turn := r.turn(later, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First.ID != "id" {
+	if turn := r.turn(later, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First.ID != "id" {
 		t.Errorf("a later one stands at %+v", turn)
 	}
 }

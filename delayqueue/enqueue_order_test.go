@@ -47,11 +47,11 @@ func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
 	t.Parallel()
 	for name, look := range map[string]func(r *solo, a, d delayqueue.Task){
 		"a task leaves":        func(r *solo, a, _ delayqueue.Task) { r.leaveLine(a, "k") },
-		"a task asks its turn": func(r *solo, _, d delayqueue.Task) { r.turn(d, "k", delayqueue.TurnOptions{}) },
+		"a task asks its turn": func(r *solo, _, d delayqueue.Task) { r.turn(d, "k", delayqueue.JoinOptions{}) },
 		"another one is enqueued": func(r *solo, a, _ delayqueue.Task) {
 			r.leaveLine(a, "k")
 			d, _ := r.enqueue("k", asynq.TaskID("between"))
-			r.turn(d, "k", delayqueue.TurnOptions{})
+			r.turn(d, "k", delayqueue.JoinOptions{})
 			r.leaveLine(d, "k")
 			r.remove(d)
 		},
@@ -70,7 +70,7 @@ func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
 				r.remove(done)
 			}
 			c, _ := r.enqueue("k", asynq.TaskID("c"))
-			if turn := r.turn(c, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First.ID != "b" {
+			if turn := r.turn(c, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First.ID != "b" {
 				t.Errorf("a task that was enqueued after the other one's Enqueue had returned stands at %+v", turn)
 			}
 		})
@@ -99,28 +99,28 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 		inLine bool                // afterwards
 	}{
 		"it is done": {func(r *solo) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			r.leaveLine(b, "k")
 			return nil
 		}, false},
 		"it has failed and left the line": {func(r *solo) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			r.leaveLine(b, "k")
 			return errors.New("it failed")
 		}, false},
 		"it has failed and keeps its place": {func(r *solo) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			return errors.New("it failed")
 		}, true},
 		"it is parked": {func(r *solo) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			run, err := r.queue.Run(b)
 			r.ok(err)
 			run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, nil)
 			return errors.New("refused")
 		}, true},
 		"it is archived": {func(r *solo) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			r.leaveLine(b, "k")
 			return asynq.SkipRetry
 		}, false},
@@ -139,7 +139,7 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 				t.Fatal(err)
 			}
 			c := delayqueue.Task{Queue: "other", ID: "c"}
-			if turn := r.turn(c, "k", delayqueue.TurnOptions{}); (turn.Ahead == 1) != tt.inLine {
+			if turn := r.turn(c, "k", delayqueue.JoinOptions{}); (turn.Ahead == 1) != tt.inLine {
 				t.Errorf("the next one stands at %+v", turn)
 			}
 		})
@@ -154,7 +154,7 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 	b, d := delayqueue.Task{Queue: "default", ID: "b"}, r.delayed("d", asynq.Queue("other"))
 	queue := r.between(func() {
 		r.serve(1, func(context.Context, string) error {
-			r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			r.leaveLine(b, "k")
 			close(left)
 			<-end
@@ -168,7 +168,7 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 		if cmd.Name() == "evalsha" && len(cmd.Args()) > 3 && strings.HasPrefix(fmt.Sprint(cmd.Args()[3]), "asynq:{default}:active") {
 			once.Do(func() { // asynq notes that b is done: just before, somebody is refused because of its entry
 				inLine <- r.line("k")
-				r.turn(d, "k", delayqueue.TurnOptions{Begins: true})
+				r.turn(d, "k", delayqueue.JoinOptions{Begins: true})
 				r.park(d, "k")
 			})
 		}
@@ -187,13 +187,13 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	began, ask, asked, end := make(chan struct{}), make(chan struct{}), make(chan delayqueue.Turn, 1), make(chan struct{})
+	began, ask, asked, end := make(chan struct{}), make(chan struct{}), make(chan delayqueue.Position, 1), make(chan struct{})
 	b := delayqueue.Task{Queue: "default", ID: "b"}
 	queue := r.between(func() {
 		r.serve(1, func(context.Context, string) error {
 			close(began)
 			<-ask
-			asked <- r.turn(b, "k", delayqueue.TurnOptions{Begins: true})
+			asked <- r.turn(b, "k", delayqueue.JoinOptions{Begins: true})
 			<-end
 			return errors.New("it failed, and keeps its place")
 		})
@@ -212,7 +212,7 @@ func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
 	if err := queue.Close(); err != nil { // after its last look at the task
 		t.Fatal(err)
 	}
-	if turn := r.turn(c, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != b {
+	if turn := r.turn(c, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First != b {
 		t.Errorf("the next one stands at %+v", turn)
 	}
 }
@@ -225,7 +225,7 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(broken{"railtoken:line:{k}"})
 	info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b"))
-	if !errors.Is(err, delayqueue.ErrNotInLine) || !errors.Is(err, errBroken) || info == nil || info.ID != "b" {
+	if !errors.Is(err, delayqueue.ErrNotInSequence) || !errors.Is(err, errBroken) || info == nil || info.ID != "b" {
 		t.Fatalf("enqueueing gives %+v, %v", info, err)
 	}
 	for _, part := range []string{"is enqueued", "do not enqueue it again", errBroken.Error()} {
@@ -237,11 +237,11 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	if got := r.state(b); got != asynq.TaskStatePending || len(r.line("k")) != 0 {
 		t.Errorf("it is %v, in line are %v", got, r.line("k"))
 	}
-	if turn := r.turn(b, "k", delayqueue.TurnOptions{Begins: true}); turn.Ahead != 0 || len(r.line("k")) != 1 {
+	if turn := r.turn(b, "k", delayqueue.JoinOptions{Begins: true}); turn.Ahead != 0 || len(r.line("k")) != 1 {
 		t.Errorf("when it runs it stands at %+v, and in line are %v", turn, r.line("k"))
 	}
 	if info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); !errors.Is(err, asynq.ErrTaskIDConflict) ||
-		!errors.Is(err, errBroken) || errors.Is(err, delayqueue.ErrNotInLine) || info != nil {
+		!errors.Is(err, errBroken) || errors.Is(err, delayqueue.ErrNotInSequence) || info != nil {
 		t.Errorf("enqueueing it again gives %+v, %v; want a conflict, and that the line is not known", info, err)
 	}
 }

@@ -53,10 +53,10 @@ func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 	if err != nil || string(info.Payload) != "payload" || info.Headers["tenant"] != "7" || info.State != asynq.TaskStatePending {
 		t.Errorf("asynq has %+v, %v", info, err)
 	}
-	if turn := r.turn(second, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != first || turn.FirstState != "pending" {
+	if turn := r.turn(second, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First != first || turn.FirstState != "pending" {
 		t.Errorf("the second stands at %+v", turn)
 	}
-	if turn := r.turn(first, "k", delayqueue.TurnOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
+	if turn := r.turn(first, "k", delayqueue.JoinOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
 		t.Errorf("the first stands at %+v, in line are %v", turn, r.line("k"))
 	}
 	if !delayqueue.EnqueuedFor(first, "k", headers) {
@@ -160,7 +160,7 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task, _ := r.enqueue("k", asynq.TaskID("id"))
-	at := r.turn(task, "k", delayqueue.TurnOptions{}).At
+	at := r.turn(task, "k", delayqueue.JoinOptions{}).At
 	for _, key := range []string{"k", "another"} {
 		if info, err := r.queue.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
 			t.Errorf("a second one for %q gives %v, %v", key, info, err)
@@ -169,7 +169,7 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	if n := r.client.Exists(t.Context(), "railtoken:line:{another}").Val(); n != 0 {
 		t.Error("the refused one is in the line of its key")
 	}
-	if turn := r.turn(task, "k", delayqueue.TurnOptions{}); !turn.At.Equal(at) {
+	if turn := r.turn(task, "k", delayqueue.JoinOptions{}); !turn.At.Equal(at) {
 		t.Errorf("the refused one cost the first its place: %+v, want %v", turn, at)
 	}
 }
@@ -200,12 +200,12 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 	t.Parallel()
 	r := newSolo(t)
 	task := r.delayed("id")
-	r.turn(task, "k", delayqueue.TurnOptions{})
+	r.turn(task, "k", delayqueue.JoinOptions{})
 	if _, err := r.queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
 		t.Errorf("a second one gives %v", err)
 	}
 	later, _ := r.enqueue("k")
-	if turn := r.turn(later, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != task {
+	if turn := r.turn(later, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First != task {
 		t.Errorf("a later one stands at %+v", turn)
 	}
 }

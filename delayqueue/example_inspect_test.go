@@ -55,7 +55,7 @@ func ExampleQueue_Waiters() {
 		}
 	}
 	show()
-	if err := queue.MoveFirst(ctx, "order:1042", delayqueue.Task{Queue: "default", ID: "refund-1042"}); err != nil {
+	if err := queue.PutFirst(ctx, "order:1042", delayqueue.Task{Queue: "default", ID: "refund-1042"}); err != nil {
 		panic(err)
 	}
 	if err := queue.Drop(ctx, delayqueue.Task{Queue: "default", ID: "audit-1042"}); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Two tasks for one order are enqueued for different queues. Whichever a worker gets first, the audit has its turn first.
-func ExampleQueue_Turn() {
+func ExampleQueue_Join() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
 	if err != nil {
@@ -36,19 +36,19 @@ func ExampleQueue_Turn() {
 
 	// A worker takes its task and its headers from asynq.
 	allocate := delayqueue.Task{Queue: "allocate", ID: "1042"}
-	turn, err := queue.Turn(ctx, allocate, "order:1042", delayqueue.TurnOptions{})
+	turn, err := queue.Join(ctx, allocate, "order:1042", delayqueue.JoinOptions{})
 	if err != nil {
 		panic(err)
 	}
 	fmt.Printf("%d ahead of %s: %s is %s\n", turn.Ahead, allocate, turn.First, turn.FirstState)
 
-	left, err := queue.LeaveLine(ctx, turn.First, "order:1042") // when it has run
+	left, err := queue.Remove(ctx, turn.First, "order:1042") // when it has run
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println("next:", left.Next)
 
-	turn, err = queue.Turn(ctx, allocate, "order:1042", delayqueue.TurnOptions{})
+	turn, err = queue.Join(ctx, allocate, "order:1042", delayqueue.JoinOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -76,7 +76,7 @@ func ExampleQueue_Enqueue() {
 	defer queue.Close()
 
 	info, err := queue.Enqueue(ctx, "order:1042", "audit", []byte("1042"), nil, asynq.Queue("audits"))
-	if errors.Is(err, delayqueue.ErrNotInLine) {
+	if errors.Is(err, delayqueue.ErrNotInSequence) {
 		err = nil // it is enqueued, and joins the line when it runs
 	}
 	if err != nil {

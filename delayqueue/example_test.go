@@ -57,8 +57,8 @@ func ExampleQueue_Wake() {
 }
 
 // A task that has been refused too often does not go on waiting.
-func ExampleBounds_Reached() {
-	bounds, met := delayqueue.Bounds{Conflicts: 2, Age: time.Hour}, delayqueue.Conflict{First: time.Now()}
+func ExampleLimits_Reached() {
+	bounds, met := delayqueue.Limits{Conflicts: 2, Age: time.Hour}, delayqueue.Conflict{First: time.Now()}
 	for met.Count < 3 {
 		met.Count++
 		fmt.Printf("conflict %d, bound %q\n", met.Count, bounds.Reached(met))

@@ -221,13 +221,13 @@ func (r *rig) begun(id string, opts ...asynq.Option) delayqueue.Task {
 }
 
 // park has a worker fetch a task, if none has, and then wait for a key. It would look for itself in an hour.
-func (r *rig) park(t delayqueue.Task, key string) delayqueue.Place {
+func (r *rig) park(t delayqueue.Task, key string) delayqueue.Parked {
 	r.Helper()
 	return r.parkWith(t, key, delayqueue.ParkOptions{})
 }
 
 // parkWith does so with options.
-func (r *rig) parkWith(t delayqueue.Task, key string, opts delayqueue.ParkOptions) delayqueue.Place {
+func (r *rig) parkWith(t delayqueue.Task, key string, opts delayqueue.ParkOptions) delayqueue.Parked {
 	r.Helper()
 	if opts.Look == 0 {
 		opts.Look = time.Hour

@@ -12,9 +12,9 @@ import (
 )
 
 // parkTotal parks a task with a total bound.
-func (r *rig) parkTotal(t delayqueue.Task, key string, total int) delayqueue.Place {
+func (r *rig) parkTotal(t delayqueue.Task, key string, total int) delayqueue.Parked {
 	r.Helper()
-	return r.parkWith(t, key, delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Total: total}})
+	return r.parkWith(t, key, delayqueue.ParkOptions{Limits: delayqueue.Limits{Total: total}})
 }
 
 // indexed fails the test when the index is not of these tasks.
@@ -135,7 +135,7 @@ func TestTheIndexFollowsTheLines(t *testing.T) {
 		r.wake("k")
 		r.indexed("a was woken", b, c, d)
 		r.begin(c)
-		if err := r.queue.Leave(t.Context(), c, nil); err != nil { // wakes d
+		if err := r.queue.ForwardWake(t.Context(), c, nil); err != nil { // wakes d
 			t.Fatal(err)
 		}
 		r.indexed("c has left and d was woken", b)
@@ -144,7 +144,7 @@ func TestTheIndexFollowsTheLines(t *testing.T) {
 		r.indexed("b is gone")
 		f, g := r.delayed("f"), r.delayed("g")
 		r.park(f, "full")
-		full := delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}}
+		full := delayqueue.ParkOptions{Limits: delayqueue.Limits{Waiters: 1}}
 		if place := r.parkWith(g, "full", full); r.hasPlace(g) {
 			t.Errorf("%+v", place)
 		}

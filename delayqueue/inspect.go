@@ -26,12 +26,12 @@ func (q *Queue) Count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// Parked returns the n tasks that have waited longest since their first conflict, over all keys, the longest first; none that is not in
+// Longest returns the n tasks that have waited longest since their first conflict, over all keys, the longest first; none that is not in
 // line at this moment.
 //
 // It reads the records of all waiting tasks, 500 in a call to Redis, which takes about a millisecond. When more than 10 000 wait, it looks
 // at those 10 000 that have not tried their keys for the longest time.
-func (q *Queue) Parked(ctx context.Context, n int) ([]Waiter, error) {
+func (q *Queue) Longest(ctx context.Context, n int) ([]Waiter, error) {
 	if n <= 0 {
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (q *Queue) Parked(ctx context.Context, n int) ([]Waiter, error) {
 
 // Keys returns the n keys that most tasks wait for, the one with the longest line first, and of equal ones by name.
 //
-// It costs and is bounded as [Queue.Parked]: a key may be missing when more than 10 000 tasks wait.
+// It costs and is bounded as [Queue.Longest]: a key may be missing when more than 10 000 tasks wait.
 func (q *Queue) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	if n <= 0 {
 		return nil, nil

@@ -60,7 +60,7 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	if got := order(); !slices.Equal(got, []string{"0", "2", "4"}) {
 		t.Fatalf("in line are %v", got)
 	}
-	if err := errors.Join(queue.MoveFirst(ctx, "order:0", all[4]), queue.MoveLast(ctx, "order:0", all[0])); err != nil {
+	if err := errors.Join(queue.PutFirst(ctx, "order:0", all[4]), queue.PutLast(ctx, "order:0", all[0])); err != nil {
 		t.Fatal(err)
 	}
 	if got := order(); !slices.Equal(got, []string{"4", "2", "0"}) {
@@ -72,7 +72,7 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	if got := order(); !slices.Equal(got, []string{"4", "0"}) {
 		t.Errorf("after the drop in line are %v", got)
 	}
-	if parked, err := queue.Parked(ctx, 2); err != nil || len(parked) != 2 || parked[0].Task != all[0] || parked[1].Task != all[1] {
+	if parked, err := queue.Longest(ctx, 2); err != nil || len(parked) != 2 || parked[0].Task != all[0] || parked[1].Task != all[1] {
 		t.Errorf("longest wait %+v, %v", parked, err)
 	}
 	if got, err := queue.Keys(ctx, 10); err != nil || !slices.Equal(got, []delayqueue.AwaitedKey{{Key: "order:1", Waiters: 3}, {Key: "order:0", Waiters: 2}}) {

@@ -46,18 +46,18 @@ func (e *NotWaitingError) Error() string {
 // Is reports whether target is [ErrNotWaiting].
 func (e *NotWaitingError) Is(target error) bool { return target == ErrNotWaiting }
 
-// MoveFirst makes a task the next that is woken for key, before all that wait for it at this moment. It keeps the place when it is woken and
+// PutFirst makes a task the next that is woken for key, before all that wait for it at this moment. It keeps the place when it is woken and
 // refused again. The error matches [ErrNotWaiting] when the task does not wait for key.
 //
-// Its age and its conflicts stay what they are. After another error it may have its new place for this once only: MoveFirst may be called
-// again. It does nothing for tasks that run by their [Queue.Turn]: their order is that in which they came.
-func (q *Queue) MoveFirst(ctx context.Context, key string, t Task) error {
+// Its age and its conflicts stay what they are. After another error it may have its new place for this once only: PutFirst may be called
+// again. It does nothing for tasks that run by their [Queue.Join]: their order is that in which they came.
+func (q *Queue) PutFirst(ctx context.Context, key string, t Task) error {
 	return q.reorder(ctx, key, t, "first")
 }
 
-// MoveLast makes a task the last of those that wait for key at this moment; who joins later is behind it. It is like [Queue.MoveFirst]
+// PutLast makes a task the last of those that wait for key at this moment; who joins later is behind it. It is like [Queue.PutFirst]
 // in all else.
-func (q *Queue) MoveLast(ctx context.Context, key string, t Task) error {
+func (q *Queue) PutLast(ctx context.Context, key string, t Task) error {
 	return q.reorder(ctx, key, t, "last")
 }
 

@@ -41,12 +41,12 @@ func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 		move func() error
 		want []string
 	}{
-		{func() error { return r.queue.MoveFirst(t.Context(), "k", tasks[2]) }, []string{"c", "a", "b", "d"}},
-		{func() error { return r.queue.MoveFirst(t.Context(), "k", tasks[2]) }, []string{"c", "a", "b", "d"}},
-		{func() error { return r.queue.MoveFirst(t.Context(), "k", tasks[3]) }, []string{"d", "c", "a", "b"}},
-		{func() error { return r.queue.MoveLast(t.Context(), "k", tasks[0]) }, []string{"d", "c", "b", "a"}},
-		{func() error { return r.queue.MoveLast(t.Context(), "k", tasks[0]) }, []string{"d", "c", "b", "a"}},
-		{func() error { return r.queue.MoveLast(t.Context(), "k", tasks[3]) }, []string{"c", "b", "a", "d"}},
+		{func() error { return r.queue.PutFirst(t.Context(), "k", tasks[2]) }, []string{"c", "a", "b", "d"}},
+		{func() error { return r.queue.PutFirst(t.Context(), "k", tasks[2]) }, []string{"c", "a", "b", "d"}},
+		{func() error { return r.queue.PutFirst(t.Context(), "k", tasks[3]) }, []string{"d", "c", "a", "b"}},
+		{func() error { return r.queue.PutLast(t.Context(), "k", tasks[0]) }, []string{"d", "c", "b", "a"}},
+		{func() error { return r.queue.PutLast(t.Context(), "k", tasks[0]) }, []string{"d", "c", "b", "a"}},
+		{func() error { return r.queue.PutLast(t.Context(), "k", tasks[3]) }, []string{"c", "b", "a", "d"}},
 	} {
 		r.ok(step.move())
 		if got := r.waiting("k"); !slices.Equal(got, step.want) {
@@ -68,8 +68,8 @@ func TestAMovedWaiterKeepsItsPlaceInAnotherConflict(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b", "c")
-	r.ok(r.queue.MoveFirst(t.Context(), "k", tasks[2]))
-	r.ok(r.queue.MoveLast(t.Context(), "k", tasks[0]))
+	r.ok(r.queue.PutFirst(t.Context(), "k", tasks[2]))
+	r.ok(r.queue.PutLast(t.Context(), "k", tasks[0]))
 	for range 2 { // c and b are woken, and refused once more
 		woken := r.wake("k")
 		r.park(woken.First(), "k")
@@ -95,7 +95,7 @@ func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
 	tasks := r.inLine("k", "a", "b")
 	place := r.client.ZScore(t.Context(), "railtoken:waiters:{k}", "7:defaulta").Val() - 1
 	r.client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: place, Member: "7:defaultb"})
-	r.ok(r.queue.MoveFirst(t.Context(), "k", tasks[1]))
+	r.ok(r.queue.PutFirst(t.Context(), "k", tasks[1]))
 	if got := r.client.HGet(t.Context(), "asynq:{default}:t:b", "railtoken:place").Val(); got != fmt.Sprintf("%.0f", place) {
 		t.Errorf("its record says %s, the line %.0f", got, place)
 	}
@@ -111,7 +111,7 @@ func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
 	other := r.parkIn("other", "another key", 0)
 	before := r.client.ZRangeWithScores(t.Context(), "railtoken:waiters:{k}", 0, -1).Val()
 	for _, task := range append(tasks[:3], other, r.delayed("never parked"), delayqueue.Task{}, delayqueue.Task{Queue: "no", ID: "such"}) {
-		for _, move := range []error{r.queue.MoveFirst(t.Context(), "k", task), r.queue.MoveLast(t.Context(), "k", task)} {
+		for _, move := range []error{r.queue.PutFirst(t.Context(), "k", task), r.queue.PutLast(t.Context(), "k", task)} {
 			if where, ok := errors.AsType[*delayqueue.NotWaitingError](move); !errors.Is(move, delayqueue.ErrNotWaiting) || !ok || where.Key != "k" {
 				t.Errorf("%s: %v, want ErrNotWaiting", task, move)
 			}
@@ -227,7 +227,7 @@ func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
 				case !errors.Is(err, delayqueue.ErrNotWaiting):
 					t.Error(err)
 				}
-				for _, err := range []error{r.queue.MoveFirst(t.Context(), "k", tasks[waiters-1-i]), r.queue.MoveLast(t.Context(), "k", tasks[(i+7)%waiters])} {
+				for _, err := range []error{r.queue.PutFirst(t.Context(), "k", tasks[waiters-1-i]), r.queue.PutLast(t.Context(), "k", tasks[(i+7)%waiters])} {
 					if err != nil && !errors.Is(err, delayqueue.ErrNotWaiting) {
 						t.Error(err)
 					}

@@ -34,7 +34,7 @@ func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 // longest returns the IDs of the n tasks that wait longest.
 func (r *solo) longest(n int) []string {
 	r.Helper()
-	parked, err := r.queue.Parked(r.Context(), n)
+	parked, err := r.queue.Longest(r.Context(), n)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 	r.parkIn("young", "one", time.Minute)
 	r.parkIn("oldest", "two", time.Hour)
 	r.parkIn("old", "one", 30*time.Minute)
-	parked, err := r.queue.Parked(t.Context(), 2)
+	parked, err := r.queue.Longest(t.Context(), 2)
 	if err != nil || len(parked) != 2 {
 		t.Fatalf("%+v, %v", parked, err)
 	}
@@ -96,7 +96,7 @@ func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
 func TestParkedAndKeysOfNothing(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	parked, err1 := r.queue.Parked(t.Context(), 10)
+	parked, err1 := r.queue.Longest(t.Context(), 10)
 	awaited, err2 := r.queue.Keys(t.Context(), 10)
 	n, err3 := r.queue.Count(t.Context())
 	if err := errors.Join(err1, err2, err3); err != nil || len(parked) != 0 || len(awaited) != 0 || n != 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// Leave passes on what a task had that ends without ever trying its key: the wake that it was given, and its place in the line that
+// ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its place in the line that
 // [Queue.Enqueue] has put it in, which its headers tell. The next in line is woken. Without headers a place in line is kept. It does nothing for a
 // task that was never parked or in line.
-func (q *Queue) Leave(ctx context.Context, t Task, headers map[string]string) error {
+func (q *Queue) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
 	name, err := q.client.HGet(ctx, t.hash(), "railtoken:registry").Result()
 	if errors.Is(err, redis.Nil) {
 		err = nil
@@ -26,7 +26,7 @@ func (q *Queue) Leave(ctx context.Context, t Task, headers map[string]string) er
 	}
 	encoded, _, _ := strings.Cut(headers[headerLine], " ")
 	if key, ok := keys.Decode(encoded); ok && EnqueuedFor(t, key, headers) { // else it has the headers of another task
-		left, failed := q.LeaveLine(ctx, t, key)
+		left, failed := q.Remove(ctx, t, key)
 		if failed == nil && left.Parked > 0 && len(left.Next) > 0 {
 			_, failed = q.WakeTask(ctx, key, left.Next[0])
 		}

@@ -29,15 +29,15 @@ const DefaultKeep = 48 * time.Hour
 const (
 	lineBatch = 100  // tasks that are looked at together once a dead one was met
 	lineCalls = 1000 // how many batches one call goes through
-	lineNext  = 2    // tasks that LeaveLine names
+	lineNext  = 2    // tasks that Remove names
 	lineSoon  = 3    // tasks that look for themselves soon once somebody has left before them
 )
 
 // line returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which they came.
 func line(key string) string { return "railtoken:line:{" + keys.Encode(key) + "}" }
 
-// TurnOptions says how a task joins a line. The zero value is a new arrival.
-type TurnOptions struct {
+// JoinOptions says how a task joins a line. The zero value is a new arrival.
+type JoinOptions struct {
 	// At is the place that the task was given before.
 	// Zero is a new arrival, behind everybody who is in line. A task that is in line keeps its place.
 	At time.Time
@@ -51,8 +51,8 @@ type TurnOptions struct {
 	Works bool
 }
 
-// Turn is where a task stands in line.
-type Turn struct {
+// Position is where a task stands in line.
+type Position struct {
 	// At is its place: the moment at which it joined, by the clock of Redis. No two arrivals have the same.
 	At time.Time
 	// Ahead is how many tasks stand before it. It is its turn when there are none, and then the fields below are zero. Some of
@@ -74,28 +74,28 @@ type Turn struct {
 	FirstLost, FirstBegun bool
 }
 
-// Turn adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
-// it, until [Queue.LeaveLine] takes it out or somebody behind it finds that it is gone: deleted, archived or completed in asynq, or
+// Join adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
+// it, until [Queue.Remove] takes it out or somebody behind it finds that it is gone: deleted, archived or completed in asynq, or
 // retried though its deadline has passed, after which asynq runs no handler. Only the
 // first in line may take the key's lock; then of two tasks the one that joined first runs first, in whichever queues and processes
 // they are.
 //
 // It makes one call to Redis when it is the task's turn, else two; and two more for each hundred that are gone.
-func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) (Turn, error) {
+func (q *Queue) Join(ctx context.Context, t Task, key string, opts JoinOptions) (Position, error) {
 	var gone []string
 	looks := 1 // the first in line lives, as a rule
 	for range lineCalls {
 		entry, err := q.join(ctx, t, key, opts, looks, gone)
 		if err != nil || entry.ahead == 0 {
-			return Turn{At: entry.at}, err
+			return Position{At: entry.at}, err
 		}
 		all, err := q.look(ctx, entry.front)
 		if err != nil {
-			return Turn{}, err
+			return Position{}, err
 		}
 		live := slices.IndexFunc(all, standing.live)
 		if live == 0 {
-			return Turn{
+			return Position{
 				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: all[0].due,
 				FirstAt: entry.firstAt, FirstParked: entry.firstParked,
 				FirstLease: all[0].lease, FirstLost: all[0].lost(time.Now()), FirstBegun: entry.firstBegun,
@@ -106,11 +106,11 @@ func (q *Queue) Turn(ctx context.Context, t Task, key string, opts TurnOptions) 
 		}
 		looks = lineBatch
 	}
-	return Turn{}, fmt.Errorf("delayqueue: the turn of task %s: the line was still full of tasks that are gone after %d looks", t, lineCalls)
+	return Position{}, fmt.Errorf("delayqueue: the turn of task %s: the line was still full of tasks that are gone after %d looks", t, lineCalls)
 }
 
-// Left says who is in line for a key, that a task may have given back.
-type Left struct {
+// Front says who is in line for a key, that a task may have given back.
+type Front struct {
 	// Next is the first live tasks in line, two at most.
 	Next []Task
 	// Parked is how many tasks are parked on the key, by [Queue.Park]. Some may be gone.
@@ -120,13 +120,13 @@ type Left struct {
 	Lost, Begun bool
 }
 
-// LeaveLine takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
+// Remove takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
 // first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that is parked on the key stays: asynq
 // has given up the run that ends here, and begun another, which waits. The first few who are parked look for themselves soon from now on
 // ([ParkOptions].Look), however far back they stood when they were: should the wake be lost, it costs no more than that.
 //
 // It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are gone.
-func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error) {
+func (q *Queue) Remove(ctx context.Context, t Task, key string) (Front, error) {
 	left, err := q.front(ctx, key, t.member())
 	if err != nil {
 		err = fmt.Errorf("delayqueue: task %s leaves the line: %w", t, err)
@@ -134,8 +134,8 @@ func (q *Queue) LeaveLine(ctx context.Context, t Task, key string) (Left, error)
 	return left, err
 }
 
-// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as many calls as LeaveLine.
-func (q *Queue) Front(ctx context.Context, key string) (Left, error) {
+// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as many calls as Remove.
+func (q *Queue) Front(ctx context.Context, key string) (Front, error) {
 	left, err := q.front(ctx, key, "")
 	if err != nil {
 		err = fmt.Errorf("delayqueue: the front of a line: %w", err)
@@ -144,21 +144,21 @@ func (q *Queue) Front(ctx context.Context, key string) (Left, error) {
 }
 
 // front tells who is first in the line of key once an entry has left it. None leaves when it is empty.
-func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
+func (q *Queue) front(ctx context.Context, key, leaver string) (Front, error) {
 	var gone []string
 	looks := lineSoon
 	for range lineCalls {
 		found, err := q.leaveLine(ctx, key, leaver, looks, gone)
 		if err != nil {
-			return Left{}, err
+			return Front{}, err
 		}
-		left := Left{Parked: found.parked}
+		left := Front{Parked: found.parked}
 		if len(found.front) == 0 {
 			return left, nil
 		}
 		all, err := q.look(ctx, found.front)
 		if err != nil {
-			return Left{}, err
+			return Front{}, err
 		}
 		for _, entry := range found.waits {
 			q.background(q.closing, followLimit, func(ctx context.Context) { q.hasten(ctx, entry) })
@@ -183,7 +183,7 @@ func (q *Queue) front(ctx context.Context, key, leaver string) (Left, error) {
 		}
 		looks = lineBatch
 	}
-	return Left{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
+	return Front{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
 }
 
 // departure is the reply of the script that takes tasks out of a line.
@@ -225,12 +225,12 @@ type entry struct {
 }
 
 // join runs the script that gives a task its place, after it has removed those that are gone.
-func (q *Queue) join(ctx context.Context, t Task, key string, opts TurnOptions, looks int, gone []string) (entry, error) {
+func (q *Queue) join(ctx context.Context, t Task, key string, opts JoinOptions, looks int, gone []string) (entry, error) {
 	return q.joined(ctx, t, lineScript.Run(ctx, q.client, []string{line(key), registry(key)}, joinArgs(t, opts, looks, gone)...))
 }
 
 // joinArgs returns the arguments of the line script.
-func joinArgs(t Task, opts TurnOptions, looks int, gone []string) []any {
+func joinArgs(t Task, opts JoinOptions, looks int, gone []string) []any {
 	at, keep := "", opts.Keep
 	if !opts.At.IsZero() {
 		at = strconv.FormatInt(opts.At.UnixMicro(), 10)

@@ -37,7 +37,7 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 		if n, err := client.ZCard(t.Context(), line(key)).Result(); err != nil || n != int64(i+1) {
 			t.Fatalf("%d are in line, %v", n, err)
 		}
-		turn, err := q.Turn(t.Context(), task, key, TurnOptions{})
+		turn, err := q.Join(t.Context(), task, key, JoinOptions{})
 		if err != nil || turn.Ahead != i {
 			t.Fatalf("task %d stands at %+v, %v", i, turn, err)
 		}
@@ -58,12 +58,12 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 	again := time.Now().Add(time.Minute).Truncate(time.Second)
 	client.HSet(t.Context(), tasks[2].hash(), "state", "retry")
 	client.ZIncrBy(t.Context(), "asynq:{q2}:retry", float64(again.Unix()), tasks[2].ID)
-	turn, err := q.Turn(t.Context(), tasks[n-1], key, TurnOptions{})
+	turn, err := q.Join(t.Context(), tasks[n-1], key, JoinOptions{})
 	if err != nil || turn.Ahead != n-3 || turn.First != tasks[2] || turn.FirstState != "retry" || !turn.FirstAgain.Equal(again) {
 		t.Errorf("the last stands at %+v, %v", turn, err)
 	}
 	for i := 2; i < n; i++ {
-		left, err := q.LeaveLine(t.Context(), tasks[i], key)
+		left, err := q.Remove(t.Context(), tasks[i], key)
 		if want := tasks[i+1 : min(i+3, n)]; err != nil || !slices.Equal(left.Next, want) {
 			t.Errorf("after task %d: %+v, %v, want %v", i, left, err, want)
 		}

@@ -38,13 +38,13 @@ func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
 			}
 			var calls atomic.Int32
 			r.client.AddHook(counting{&calls})
-			if turn := r.turn(tasks[n+1], "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || turn.First != tasks[n] {
+			if turn := r.turn(tasks[n+1], "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || turn.First != tasks[n] {
 				t.Errorf("the last stands at %+v, want %s before it", turn, tasks[n])
 			}
 			if most := int32(4 + 2*((n+99)/100)); calls.Load() > most {
 				t.Errorf("%d calls to find that %d are gone, want %d at most", calls.Load(), n, most)
 			}
-			if turn := r.turn(tasks[n], "k", delayqueue.TurnOptions{}); turn.Ahead != 0 {
+			if turn := r.turn(tasks[n], "k", delayqueue.JoinOptions{}); turn.Ahead != 0 {
 				t.Errorf("the first live one stands at %+v", turn)
 			}
 			if got := r.client.ZCard(t.Context(), "railtoken:line:{k}").Val(); got != 2 {
@@ -74,7 +74,7 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, []delayqueue.Task{tasks[n+1], tasks[n+3]}) {
 				t.Errorf("a run that was given up has left %+v, want its task, which waits in another one, to be the first", left)
 			}
-			r.turn(tasks[n+1], "k", delayqueue.TurnOptions{Begins: true})
+			r.turn(tasks[n+1], "k", delayqueue.JoinOptions{Begins: true})
 			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, tasks[n+3:]) {
 				t.Errorf("left %+v, want %v", left, tasks[n+3:])
 			}
@@ -124,7 +124,7 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 			t.Fatalf("left %+v: a task that is parked has left, and it is the run of another that ended", left)
 		}
 	}
-	begin := func(task delayqueue.Task) { r.turn(task, "k", delayqueue.TurnOptions{Begins: true}) }
+	begin := func(task delayqueue.Task) { r.turn(task, "k", delayqueue.JoinOptions{Begins: true}) }
 	begin(tasks[0])
 	left := r.leaveLine(tasks[0], "k")
 	if want := tasks[2:]; !slices.Equal(left.Next, want) || left.Parked != 2 {

@@ -14,13 +14,13 @@ func TestALineIsSeenInTheOrderInWhichItsTasksRun(t *testing.T) {
 	for _, id := range []string{"c", "a", "b"} {
 		task := r.delayed(id)
 		want = append(want, task)
-		if _, err := r.queue.Turn(t.Context(), task, "k", delayqueue.TurnOptions{}); err != nil {
+		if _, err := r.queue.Join(t.Context(), task, "k", delayqueue.JoinOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.park(want[2], "k") // who was refused first is parked first, which says nothing of the line
 	r.park(want[1], "k")
-	got, err := r.queue.Line(t.Context(), "k", 10)
+	got, err := r.queue.Sequence(t.Context(), "k", 10)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("line %+v, %v", got, err)
 	}
@@ -29,10 +29,10 @@ func TestALineIsSeenInTheOrderInWhichItsTasksRun(t *testing.T) {
 			t.Errorf("number %d is %+v, want %s", i+1, w, want[i])
 		}
 	}
-	if got, err := r.queue.Line(t.Context(), "k", 2); err != nil || len(got) != 2 {
+	if got, err := r.queue.Sequence(t.Context(), "k", 2); err != nil || len(got) != 2 {
 		t.Errorf("two of them: %+v, %v", got, err)
 	}
-	if got, err := r.queue.Line(t.Context(), "other", 2); err != nil || len(got) != 0 {
+	if got, err := r.queue.Sequence(t.Context(), "other", 2); err != nil || len(got) != 0 {
 		t.Errorf("nobody's line: %+v, %v", got, err)
 	}
 }

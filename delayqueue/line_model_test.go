@@ -38,7 +38,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 	for _, i := range rand.Perm(len(all)) { // what comes out has nothing to do with the order in which it went in
 		jobs <- all[i]
 	}
-	work := func(j job, turn delayqueue.Turn) {
+	work := func(j job, turn delayqueue.Position) {
 		if n := busy[j.key].Add(1); n != 1 {
 			t.Errorf("%d tasks of key %s run at the same time", n, lines[j.key])
 		}
@@ -56,7 +56,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 			remove()
 		}
 		if !early || rand.IntN(2) == 0 {
-			if _, err := r.queue.LeaveLine(t.Context(), j.task, lines[j.key]); err != nil {
+			if _, err := r.queue.Remove(t.Context(), j.task, lines[j.key]); err != nil {
 				t.Error(err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 			for int(done.Load()) < len(all) && time.Now().Before(deadline) {
 				select {
 				case j := <-jobs:
-					turn, err := r.queue.Turn(t.Context(), j.task, lines[j.key], delayqueue.TurnOptions{})
+					turn, err := r.queue.Join(t.Context(), j.task, lines[j.key], delayqueue.JoinOptions{})
 					switch {
 					case err != nil:
 						t.Error(err)
@@ -124,7 +124,7 @@ func TestALineIsAQueue(t *testing.T) {
 			return delayqueue.Task{}, false
 		}
 		ask := func(task delayqueue.Task) {
-			turn := r.turn(task, key, delayqueue.TurnOptions{})
+			turn := r.turn(task, key, delayqueue.JoinOptions{})
 			for len(model) > 0 && dead[model[0]] { // Turn removes those before the first live one
 				model = model[1:]
 			}
@@ -161,7 +161,7 @@ func TestALineIsAQueue(t *testing.T) {
 				if want := tasks[:min(2, len(tasks))]; !slices.Equal(left.Next, want) {
 					rt.Fatalf("next are %v, want %v", left.Next, want)
 				}
-				// LeaveLine removes those before the second live one.
+				// Remove removes those before the second live one.
 				for i, seen := 0, 0; i < len(model) && seen < 2; {
 					if dead[model[i]] {
 						model = slices.Delete(model, i, i+1)

@@ -16,9 +16,9 @@ import (
 )
 
 // turn asks for a task's turn.
-func (r *solo) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) delayqueue.Turn {
+func (r *solo) turn(t delayqueue.Task, key string, opts delayqueue.JoinOptions) delayqueue.Position {
 	r.Helper()
-	turn, err := r.queue.Turn(r.Context(), t, key, opts)
+	turn, err := r.queue.Join(r.Context(), t, key, opts)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func (r *solo) turn(t delayqueue.Task, key string, opts delayqueue.TurnOptions) 
 }
 
 // leaveLine takes a task out of line.
-func (r *solo) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
+func (r *solo) leaveLine(t delayqueue.Task, key string) delayqueue.Front {
 	r.Helper()
-	left, err := r.queue.LeaveLine(r.Context(), t, key)
+	left, err := r.queue.Remove(r.Context(), t, key)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func (r *solo) leaveLine(t delayqueue.Task, key string) delayqueue.Left {
 }
 
 // front asks who is first.
-func (r *solo) front(key string) delayqueue.Left {
+func (r *solo) front(key string) delayqueue.Front {
 	r.Helper()
 	left, err := r.queue.Front(r.Context(), key)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *solo) arrive(key string, n int) []delayqueue.Task {
 	var tasks []delayqueue.Task
 	for i := range n {
 		task := r.delayed(fmt.Sprintf("%s-%d", key, 97*i%n), asynq.Queue(fmt.Sprintf("q%d", i%3)))
-		r.turn(task, key, delayqueue.TurnOptions{})
+		r.turn(task, key, delayqueue.JoinOptions{})
 		r.refusedOnce(task)
 		tasks = append(tasks, task)
 	}
@@ -72,7 +72,7 @@ func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
 	tasks := r.arrive("k", 20)
 	for len(tasks) > 0 {
 		for i, task := range tasks {
-			turn := r.turn(task, "k", delayqueue.TurnOptions{})
+			turn := r.turn(task, "k", delayqueue.JoinOptions{})
 			if turn.Ahead != i {
 				t.Fatalf("%d stand before task %d", turn.Ahead, i)
 			}
@@ -108,14 +108,14 @@ func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, other := delayqueue.Task{Queue: "default", ID: info.ID}, r.delayed("other")
-	r.turn(first, "k", delayqueue.TurnOptions{})
+	r.turn(first, "k", delayqueue.JoinOptions{})
 	receive(t, running)
-	if turn := r.turn(other, "k", delayqueue.TurnOptions{}); turn.FirstState != "active" || !turn.FirstAgain.IsZero() {
+	if turn := r.turn(other, "k", delayqueue.JoinOptions{}); turn.FirstState != "active" || !turn.FirstAgain.IsZero() {
 		t.Errorf("while it runs: %+v", turn)
 	}
 	close(running)
 	r.become(first, asynq.TaskStateRetry)
-	if turn := r.turn(other, "k", delayqueue.TurnOptions{}); turn.FirstState != "retry" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour {
+	if turn := r.turn(other, "k", delayqueue.JoinOptions{}); turn.FirstState != "retry" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour {
 		t.Errorf("while it waits: %+v", turn)
 	}
 }
@@ -129,7 +129,7 @@ func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
 	for worker := range 8 {
 		group.Go(func() {
 			for i := worker; i < n; i += 8 {
-				turn, err := r.queue.Turn(t.Context(), r.delayed(fmt.Sprint(i)), "k", delayqueue.TurnOptions{})
+				turn, err := r.queue.Join(t.Context(), r.delayed(fmt.Sprint(i)), "k", delayqueue.JoinOptions{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -151,11 +151,11 @@ func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
 	r := newSolo(t)
 	ahead := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	a, b, c := r.delayed("a"), r.delayed("b"), r.delayed("c")
-	r.turn(a, "k", delayqueue.TurnOptions{At: ahead})
-	if turn := r.turn(b, "k", delayqueue.TurnOptions{}); turn.Ahead != 1 || !turn.At.Equal(ahead.Add(time.Microsecond)) {
+	r.turn(a, "k", delayqueue.JoinOptions{At: ahead})
+	if turn := r.turn(b, "k", delayqueue.JoinOptions{}); turn.Ahead != 1 || !turn.At.Equal(ahead.Add(time.Microsecond)) {
 		t.Errorf("the second stands at %+v", turn)
 	}
-	if turn := r.turn(c, "k", delayqueue.TurnOptions{}); turn.Ahead != 2 || !turn.At.Equal(ahead.Add(2*time.Microsecond)) {
+	if turn := r.turn(c, "k", delayqueue.JoinOptions{}); turn.Ahead != 2 || !turn.At.Equal(ahead.Add(2*time.Microsecond)) {
 		t.Errorf("the third stands at %+v", turn)
 	}
 }
@@ -164,12 +164,12 @@ func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.arrive("k", 3)
-	at := r.turn(tasks[1], "k", delayqueue.TurnOptions{}).At
+	at := r.turn(tasks[1], "k", delayqueue.JoinOptions{}).At
 	r.leaveLine(tasks[1], "k")
-	if turn := r.turn(tasks[1], "k", delayqueue.TurnOptions{At: at}); turn.Ahead != 1 || !turn.At.Equal(at) {
+	if turn := r.turn(tasks[1], "k", delayqueue.JoinOptions{At: at}); turn.Ahead != 1 || !turn.At.Equal(at) {
 		t.Errorf("it stands at %+v, want one before it", turn)
 	}
-	if turn := r.turn(tasks[2], "k", delayqueue.TurnOptions{At: at.Add(-time.Hour)}); turn.Ahead != 2 {
+	if turn := r.turn(tasks[2], "k", delayqueue.JoinOptions{At: at.Add(-time.Hour)}); turn.Ahead != 2 {
 		t.Errorf("one that is in line went to another place: %+v", turn)
 	}
 }
@@ -189,7 +189,7 @@ func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
 		{b, 100 * time.Hour, 100 * time.Hour},
 		{a, time.Nanosecond, 100 * time.Hour},
 	} {
-		r.turn(step.task, "k", delayqueue.TurnOptions{Keep: step.keep})
+		r.turn(step.task, "k", delayqueue.JoinOptions{Keep: step.keep})
 		if ttl := r.client.TTL(t.Context(), "railtoken:line:{k}").Val(); ttl.Round(time.Minute) != step.want {
 			t.Errorf("after a turn with Keep %v it is kept for %v, want %v", step.keep, ttl, step.want)
 		}
@@ -201,10 +201,10 @@ func TestLinesOfDifferentKeysAreApart(t *testing.T) {
 	r := newSolo(t)
 	task := r.delayed("a")
 	for i, key := range []string{"", "%", "{", "}", "k", "k ", "\xff", "{k}"} {
-		if turn := r.turn(task, key, delayqueue.TurnOptions{}); turn.Ahead != 0 {
+		if turn := r.turn(task, key, delayqueue.JoinOptions{}); turn.Ahead != 0 {
 			t.Errorf("the line of %q is that of another key", key)
 		}
-		r.turn(r.delayed(fmt.Sprintf("behind%d", i)), key, delayqueue.TurnOptions{})
+		r.turn(r.delayed(fmt.Sprintf("behind%d", i)), key, delayqueue.JoinOptions{})
 	}
 }
 
@@ -214,7 +214,7 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 	a, b := r.delayed("a"), r.delayed("b")
 	r.refusedOnce(a)
 	r.refusedOnce(b)
-	r.turn(a, "warm", delayqueue.TurnOptions{})
+	r.turn(a, "warm", delayqueue.JoinOptions{})
 	r.leaveLine(a, "warm")
 	var calls atomic.Int32
 	r.client.AddHook(counting{&calls})
@@ -223,8 +223,8 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 		do   func()
 		want int32
 	}{
-		{"the turn of the first", func() { r.turn(a, "k", delayqueue.TurnOptions{}) }, 1},
-		{"the turn of the second", func() { r.turn(b, "k", delayqueue.TurnOptions{}) }, 2},
+		{"the turn of the first", func() { r.turn(a, "k", delayqueue.JoinOptions{}) }, 1},
+		{"the turn of the second", func() { r.turn(b, "k", delayqueue.JoinOptions{}) }, 2},
 		{"a look at the front", func() { r.front("k") }, 2},
 		{"leaving", func() { r.leaveLine(a, "k") }, 2},
 		{"leaving as the last", func() { r.leaveLine(b, "k") }, 1},
@@ -270,7 +270,7 @@ func TestWhatIsNoEntryOfALineIsPassedOver(t *testing.T) {
 		}
 	}
 	task := r.delayed("a")
-	turn, err := r.queue.Turn(t.Context(), task, "k", delayqueue.TurnOptions{})
+	turn, err := r.queue.Join(t.Context(), task, "k", delayqueue.JoinOptions{})
 	if err != nil || turn.Ahead != 0 {
 		t.Errorf("turn %+v, %v; want that of the only task", turn, err)
 	}

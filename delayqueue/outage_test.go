@@ -41,7 +41,7 @@ func await[T any](r *solo, c <-chan T) (v T) {
 }
 
 // waitsAtItsLast fails the test when the task does not wait for k as after its first conflict, with no retry left.
-func (r *solo) waitsAtItsLast(place delayqueue.Place) {
+func (r *solo) waitsAtItsLast(place delayqueue.Parked) {
 	r.Helper()
 	task := delayqueue.Task{Queue: "default", ID: "a"}
 	if place.Task != task || place.Count != 1 || place.Waiters != 1 {
@@ -71,7 +71,7 @@ func TestAnAcknowledgementThatIsLostParksOnce(t *testing.T) {
 					loss := &spoiled{arrives: arrives}
 					loss.left.Store(lost)
 					r.client.AddHook(loss)
-					parked := make(chan delayqueue.Place, 10)
+					parked := make(chan delayqueue.Parked, 10)
 					serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error { return r.parks(ctx, parked) })
 					_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
 					r.ok(err)
@@ -109,7 +109,7 @@ func TestARepeatedAcknowledgementIsForItsOwnRun(t *testing.T) {
 					if n > 1 && next == "is done" {
 						return nil
 					}
-					return r.parks(ctx, make(chan delayqueue.Place, 10))
+					return r.parks(ctx, make(chan delayqueue.Parked, 10))
 				})
 				_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
 				r.ok(err)
@@ -150,7 +150,7 @@ func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			virtually(t, func(r *solo, m *miniredis.Miniredis) {
-				began, done, parked := make(chan struct{}, 10), make(chan struct{}, 10), make(chan delayqueue.Place, 10)
+				began, done, parked := make(chan struct{}, 10), make(chan struct{}, 10), make(chan delayqueue.Parked, 10)
 				var runs atomic.Int32
 				start := time.Now()
 				for _, r := range []*solo{r, soloOn(r.T, redistest.VirtualClient(r.T, m))} { // of two processes: each may find the other's task
@@ -201,7 +201,7 @@ func TestARunOfAPlainServerIsNotParked(t *testing.T) {
 			}
 			return next(ctx, cmd)
 		}))
-		parked := make(chan delayqueue.Place, 1)
+		parked := make(chan delayqueue.Parked, 1)
 		serve(r.T, r.queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
 			cut.Store(true)
 			return r.parks(ctx, parked)
@@ -224,7 +224,7 @@ func TestCloseWaitsForParksUnderWay(t *testing.T) {
 	t.Parallel()
 	for _, outage := range []time.Duration{5 * time.Second, time.Minute} {
 		virtually(t, func(r *solo, m *miniredis.Miniredis) {
-			parked := make(chan delayqueue.Place, 1)
+			parked := make(chan delayqueue.Parked, 1)
 			var log bytes.Buffer
 			queue, err := delayqueue.New(r.client, delayqueue.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			r.ok(err)
@@ -258,7 +258,7 @@ func TestAnEndedRunIsNotParked(t *testing.T) {
 			run, err := r.queue.Run(task)
 			r.ok(err)
 			time.Sleep(20 * time.Second)
-			run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Place) { r.Errorf("%+v", p) })
+			run.Park("k", delayqueue.ParkOptions{Look: time.Hour}, func(p delayqueue.Parked) { r.Errorf("%+v", p) })
 			run.End(ctx)
 			ended <- ctx.Err()
 			return errRefused

@@ -40,15 +40,15 @@ func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdueInLine(t *testing.T) {
 				}
 				late, next := r.task("late"), r.delayed("next")
 				for _, task := range []delayqueue.Task{late, next} {
-					if _, err := r.queue.Turn(t.Context(), task, r.key("k"), delayqueue.TurnOptions{}); err != nil {
+					if _, err := r.queue.Join(t.Context(), task, r.key("k"), delayqueue.JoinOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				turn, err := r.queue.Turn(t.Context(), next, r.key("k"), delayqueue.TurnOptions{})
+				turn, err := r.queue.Join(t.Context(), next, r.key("k"), delayqueue.JoinOptions{})
 				if err != nil || (turn.Ahead == 0) != tt.gone {
 					t.Errorf("%d tasks stand before the next: %v", turn.Ahead, err)
 				}
-				left, err := r.queue.LeaveLine(t.Context(), r.task("nobody"), r.key("k"))
+				left, err := r.queue.Remove(t.Context(), r.task("nobody"), r.key("k"))
 				if err != nil || (left.Next[0] == next) != tt.gone {
 					t.Errorf("%v are next: %v", left.Next, err)
 				}

@@ -28,8 +28,8 @@ type Conflict struct {
 	First time.Time
 }
 
-// Place is where a parked task stands.
-type Place struct {
+// Parked is where a parked task stands.
+type Parked struct {
 	Conflict
 	// Task is the task: in another queue than before when [ParkOptions].Queue has named one.
 	Task Task
@@ -49,14 +49,14 @@ type Place struct {
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
-	// Bounds are those that count here: on Waiters and Total, and on Age for the timer. See [Bounds.Reached] for the others.
-	Bounds Bounds
+	// Limits are those that count here: on Waiters and Total, and on Age for the timer. See [Limits.Reached] for the others.
+	Limits Limits
 	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
 	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than the bound on Age, if there is one.
 	Look time.Duration
 	// Waited is how long ago the task was refused first in this run.
 	Waited time.Duration
-	// InOrder says that the tasks of the key run in the order of their [Queue.Turn]. Then Ahead, and not how many were refused before it, is how many stand
+	// InOrder says that the tasks of the key run in the order of their [Queue.Join]. Then Ahead, and not how many were refused before it, is how many stand
 	// before the task.
 	InOrder bool
 	Ahead   int
@@ -76,7 +76,7 @@ type ParkOptions struct {
 
 // LockNames are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
 type LockNames struct {
-	Lock, Interest string
+	Lock, Notify string
 }
 
 // Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and [Queue.Wake] finds it. No count of
@@ -87,16 +87,16 @@ type LockNames struct {
 // when the task is not active any more.
 //
 // It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with the number of waiters.
-func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
+func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
 	place, err := q.park(ctx, t, key, opts)
 	if err != nil {
-		return Place{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+		return Parked{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
 	}
 	return place, nil
 }
 
 // idle returns how long a registry is kept that no task joins.
-func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Bounds.Age, 2*o.Look).Milliseconds() }
+func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.Limits.Age, 2*o.Look).Milliseconds() }
 
 // withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
@@ -106,7 +106,7 @@ func (o ParkOptions) withUnique(names []string) []string {
 	return append(names[:4:4], o.unique)
 }
 
-func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Place, error) {
+func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
 	if opts.nonce == "" {
 		opts.nonce = rand.Text()
 	}
@@ -116,8 +116,8 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	there := Task{Queue: opts.Queue, ID: t.ID}
 	names := append(t.ended(), registry(key), q.index, line(key), cmp.Or(opts.unique, t.hash()))
 	args := []any{
-		t.member(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.Bounds.Waiters, opts.Bounds.Total,
-		opts.idle(), opts.Look.Milliseconds(), opts.Bounds.Age.Milliseconds(), number(opts.InOrder),
+		t.member(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.Limits.Waiters, opts.Limits.Total,
+		opts.idle(), opts.Look.Milliseconds(), opts.Limits.Age.Milliseconds(), number(opts.InOrder),
 	}
 	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
 		args = append(args, "", "", opts.Ahead)
@@ -127,11 +127,11 @@ func (q *Queue) park(ctx context.Context, t Task, key string, opts ParkOptions) 
 	}
 	args = append(args, opts.Waited.Microseconds(), opts.deadline)
 	for _, l := range opts.Locks {
-		names = append(names, l.Lock, l.Interest)
+		names = append(names, l.Lock, l.Notify)
 	}
 	place, swallowed, moved, err := parsePlace(parkScript.Run(ctx, q.client, names, args...))
 	if err != nil {
-		return Place{}, err
+		return Parked{}, err
 	}
 	place.Task = t
 	if moved {
@@ -199,7 +199,7 @@ func (q *Queue) passOn(ctx context.Context, registry string) {
 }
 
 // parsePlace reads the reply of the park script.
-func parsePlace(cmd *redis.Cmd) (p Place, swallowed string, moved bool, err error) {
+func parsePlace(cmd *redis.Cmd) (p Parked, swallowed string, moved bool, err error) {
 	r := replyOf(cmd)
 	outcome := r.text()
 	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()

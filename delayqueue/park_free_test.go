@@ -11,7 +11,7 @@ import (
 )
 
 // lockNames are two locks, as of a key and of a name of it that another program uses.
-var lockNames = []delayqueue.LockNames{{Lock: "lock:{k}", Interest: "lock:{k}:interest"}, {Lock: "old:{k}", Interest: "old:{k}:interest"}}
+var lockNames = []delayqueue.LockNames{{Lock: "lock:{k}", Notify: "lock:{k}:interest"}, {Lock: "old:{k}", Notify: "old:{k}:interest"}}
 
 func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -107,20 +107,20 @@ func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 		{"first", delayqueue.ParkOptions{Look: 30 * time.Second}, 30*time.Second + slack},
 		{"longer", delayqueue.ParkOptions{Look: 20 * time.Minute}, 20*time.Minute + slack},
 		{"shorter", delayqueue.ParkOptions{Look: 10 * time.Minute}, 20*time.Minute + slack},
-		{"without a place", delayqueue.ParkOptions{Look: time.Hour, Bounds: delayqueue.Bounds{Waiters: 1}}, time.Hour + slack},
+		{"without a place", delayqueue.ParkOptions{Look: time.Hour, Limits: delayqueue.Limits{Waiters: 1}}, time.Hour + slack},
 	} {
 		park(step.id, step.opts)
 		for _, names := range lockNames {
-			if ttl := r.client.PTTL(t.Context(), names.Interest).Val(); ttl > step.want || ttl < step.want-30*time.Second {
-				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Interest, ttl, step.want)
+			if ttl := r.client.PTTL(t.Context(), names.Notify).Val(); ttl > step.want || ttl < step.want-30*time.Second {
+				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Notify, ttl, step.want)
 			}
 		}
 	}
-	r.ok(r.client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Interest).Err())
+	r.ok(r.client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Notify).Err())
 	if place, err := r.queue.Park(t.Context(), r.begin(r.delayed("free")), "k", delayqueue.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
 		t.Errorf("%+v, %v", place, err)
 	}
-	if n := r.client.Exists(t.Context(), lockNames[0].Interest).Val(); n != 0 {
+	if n := r.client.Exists(t.Context(), lockNames[0].Notify).Val(); n != 0 {
 		t.Error("a task that does not wait has left a mark")
 	}
 }

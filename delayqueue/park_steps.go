@@ -17,34 +17,34 @@ import (
 //     a task with others before it, without which it looks too early.
 //
 // A repeated call, after a lost reply, goes on after step 1.
-func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, opts ParkOptions) (Place, error) {
+func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, opts ParkOptions) (Parked, error) {
 	n, err := q.suspend(ctx, t, line, opts)
 	if err != nil {
-		return Place{}, err
+		return Parked{}, err
 	}
 	ttl := opts.idle()
 	if n.before != "" && n.before != line {
 		r := replyOf(q.step(ctx, discardStep, n.before, t.member()))
 		if r.err != nil {
-			return Place{}, r.err
+			return Parked{}, r.err
 		}
 		if len(r.rest) == 1 { // the entry was not there
 			q.passOn(ctx, n.before)
 		}
 		if err := q.step(ctx, standStep, t.hash(), line, n.place).Err(); err != nil {
-			return Place{}, err
+			return Parked{}, err
 		}
 	}
-	entered, err := q.enter(ctx, t, n.now, opts.Bounds.Total, ttl)
+	entered, err := q.enter(ctx, t, n.now, opts.Limits.Total, ttl)
 	if err != nil {
-		return Place{}, err
+		return Parked{}, err
 	}
 	if !entered {
 		return q.refuse(ctx, t, line, n, opts)
 	}
 	var joined bool
-	if n.Waiters, n.Ahead, joined, err = q.register(ctx, t, line, n, opts.Bounds.Waiters, ttl); err != nil {
-		return Place{}, err
+	if n.Waiters, n.Ahead, joined, err = q.register(ctx, t, line, n, opts.Limits.Waiters, ttl); err != nil {
+		return Parked{}, err
 	}
 	if !joined {
 		return q.refuse(ctx, t, line, n, opts)
@@ -55,19 +55,19 @@ func (q *Queue) parkInSteps(ctx context.Context, t Task, line string, opts ParkO
 	if n.Ahead > 0 {
 		n.Timer = q.deferLook(ctx, t, opts, n.Ahead, 0)
 	}
-	return n.Place, nil
+	return n.Parked, nil
 }
 
 // suspended is the reply of the suspend step.
 type suspended struct {
-	Place
+	Parked
 	place, before, now string
 }
 
 // suspend ends the run of a task.
 func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
 	r := replyOf(suspendStep.Run(ctx, q.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
-		line, opts.Attempt, opts.Look.Milliseconds(), opts.Bounds.Age.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
+		line, opts.Attempt, opts.Look.Milliseconds(), opts.Limits.Age.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()
@@ -81,8 +81,8 @@ func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptio
 		}
 	}
 	n.Timer = opts.Look
-	if opts.Bounds.Age > 0 {
-		n.Timer = min(n.Timer, opts.Bounds.Age)
+	if opts.Limits.Age > 0 {
+		n.Timer = min(n.Timer, opts.Limits.Age)
 	}
 	return n, nil
 }
@@ -90,7 +90,7 @@ func (q *Queue) suspend(ctx context.Context, t Task, line string, opts ParkOptio
 // deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met that has found no place, else 0.
 func (q *Queue) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
 	ms, err := deferStep.Run(ctx, q.client, opts.withUnique(t.listed()), t.member(), time.Now().UnixNano(), opts.Look.Milliseconds(), ahead,
-		opts.Bounds.Age.Milliseconds(), conflicts).Int64()
+		opts.Limits.Age.Milliseconds(), conflicts).Int64()
 	if err != nil {
 		q.log.WarnContext(ctx, "a parked task looks for itself sooner than it need", "task", t.String(), "error", err)
 		return opts.Look
@@ -160,7 +160,7 @@ func (q *Queue) prune(ctx context.Context, line string, entries []string) error 
 }
 
 // refuse takes a task that has found no room out of the line and the index: it waits for its own timer.
-func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions) (Place, error) {
+func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions) (Parked, error) {
 	r := replyOf(q.step(ctx, discardStep, line, t.member()))
 	waiters, err := r.number(), r.err
 	if err == nil {
@@ -173,5 +173,5 @@ func (q *Queue) refuse(ctx context.Context, t Task, line string, n suspended, op
 		n.Timer = q.deferLook(ctx, t, opts, waiters, max(n.Count, 1))
 	}
 	n.Waiters = waiters
-	return n.Place, err
+	return n.Parked, err
 }

@@ -15,19 +15,19 @@ import (
 func TestAFullLineTakesNobodyElse(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
-		bounds := delayqueue.Bounds{Waiters: 2}
+		bounds := delayqueue.Limits{Waiters: 2}
 		for i, id := range []string{"a", "b", "c"} {
-			place, err := r.queue.Park(t.Context(), r.begun(id), r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			place, err := r.queue.Park(t.Context(), r.begun(id), r.key("k"), delayqueue.ParkOptions{Limits: bounds})
 			if err != nil || r.hasPlace(r.task(id)) != (i < 2) {
 				t.Errorf("%s: %+v, %v; has it a place: %v", id, place, err, i >= 2)
 			}
 		}
 		// Who is in line stays in it.
 		r.begin(r.task("a"))
-		if bound, err := r.queue.Full(t.Context(), r.task("a"), r.key("k"), bounds); err != nil || bound != delayqueue.NoBound {
+		if bound, err := r.queue.Full(t.Context(), r.task("a"), r.key("k"), bounds); err != nil || bound != delayqueue.NoLimit {
 			t.Errorf("again: bound %q, %v", bound, err)
 		}
-		if place := r.parkWith(r.task("a"), "k", delayqueue.ParkOptions{Bounds: bounds}); !r.hasPlace(r.task("a")) || place.Count != 2 {
+		if place := r.parkWith(r.task("a"), "k", delayqueue.ParkOptions{Limits: bounds}); !r.hasPlace(r.task("a")) || place.Count != 2 {
 			t.Errorf("again: %+v", place)
 		}
 	})
@@ -40,7 +40,7 @@ func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
 			r.park(r.delayed(id), "k")
 			r.remove(r.task(id))
 		}
-		place, err := r.queue.Park(t.Context(), r.begun("c"), r.key("k"), delayqueue.ParkOptions{Bounds: delayqueue.Bounds{Waiters: 1}})
+		place, err := r.queue.Park(t.Context(), r.begun("c"), r.key("k"), delayqueue.ParkOptions{Limits: delayqueue.Limits{Waiters: 1}})
 		if err != nil || !r.hasPlace(r.task("c")) || place.Waiters != 1 {
 			t.Errorf("%+v, %v", place, err)
 		}
@@ -61,14 +61,14 @@ func TestAnyNumberOfTasksWaitsByDefault(t *testing.T) {
 // A full registry once had each task that met it look at a thousand others.
 func TestARefusedParkLooksAtFewWaiters(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string]delayqueue.Bounds{"waiters": {Waiters: 2000}, "total": {Total: 2000}} {
+	for name, bounds := range map[string]delayqueue.Limits{"waiters": {Waiters: 2000}, "total": {Total: 2000}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRigOn(t, "standalone", redistest.Start(t).Client(t))
 			r.crowd("k", 2000)
 			task := r.begun("one more")
 			before := r.commands()
-			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Bounds: bounds})
+			place, err := r.queue.Park(t.Context(), task, r.key("k"), delayqueue.ParkOptions{Limits: bounds})
 			if err != nil || r.hasPlace(task) {
 				t.Fatalf("%+v, %v", place, err)
 			}
@@ -83,7 +83,7 @@ func TestConflictsAreCountedAnewAfterARun(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.delayed("a")
-		var first delayqueue.Place
+		var first delayqueue.Parked
 		for i := range 3 {
 			place := r.park(task, "k")
 			if i == 0 {
@@ -155,7 +155,7 @@ func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 
 func TestBoundsReportEveryFault(t *testing.T) {
 	t.Parallel()
-	err := delayqueue.Bounds{Conflicts: -1, Age: -1, Waiters: -1, Total: -1}.Validate()
+	err := delayqueue.Limits{Conflicts: -1, Age: -1, Waiters: -1, Total: -1}.Validate()
 	if joined, ok := err.(interface{ Unwrap() []error }); !ok || len(joined.Unwrap()) != 4 {
 		t.Errorf("%v, want four faults", err)
 	}

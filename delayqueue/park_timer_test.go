@@ -11,7 +11,7 @@ import (
 )
 
 // parksFor fails the test when a task does not look for itself after that time, in the whole seconds that asynq keeps, and never before it.
-func (r *rig) parksFor(what string, t delayqueue.Task, place delayqueue.Place, want time.Duration) {
+func (r *rig) parksFor(what string, t delayqueue.Task, place delayqueue.Parked, want time.Duration) {
 	r.Helper()
 	if place.Timer != want {
 		r.Errorf("%s: it says that it looks for itself in %v, want %v", what, place.Timer, want)
@@ -43,7 +43,7 @@ func TestThoseFarBackInLineLookLater(t *testing.T) {
 			{32 * time.Second, time.Minute, 16, time.Minute},
 			{time.Hour, time.Minute, 0, time.Minute},
 		} {
-			opts := delayqueue.ParkOptions{Look: tt.look, Bounds: delayqueue.Bounds{Age: tt.longest}, InOrder: true, Ahead: tt.ahead}
+			opts := delayqueue.ParkOptions{Look: tt.look, Limits: delayqueue.Limits{Age: tt.longest}, InOrder: true, Ahead: tt.ahead}
 			task := r.delayed(fmt.Sprint(i))
 			r.parksFor(fmt.Sprintf("%+v", tt), task, r.parkWith(task, "k", opts), tt.want)
 		}
@@ -76,22 +76,22 @@ func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
 		}
 		for i, tt := range []struct {
 			key           string
-			bounds        delayqueue.Bounds
+			bounds        delayqueue.Limits
 			before        int
 			longest, want time.Duration
 		}{
-			{"k", delayqueue.Bounds{Waiters: 8}, 0, 0, time.Minute},
-			{"k", delayqueue.Bounds{Waiters: 8}, 1, 0, 2 * time.Minute},
-			{"k", delayqueue.Bounds{Waiters: 8}, 3, 0, 8 * time.Minute},
-			{"k", delayqueue.Bounds{Waiters: 8}, 1 << 50, 0, 10 * time.Minute},
-			{"k", delayqueue.Bounds{Waiters: 8}, 3, 3 * time.Minute, 3 * time.Minute},
-			{"crowded", delayqueue.Bounds{Total: 8}, 8, 0, 30 * time.Minute},
-			{"alone", delayqueue.Bounds{Total: 8}, 0, 0, 30 * time.Second},
+			{"k", delayqueue.Limits{Waiters: 8}, 0, 0, time.Minute},
+			{"k", delayqueue.Limits{Waiters: 8}, 1, 0, 2 * time.Minute},
+			{"k", delayqueue.Limits{Waiters: 8}, 3, 0, 8 * time.Minute},
+			{"k", delayqueue.Limits{Waiters: 8}, 1 << 50, 0, 10 * time.Minute},
+			{"k", delayqueue.Limits{Waiters: 8}, 3, 3 * time.Minute, 3 * time.Minute},
+			{"crowded", delayqueue.Limits{Total: 8}, 8, 0, 30 * time.Minute},
+			{"alone", delayqueue.Limits{Total: 8}, 0, 0, 30 * time.Second},
 		} {
 			task := r.delayed(fmt.Sprint(i))
 			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first", time.Now().UnixMicro())
 			tt.bounds.Age = tt.longest
-			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Look: 30 * time.Second, Bounds: tt.bounds})
+			place := r.parkWith(task, tt.key, delayqueue.ParkOptions{Look: 30 * time.Second, Limits: tt.bounds})
 			if r.hasPlace(task) || place.Count != tt.before+1 {
 				t.Errorf("%+v: %+v", tt, place)
 			}

@@ -59,6 +59,11 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 		}
 		client := shared.clientOf(t, r.on)
 		var trips counter
+		if r.on == "cluster" {
+			if err := delayqueue.LoadSteps(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+		}
 		client.AddHook(&trips)
 		queue := r.newQueue(client, delayqueue.Options{})
 		leaver := r.delayed("leaver")

@@ -72,9 +72,9 @@ func (w *worker) process(ctx context.Context, id string) error {
 	if held == "" {
 		return w.work(ctx, w.task(id), keys)
 	}
-	opts, parked := delayqueue.ParkOptions{Look: time.Hour}, func(delayqueue.Place) { w.lookAgain(held) }
+	opts, parked := delayqueue.ParkOptions{Look: time.Hour}, func(delayqueue.Parked) { w.lookAgain(held) }
 	if w.on != "cluster" {
-		opts.Locks, parked = []delayqueue.LockNames{{Lock: w.lockOf(held), Interest: w.lockOf(held) + ":interest"}}, nil
+		opts.Locks, parked = []delayqueue.LockNames{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":interest"}}, nil
 	}
 	run.Park(w.key(held), opts, parked)
 	return errRefused

@@ -37,7 +37,7 @@ type Run struct {
 type parking struct {
 	key    string // that it waits for; of none when empty
 	opts   ParkOptions
-	parked func(Place)
+	parked func(Parked)
 	told   sync.Once
 }
 
@@ -83,7 +83,7 @@ func (r *Run) PutBack() bool {
 
 // Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks it, whatever it says. parked, which may be
 // nil, is told of its place.
-func (r *Run) Park(key string, opts ParkOptions, parked func(Place)) {
+func (r *Run) Park(key string, opts ParkOptions, parked func(Parked)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parking = &parking{key: key, opts: opts, parked: parked}

@@ -57,7 +57,7 @@ func (r *solo) begin(t delayqueue.Task) delayqueue.Task {
 }
 
 // park has a worker fetch a task, if none has, and then wait for a key. It would look for itself in an hour.
-func (r *solo) park(t delayqueue.Task, key string) delayqueue.Place {
+func (r *solo) park(t delayqueue.Task, key string) delayqueue.Parked {
 	r.Helper()
 	place, err := r.queue.Park(r.Context(), r.begin(t), key, delayqueue.ParkOptions{Look: time.Hour})
 	r.ok(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // transfer parks a task in another queue.
-func (r *solo) transfer(t delayqueue.Task, opts delayqueue.ParkOptions) delayqueue.Place {
+func (r *solo) transfer(t delayqueue.Task, opts delayqueue.ParkOptions) delayqueue.Parked {
 	r.Helper()
 	r.begin(t)
 	message, err := r.client.HGet(r.Context(), hash(t), "msg").Bytes()
@@ -52,7 +52,7 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 	r := newSolo(t)
 	unique := asynq.Unique(time.Hour)
 	task := r.delayed("a", unique, asynq.MaxRetry(3), asynq.Retention(time.Hour), asynq.Timeout(time.Minute))
-	at := r.turn(task, "k", delayqueue.TurnOptions{}).At
+	at := r.turn(task, "k", delayqueue.JoinOptions{}).At
 	r.park(task, "k")
 	there := delayqueue.Task{Queue: "low", ID: "a"}
 	for range 2 { // the second is repeated, as after a lost reply
@@ -80,7 +80,7 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 	if n, err := r.queue.Count(t.Context()); err != nil || n != 1 {
 		t.Errorf("%d wait, %v", n, err)
 	}
-	if turn := r.turn(there, "k", delayqueue.TurnOptions{}); turn.Ahead != 0 || !turn.At.Equal(at) || len(r.line("k")) != 1 {
+	if turn := r.turn(there, "k", delayqueue.JoinOptions{}); turn.Ahead != 0 || !turn.At.Equal(at) || len(r.line("k")) != 1 {
 		t.Errorf("in sequence it stands at %+v, want %v; in it are %v", turn, at, r.line("k"))
 	}
 	duplicate := func() error {
@@ -123,12 +123,12 @@ func TestATakenIDPreventsTheTransfer(t *testing.T) {
 
 func TestATaskWithoutAPlaceIsTransferredToo(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string]delayqueue.Bounds{"waiters": {Waiters: 1}, "total": {Total: 1}} {
+	for name, bounds := range map[string]delayqueue.Limits{"waiters": {Waiters: 1}, "total": {Total: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
 			r.park(r.delayed("waits"), "k")
-			place := r.transfer(r.delayed("a"), delayqueue.ParkOptions{Bounds: bounds})
+			place := r.transfer(r.delayed("a"), delayqueue.ParkOptions{Limits: bounds})
 			if r.client.HExists(t.Context(), "asynq:{low}:t:a", "railtoken:registry").Val() || place.Task.Queue != "low" || place.Waiters != 1 {
 				t.Errorf("%+v", place)
 			}

@@ -37,7 +37,7 @@ type Waiter struct {
 	Key  string
 
 	// Position is the task's place in the line of those who were refused: 1 is the next to be woken by [Queue.Wake]. Those before it
-	// that are gone, and that a wake will skip, are counted too. It says nothing of tasks that run by their [Queue.Turn].
+	// that are gone, and that a wake will skip, are counted too. It says nothing of tasks that run by their [Queue.Join].
 	Position int
 	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last ran.
 	Since     time.Time
@@ -52,7 +52,7 @@ type Waiter struct {
 }
 
 // Waiters returns the first n tasks that are parked on key, at most 10 000, the next in line first. Some may be gone: a wake skips those.
-// Tasks that wait in their worker slots are not among them. Of tasks that run by their [Queue.Turn] it tells who waits, but not in
+// Tasks that wait in their worker slots are not among them. Of tasks that run by their [Queue.Join] it tells who waits, but not in
 // which order they will run.
 //
 // It makes one call to Redis, and two more for each 500 tasks. What it returns is not one moment: tasks come and go meanwhile.
@@ -60,11 +60,11 @@ func (q *Queue) Waiters(ctx context.Context, key string, n int) ([]Waiter, error
 	return q.standingIn(ctx, registry(key), key, n)
 }
 
-// Line returns the first n tasks in the line of a key whose tasks run by their [Queue.Turn], at most 10 000, in the order in which they will run:
+// Sequence returns the first n tasks in the line of a key whose tasks run by their [Queue.Join], at most 10 000, in the order in which they will run:
 // the first may run, or does. Position counts from 1, and Since is when a task joined. Some may be gone: whoever is behind them finds that.
 //
 // It costs what [Queue.Waiters] costs.
-func (q *Queue) Line(ctx context.Context, key string, n int) ([]Waiter, error) {
+func (q *Queue) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
 	waiters, err := q.standingIn(ctx, line(key), key, n)
 	for i := range waiters {
 		waiters[i].Since = waiters[i].place

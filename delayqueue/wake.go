@@ -43,7 +43,7 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 
 // WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it then. It does nothing
 // when t does not wait for key, and when t is gone it leaves the line. Nobody is woken in its place; only if it was woken, others wait and it is gone
-// after half a second, as with [Queue.Wake], the one whose [Queue.Turn] it is then.
+// after half a second, as with [Queue.Wake], the one whose [Queue.Join] it is then.
 //
 // When it fails t stays in line, or its own timer brings it back.
 func (q *Queue) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {

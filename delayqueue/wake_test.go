@@ -145,13 +145,13 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 		r.park(b, "k")
 		r.wake("k")
 		r.begin(a)
-		if err := r.queue.Leave(t.Context(), a, nil); err != nil {
+		if err := r.queue.ForwardWake(t.Context(), a, nil); err != nil {
 			t.Fatal(err)
 		}
 		if state := r.state(b); state != asynq.TaskStatePending {
 			t.Errorf("b is %v: the wake was swallowed", state)
 		}
-		if err := r.queue.Leave(t.Context(), r.delayed("never parked"), nil); err != nil {
+		if err := r.queue.ForwardWake(t.Context(), r.delayed("never parked"), nil); err != nil {
 			t.Error(err)
 		}
 	})

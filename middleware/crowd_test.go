@@ -15,7 +15,7 @@ import (
 // asynq keeps only so many archived tasks of a queue and deletes the others: a burst that was archived would be lost.
 func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string]delayqueue.Bounds{"waiters": {Waiters: 1}, "total": {Total: 1}} {
+	for name, bounds := range map[string]delayqueue.Limits{"waiters": {Waiters: 1}, "total": {Total: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
@@ -49,7 +49,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 func TestInOrderFullWaitersDelayNobody(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		strategy := middleware.Requeue{Order: middleware.FIFO, Bounds: delayqueue.Bounds{Waiters: 1, Total: 1}}
+		strategy := middleware.Requeue{Order: middleware.FIFO, Bounds: delayqueue.Limits{Waiters: 1, Total: 1}}
 		s := &script{steps: func(_ context.Context, n, _ int) error {
 			if n == 1 {
 				<-time.After(10 * time.Second)

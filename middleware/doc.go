@@ -19,7 +19,7 @@
 // ([locking.FromContext], then Fence) where that matters. See package locking.
 //
 // A task that waits is never lost and never counts as failed: it waits until it runs or reaches one of the
-// [delayqueue.Bounds] that its strategy sets, also on its last attempt, and also while the servers for locks cannot be reached. Wakes are a matter
+// [delayqueue.Limits] that its strategy sets, also on its last attempt, and also while the servers for locks cannot be reached. Wakes are a matter
 // of speed: when one is lost, the task's own timer brings it back. A task that FailFast ends is archived, retried or discarded, as it says.
 //
 // When asynq's own Redis cannot be reached for 30 s, asynq takes a worker for dead and counts the runs of its tasks as failed. A task that has only waited in
@@ -52,7 +52,7 @@
 //
 // With StrictFIFO a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
 // choose its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
-// [delayqueue.Queue.LeaveLine] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
+// [delayqueue.Queue.Remove] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
 //
 // # On deck
 //

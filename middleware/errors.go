@@ -60,7 +60,7 @@ type ConflictError struct {
 
 	// Outcome is what became of the task, and Bound the bound that ended its waiting, if one did.
 	Outcome Outcome
-	Bound   delayqueue.Bound
+	Bound   delayqueue.Limit
 
 	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first time was.
 	Conflicts int
@@ -74,7 +74,7 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%q is held by %s", e.headline(), e.Key, e.Holder)
-	if e.Bound != delayqueue.NoBound {
+	if e.Bound != delayqueue.NoLimit {
 		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
 	}
 	if e.Outcome != Parked {

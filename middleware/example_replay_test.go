@@ -30,7 +30,7 @@ func ExampleReplayConflicts() {
 	defer client.Close()
 	ended := make(chan middleware.Outcome, 2)
 	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{
-		Strategy: middleware.Requeue{Bounds: delayqueue.Bounds{Conflicts: 1}},
+		Strategy: middleware.Requeue{Bounds: delayqueue.Limits{Conflicts: 1}},
 		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.ParkedEvent {
 				ended <- middleware.Parked

@@ -66,11 +66,11 @@ func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
 		opts     []asynq.Option
 		strategy middleware.Strategy
 		waits    time.Duration
-		bound    delayqueue.Bound
+		bound    delayqueue.Limit
 	}{
-		"for its time": {[]asynq.Option{asynq.Timeout(time.Minute)}, parkAlways(), 59 * time.Second, delayqueue.NoBound},
-		"to its bound": {nil, middleware.Requeue{Bounds: delayqueue.Bounds{Age: 20 * time.Second}}, 20 * time.Second, delayqueue.AgeBound},
-		"after a wait": {[]asynq.Option{asynq.Timeout(time.Minute)}, middleware.Wait{}, 59 * time.Second, delayqueue.NoBound},
+		"for its time": {[]asynq.Option{asynq.Timeout(time.Minute)}, parkAlways(), 59 * time.Second, delayqueue.NoLimit},
+		"to its bound": {nil, middleware.Requeue{Bounds: delayqueue.Limits{Age: 20 * time.Second}}, 20 * time.Second, delayqueue.AgeLimit},
+		"after a wait": {[]asynq.Option{asynq.Timeout(time.Minute)}, middleware.Wait{}, 59 * time.Second, delayqueue.NoLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,15 +106,15 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 }
 
 // holdsUp reports whether the first in line has failed, and may hold up the others no more.
-func (r *run) holdsUp(t delayqueue.Turn) bool {
+func (r *run) holdsUp(t delayqueue.Position) bool {
 	return r.maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
 }
 
 // askTurn joins the line with the run's task, at the place that it was given before if there is one.
-func (r *run) askTurn(ctx context.Context) (delayqueue.Turn, error) {
+func (r *run) askTurn(ctx context.Context) (delayqueue.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.Queue.Turn(ctx, r.id, r.keys[0], delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
+	return r.Queue.Join(ctx, r.id, r.keys[0], delayqueue.JoinOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
 }
 
 // bringBack has the first in line run again whose worker has died, so that those behind it do not wait until asynq does. Nothing of it may run any
@@ -149,7 +149,7 @@ func (r *run) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 }
 
 // notYet returns the refusal of a task that is not the first in line; nil for the first.
-func notYet(key string, t delayqueue.Turn, now time.Time) *locking.HeldError {
+func notYet(key string, t delayqueue.Position, now time.Time) *locking.HeldError {
 	if t.Ahead == 0 {
 		return nil
 	}
@@ -210,9 +210,9 @@ func (r *run) comesBack(err error) bool {
 }
 
 // leaveLine takes the task out of its line, and returns who is next.
-func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Left {
+func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Front {
 	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (delayqueue.Left, error) { return r.Queue.LeaveLine(ctx, t, key) })
+		func(ctx context.Context) (delayqueue.Front, error) { return r.Queue.Remove(ctx, t, key) })
 	return left
 }
 
@@ -239,12 +239,12 @@ func (r *run) quitLine(ctx context.Context) {
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
 	left, _ := insist(ctx, r, "who is first in line is not known; its timer will bring it back",
-		func(ctx context.Context) (delayqueue.Left, error) { return r.Queue.Front(ctx, r.keys[0]) })
+		func(ctx context.Context) (delayqueue.Front, error) { return r.Queue.Front(ctx, r.keys[0]) })
 	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
-func (r *run) wakeInLine(ctx context.Context, left delayqueue.Left, lease *locking.Lease) {
+func (r *run) wakeInLine(ctx context.Context, left delayqueue.Front, lease *locking.Lease) {
 	r.SlotBudget.decks.held(r.keys[0], r.noteHold())
 	next := left.Next
 	if r.SlotBudget.decks.placesFor(r.keys[0]) == 0 {

@@ -29,7 +29,7 @@ func (r *rig) crash(queue, key string, works bool) delayqueue.Task {
 		return nil
 	})
 	if err == nil {
-		_, err = r.queue.Turn(r.Context(), task, key, delayqueue.TurnOptions{Begins: true, Works: works})
+		_, err = r.queue.Join(r.Context(), task, key, delayqueue.JoinOptions{Begins: true, Works: works})
 	}
 	if err != nil {
 		r.Fatal(err)

@@ -21,7 +21,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	met := r.run.Met(r.attempt)
 	met.Count++
 	bound := d.Bounds.Reached(met)
-	if bound == delayqueue.NoBound && d.OnBound != nil { // else a task that finds the waiters full waits all the same
+	if bound == delayqueue.NoLimit && d.OnBound != nil { // else a task that finds the waiters full waits all the same
 		var err error
 		if bound, err = r.Queue.Full(ctx, r.id, held.Key, d.Bounds); err != nil {
 			r.Logger.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
@@ -29,31 +29,31 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	}
 	conflict := r.conflict(held, Parked, d.Delay)
 	conflict.Conflicts, conflict.Bound = met.Count, bound
-	if bound != delayqueue.NoBound {
+	if bound != delayqueue.NoLimit {
 		return r.atBound(ctx, d, conflict)
 	}
 	if r.run == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Bounds: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
+		Attempt: r.attempt, Limits: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
 		if d.OnBound == nil {
-			opts.Bounds.Waiters, opts.Bounds.Total = 0, 0 // it has its place in the sequence, and must be found there
+			opts.Limits.Waiters, opts.Limits.Total = 0, 0 // it has its place in the sequence, and must be found there
 		}
 	}
 	if r.LockNames != nil {
 		lock, mark := r.LockNames(held.Key)
-		opts.Locks = []delayqueue.LockNames{{Lock: lock, Interest: mark}}
+		opts.Locks = []delayqueue.LockNames{{Lock: lock, Notify: mark}}
 	}
-	r.run.Park(held.Key, opts, func(p delayqueue.Place) { r.parked(ctx, held, d, p) })
+	r.run.Park(held.Key, opts, func(p delayqueue.Parked) { r.parked(ctx, held, d, p) })
 	return conflict
 }
 
 // parked notes that the task waits. When the park has not looked whether the key was given back before, the locker is asked once more.
-func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Place) {
+func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.SlotBudget.decks.park(held.Key, p.Waiters, d.Places)
@@ -66,11 +66,11 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 }
 
 // lookAgain looks whether a key that a task waits for was given back before it did. Then it gives the key back at once, which wakes the next in line.
-func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Place) {
+func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	if r.order != BestEffort {
-		turn, err := r.Queue.Turn(looking, p.Task, key, delayqueue.TurnOptions{At: r.place, Keep: 2 * r.maxAge})
+		turn, err := r.Queue.Join(looking, p.Task, key, delayqueue.JoinOptions{At: r.place, Keep: 2 * r.maxAge})
 		if err != nil || turn.Ahead > 0 {
 			return
 		}
@@ -102,7 +102,7 @@ const (
 // its slot for as long as it may, and is archived with the reason.
 func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictError) error {
 	if d.Bounds.Age > 0 && conflict.Waited >= d.Bounds.Age {
-		conflict.Bound = delayqueue.AgeBound
+		conflict.Bound = delayqueue.AgeLimit
 		return r.atBound(ctx, d, conflict)
 	}
 	if r.lastAttempt() {

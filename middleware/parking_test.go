@@ -22,14 +22,14 @@ func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
 			r := newRig(t, redistest.Start(t).Client(t))
 			r.hold("order:1")
 			first := r.enqueue(payload{Key: "order:1"}, asynq.Queue("elsewhere"))
-			if _, err := r.queue.Turn(t.Context(), first, "order:1", delayqueue.TurnOptions{}); err != nil {
+			if _, err := r.queue.Join(t.Context(), first, "order:1", delayqueue.JoinOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
 			opts.LockNames = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {
-					if _, err := r.queue.LeaveLine(ctx, first, "order:1"); err != nil {
+					if _, err := r.queue.Remove(ctx, first, "order:1"); err != nil {
 						t.Error(err)
 					}
 				}

@@ -190,7 +190,7 @@ func (p *Producer) decide(
 		}
 	}
 	if d.Action == Park {
-		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Bounds: d.Bounds}
+		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Limits: d.Bounds}
 		info, err := p.opts.Queue.Add(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}

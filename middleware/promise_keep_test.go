@@ -83,13 +83,13 @@ func TestNoTaskIsDroppedSilently(t *testing.T) {
 
 func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 	t.Parallel()
-	for bound, tt := range map[delayqueue.Bound]struct {
-		bounds    delayqueue.Bounds
+	for bound, tt := range map[delayqueue.Limit]struct {
+		bounds    delayqueue.Limits
 		conflicts int
 		waited    time.Duration
 	}{
-		delayqueue.ConflictsBound: {delayqueue.Bounds{Conflicts: 5}, 6, 4 * time.Second},
-		delayqueue.AgeBound:       {delayqueue.Bounds{Age: 10 * time.Second}, 0, 10 * time.Second},
+		delayqueue.ConflictsLimit: {delayqueue.Limits{Conflicts: 5}, 6, 4 * time.Second},
+		delayqueue.AgeLimit:       {delayqueue.Limits{Age: 10 * time.Second}, 0, 10 * time.Second},
 	} {
 		t.Run(string(bound), func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 			r.Fatal(err)
 		}
 		strategy := parkAlways()
-		strategy.Delay, strategy.Bounds = timer, delayqueue.Bounds{Age: 200 * time.Hour}
+		strategy.Delay, strategy.Bounds = timer, delayqueue.Limits{Age: 200 * time.Hour}
 		ran := make(chan string, tasks)
 		serve := func() *asynq.Server {
 			return r.serve(r.options(strategy), asynq.Config{Concurrency: 1}, func(ctx context.Context, _ *asynq.Task) error {

@@ -17,7 +17,7 @@ func TestATimerIsNoLongerThanTheBoundOnAge(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 0) // another program's, without an end
 		strategy := parkAlways()
-		strategy.Delay, strategy.Bounds = 90*time.Hour, delayqueue.Bounds{Age: 24 * time.Hour}
+		strategy.Delay, strategy.Bounds = 90*time.Hour, delayqueue.Limits{Age: 24 * time.Hour}
 		serve := func() *asynq.Server {
 			return r.serve(r.options(strategy), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		}
@@ -31,7 +31,7 @@ func TestATimerIsNoLongerThanTheBoundOnAge(t *testing.T) {
 		<-time.After(25 * time.Hour)
 		serve()
 		conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)
-		if err != nil || conflict.Bound != delayqueue.AgeBound {
+		if err != nil || conflict.Bound != delayqueue.AgeLimit {
 			r.Errorf("it ended with %+v, %v; want the bound on age", conflict, err)
 		}
 	})

@@ -21,7 +21,7 @@ type ReplayOptions struct {
 	// Key, when not empty, replays only tasks that were archived because of this key.
 	Key string
 	// Bound, when not NoBound, replays only tasks that reached this bound.
-	Bound delayqueue.Bound
+	Bound delayqueue.Limit
 	// Most is how many tasks are replayed at most, those that were archived first; 1000 when zero.
 	Most int
 }
@@ -57,10 +57,10 @@ func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOp
 // choose reports whether an archived task is one to be replayed.
 func (o ReplayOptions) choose(info *asynq.TaskInfo) bool {
 	conflict, err := ParseConflict(info.Result)
-	if err != nil || conflict.Bound == delayqueue.NoBound {
+	if err != nil || conflict.Bound == delayqueue.NoLimit {
 		return false
 	}
-	if o.Key != "" && conflict.Key != o.Key || o.Bound != delayqueue.NoBound && conflict.Bound != o.Bound {
+	if o.Key != "" && conflict.Key != o.Key || o.Bound != delayqueue.NoLimit && conflict.Bound != o.Bound {
 		return false
 	}
 	// A result outlives the run that wrote it: the task may have been run by hand since, and have ended for another reason.

@@ -57,15 +57,15 @@ func (r *rig) replayAll(opts middleware.ReplayOptions) int {
 
 func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *testing.T) {
 	t.Parallel()
-	for bound, tt := range map[delayqueue.Bound]struct {
-		bounds    delayqueue.Bounds
+	for bound, tt := range map[delayqueue.Limit]struct {
+		bounds    delayqueue.Limits
 		waits     int // tasks in line before it
 		again     int // how often it parks before
 		conflicts int
 	}{
-		delayqueue.ConflictsBound: {bounds: delayqueue.Bounds{Conflicts: 2}, again: 2, conflicts: 3},
-		delayqueue.AgeBound:       {bounds: delayqueue.Bounds{Age: time.Microsecond}, again: 1, conflicts: 2},
-		delayqueue.WaitersBound:   {bounds: delayqueue.Bounds{Waiters: 2}, waits: 2, conflicts: 1},
+		delayqueue.ConflictsLimit: {bounds: delayqueue.Limits{Conflicts: 2}, again: 2, conflicts: 3},
+		delayqueue.AgeLimit:       {bounds: delayqueue.Limits{Age: time.Microsecond}, again: 1, conflicts: 2},
+		delayqueue.WaitersLimit:   {bounds: delayqueue.Limits{Waiters: 2}, waits: 2, conflicts: 1},
 	} {
 		t.Run(string(bound), func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +77,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			}
 			ran := make(chan int, 10)
 			strategy := middleware.Requeue{Delay: time.Hour, Bounds: tt.bounds}
-			if bound == delayqueue.WaitersBound {
+			if bound == delayqueue.WaitersLimit {
 				strategy.OnBound = archive
 			}
 			r.serve(r.options(strategy), asynq.Config{Concurrency: 2}, func(ctx context.Context, _ *asynq.Task) error {
@@ -110,7 +110,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 				t.Errorf("it waits still: %v", err)
 			}
 
-			if bound != delayqueue.WaitersBound { // while the key is held it waits again, with a new count
+			if bound != delayqueue.WaitersLimit { // while the key is held it waits again, with a new count
 				if err := r.queue.Replay(t.Context(), task); err != nil {
 					t.Fatal(err)
 				}
@@ -164,7 +164,7 @@ func archive(_ context.Context, _ *asynq.Task, c *middleware.ConflictError) erro
 func (r *rig) full(handler asynq.HandlerFunc, keys ...string) []*locking.Lease {
 	r.Helper()
 	var leases []*locking.Lease
-	strategy := middleware.Requeue{Delay: time.Hour, Bounds: delayqueue.Bounds{Waiters: 1}, OnBound: archive}
+	strategy := middleware.Requeue{Delay: time.Hour, Bounds: delayqueue.Limits{Waiters: 1}, OnBound: archive}
 	r.serve(r.options(strategy), asynq.Config{Concurrency: 2, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }}, handler)
 	for _, key := range keys {
 		leases = append(leases, r.hold(key))
@@ -189,7 +189,7 @@ func TestReplayConflictsLeavesWhatIsArchivedForOtherReasons(t *testing.T) {
 	for _, task := range []delayqueue.Task{atBound, other, failed, poison} {
 		r.settled(task, asynq.TaskStateArchived)
 	}
-	for _, opts := range []middleware.ReplayOptions{{Key: "order:3"}, {Key: "order"}, {Bound: delayqueue.AgeBound}, {Key: "order:1", Bound: delayqueue.ConflictsBound}} {
+	for _, opts := range []middleware.ReplayOptions{{Key: "order:3"}, {Key: "order"}, {Bound: delayqueue.AgeLimit}, {Key: "order:1", Bound: delayqueue.ConflictsLimit}} {
 		if n := r.replayAll(opts); n != 0 {
 			t.Errorf("%+v: replayed %d", opts, n)
 		}
@@ -244,7 +244,7 @@ func TestReplayConflictsLeavesThoseOfFailFast(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")
 	r.serve(r.options(middleware.FailFast{}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-	if reason := r.reason(r.enqueue(payload{Key: "order:1"})); reason.Bound != delayqueue.NoBound {
+	if reason := r.reason(r.enqueue(payload{Key: "order:1"})); reason.Bound != delayqueue.NoLimit {
 		t.Errorf("the reason is %+v", reason)
 	}
 	if n := r.replayAll(middleware.ReplayOptions{}); n != 0 {

@@ -41,7 +41,7 @@ type Requeue struct {
 	// others. A task at the bound on conflicts or age is archived, with a [ConflictError] that says which one. One that finds the waiters
 	// full (Waiters, Total) is not: it waits without a place, for its own timer alone, which is longer each time, up to 10 min or more of a long
 	// line. In order, every task has a place all the same.
-	Bounds delayqueue.Bounds
+	Bounds delayqueue.Limits
 
 	// OnBound, when not nil, decides what becomes of a task at any bound. Its error is the outcome of the run: nil completes the task, and
 	// the conflict itself archives it with its reason.

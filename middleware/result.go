@@ -21,7 +21,7 @@ type record struct {
 	Key          string           `json:"key"`
 	KeyBytes     []byte           `json:"key_bytes,omitempty"` // of a key that JSON has no text for
 	Outcome      string           `json:"outcome"`
-	Bound        delayqueue.Bound `json:"bound,omitempty"`
+	Bound        delayqueue.Limit `json:"bound,omitempty"`
 	Conflicts    int              `json:"conflicts"`
 	WaitedMS     int64            `json:"waited_ms"`
 	RetryAfterMS int64            `json:"retry_after_ms"`

@@ -79,7 +79,7 @@ type Decision struct {
 
 	// Delay, Bounds and OnBound are for Park: see [Requeue].
 	Delay   time.Duration
-	Bounds  delayqueue.Bounds
+	Bounds  delayqueue.Limits
 	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }
 

@@ -42,7 +42,7 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		Action: middleware.WaitInSlot, WaitUntil: now.Add(time.Second),
 		Backoff: middleware.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Jitter: 0.5},
 	}
-	bounds := delayqueue.Bounds{Conflicts: 5}
+	bounds := delayqueue.Limits{Conflicts: 5}
 	for name, tt := range map[string]struct {
 		strategy middleware.Strategy
 		conflict middleware.Conflict

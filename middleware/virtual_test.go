@@ -76,7 +76,7 @@ func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
 		got := make(chan *middleware.ConflictError, 1)
-		strategy := middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Bounds{Conflicts: 1}, OnBound: func(_ context.Context, task *asynq.Task, c *middleware.ConflictError) error {
+		strategy := middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Limits{Conflicts: 1}, OnBound: func(_ context.Context, task *asynq.Task, c *middleware.ConflictError) error {
 			if task.Type() != "test" {
 				t.Errorf("the callback got a task of type %q", task.Type())
 			}

@@ -48,7 +48,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 // in line is the next one's. It returns why the lease was lost, or nil.
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
-	var left delayqueue.Left
+	var left delayqueue.Front
 	if leaving && r.order != BestEffort { // before the keys: who has them next must find that it is its turn
 		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
 			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)

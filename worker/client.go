@@ -73,7 +73,7 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 // The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with another one its
 // tasks run as ever, but nobody takes them out of the line.
 //
-// When the error matches [delayqueue.ErrNotInLine] the task is enqueued, and the TaskInfo is there, but it has no place in line before it runs: do
+// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it has no place in line before it runs: do
 // not enqueue it again.
 func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)

@@ -72,7 +72,7 @@ func TestATaskWithoutAPlaceIsToldToBeEnqueued(t *testing.T) {
 	c, inspect := producer(t, server.Addr())
 	c.conn.AddHook(noLine{})
 	info, err := c.EnqueueInOrder(t.Context(), "k", "audit", order{"42"})
-	if !errors.Is(err, delayqueue.ErrNotInLine) || !errors.Is(err, net.ErrClosed) || info == nil {
+	if !errors.Is(err, delayqueue.ErrNotInSequence) || !errors.Is(err, net.ErrClosed) || info == nil {
 		t.Fatalf("enqueueing gives %+v, %v", info, err)
 	}
 	wantParts(t, err, `"audit"`, "do not enqueue it again")

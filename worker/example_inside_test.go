@@ -81,7 +81,7 @@ func Example_lookInside() {
 	for _, waiter := range waiters {
 		fmt.Println(waiter.Position, waiter.Task.ID)
 	}
-	check(queue.MoveFirst(ctx, "order:1042", waiters[1].Task))
+	check(queue.PutFirst(ctx, "order:1042", waiters[1].Task))
 	check(queue.Drop(ctx, waiters[2].Task))
 	close(looked)
 	<-ctx.Done()

@@ -151,7 +151,7 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 func (w *Worker) leave(ctx context.Context, headers map[string]string) {
 	task, err := delayqueue.TaskOf(ctx)
 	if err == nil {
-		err = w.attached.Queue().Leave(ctx, task, headers)
+		err = w.attached.Queue().ForwardWake(ctx, task, headers)
 	}
 	if err != nil {
 		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)

@@ -16,7 +16,7 @@ func event(kind middleware.EventKind, ms int, id, key string) middleware.Event {
 	return middleware.Event{Kind: kind, At: at(ms), Task: delayqueue.Task{Queue: "q", ID: id}, Type: auditType, Key: key}
 }
 
-func ended(ms int, id, key string, outcome middleware.Outcome, bound delayqueue.Bound) middleware.Event {
+func ended(ms int, id, key string, outcome middleware.Outcome, bound delayqueue.Limit) middleware.Event {
 	e := event(middleware.Ended, ms, id, key)
 	e.Err = &middleware.ConflictError{Outcome: outcome, Bound: bound}
 	return e
@@ -71,8 +71,8 @@ func TestConflictsTellsOutcomesApart(t *testing.T) {
 	observe(
 		c,
 		event(middleware.Refused, 15, "a", "k"), inSlot,
-		event(middleware.Refused, 30, "b", "k"), ended(30, "b", "k", middleware.Archive, delayqueue.NoBound),
-		event(middleware.Refused, 40, "c", "k"), ended(40, "c", "k", middleware.Archive, delayqueue.AgeBound),
+		event(middleware.Refused, 30, "b", "k"), ended(30, "b", "k", middleware.Archive, delayqueue.NoLimit),
+		event(middleware.Refused, 40, "c", "k"), ended(40, "c", "k", middleware.Archive, delayqueue.AgeLimit),
 		event(middleware.Refused, 50, "d", "k"), ended(50, "d", "k", middleware.Parked, ""),
 	)
 	m := c.met(at(60))

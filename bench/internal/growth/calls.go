@@ -200,7 +200,7 @@ func openOrdered(ctx context.Context, l *lineup) ([]func(context.Context) error,
 		}
 	}
 	turn := func(ctx context.Context) error {
-		at, err := l.queue.Turn(ctx, all[len(all)-1], callKey, delayqueue.TurnOptions{Begins: true})
+		at, err := l.queue.Join(ctx, all[len(all)-1], callKey, delayqueue.JoinOptions{Begins: true})
 		if err == nil && at.Ahead != l.depth {
 			err = fmt.Errorf("%d stand before it of %d", at.Ahead, l.depth)
 		}
@@ -209,7 +209,7 @@ func openOrdered(ctx context.Context, l *lineup) ([]func(context.Context) error,
 	leave := func(ctx context.Context) error {
 		first := all[0]
 		all = all[1:]
-		left, err := l.queue.LeaveLine(ctx, first, callKey)
+		left, err := l.queue.Remove(ctx, first, callKey)
 		if err == nil && (len(left.Next) == 0 || left.Next[0] != all[0]) {
 			err = fmt.Errorf("the next are %v", left.Next)
 		}
