@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	// Half of these tests mostly wait: for leases, timers and servers that are away. On few cores more of them run side by side.
-	redistest.SideBySide(max(3, runtime.GOMAXPROCS(0)))
+	redistest.SideBySide(max(6, runtime.GOMAXPROCS(0)))
 	leaktest.Verify(m)
 }
 

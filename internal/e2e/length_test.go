@@ -4,8 +4,11 @@ package e2e_test
 
 import "time"
 
-// sequenced is how many tasks are enqueued in sequence.
-const sequenced = 10_000
+const (
+	sequenced = 10_000 // tasks enqueued in sequence
+	resharded = 100    // tasks of each key that drain while slots move
+	soaked    = 3_000  // tasks of a soak
+)
 
 // outageLength is how long Redis is away while tasks wait, longer than asynq's lease.
 const outageLength = 45 * time.Second

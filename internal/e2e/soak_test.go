@@ -18,9 +18,9 @@ import (
 
 // The size of the soak: "make soak" runs a large one. The variables are those of scripts/soak.sh.
 var (
-	soakTasks = flag.Int("tasks", 3000, "`number` of tasks of the soak")
+	soakTasks = flag.Int("tasks", soaked, "`number` of tasks of the soak")
 	soakKeys  = flag.Int("keys", 60, "`number` of keys that they share, by Zipf 1.1")
-	soakKills = flag.Duration("kills", 6*time.Second, "how `long` worker processes are killed")
+	soakKills = flag.Duration("kills", soaked*2*time.Millisecond, "how `long` worker processes are killed")
 	soakEvery = flag.Duration("every", time.Second, "`time` from one kill to the next")
 	soakSeed  = flag.Uint64("seed", 1, "`seed` of the keys, the order of the tasks and the victims")
 	soakWait  = flag.Bool("wait", false, "wait until asynq brings the tasks of killed processes back, which takes two minutes, instead of ageing their leases")
@@ -50,9 +50,9 @@ var soakModes = map[string]soakMode{
 	"killed":                {share: 1},
 	"unknown-fetch":         {most: 100, share: 1, changed: "fetch"},
 	"unknown-acks":          {most: 100, share: 1, changed: "acks"},
-	"without-keys":          {share: 3, removed: []string{"railtoken:*"}, unsafe: true},
-	"without-keys-in-order": {share: 3, removed: []string{"railtoken:*"}, unsafe: true, env: []string{orderVariable + "=1"}},
-	"without-waiters":       {share: 3, removed: []string{"railtoken:waiters:*", "railtoken:line:*", "railtoken:parked"}},
+	"without-keys":          {share: 2, removed: []string{"railtoken:*"}, unsafe: true},
+	"without-keys-in-order": {share: 2, removed: []string{"railtoken:*"}, unsafe: true, env: []string{orderVariable + "=1"}},
+	"without-waiters":       {share: 2, removed: []string{"railtoken:waiters:*", "railtoken:line:*", "railtoken:parked"}},
 }
 
 // soak is the servers and the worker processes of one soak.
