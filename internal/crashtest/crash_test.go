@@ -48,11 +48,11 @@ func TestEffectsAreThereOnceWhateverReplyIsLost(t *testing.T) {
 // everyStep plays every scenario with a fault at each of its steps, one in each run.
 func everyStep(t *testing.T, p plan) {
 	t.Helper()
-	for _, sc := range slices.Concat(scenarios, orderScenarios) {
+	for i, sc := range slices.Concat(scenarios, orderScenarios) {
 		if sc.mate && p.fault.lives() {
 			continue // of two fetches the mate may hear of one
 		}
-		sc.plan = p
+		sc.plan, sc.number = p, i
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			hit := hitAll(t, sc)
@@ -66,8 +66,8 @@ func everyStep(t *testing.T, p plan) {
 	}
 }
 
-// plays reports whether there are faults at the steps of a name: not at looks, as after the step before it, and unless everyFault, at any other the one or the other
-// of those that end the process, and of those that do not.
+// plays reports whether there are faults at the steps of a name: not at looks, which are as after the step before them,
+// and unless everyFault, at any other step one of the four faults. It is another one in the next scenario.
 func (sc scenario) plays(step string) bool {
 	if isLook(step) {
 		return false
@@ -75,13 +75,13 @@ func (sc scenario) plays(step string) bool {
 	if everyFault {
 		return true
 	}
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, sc.name+step)
-	n := h.Sum32()
-	if sc.fault.lives() {
-		n >>= 1
+	all := []fault{before, after, late, lost}
+	if sc.mate {
+		all = all[:2]
 	}
-	return n&1 == 0 == (sc.fault == before || sc.fault == late)
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, step)
+	return sc.fault == all[(sc.number+int(h.Sum32()>>16))%len(all)]
 }
 
 // hitAll plays a scenario with a fault at each step that any run of it takes, one in each run, and returns how many faults there were at the

@@ -11,6 +11,7 @@ type scenario struct {
 	name string
 	settings
 	plan
+	number int // in the table
 	// next is how the process works that comes after the one that was stopped; as that one when nil.
 	next *settings
 	jobs []job
