@@ -11,7 +11,7 @@ import (
 // commitPause is after which a commit is tried again that had no answer.
 const commitPause = 20 * time.Millisecond
 
-// commit goes on with making the tokens certain (DESIGN 3.4). The caller holds the mutex.
+// commit goes on with making the tokens certain (docs/design.md, 3.4). The caller holds the mutex.
 func (g *redlockGrant) commit() {
 	if g.ended || g.tokens != nil {
 		return

@@ -22,7 +22,7 @@ func standbyLimit(c Conflict) time.Duration {
 	return min(deckPatience, c.Deadline.Sub(c.FirstAt)/deckShare)
 }
 
-// places returns how many tasks of a server should be on deck for a key (DESIGN 5.2), at most so many: enough that one is there when the
+// places returns how many tasks of a server should be on deck for a key (docs/design.md, 5.2), at most so many: enough that one is there when the
 // key is given back, although a task that is woken takes pickup to arrive. hold is how long the key is held on average, and zero while
 // nobody knows; so is pickup. Nobody is on deck for a key that is held for long: the time that it takes to wake a task does not matter then.
 func places(hold, pickup time.Duration, most int) int {

@@ -1,5 +1,5 @@
 /*
- * Fencing tokens on Redlock without consensus: three nodes, quorum two (DESIGN 3.3, 3.4 and 3.7).
+ * Fencing tokens on Redlock without consensus: three nodes, quorum two (docs/design.md, 3.3, 3.4 and 3.7).
  *
  * scripts/model.sh checks this file exhaustively, once for each configuration; README.md says what is proved.
  *
@@ -13,7 +13,7 @@
  *              more for the lock, at any time
  *   PROPS      proposals are 1..PROPS                        (3)
  *   SPREAD     counters start anywhere in 0..SPREAD          (2)
- *   MUTANT     a protocol known to be wrong, see below       (0 = the protocol of DESIGN 3.4)
+ *   MUTANT     a protocol known to be wrong, see below       (0 = the protocol of docs/design.md, 3.4)
  *   TIDY       0: without the reductions of inline tidy          (1, for a mutant 0)
  *   SORT       0: nodes keep their places, for a readable trail (1)
  *   CLAIM      1: assert an order that is too strong         (0)
@@ -39,7 +39,7 @@
  *   - Clients are alike, so the first attempts start in the order of the clients' numbers. Nodes are alike: with SORT=1 they change
  *     places after each step, so that their counters are in order.
  *   - A value that nobody can read again is set to 0, and an attempt that cannot commit any more is over (inline tidy). This looks
- *     at the protocol of DESIGN 3.4 (C never falls), and is left out of the mutants.
+ *     at the protocol of docs/design.md, 3.4 (C never falls), and is left out of the mutants.
  * No reduction of Spin's own is needed: the verifier is built with -DNOREDUCE.
  */
 

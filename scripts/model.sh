@@ -98,7 +98,7 @@ check() {
 
 printf '%-24s %-30s %10s %6s %7s  %s\n' configuration expected states depth seconds verdict
 
-# The protocol of DESIGN 3.4. a: with expiry. b: requests arrive twice and late. e: no expiry, so mutual exclusion is claimed too.
+# The protocol of docs/design.md, 3.4. a: with expiry. b: requests arrive twice and late. e: no expiry, so mutual exclusion is claimed too.
 check a-3-clients holds - -DCLIENTS=3
 check a-3-clients-blocks holds - -DCLIENTS=3 -DBLOCK=2
 check a-2-clients-wide holds - -DCLIENTS=2 -DPROPS=4 -DSPREAD=4

@@ -1,4 +1,4 @@
--- Has a task run again whose worker has died, or archives it, as asynq's recoverer would do a minute later (DESIGN 5.3). It must be atomic:
+-- Has a task run again whose worker has died, or archives it, as asynq's recoverer would do a minute later (docs/design.md, 5.3). It must be atomic:
 -- asynq's recoverer may do it at the same moment, or the worker may prove to be alive.
 --
 -- KEYS  1 the task's hash   2 active   3 lease   4 pending   5 archived   6 processed and 7 failed today   8 processed and 9 failed in all

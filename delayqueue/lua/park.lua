@@ -1,4 +1,4 @@
--- Parks a task whose run ends in conflict, in place of asynq's own end of the run (DESIGN 5.1): it leaves those that run and waits for a key, both in one
+-- Parks a task whose run ends in conflict, in place of asynq's own end of the run (docs/design.md, 5.1): it leaves those that run and waits for a key, both in one
 -- step, so that a wake finds it where it waits or not at all. It must be atomic: the key may be given back at any moment, the limits hold when the
 -- task joins, and a task waits for one key at a time. On a Cluster its parts are steps: see park_steps.go.
 --

@@ -1,4 +1,4 @@
--- Moves the next waiters of a key that can run to the heads of their queues (DESIGN 5.2), or one that is named. It must be atomic: a waiter that
+-- Moves the next waiters of a key that can run to the heads of their queues (docs/design.md, 5.2), or one that is named. It must be atomic: a waiter that
 -- leaves the registry is on its way to run, or a wake would be swallowed. It touches keys of any queue and runs on one node alone; on a Cluster
 -- its parts are steps: see wake_steps.go.
 --

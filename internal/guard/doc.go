@@ -2,7 +2,7 @@
 //
 // A server that was restarted, replaced, promoted or told to evict keys grants a key that another client still holds. Redlock
 // counts such a grant as a vote, so that two clients can reach a majority. The remedy is the delayed restart: a server has no vote
-// until every lease that it may have forgotten has run out, which takes the longest TTL in use (DESIGN 3.6).
+// until every lease that it may have forgotten has run out, which takes the longest TTL in use (docs/design.md, 3.6).
 //
 // A [Guard] stands for the nodes of one Redlock. [Node.Protect] puts it into the options of a go-redis client, where it asks the
 // server who it is on every new connection and gives the connection up when the answer is not good enough. A restart breaks

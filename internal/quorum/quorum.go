@@ -1,5 +1,5 @@
 // Package quorum decides from the answers of independent nodes whether a lock is taken and which fencing token it has
-// (DESIGN 3.3, 3.4 and 3.7). It does no I/O and knows no time: Redlock feeds it with answers from servers, the simulator with
+// (docs/design.md, 3.3, 3.4 and 3.7). It does no I/O and knows no time: Redlock feeds it with answers from servers, the simulator with
 // answers of its own.
 package quorum
 

@@ -1,4 +1,4 @@
-// Package simulate runs the Redlock protocol with fencing tokens (DESIGN 3.3 to 3.7) in virtual time, on a network and on machines
+// Package simulate runs the Redlock protocol with fencing tokens (docs/design.md, 3.3 to 3.7) in virtual time, on a network and on machines
 // that do everything that real ones may do, and counts what must never happen.
 //
 // The decisions are those of production: quorum.Acquisition, its Commit, quorum.Poll, quorum.Clock and quorum.Validity, and
@@ -16,7 +16,7 @@
 //   - No two blocks of committed tokens overlap, ever.
 //   - A committed block is above every block whose commit was complete before the first ACQUIRE of its lease was sent.
 //   - Two committed leases share a node. On each node that they share, their tokens have the order in which the node held them:
-//     the theorem of DESIGN 3.4.
+//     the theorem of docs/design.md, 3.4.
 //   - No node grants an acquire that its client has taken back there before it came: the key would be locked by nobody.
 //   - The tokens, those of hand-ons too, are returned in rising order of true time.
 //   - No two leases are valid at the same true time.

@@ -1,5 +1,5 @@
 -- Takes back an acquire call that had no answer, so that its outcome is unknown: it may have been granted, refused, or may yet
--- arrive (DESIGN 3.10). It deletes the locks that the call has taken. When there are none, or when the owner has sent several such calls, so
+-- arrive (docs/design.md, 3.10). It deletes the locks that the call has taken. When there are none, or when the owner has sent several such calls, so
 -- that they may be another one's, it marks the owner as given up, and acquire.lua refuses it. It must be atomic: an acquire between the look
 -- and the mark would be granted to nobody.
 --

@@ -1,4 +1,4 @@
--- Takes every key for one owner, or none (DESIGN 3.2, 3.4 and 3.7). It must be atomic: between the look at a lock and its
+-- Takes every key for one owner, or none (docs/design.md, 3.2, 3.4 and 3.7). It must be atomic: between the look at a lock and its
 -- setting nobody may take it, and a fence counter may rise only together with its grant.
 --
 -- KEYS  for each key: lock, fence counter, interest mark

@@ -1,4 +1,4 @@
--- Deletes the locks that still belong to one owner, and tells whoever showed interest (DESIGN 3.4, RELEASE). It must be
+-- Deletes the locks that still belong to one owner, and tells whoever showed interest (docs/design.md, 3.4, RELEASE). It must be
 -- atomic: compare and delete, or it could delete the lock of the next owner. Fence counters stay; they expire.
 --
 -- KEYS  for each key: lock, fence counter, interest mark

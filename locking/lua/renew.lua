@@ -1,4 +1,4 @@
--- Extends every key of one owner, or none: token commit, extension and detection of a loss in one (DESIGN 3.4, RENEW). It
+-- Extends every key of one owner, or none: token commit, extension and detection of a loss in one (docs/design.md, 3.4, RENEW). It
 -- must be atomic: an owner that lost the key between the look and the extension must not extend another's lock.
 --
 -- KEYS  for each key: lock, fence counter, interest mark

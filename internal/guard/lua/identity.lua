@@ -1,4 +1,4 @@
--- Defines other_server(expected), which tells a lock script whether the server is still the one that was vetted (DESIGN 3.6). It must
+-- Defines other_server(expected), which tells a lock script whether the server is still the one that was vetted (docs/design.md, 3.6). It must
 -- run in the same script as the lock: between the look at the server and the grant nothing may change.
 --
 -- Put this text in front of a script and begin it with

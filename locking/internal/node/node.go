@@ -1,5 +1,5 @@
 // Package node sends the script calls of many goroutines to one Redis server together, and is quick to give up on a server that
-// does not answer (DESIGN 3.3 and 3.8).
+// does not answer (docs/design.md, 3.3 and 3.8).
 package node
 
 import (
