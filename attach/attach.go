@@ -17,6 +17,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -107,7 +108,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.budget = middleware.NewSlotBudget(middleware.SlotBudgetOptions{Waiting: cmp.Or(opts.SlotBudget, max(slots/2, 1)), Slots: slots})
 	queue, err := delayqueue.New(client, delayqueue.Options{
-		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: middleware.Repairs(opts.Observer, opts.Logger),
+		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: a.repaired,
 	})
 	if err != nil {
 		return nil, err
@@ -131,6 +132,21 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 
 // FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its FenceTTL.
 func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
+
+// repaired reports a task that the delay queue has woken in the background, in place of one that did not come.
+func (a *Attached) repaired(key string, next delayqueue.Task) {
+	tell(a.opts.Observer, a.opts.Logger, middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next})
+}
+
+// tell gives an event to an observer, if there is one.
+func tell(observer middleware.Observer, log *slog.Logger, e middleware.Event) {
+	if observer == nil {
+		return
+	}
+	ctx := context.Background()
+	e.At = time.Now()
+	observe.Call(ctx, log, string(e.Kind), e.Next.String(), func() { observer(ctx, e) })
+}
 
 // fewServers is how many servers of a process a wake reaches at once.
 const fewServers = 8

@@ -31,13 +31,13 @@ func ExampleReplayConflicts() {
 	ended := make(chan middleware.Outcome, 2)
 	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{
 		Strategy: middleware.Requeue{Bounds: delayqueue.Limits{Conflicts: 1}},
-		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.ParkedEvent {
 				ended <- middleware.Parked
 			} else if conflict, ok := errors.AsType[*middleware.ConflictError](e.Err); ok && conflict.Outcome == middleware.Archive {
 				ended <- middleware.Archive
 			}
-		}),
+		},
 	})
 	if err != nil {
 		panic(err)

@@ -118,11 +118,11 @@ func TestTheReleaseOfManyKeysTakesTwoRoundTrips(t *testing.T) {
 			r.client.(*redis.Client).AddHook(trips)
 			began, end := make(chan struct{}), make(chan struct{})
 			released := make(chan int64, 1)
-			opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+			opts.Observer = func(_ context.Context, e middleware.Event) {
 				if e.Kind == middleware.Released && len(e.Keys) == len(all) {
 					released <- trips.n.Load()
 				}
-			})
+			}
 			r.serve(opts, asynq.Config{Concurrency: 10}, func(_ context.Context, task *asynq.Task) error {
 				if task.Type() == "holder" {
 					if trips.runs.Add(1) == 1 {

@@ -2,12 +2,11 @@ package middleware
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -36,7 +35,7 @@ type WakeCause string
 const (
 	ByRelease WakeCause = "release" // the key is free
 	ByStandby WakeCause = "standby" // the key is free soon: the task is to wait for it in its slot
-	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task (see [Repairs])
+	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task
 	ByTimer   WakeCause = "timer"   // the task was not woken: its own timer has brought it back, or an operator. Task and Next are the same
 )
 
@@ -60,40 +59,18 @@ type Event struct {
 	Err            error           // of Ended; of Unavailable the cause; of Lost, and of Released after it, why the lease was lost
 }
 
-// Observer is told of events, in the goroutine of the task: it must be quick, and safe for use by many goroutines. Metrics and
-// traces are made from it. Keys are business data: hash them before they go into logs or labels. An observer that panics fails no task: the panic
-// is logged with its stack, and the run goes on.
-type Observer interface {
-	Observe(ctx context.Context, e Event)
-}
+// Observer receives events in the goroutine of the task, so it must be quick, and many goroutines call it at the same time. Use it for
+// metrics and traces. Keys are business data: hash them before they go into logs or labels. A panic of the observer is logged with its
+// stack; the task goes on.
+type Observer func(ctx context.Context, e Event)
 
-// ObserverFunc is a function as an [Observer].
-type ObserverFunc func(ctx context.Context, e Event)
-
-// Observe calls f.
-func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
-
-// Repairs returns a function for the Repaired field of delayqueue.Options: it tells an Observer of the tasks that a Queue has woken in the background. log
-// receives the panics of the Observer.
-func Repairs(observer Observer, log *slog.Logger) func(key string, next delayqueue.Task) {
-	return func(key string, next delayqueue.Task) {
-		tell(context.Background(), observer, log, Event{Kind: Woke, Key: key, Cause: ByRepair, Next: next})
-	}
-}
-
-// tell tells an observer of an event. One that panics is logged and changes nothing: it is there to watch.
+// tell gives an event to an observer, if there is one.
 func tell(ctx context.Context, observer Observer, log *slog.Logger, e Event) {
 	if observer == nil {
 		return
 	}
-	defer func() {
-		if x := recover(); x != nil {
-			log.ErrorContext(ctx, "the observer panicked; the task goes on", "event", string(e.Kind), "task", e.Task.String(),
-				"panic", fmt.Sprint(x), "stack", string(debug.Stack()))
-		}
-	}()
 	e.At = time.Now()
-	observer.Observe(ctx, e)
+	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
 }
 
 // known returns a holder, or nil when nothing is known of it.

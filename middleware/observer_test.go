@@ -143,15 +143,11 @@ func TestAWakeTellsItsCause(t *testing.T) {
 func TestARepairedWakeIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	queue, err := delayqueue.New(r.client, delayqueue.Options{Repaired: middleware.Repairs(r.events, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer queue.Close()
+	queue := r.attach(r.options(nil), asynq.Config{}).Queue()
 	lease := r.hold("order:1")
-	p := r.producer(func(o *middleware.ProducerOptions) { o.Queue, o.Observer = queue, r.events })
+	p := r.attached.Producer(nil)
 	for _, id := range []string{"a", "b"} {
-		if _, err := p.EnqueueContext(t.Context(), taskFor(t, "order:1"), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID(id)); err != nil {
+		if _, err := p.EnqueueContext(t.Context(), taskFor(t, "order:1"), middleware.Keys("order:1"), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +167,7 @@ func TestAProducersWaitIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")
-	p := r.producer(func(o *middleware.ProducerOptions) { o.Observer = r.events })
+	p := r.producer(func(o *middleware.ProducerOptions) { o.Observer = r.events.Observe })
 	for _, s := range []middleware.Strategy{middleware.FailFast{}, middleware.Requeue{}} {
 		_, _ = p.EnqueueContext(t.Context(), taskFor(t, "order:1"), middleware.WhenHeld(s), asynq.TaskID("a"))
 	}

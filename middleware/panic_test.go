@@ -49,12 +49,12 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 					u := newUsage()
 					opts := r.options(s)
 					opts.SlotBudget, opts.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
-					opts.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+					opts.Observer = func(_ context.Context, e middleware.Event) {
 						if e.Kind == kind {
 							panics.Add(1)
 							panic("the observer is broken")
 						}
-					})
+					}
 					r.serve(opts, asynq.Config{Concurrency: 6}, func(ctx context.Context, task *asynq.Task) error {
 						u.work(ctx, task, 50*time.Millisecond)
 						return nil
@@ -119,12 +119,12 @@ func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 			refused: kind == middleware.Ended, recovered: true, runs: kind == middleware.Released || kind == middleware.Woke,
 			set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 				observe := o.Observer
-				o.Observer = middleware.ObserverFunc(func(ctx context.Context, e middleware.Event) {
-					observe.Observe(ctx, e)
+				o.Observer = func(ctx context.Context, e middleware.Event) {
+					observe(ctx, e)
 					if e.Kind == kind {
 						end()
 					}
-				})
+				}
 			},
 		}
 	}

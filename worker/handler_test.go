@@ -175,11 +175,11 @@ func becomeUndecodable(t *testing.T, decode func() (string, error)) {
 	finish := make(chan struct{})
 	w, m := virtual(t, Config{
 		Strategy: middleware.Requeue{Delay: time.Hour},
-		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Ended {
 				parked <- e.Task.ID
 			}
-		}),
+		},
 	})
 	if err := Handle(w, "audit", Handler[string]{
 		Decode: func(task *asynq.Task) (string, error) {

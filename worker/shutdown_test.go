@@ -260,14 +260,14 @@ func TestShutdownParksWhatWaitsInItsSlot(t *testing.T) {
 		waiting := make(chan struct{}, 1)
 		w, m := virtual(t, Config{
 			Strategy: middleware.Wait{Max: time.Hour},
-			Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+			Observer: func(_ context.Context, e middleware.Event) {
 				if e.Kind == middleware.Refused {
 					select {
 					case waiting <- struct{}{}:
 					default:
 					}
 				}
-			}),
+			},
 		})
 		handle(t, w, "audit", func(context.Context, order) error {
 			t.Error("ran although its order is locked")

@@ -43,7 +43,7 @@ func (c *crew) ended() {
 
 // start makes n workers and starts them. After an error none runs.
 func (c *crew) start(ctx context.Context, cfg worker.Config, n int) error {
-	cfg.Observer = c.conflicts
+	cfg.Observer = c.conflicts.Observe
 	for i := range n {
 		w, err := worker.New(cfg)
 		if err == nil {

@@ -26,14 +26,14 @@ func BenchmarkReleaseToStart(b *testing.B) {
 	parked := make(chan struct{}, 1)
 	cfg := worker.Config{
 		Redis: worker.Redis{Addr: server.Addr()}, TaskCheckInterval: 50 * time.Millisecond, Strategy: middleware.Requeue{Delay: time.Second},
-		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Ended {
 				select {
 				case parked <- struct{}{}:
 				default:
 				}
 			}
-		}),
+		},
 	}
 	w, producer := newWorker(b, cfg, func(context.Context, order) error {
 		started <- time.Now()

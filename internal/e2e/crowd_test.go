@@ -33,14 +33,14 @@ func TestACrowdOnOneHeldKeyRunsToTheLast(t *testing.T) {
 	var parked, done, refused atomic.Int64
 	cfg := worker.Config{
 		Redis: worker.Redis{Addr: server.Addr()},
-		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Refused {
 				refused.Add(1)
 			}
 			if e.Kind == middleware.Ended {
 				parked.Add(1)
 			}
-		}),
+		},
 	}
 	w, producer := newWorker(t, cfg, func(_ context.Context, o order) error {
 		n, err := strconv.Atoi(o.Task)

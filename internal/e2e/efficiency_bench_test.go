@@ -61,11 +61,11 @@ func makespan(b *testing.B, keys, tasks int, work time.Duration, runs *atomic.In
 	}
 	cfg := worker.Config{Redis: worker.Redis{Addr: server.Addr()}, Concurrency: 32}
 	if runs != nil {
-		cfg.Observer = middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		cfg.Observer = func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Acquired || e.Kind == middleware.Ended {
 				runs.Add(1)
 			}
-		})
+		}
 	}
 	w, producer := newWorker(b, cfg, run)
 	order0 := rand.New(rand.NewPCG(1, 2)).Perm(tasks)

@@ -82,11 +82,11 @@ func TestScriptsThatAFailoverHasForgottenAreSentAnewAndParkingAndWakingGoOn(t *t
 		Redis: worker.Redis{Master: sentinel.MasterName(), Sentinels: sentinel.Addrs()},
 		// No timer brings a task back within this test: it is woken, or it stays.
 		Strategy: middleware.Requeue{Delay: time.Hour},
-		Observer: middleware.ObserverFunc(func(_ context.Context, e middleware.Event) {
+		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Woke {
 				woke <- e.Next.ID
 			}
-		}),
+		},
 	}, func(_ context.Context, o order) error {
 		ran <- o.Task
 		return nil

@@ -107,7 +107,7 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 		Strategy: middleware.Requeue{
 			Order: c.order, Standby: -1, Delay: lifeDelay,
 		},
-		Observer: middleware.ObserverFunc(c.observe),
+		Observer: c.observe,
 	})
 	if err != nil {
 		return err

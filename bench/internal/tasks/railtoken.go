@@ -50,7 +50,7 @@ func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) 
 	running, end := context.WithCancelCause(context.Background())
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: job.Addr}, Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy,
-		ShutdownTimeout: shutdownTimeout, Observer: middleware.ObserverFunc(job.observe),
+		ShutdownTimeout: shutdownTimeout, Observer: job.observe,
 		ErrorHandler: asynq.ErrorHandlerFunc(job.failed),
 	})
 	if err != nil {

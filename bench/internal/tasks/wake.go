@@ -100,7 +100,7 @@ func (w *wakes) work(_ context.Context, r role) error {
 // start starts a worker, and returns what ends it.
 func (w *wakes) start(ctx context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
 	one, err := worker.New(worker.Config{
-		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: middleware.ObserverFunc(w.observe),
+		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: w.observe,
 		ShutdownTimeout: shutdownTimeout,
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (w *wakes) attach(_ context.Context, addr, queue string, interval time.Dura
 		Concurrency: worker.DefaultConcurrency, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, ShutdownTimeout: shutdownTimeout,
 		LogLevel: asynq.ErrorLevel,
 	}
-	rt, err := attach.New(client, cfg, attach.Options{Observer: middleware.ObserverFunc(w.observe)})
+	rt, err := attach.New(client, cfg, attach.Options{Observer: w.observe})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
