@@ -206,10 +206,7 @@ func (a *Attached) Config() asynq.Config {
 	cfg.BaseContext = func() context.Context { return context.WithValue(base(), configured{}, a) }
 	cfg.TaskCheckInterval = asynqconn.CheckInterval
 	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
-	cfg.IsFailure = middleware.IsFailure(cfg.IsFailure)
-	cfg.RetryDelayFunc = middleware.RetryDelay(cfg.RetryDelayFunc)
-	cfg.ErrorHandler = middleware.ErrorHandler(cfg.ErrorHandler)
-	return cfg
+	return middleware.ServerConfig(cfg)
 }
 
 // Lock returns the middleware that runs a handler only while it holds the locks of its task's keys: wrap each handler with it, rather than the whole mux. It
@@ -227,8 +224,8 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	if o.Strategy == nil {
 		o.Strategy = a.opts.Strategy
 	}
-	if q, ok := o.Strategy.(middleware.DelayQueuer); ok {
-		if err := a.serve(q.DelayQueue()); err != nil {
+	if requeue, ok := middleware.RequeueOf(o.Strategy); ok {
+		if err := a.serve(requeue.Queue); err != nil {
 			return nil, err
 		}
 	}
@@ -283,7 +280,9 @@ var errNoConfig = errors.New("attach: this asynq server has not the Config that 
 func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
 
 // Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached: it has not failed.
-func Waits(err error) bool { return err != nil && !middleware.IsFailure(nil)(err) }
+func Waits(err error) bool { return err != nil && !isFailure(err) }
+
+var isFailure = middleware.ServerConfig(asynq.Config{}).IsFailure
 
 // Queue returns the tasks that wait, to be looked at and reordered.
 func (a *Attached) Queue() *delayqueue.Queue { return a.queue }

@@ -12,44 +12,41 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-var (
-	// ErrConflict reports that another holder had a key of the task, so that its handler did not run. The error that
-	// matches it is a [ConflictError].
-	ErrConflict = errors.New("middleware: another task has the key")
+// ErrKey reports that a task has no usable key. It will not have one later either, so the task is archived. The
+// error that matches it is a [KeyError].
+var ErrKey = errors.New("middleware: no usable key")
 
-	// ErrKey reports that a task has no usable key. It will not have one later either, so the task is archived. The
-	// error that matches it is a [KeyError].
-	ErrKey = errors.New("middleware: no usable key")
-)
-
-// Outcome is what becomes of a task in conflict.
+// Outcome is what becomes of a task in conflict: what a [Strategy] decides, and what a [ConflictError] reports.
 type Outcome int
 
-// The outcomes. A strategy may choose the first three for a task that fails; the others are what became of one that waits.
+// The outcomes.
 const (
 	// Archive puts the task in asynq's archive, with the error, from where it can be run again by hand. asynq keeps the
 	// newest 10 000 tasks of a queue there, for 90 days.
 	Archive Outcome = iota
 	// Retry counts a failure: asynq retries the task by its own rules, and archives it after the last attempt.
 	Retry
-	// Discard deletes the task. Nothing but an event and a line in asynq's log tells of it.
+	// Discard deletes the task. Only an event and a line in asynq's log tell of it.
 	Discard
-	// Parked says that the task waits in the retry set of its queue, or of the one that the strategy names. No retry is used up, also not the last.
-	Parked
-	// NotEnqueued says that a [Producer] has not enqueued the task.
+	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy names. It uses up no
+	// retry, even on the last attempt.
+	Park
+	// WaitInSlot keeps the task in its slot: it tries again after a delay, or as soon as the key is released.
+	WaitInSlot
+	// NotEnqueued reports that a producer has not enqueued the task. A strategy cannot choose it.
 	NotEnqueued
 )
 
-// String returns the outcome in one word.
+// String returns the outcome in words.
 func (o Outcome) String() string {
 	if o < Archive || o > NotEnqueued {
 		return fmt.Sprintf("Outcome(%d)", int(o))
 	}
-	return [...]string{"archived", "failed", "discarded", "parked", "not enqueued"}[o]
+	return [...]string{"archived", "failed", "discarded", "parked", "waiting in its slot", "not enqueued"}[o]
 }
 
-// ConflictError says why a task did not run: another holder had one of its keys. It matches [ErrConflict] and
-// [locking.ErrHeld], and the asynq sentinel that brings its Outcome about.
+// ConflictError says why a task did not run: another holder had one of its keys. It matches
+// [locking.ErrHeld] and the asynq sentinel that brings its Outcome about.
 type ConflictError struct {
 	Task   delayqueue.Task
 	Type   string
@@ -77,7 +74,7 @@ func (e *ConflictError) Error() string {
 	if e.Bound != delayqueue.NoLimit {
 		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
 	}
-	if e.Outcome != Parked {
+	if e.Outcome != Park {
 		fmt.Fprintf(&b, "; try again in %v", e.RetryAfter.Round(time.Millisecond))
 	}
 	return b.String()
@@ -86,10 +83,8 @@ func (e *ConflictError) Error() string {
 // headline begins the text of the error: it tells a conflict of this outcome from other errors that asynq keeps as text.
 func (e *ConflictError) headline() string { return fmt.Sprintf("middleware: %s: key ", e.Outcome) }
 
-// Is reports whether target is [ErrConflict] or [locking.ErrHeld].
-func (e *ConflictError) Is(target error) bool {
-	return target == ErrConflict || target == locking.ErrHeld
-}
+// Is reports whether target is [locking.ErrHeld].
+func (e *ConflictError) Is(target error) bool { return target == locking.ErrHeld }
 
 // Unwrap returns the asynq sentinel that brings the outcome about, or nil.
 func (e *ConflictError) Unwrap() error {
@@ -120,17 +115,15 @@ func (e *KeyError) Is(target error) bool { return target == ErrKey }
 // Unwrap returns the cause, and the asynq sentinel that has the task archived.
 func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
 
-// UnavailableError says that the locks could not be reached. It is not a failure of the task, uses up no retry, and the task
-// is tried again after Delay: as long as the Redis of the tasks can be reached (see the package).
-type UnavailableError struct {
-	Err   error
-	Delay time.Duration
+// unavailableError reports that the locks could not be reached. It is not a failure of the task, uses up no retry, and the task is tried again
+// after the delay, as long as the Redis of the tasks can be reached.
+type unavailableError struct {
+	err   error // the last one of the attempts
+	delay time.Duration
 }
 
-// Error tells what failed.
-func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("middleware: the lock servers cannot be reached; trying again in %v: %v", e.Delay, e.Err)
+func (e *unavailableError) Error() string {
+	return fmt.Sprintf("middleware: the lock servers cannot be reached; trying again in %v: %v", e.delay, e.err)
 }
 
-// Unwrap returns the last error of the attempts.
-func (e *UnavailableError) Unwrap() error { return e.Err }
+func (e *unavailableError) Unwrap() error { return e.err }

@@ -32,8 +32,8 @@ func ExampleReplayConflicts() {
 	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{
 		Strategy: middleware.Requeue{Bounds: delayqueue.Limits{Conflicts: 1}},
 		Observer: func(_ context.Context, e middleware.Event) {
-			if e.Kind == middleware.ParkedEvent {
-				ended <- middleware.Parked
+			if e.Kind == middleware.Parked {
+				ended <- middleware.Park
 			} else if conflict, ok := errors.AsType[*middleware.ConflictError](e.Err); ok && conflict.Outcome == middleware.Archive {
 				ended <- middleware.Archive
 			}

@@ -61,11 +61,11 @@ func ExampleWait_Then() {
 
 	now := time.Now()
 	c := middleware.Conflict{Key: "order:1042", FirstAt: now, Now: now, Attempt: 1, MayWait: true, MayStandBy: true}
-	fmt.Println("at first it waits in its slot:", strategy.Decide(c).Action == middleware.WaitInSlot)
+	fmt.Println("at first it waits in its slot:", strategy.Decide(c).Outcome == middleware.WaitInSlot)
 	c.Now = now.Add(250 * time.Millisecond)
-	fmt.Println("then it is parked:", strategy.Decide(c).Action == middleware.Park)
+	fmt.Println("then it is parked:", strategy.Decide(c).Outcome == middleware.Park)
 	c.Now, c.MayWait = now, false
-	fmt.Println("while too many wait, it is parked at once:", strategy.Decide(c).Action == middleware.Park)
+	fmt.Println("while too many wait, it is parked at once:", strategy.Decide(c).Outcome == middleware.Park)
 	// Output:
 	// at first it waits in its slot: true
 	// then it is parked: true
@@ -84,7 +84,7 @@ func ExampleStrategy() {
 	now := time.Now()
 	young := middleware.Conflict{Now: now, Holder: locking.Holder{Since: now}}
 	old := middleware.Conflict{Now: now, Holder: locking.Holder{Since: now.Add(-time.Minute)}}
-	fmt.Println(strategy.Decide(young).Action == middleware.Fail, strategy.Decide(old).Action == middleware.Park)
+	fmt.Println(strategy.Decide(young).Outcome == middleware.Archive, strategy.Decide(old).Outcome == middleware.Park)
 	// Output: true true
 }
 

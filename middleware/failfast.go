@@ -10,7 +10,7 @@ type FailFast struct {
 }
 
 // Decide returns Fail.
-func (f FailFast) Decide(Conflict) Decision { return Decision{Action: Fail, Outcome: f.Outcome} }
+func (f FailFast) Decide(Conflict) Decision { return Decision{Outcome: f.Outcome} }
 
 // Validate returns the fault of the strategy, or nil.
 func (f FailFast) Validate() error {

@@ -3,9 +3,8 @@ package middleware
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
@@ -14,14 +13,6 @@ import (
 // waitInSlot waits until it is time for another attempt: a delay has passed, a key was given back, or the server is shutting
 // down. It returns an error only when the task's context has ended.
 func (r *run) waitInSlot(ctx context.Context, d Decision) error {
-	if r.delays == nil {
-		initial := d.Backoff.Initial
-		if initial <= 0 {
-			initial = DefaultWaitInitial
-		}
-		r.delays = backoff.NewExponentialBackOff(backoff.WithInitialInterval(initial), backoff.WithMaxInterval(max(d.Backoff.Max, initial)),
-			backoff.WithRandomizationFactor(d.Backoff.Jitter), backoff.WithMaxElapsedTime(0))
-	}
 	var released <-chan struct{}
 	if r.watch == nil && r.watcher != nil && !r.blind {
 		watch, err := r.watcher.Watch(ctx, r.keys)
@@ -34,7 +25,16 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	if r.watch != nil {
 		released = r.watch.C
 	}
-	return r.pause(ctx, min(r.delays.NextBackOff(), time.Until(d.WaitUntil)), released)
+	return r.pause(ctx, min(jittered(d.Delay), time.Until(d.WaitUntil)), released)
+}
+
+// jittered returns a delay between half and one and a half times of d, the default when d is not positive: tasks that were refused at the
+// same moment come back at different ones.
+func jittered(d time.Duration) time.Duration {
+	if d <= 0 {
+		d = defaultInitial
+	}
+	return d/2 + rand.N(d)
 }
 
 // waitOnDeck stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.

@@ -3,22 +3,14 @@ package middleware
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/hibiken/asynq"
-)
 
-// The longest key in bytes, and the most keys of a task, that are accepted unless [Options] says otherwise.
-const (
-	DefaultMaxKeySize = 1024
-	DefaultMaxKeys    = 100
+	"github.com/railtoken/railtoken/internal/tasklock"
 )
-
-// keyLimits bounds what a task may lock: a script over very many keys would stop Redis for everyone.
-type keyLimits struct{ count, size int }
 
 // KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no key
 // at all or an empty key archives the task; make keys with [Key], so that none is half empty. It is called by many goroutines at the same time and must not keep the task.
@@ -68,45 +60,13 @@ func FixedKey(keys ...string) KeyFunc {
 }
 
 // keysOf returns the keys of a task, or a [KeyError].
-func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits keyLimits) ([]string, error) {
+func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklock.Limits) ([]string, error) {
 	keys, err := find(ctx, task)
 	if err == nil {
-		keys = distinct(keys)
-		err = limits.check(keys)
+		keys, err = limits.Check(keys)
 	}
 	if err != nil {
 		return nil, &KeyError{Type: task.Type(), Err: err}
 	}
 	return keys, nil
-}
-
-// distinct returns the keys without those that are named twice.
-func distinct(keys []string) []string {
-	seen, once := map[string]bool{}, make([]string, 0, len(keys))
-	for _, key := range keys {
-		if !seen[key] {
-			seen[key] = true
-			once = append(once, key)
-		}
-	}
-	return once
-}
-
-// check returns what is wrong with the keys of a task, or nil.
-func (l keyLimits) check(keys []string) error {
-	if len(keys) == 0 {
-		return errors.New("the key function found no key: let it return at least one")
-	}
-	if len(keys) > l.count {
-		return fmt.Errorf("there are %d keys, more than the %d allowed: lock what they have in common, or raise MaxKeys", len(keys), l.count)
-	}
-	for _, key := range keys {
-		if key == "" {
-			return errors.New("the key is empty, or a part that Key was given: is its field set in the payload?")
-		}
-		if len(key) > l.size {
-			return fmt.Errorf("the key has %d bytes, more than the %d allowed: lock a shorter name, or raise MaxKeySize", len(key), l.size)
-		}
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -82,15 +83,12 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
-	if o.TTL >= MaxTTL {
+	if o.TTL >= tasklock.MaxTTL {
 		errs = append(errs, fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
-			"lower it; a lease renews itself for as long as the handler runs", o.TTL, MaxTTL))
+			"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklock.MaxTTL))
 	}
 	return errors.Join(errs...)
 }
-
-// MaxTTL is above every TTL of a task's locks: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
-const MaxTTL = 55 * time.Second
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {
@@ -105,14 +103,14 @@ func (o Options) strategy() Strategy {
 // its lease was lost has failed, with an error that matches [locking.ErrLost], unless it called Lease.MarkCommitted. The
 // lease is held until the handler returns, even when asynq has given the task up.
 //
-// The server's Config must use [IsFailure], [RetryDelay] and [ErrorHandler].
+// The server's Config must be one that [ServerConfig] has returned.
 func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
 	l := &lock{
-		Options: opts, toQueue: delayQueue(opts.strategy()), opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		limits: keyLimits{cmp.Or(opts.MaxKeys, DefaultMaxKeys), cmp.Or(opts.MaxKeySize, DefaultMaxKeySize)},
+		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
+		limits: tasklock.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
@@ -124,7 +122,9 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if l.Logger == nil {
 		l.Logger = slog.New(slog.DiscardHandler)
 	}
-	l.order, l.maxAge = orderOf(l.Strategy)
+	if requeue, ok := RequeueOf(l.Strategy); ok {
+		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Bounds.Age, requeue.Queue
+	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
@@ -138,7 +138,7 @@ type lock struct {
 	toQueue  string          // where the strategy has tasks wait; "" for their own queue
 	opts     locking.Options
 	interest time.Duration // how long a refused attempt asks to be told of the release
-	limits   keyLimits
+	limits   tasklock.Limits
 	order    Order
 	maxAge   time.Duration // the bound on it; 0 for none
 	warned   sync.Map      // types of tasks whose time is longer than MaxHold

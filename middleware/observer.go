@@ -14,16 +14,16 @@ import (
 type EventKind string
 
 // The kinds of events. A wait is the time from a task's first refusal until its handler runs or it is given up, over all of its runs and parks. It has one
-// Refused, then a ParkedEvent and an Ended for each run that ends without the keys, and at last Acquired, or an Ended whose outcome is not Parked.
+// Refused, then a Parked and an Ended for each run that ends without the keys, and at last Acquired, or an Ended whose outcome is not Parked.
 const (
 	Refused  EventKind = "refused"  // a wait begins: a key is held, or it is another task's turn
 	Acquired EventKind = "acquired" // the handler is about to run
 	Lost     EventKind = "lost"     // the lease was lost before the handler had returned; Released follows
 	Released EventKind = "released" // the handler has returned, and the keys are given back unless they were lost
 	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError
-	// ParkedEvent tells that the task waits for its key, or that the key was given back meanwhile and the task runs again at once.
-	ParkedEvent EventKind = "parked"
-	Woke        EventKind = "woke" // the task Next was woken, or has come by itself: see Cause
+	// Parked tells that the task waits for its key, or that the key was given back meanwhile and the task runs again at once.
+	Parked EventKind = "parked"
+	Woke   EventKind = "woke" // the task Next was woken, or has come by itself: see Cause
 	// Unavailable tells that servers cannot be reached, or refuse what is asked of them (ACL): once for each time that a run meets it.
 	Unavailable EventKind = "unavailable"
 )
@@ -43,15 +43,15 @@ const (
 type Event struct {
 	Kind EventKind
 	At   time.Time
-	Task delayqueue.Task // in ParkedEvent with the queue in which it waits
+	Task delayqueue.Task // in Parked with the queue in which it waits
 	Type string
 	Keys []string
 
-	Key    string          // of Refused, Ended, ParkedEvent and Woke: the key that it is about; of a task with several, Woke by timer has none
-	Holder *locking.Holder // of Refused, Ended and ParkedEvent; nil when it is not known
-	Waited time.Duration   // of Refused, Ended, ParkedEvent and Acquired: how long the wait has lasted; 0 when there was none
+	Key    string          // of Refused, Ended, Parked and Woke: the key that it is about; of a task with several, Woke by timer has none
+	Holder *locking.Holder // of Refused, Ended and Parked; nil when it is not known
+	Waited time.Duration   // of Refused, Ended, Parked and Acquired: how long the wait has lasted; 0 when there was none
 	Held   time.Duration   // of Lost and Released: since Acquired
-	// Waiters is, of ParkedEvent, how many tasks wait for the key, with this one. Ahead is how many of them stand before it; of Refused, in order, how many tasks
+	// Waiters is, of Parked, how many tasks wait for the key, with this one. Ahead is how many of them stand before it; of Refused, in order, how many tasks
 	// stand before it in sequence.
 	Waiters, Ahead int
 	Cause          WakeCause       // of Woke

@@ -38,20 +38,6 @@ func (o Order) String() string {
 	return [...]string{"best effort", "FIFO", "strict FIFO"}[o]
 }
 
-// Orderer is a [Strategy] whose tasks run in an order. A strategy that wraps another one must pass it on.
-type Orderer interface {
-	// TaskOrder returns the order, and with [StrictFIFO] twice how long after it has joined the line a task that fails keeps its place; until it
-	// is archived when zero. It must always return the same.
-	TaskOrder() (order Order, keep time.Duration)
-}
-
-func orderOf(s Strategy) (Order, time.Duration) {
-	if o, ok := s.(Orderer); ok {
-		return o.TaskOrder()
-	}
-	return BestEffort, 0
-}
-
 // recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: that looks when a server starts, and
 // then each minute.
 const recovererDelay = 5 * time.Second

@@ -42,7 +42,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 		if r.run != nil {
 			r.run.Postpone(outageDelay)
 		}
-		return &UnavailableError{Err: cause, Delay: outageDelay}
+		return &unavailableError{cause, outageDelay}
 	}
 	return r.pause(ctx, delay, nil)
 }

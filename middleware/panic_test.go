@@ -34,7 +34,7 @@ func (r *rig) wantFree(key string) {
 func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []middleware.EventKind{
-		middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.ParkedEvent, middleware.Woke,
+		middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Parked, middleware.Woke,
 	} {
 		for name, s := range map[string]middleware.Requeue{
 			"on deck":  {Delay: time.Hour},

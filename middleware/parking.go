@@ -27,7 +27,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 			r.Logger.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
 		}
 	}
-	conflict := r.conflict(held, Parked, d.Delay)
+	conflict := r.conflict(held, Park, d.Delay)
 	conflict.Conflicts, conflict.Bound = met.Count, bound
 	if bound != delayqueue.NoLimit {
 		return r.atBound(ctx, d, conflict)
@@ -58,7 +58,7 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 	defer cancel()
 	r.SlotBudget.decks.park(held.Key, p.Waiters, d.Places)
 	r.observe(ctx, Event{
-		Kind: ParkedEvent, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
+		Kind: Parked, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
 	if !p.Looked {
 		r.lookAgain(ctx, held.Key, p)
@@ -120,7 +120,7 @@ func (r *run) nowhere() bool { return r.run == nil && r.lastAttempt() }
 // its age. When it cannot, that is d.
 func (r *run) stay(ctx context.Context, d Decision) Decision {
 	until, ok := ctx.Deadline()
-	if until = until.Add(-DefaultWaitMargin); !ok {
+	if until = until.Add(-defaultMargin); !ok {
 		until = r.firstAt.Add(maxFallback)
 	}
 	if bound := r.firstAt.Add(d.Bounds.Age); d.Bounds.Age > 0 && bound.Before(until) {
@@ -129,7 +129,7 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 	if r.Queue == nil || !r.nowhere() || !time.Now().Before(until) {
 		return d
 	}
-	return Decision{Action: WaitInSlot, WaitUntil: until, Backoff: Backoff{Initial: DefaultWaitInitial, Max: plainLeast, Jitter: 0.5}}
+	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(defaultInitial, plainLeast, r.refusals)}
 }
 
 // atBound ends the waiting of a task: it is archived, or the strategy's callback has the last word.

@@ -3,8 +3,8 @@ package middleware
 import "time"
 
 const (
-	// DefaultStandby is the most tasks of a server that wait in their slots for one key with [Requeue].
-	DefaultStandby = 4
+	// defaultStandby is the most tasks of a server that wait in their slots for one key with [Requeue].
+	defaultStandby = 4
 	// longHold is how long a key must be held on average that nobody waits for it in a slot.
 	longHold = 250 * time.Millisecond
 	// deckPatience is how long a task waits on deck before it parks after all.

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -55,7 +55,7 @@ type ProducerOptions struct {
 	Keys map[string]KeyFunc
 	// MaxKeySize and MaxKeys are those of [Options].
 	MaxKeySize, MaxKeys int
-	// Observer is told of the waits that begin with an enqueue: a Refused, and an Ended with the ConflictError or a ParkedEvent. nil disables it.
+	// Observer is told of the waits that begin with an enqueue: a Refused, and an Ended with the ConflictError or a Parked. nil disables it.
 	Observer Observer
 	// Logger receives what went wrong in the background; silent when nil.
 	Logger *slog.Logger
@@ -64,7 +64,7 @@ type ProducerOptions struct {
 // Producer enqueues tasks whose keys are known when they are enqueued. It is safe for use by many goroutines at the same time.
 type Producer struct {
 	opts   ProducerOptions
-	limits keyLimits
+	limits tasklock.Limits
 }
 
 // NewProducer returns a Producer. It panics when there is no Queue.
@@ -75,7 +75,7 @@ func NewProducer(opts ProducerOptions) *Producer {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Producer{opts, keyLimits{cmp.Or(opts.MaxKeys, DefaultMaxKeys), cmp.Or(opts.MaxKeySize, DefaultMaxKeySize)}}
+	return &Producer{opts, tasklock.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize}}
 }
 
 // EnqueueContext enqueues a task as asynq's Client does, with asynq's options and those of this package ([Keys], [WhenHeld]), which must be among opts: asynq does
@@ -137,7 +137,7 @@ func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Opti
 	if v, ok := s.(validator); ok {
 		err = v.Validate()
 	}
-	if order, _ := orderOf(s); order != BestEffort || delayQueue(s) != "" {
+	if requeue, ok := RequeueOf(s); ok && (requeue.Order != BestEffort || requeue.Queue != "") {
 		err = errors.Join(err, errors.New("middleware: WhenHeld can neither keep an order nor transfer tasks: enqueue the task in order, or into that queue"))
 	}
 	if p.opts.Locker == nil {
@@ -182,20 +182,20 @@ func (p *Producer) decide(
 	if held != nil {
 		now := time.Now()
 		d = s.Decide(Conflict{Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: now, Now: now})
-		if d.Action == Fail {
+		if d.Outcome <= Discard {
 			err := refusal(task, held, now)
 			p.observe(ctx, Refused, delayqueue.Task{}, task, add.Keys, held, nil)
 			p.observe(ctx, Ended, delayqueue.Task{}, task, add.Keys, held, err)
 			return nil, err
 		}
 	}
-	if d.Action == Park {
+	if d.Outcome == Park {
 		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Limits: d.Bounds}
 		info, err := p.opts.Queue.Add(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 			p.observe(ctx, Refused, t, task, add.Keys, held, nil)
-			p.observe(ctx, ParkedEvent, t, task, add.Keys, held, nil)
+			p.observe(ctx, Parked, t, task, add.Keys, held, nil)
 			// The key may have been given back before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, interest+d.Delay)
 			if asked != nil {

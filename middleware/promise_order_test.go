@@ -167,10 +167,10 @@ func TestEveryConflictHasAnEvent(t *testing.T) {
 		"retry":      {middleware.FailFast{Outcome: middleware.Retry}, 0, []middleware.Outcome{middleware.Retry}},
 		"discard":    {middleware.FailFast{Outcome: middleware.Discard}, 3, []middleware.Outcome{middleware.Discard}},
 		"wait, fail": {middleware.Wait{}.Then(middleware.FailFast{}), 3, []middleware.Outcome{middleware.Archive}},
-		"park":       {bounded, 3, []middleware.Outcome{middleware.Parked, middleware.Archive}},
-		"park, call": {taken, 3, []middleware.Outcome{middleware.Parked, middleware.Archive}},
-		"last":       {bounded, 0, []middleware.Outcome{middleware.Parked, middleware.Archive}},
-		"move":       {moving, 3, []middleware.Outcome{middleware.Parked, middleware.Parked}},
+		"park":       {bounded, 3, []middleware.Outcome{middleware.Park, middleware.Archive}},
+		"park, call": {taken, 3, []middleware.Outcome{middleware.Park, middleware.Archive}},
+		"last":       {bounded, 0, []middleware.Outcome{middleware.Park, middleware.Archive}},
+		"move":       {moving, 3, []middleware.Outcome{middleware.Park, middleware.Park}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +203,7 @@ func TestEveryConflictHasAnEvent(t *testing.T) {
 							r.Fatalf("it ended with %v", e.Err)
 						}
 						got = append(got, conflict.Outcome)
-					case middleware.ParkedEvent:
+					case middleware.Parked:
 					default:
 						r.Errorf("an event that nothing happened for: %+v", e)
 					}

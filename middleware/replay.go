@@ -11,8 +11,8 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// DefaultMaxReplays is how many tasks one call of [ReplayConflicts] replays at most by default.
-const DefaultMaxReplays = 1000
+// defaultMaxReplays is how many tasks one call of [ReplayConflicts] replays at most by default.
+const defaultMaxReplays = 1000
 
 // ReplayOptions says which archived tasks are replayed. Queue must be set; every other zero value is a default.
 type ReplayOptions struct {
@@ -49,7 +49,7 @@ func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOp
 		return 0, err
 	}
 	if opts.Most == 0 {
-		opts.Most = DefaultMaxReplays
+		opts.Most = defaultMaxReplays
 	}
 	return queue.ReplayAll(ctx, opts.Queue, opts.Most, opts.choose)
 }

@@ -25,7 +25,7 @@ func (r *rig) refusedAgain(task delayqueue.Task, key string, outcome middleware.
 	if err != nil || len(woken.Tasks) == 0 && !woken.Pending {
 		r.Fatalf("woke %+v, %v", woken, err)
 	}
-	if outcome == middleware.Parked {
+	if outcome == middleware.Park {
 		r.settled(task, asynq.TaskStateRetry)
 		return
 	}
@@ -90,7 +90,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			}
 			task := r.enqueue(payload{Key: "order:1", N: 7}, asynq.TaskID("at its bound"), asynq.MaxRetry(3))
 			for i := range tt.again {
-				outcome := middleware.Parked
+				outcome := middleware.Park
 				if i == tt.again-1 {
 					outcome = middleware.Archive
 				}
@@ -121,7 +121,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 					t.Errorf("the replayed task waits as %+v, %v; want its first conflict", w, err)
 				}
 				for range tt.again - 1 {
-					r.refusedAgain(task, "order:1", middleware.Parked)
+					r.refusedAgain(task, "order:1", middleware.Park)
 				}
 				r.refusedAgain(task, "order:1", middleware.Archive) // and reaches its bound as late
 				if again := r.reason(task); again.Bound != bound || again.Conflicts != tt.conflicts {

@@ -10,13 +10,14 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/tasklock"
 )
 
 const (
 	// afterExpiry is how long after the end of a holder's lease a parked task looks for itself whether it was forgotten.
 	afterExpiry = time.Second
 	// maxFallback bounds that look when a holder's lease has no end.
-	maxFallback = MaxTTL
+	maxFallback = tasklock.MaxTTL
 )
 
 // Requeue parks a task in conflict and frees its worker slot. The task that gives the key back wakes it. A conflict is
@@ -65,10 +66,10 @@ func (r Requeue) Decide(c Conflict) Decision {
 			delay = maxFallback
 		}
 	}
-	d := Decision{Action: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
+	d := Decision{Outcome: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
 	until := c.FirstAt.Add(standbyLimit(c))
 	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.Standby < d.Places) && c.Now.Before(until) {
-		d.Action, d.Standby, d.WaitUntil = WaitInSlot, true, until
+		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
 }
@@ -78,16 +79,13 @@ func (r Requeue) Decide(c Conflict) Decision {
 func (r Requeue) places(c Conflict) int {
 	most := r.Standby
 	if most == 0 {
-		most = DefaultStandby
+		most = defaultStandby
 	}
 	if c.hasWaited || c.Hold > standbyLimit(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
 		return 0
 	}
 	return places(c.Hold, c.Pickup, most)
 }
-
-// DelayQueue returns the Queue field.
-func (r Requeue) DelayQueue() string { return r.Queue }
 
 // Validate returns every fault of the strategy at once, or nil.
 func (r Requeue) Validate() error {
@@ -105,6 +103,3 @@ func (r Requeue) Validate() error {
 }
 
 func (Requeue) parks() bool { return true }
-
-// TaskOrder returns the Order field and the bound on age.
-func (r Requeue) TaskOrder() (Order, time.Duration) { return r.Order, r.Bounds.Age }

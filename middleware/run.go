@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -35,7 +34,6 @@ type run struct {
 	noDeck    bool            // it has tried the deck in vain
 	collected bool            // it has tried to collect its keys
 	began     time.Time       // of its handler
-	delays    *backoff.ExponentialBackOff
 	watch     *locking.Watch
 	lease     *locking.Lease // what is to be given back
 	blind     bool           // releases cannot be watched
@@ -115,20 +113,20 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := (d.Action == Park || d.Standby) && r.starves()
-		if d.Action == Park && !collects {
+		collects := (d.Outcome == Park || d.Standby) && r.starves()
+		if d.Outcome == Park && !collects {
 			d = r.stay(ctx, d)
 		}
 		switch {
 		case collects:
 			lease, held, err = r.collect(ctx, held)
-		case d.Action == WaitInSlot && d.Standby:
+		case d.Outcome == WaitInSlot && d.Standby:
 			lease, held, err = r.waitOnDeck(ctx, d)
-		case d.Action == WaitInSlot:
+		case d.Outcome == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
 				lease, held, err = r.tryInTurn(ctx)
 			}
-		case d.Action == Park:
+		case d.Outcome == Park:
 			r.stopWaiting(ctx, false)
 			return nil, r.park(ctx, d, held)
 		default:
@@ -161,15 +159,15 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	c.MayWait = (r.asleep || r.SlotBudget.hasRoom()) && !r.isStopping()
 	c.MayStandBy = r.SlotBudget.hasSpare(0)
 	d := r.Strategy.Decide(c)
-	if d.Action == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
+	if d.Outcome == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
 		c.MayWait = false
 		d = r.Strategy.Decide(c)
 	}
-	if d.Action == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
+	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
 		c.MayWait = false
 		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
 		if r.Queue == nil {
-			d = Decision{Action: Fail, Outcome: Retry}
+			d = Decision{Outcome: Retry}
 		}
 	}
 	return d

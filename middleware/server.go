@@ -10,10 +10,18 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// IsFailure returns a function for the IsFailure field of asynq's Config: a task that waits for a key, or for lock servers
-// that cannot be reached, has not failed and uses up no retry. Every other error is next's to judge; all are failures
-// when next is nil.
-func IsFailure(next func(error) bool) func(error) bool {
+// ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that cannot be reached, has not
+// failed, uses up no retry, is tried again when it is due, and stays out of the error handler, so that an error tracker does not fill up with
+// conflicts. cfg's own IsFailure, RetryDelayFunc and ErrorHandler judge all other errors.
+func ServerConfig(cfg asynq.Config) asynq.Config {
+	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
+	if cfg.ErrorHandler != nil {
+		cfg.ErrorHandler = failures(cfg.ErrorHandler)
+	}
+	return cfg
+}
+
+func isFailure(next func(error) bool) func(error) bool {
 	return func(err error) bool {
 		if _, ok := waits(err); ok {
 			return false
@@ -25,9 +33,7 @@ func IsFailure(next func(error) bool) func(error) bool {
 	}
 }
 
-// RetryDelay returns a function for the RetryDelayFunc field of asynq's Config: it tells when a waiting task tries again
-// although nobody woke it. Every other error is next's to judge, asynq.DefaultRetryDelayFunc when next is nil.
-func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
+func retryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	if next == nil {
 		next = asynq.DefaultRetryDelayFunc
 	}
@@ -39,12 +45,8 @@ func RetryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 }
 
-// ErrorHandler returns a handler for the ErrorHandler field of asynq's Config: it keeps tasks that wait from next, so that
-// an error tracker does not fill up with conflicts. It returns nil when next is nil.
-func ErrorHandler(next asynq.ErrorHandler) asynq.ErrorHandler {
-	if next == nil {
-		return nil
-	}
+// failures returns a handler that gets all errors but those of tasks that wait.
+func failures(next asynq.ErrorHandler) asynq.ErrorHandler {
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
 		if _, waiting := waits(err); !waiting {
 			next.HandleError(ctx, task, err)
@@ -54,11 +56,11 @@ func ErrorHandler(next asynq.ErrorHandler) asynq.ErrorHandler {
 
 // waits reports whether err is that of a task that goes on waiting, and for how long.
 func waits(err error) (time.Duration, bool) {
-	if conflict, ok := errors.AsType[*ConflictError](err); ok && conflict.Outcome == Parked {
+	if conflict, ok := errors.AsType[*ConflictError](err); ok && conflict.Outcome == Park {
 		return conflict.RetryAfter, true
 	}
-	if unavailable, ok := errors.AsType[*UnavailableError](err); ok {
-		return unavailable.Delay, true
+	if unavailable, ok := errors.AsType[*unavailableError](err); ok {
+		return unavailable.delay, true
 	}
 	return 0, false
 }

@@ -126,7 +126,7 @@ type stubborn struct {
 
 func (s stubborn) Decide(c middleware.Conflict) middleware.Decision {
 	s.asked.Add(1)
-	return middleware.Decision{Action: middleware.WaitInSlot, Standby: true, Places: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
+	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, Places: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
 }
 
 func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {

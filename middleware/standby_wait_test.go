@@ -184,7 +184,7 @@ func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
 				r.Fatalf("woken: %+v, %v", w, err)
 			}
 			r.events.await(r, n, parked)
-			last := r.events.await(r, n, ended(middleware.Parked))[n-1]
+			last := r.events.await(r, n, ended(middleware.Park))[n-1]
 			conflict, _ := last.Err.(*middleware.ConflictError) //nolint:errorlint // an event carries the error itself
 			if conflict.Task != both || conflict.Conflicts != n || conflict.Waited < time.Duration(n-1)*time.Second {
 				r.Errorf("conflict %d is number %d of %v after %v", n, conflict.Conflicts, conflict.Task, conflict.Waited)

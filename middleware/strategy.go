@@ -46,61 +46,52 @@ type Conflict struct {
 	hasWaited bool // a strategy before this one has used up the time in the slot
 }
 
-// Action is what happens to a task in conflict.
-type Action int
-
-// The actions.
-const (
-	// Fail ends this run with an error that says who holds which key.
-	Fail Action = iota
-	// WaitInSlot tries again after a delay, or as soon as the key is given back.
-	WaitInSlot
-	// Park puts the task in asynq's retry set, in which it waits for the key, and frees the slot.
-	Park
-)
-
-// Decision is what a [Strategy] answers. Only the fields of its Action count.
+// Decision is what a [Strategy] decides. Only the fields that belong to its Outcome count.
 type Decision struct {
-	Action Action
-
-	// Outcome is what asynq does with a task that fails.
+	// Outcome is what becomes of the task: Archive, Retry, Discard, Park or WaitInSlot.
 	Outcome Outcome
 
-	// Backoff and WaitUntil are for WaitInSlot: the delays between attempts, and when the waiting must end.
-	Backoff   Backoff
+	// Delay is the time until the task tries again. With WaitInSlot the run draws from half to one and a half times of it, 10 ms when it is
+	// zero, and tries earlier when the key is released. With Park see [Requeue].
+	Delay time.Duration
+
+	// WaitUntil is when waiting in the slot must end.
 	WaitUntil time.Time
 
-	// Standby, for WaitInSlot, has the task wait on deck: it stands in line for the key and takes it as soon as it is given back,
-	// instead of trying after delays. Places is how many tasks of this server may be on deck for the key; when all places are
-	// taken, or MayStandBy is false, the strategy is asked again, with MayWait false. A release wakes parked tasks for the Places that are free, besides one for the
-	// key itself; for that, Places counts in a decision to Park too.
+	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays. Places is how many tasks
+	// of this server may be on standby for the key; when all places are taken, or MayStandBy is false, the strategy is asked again, with
+	// MayWait false. A release wakes parked tasks for the Places that are free, besides one for the key itself; for that, Places counts in a
+	// decision to Park too.
 	Standby bool
 	Places  int
 
-	// Delay, Bounds and OnBound are for Park: see [Requeue].
-	Delay   time.Duration
+	// Bounds and OnBound are for Park: see [Requeue].
 	Bounds  delayqueue.Limits
 	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }
 
 // Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it
-// holds no state, starts nothing and may be shared among handlers. The order of the tasks is that of a [Requeue], alone or behind a
-// [Wait]; with any other strategy, also one that asks a Requeue for its decisions, it is [BestEffort].
+// holds no state, starts nothing and may be shared among handlers. A strategy that wraps another one returns it from a method
+// Unwrap() Strategy, as [Wait] does, so that the Order and the Queue of a [Requeue] inside count. Otherwise tasks run in [BestEffort] order
+// and wait in their own queue.
 type Strategy interface {
 	Decide(c Conflict) Decision
 }
 
-// DelayQueuer is a [Strategy] whose parked tasks wait and run in another queue. It must always name the same queue.
-type DelayQueuer interface {
-	// DelayQueue returns the queue's name, or "" when tasks wait in the one that they are in.
-	DelayQueue() string
-}
-
-func delayQueue(s Strategy) string {
-	if q, ok := s.(DelayQueuer); ok {
-		return q.DelayQueue()
+// RequeueOf returns the Requeue at the end of a chain of strategies, whose Order and Queue count for the handler.
+func RequeueOf(s Strategy) (Requeue, bool) {
+	for {
+		switch link := s.(type) {
+		case Requeue:
+			return link, true
+		case *Requeue:
+			return *link, true
+		case interface{ Unwrap() Strategy }:
+			s = link.Unwrap()
+		default:
+			return Requeue{}, false
+		}
 	}
-	return ""
 }
 
 // parker tells of a strategy whether it ever parks a task. One that does not say is taken to.

@@ -27,20 +27,20 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		}
 		return c
 	}
-	park := middleware.Decision{Action: middleware.Park, Delay: 21 * time.Second, Places: 1}
+	park := middleware.Decision{Outcome: middleware.Park, Delay: 21 * time.Second, Places: 1}
 	parked := func(delay time.Duration) middleware.Decision {
-		return middleware.Decision{Action: middleware.Park, Delay: delay, Places: 1}
+		return middleware.Decision{Outcome: middleware.Park, Delay: delay, Places: 1}
 	}
 	deck := park
-	deck.Action, deck.Standby, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
+	deck.Outcome, deck.Standby, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
 	full := func(c *middleware.Conflict) { c.Standby = 1 }
 	withPlaces := func(d middleware.Decision, n int) middleware.Decision {
 		d.Places = n
 		return d
 	}
-	wait := middleware.Decision{
-		Action: middleware.WaitInSlot, WaitUntil: now.Add(time.Second),
-		Backoff: middleware.Backoff{Initial: 10 * time.Millisecond, Max: 250 * time.Millisecond, Jitter: 0.5},
+	wait := middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: 10 * time.Millisecond}
+	after := func(delay time.Duration) middleware.Decision {
+		return middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: delay}
 	}
 	bounds := delayqueue.Limits{Conflicts: 5}
 	for name, tt := range map[string]struct {
@@ -48,10 +48,10 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		conflict middleware.Conflict
 		want     middleware.Decision
 	}{
-		"fail fast archives":         {middleware.FailFast{}, conflict(nil), middleware.Decision{Action: middleware.Fail, Outcome: middleware.Archive}},
-		"fail fast discards":         {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Action: middleware.Fail, Outcome: middleware.Discard}},
+		"fail fast archives":         {middleware.FailFast{}, conflict(nil), middleware.Decision{Outcome: middleware.Archive}},
+		"fail fast discards":         {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Outcome: middleware.Discard}},
 		"requeue until the TTL":      {middleware.Requeue{}, conflict(full), park},
-		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(full), middleware.Decision{Action: middleware.Park, Delay: time.Minute, Bounds: bounds, Places: 1}},
+		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Bounds: bounds, Places: 1}},
 		"requeue, endless holder":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = -1, 1 }), parked(55 * time.Second)},
 		"requeue, day-long holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = 24*time.Hour, 1 }), parked(55 * time.Second)},
 		"on deck":                    {middleware.Requeue{}, conflict(nil), deck},
@@ -77,12 +77,15 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"wait is over":              {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Second) }), withPlaces(park, 0)},
 		"wait, not allowed":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), withPlaces(park, 0)},
 		"wait, attempts used up":    {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), withPlaces(park, 0)},
-		"wait, attempts left":       {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), wait},
+		"wait, attempts left":       {middleware.Wait{Attempts: 3}, conflict(func(c *middleware.Conflict) { c.Attempt = 2 }), after(15 * time.Millisecond)},
+		"wait, delays grow":         {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 3 }), after(22500 * time.Microsecond)},
+		"wait, the largest delay":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Attempt = 100 }), after(250 * time.Millisecond)},
+		"wait, one delay":           {middleware.Wait{Initial: time.Second}, conflict(func(c *middleware.Conflict) { c.Attempt = 9 }), after(time.Second)},
 		"wait ends by the deadline": {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(1500 * time.Millisecond) }), with(wait, now.Add(500*time.Millisecond))},
 		"wait, deadline too near":   {middleware.Wait{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Second) }), withPlaces(park, 0)},
 		"wait then fail": {
 			middleware.Wait{Max: time.Millisecond}.Then(middleware.FailFast{}), conflict(func(c *middleware.Conflict) { c.Now = now.Add(time.Millisecond) }),
-			middleware.Decision{Action: middleware.Fail, Outcome: middleware.Archive},
+			middleware.Decision{Outcome: middleware.Archive},
 		},
 		"wait then wait then requeue": {
 			middleware.Wait{Max: time.Millisecond}.Then(middleware.Wait{}.Then(middleware.Requeue{})),
@@ -140,12 +143,12 @@ func TestAStrategyNeverWaitsPastItsBounds(t *testing.T) {
 			Margin: time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "margin")),
 		}
 		d := w.Decide(c)
-		if d.Action != middleware.WaitInSlot {
+		if d.Outcome != middleware.WaitInSlot {
 			return
 		}
 		most := w.Max
 		if most == 0 {
-			most = middleware.DefaultWaitMax
+			most = time.Second
 		}
 		switch {
 		case !c.MayWait:

@@ -49,7 +49,7 @@ func (l *line) cancelAsItParks(t delayqueue.Task) {
 	cancelled := make(chan struct{})
 	l.cancelled = cancelled
 	var once sync.Once
-	conflict := ended(middleware.Parked)
+	conflict := ended(middleware.Park)
 	l.events.mu.Lock()
 	defer l.events.mu.Unlock()
 	l.events.during = func(ctx context.Context, e middleware.Event) {

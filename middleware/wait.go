@@ -6,20 +6,12 @@ import (
 	"time"
 )
 
-// Defaults of [Wait].
 const (
-	DefaultWaitMax      = time.Second
-	DefaultWaitInitial  = 10 * time.Millisecond
-	DefaultWaitInterval = 250 * time.Millisecond
-	DefaultWaitMargin   = time.Second
+	defaultWait     = time.Second
+	defaultInitial  = 10 * time.Millisecond
+	defaultInterval = 250 * time.Millisecond
+	defaultMargin   = time.Second
 )
-
-// Backoff is a series of growing, jittered delays.
-type Backoff struct {
-	Initial time.Duration // the first delay
-	Max     time.Duration // no delay grows beyond it, jitter apart
-	Jitter  float64       // each delay is drawn from 1-Jitter to 1+Jitter times its value
-}
 
 // Wait keeps a task in conflict in its worker slot for a while and tries again with jittered, exponentially growing delays, or
 // as soon as the key is given back. It gives way to the next strategy when its bounds are reached, too many tasks of the
@@ -56,14 +48,20 @@ func (w Wait) Decide(c Conflict) Decision {
 		c.hasWaited = true
 		return w.next.Decide(c)
 	}
-	return Decision{
-		Action: WaitInSlot, WaitUntil: until,
-		Backoff: Backoff{Initial: w.Initial, Max: w.Interval, Jitter: 0.5},
-	}
+	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(w.Initial, w.Interval, c.Attempt)}
 }
 
-// DelayQueue returns that of the next strategy.
-func (w Wait) DelayQueue() string { return delayQueue(w.withDefaults().next) }
+// growing returns the delay after an attempt, counted from 1: the first one, and half as much again each time up to the largest.
+func growing(first, most time.Duration, attempt int) time.Duration {
+	most = max(first, most)
+	for ; attempt > 1 && first < most; attempt-- {
+		first += first / 2
+	}
+	return min(first, most)
+}
+
+// Unwrap returns the next strategy.
+func (w Wait) Unwrap() Strategy { return w.withDefaults().next }
 
 // Validate returns every fault of the strategy at once, or nil.
 func (w Wait) Validate() error {
@@ -84,14 +82,11 @@ func (w Wait) Validate() error {
 
 func (w Wait) parks() bool { return parks(w.withDefaults().next) }
 
-// TaskOrder returns that of the next strategy.
-func (w Wait) TaskOrder() (Order, time.Duration) { return orderOf(w.withDefaults().next) }
-
 func (w Wait) withDefaults() Wait {
 	for _, d := range []struct {
 		value *time.Duration
 		zero  time.Duration
-	}{{&w.Max, DefaultWaitMax}, {&w.Initial, DefaultWaitInitial}, {&w.Interval, DefaultWaitInterval}, {&w.Margin, DefaultWaitMargin}} {
+	}{{&w.Max, defaultWait}, {&w.Initial, defaultInitial}, {&w.Interval, defaultInterval}, {&w.Margin, defaultMargin}} {
 		if *d.value == 0 {
 			*d.value = d.zero
 		}

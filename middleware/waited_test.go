@@ -23,7 +23,7 @@ func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 				r.serve(r.options(strategy), asynq.Config{Queues: map[string]int{"default": 1, "slow": 1}}, func(context.Context, *asynq.Task) error { return nil })
 				r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 				first := r.events.await(r, 1, func(e middleware.Event) bool { return e.Kind == middleware.Refused })[0].At
-				for _, kind := range []middleware.EventKind{middleware.Ended, middleware.ParkedEvent} {
+				for _, kind := range []middleware.EventKind{middleware.Ended, middleware.Parked} {
 					for i, e := range r.events.await(r, 3, func(e middleware.Event) bool { return e.Kind == kind }) {
 						waited := e.Waited
 						if conflict, ok := e.Err.(*middleware.ConflictError); ok { //nolint:errorlint // an event carries the error itself

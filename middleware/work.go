@@ -182,7 +182,7 @@ func (r *run) ended(ctx context.Context, err error) error {
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
-	case ok && conflict.Outcome == Parked:
+	case ok && conflict.Outcome == Park:
 	case r.order != BestEffort && r.comesBack(err):
 		// It comes back, and its place waits for it.
 	default:

@@ -238,10 +238,8 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	}
 	if !ok {
 		headers := task.Headers()
-		if o, ok := w.cfg.Strategy.(middleware.Orderer); ok {
-			if order, _ := o.TaskOrder(); order == middleware.StrictFIFO {
-				headers = nil // it fails, and keeps its place as others do
-			}
+		if requeue, ok := middleware.RequeueOf(w.cfg.Strategy); ok && requeue.Order == middleware.StrictFIFO {
+			headers = nil // it fails, and keeps its place as others do
 		}
 		w.leave(ctx, headers)
 		return asynq.NotFound(ctx, task)

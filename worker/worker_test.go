@@ -142,7 +142,7 @@ func TestConflictsDoNotReachTheUsersFunctions(t *testing.T) {
 		c.ErrorHandler.HandleError(t.Context(), nil, err)
 		return c.IsFailure(err), c.RetryDelayFunc(0, err, nil)
 	}
-	failed, delay := tell(&middleware.ConflictError{Outcome: middleware.Parked, RetryAfter: time.Minute})
+	failed, delay := tell(&middleware.ConflictError{Outcome: middleware.Park, RetryAfter: time.Minute})
 	if failed || delay < time.Minute || delay > time.Minute+time.Second || len(asked) > 0 {
 		t.Errorf("a parked task failed: %t, is retried after %v, and reached %v", failed, delay, asked)
 	}

@@ -139,7 +139,7 @@ func (c *conflicts) ended(e middleware.Event) (archived bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case err.Outcome == middleware.Parked:
+	case err.Outcome == middleware.Park:
 		c.Parked++
 		if err.Conflicts > 1 { // Refused tells of the first alone
 			c.refusedAt(e)

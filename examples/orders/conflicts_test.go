@@ -25,7 +25,7 @@ func ended(ms int, id, key string, outcome middleware.Outcome, bound delayqueue.
 // again is the end of another run of the same wait.
 func again(ms int, id, key string) middleware.Event {
 	e := event(middleware.Ended, ms, id, key)
-	e.Err = &middleware.ConflictError{Outcome: middleware.Parked, Conflicts: 2}
+	e.Err = &middleware.ConflictError{Outcome: middleware.Park, Conflicts: 2}
 	return e
 }
 
@@ -40,7 +40,7 @@ func TestConflictsMeasuresAWaitOverAllRuns(t *testing.T) {
 	c := newConflicts(func() { t.Error("nothing was archived") })
 	observe(
 		c,
-		event(middleware.Refused, 10, "a", "order:1"), ended(10, "a", "order:1", middleware.Parked, ""),
+		event(middleware.Refused, 10, "a", "order:1"), ended(10, "a", "order:1", middleware.Park, ""),
 		again(40, "a", "seller:1"),
 		event(middleware.Acquired, 90, "a", ""),
 		event(middleware.Acquired, 95, "b", ""), // met no conflict
@@ -73,7 +73,7 @@ func TestConflictsTellsOutcomesApart(t *testing.T) {
 		event(middleware.Refused, 15, "a", "k"), inSlot,
 		event(middleware.Refused, 30, "b", "k"), ended(30, "b", "k", middleware.Archive, delayqueue.NoLimit),
 		event(middleware.Refused, 40, "c", "k"), ended(40, "c", "k", middleware.Archive, delayqueue.AgeLimit),
-		event(middleware.Refused, 50, "d", "k"), ended(50, "d", "k", middleware.Parked, ""),
+		event(middleware.Refused, 50, "d", "k"), ended(50, "d", "k", middleware.Park, ""),
 	)
 	m := c.met(at(60))
 	if m.outcomes != (outcomes{InSlot: 1, FailFast: 1, Bound: 1, Parked: 1}) || m.total() != 4 || archived != 2 {

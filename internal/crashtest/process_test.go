@@ -120,12 +120,11 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 		interval = 50 * time.Millisecond
 	}
 	conn := p.queue.Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
-	server := asynq.NewServerFromRedisClient(conn, asynq.Config{
+	server := asynq.NewServerFromRedisClient(conn, middleware.ServerConfig(asynq.Config{
 		Concurrency: 8, Queues: s.Queues, LogLevel: asynq.FatalLevel, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,
-		IsFailure:       middleware.IsFailure(nil), ErrorHandler: middleware.ErrorHandler(nil),
-		RetryDelayFunc: middleware.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Second }),
-	})
+		RetryDelayFunc:  func(int, error, *asynq.Task) time.Duration { return time.Second },
+	}))
 	handler := lock(asynq.HandlerFunc(p.handle))
 	err = server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		p.running.Add(1)

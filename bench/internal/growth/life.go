@@ -177,7 +177,7 @@ func (c *chain) enqueue(ctx context.Context) (err error) {
 
 func (c *chain) observe(_ context.Context, e middleware.Event) {
 	conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
-	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Parked {
+	if e.Kind == middleware.Ended && ok && conflict.Outcome == middleware.Park {
 		c.parked <- struct{}{}
 	}
 }

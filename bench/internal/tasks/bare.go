@@ -11,7 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/silent"
 
-	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/locking"
 )
 
 // Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key. Tasks of one
@@ -84,7 +84,7 @@ func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
 	if json.Unmarshal(task.Payload(), &p) != nil {
 		return
 	}
-	if !errors.Is(err, errRefused) && !errors.Is(err, middleware.ErrConflict) {
+	if !errors.Is(err, errRefused) && !errors.Is(err, locking.ErrHeld) {
 		j.Tally.Fault(err)
 	}
 	retried, _ := asynq.GetRetryCount(ctx)

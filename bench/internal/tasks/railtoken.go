@@ -100,7 +100,7 @@ func (j Job) observe(_ context.Context, e middleware.Event) {
 	switch {
 	case !ok:
 		j.Tally.Fault(e.Err)
-	case conflict.Outcome == middleware.Parked:
+	case conflict.Outcome == middleware.Park:
 		j.Tally.Parked()
 	default:
 		j.Tally.Lost(n)
