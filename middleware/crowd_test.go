@@ -22,7 +22,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 				const tasks = 6
 				lease := r.hold("order:1")
 				strategy := parkAlways()
-				strategy.Bounds = bounds
+				strategy.Limits = bounds
 				s := &script{}
 				cfg := asynq.Config{Concurrency: 2, TaskCheckInterval: time.Second}
 				r.serve(r.options(strategy), cfg, s.handle)
@@ -49,7 +49,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 func TestInOrderFullWaitersDelayNobody(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		strategy := middleware.Requeue{Order: middleware.FIFO, Bounds: delayqueue.Limits{Waiters: 1, Total: 1}}
+		strategy := middleware.Requeue{Order: middleware.FIFO, Limits: delayqueue.Limits{Waiters: 1, Total: 1}}
 		s := &script{steps: func(_ context.Context, n, _ int) error {
 			if n == 1 {
 				<-time.After(10 * time.Second)

@@ -28,7 +28,7 @@
 //
 // # Panics
 //
-// When a handler, a key function, a strategy or an OnBound callback panics, the run gives its keys and its place in the slot back and wakes the
+// When a handler, a key function, a strategy or an OnLimit callback panics, the run gives its keys and its place in the slot back and wakes the
 // next waiter; asynq reports the panic and retries the task, as it does without the middleware. The same is given back when such code calls
 // runtime.Goexit, as t.FailNow does; asynq does not notice that and takes the task for running until its timeout. An [Observer] that
 // panics is logged, and the task goes on.
@@ -50,7 +50,7 @@
 // A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL: the next in line finds the key free and has the task of the
 // dead worker run first, which has used up a retry if it had begun, or is archived if that was its last.
 //
-// With StrictFIFO a task whose handler has failed holds up those behind it until its last retry, or for half the bound on age if there is one; so
+// With StrictFIFO a task whose handler has failed holds up those behind it until its last retry, or for half the limit on age if there is one; so
 // choose its retries and their delays with them in mind. When it is deleted by hand, those behind it find out by their own timers; call
 // [delayqueue.Queue.Remove] for it and [delayqueue.Queue.WakeTask] for who is next to spare them the wait.
 //

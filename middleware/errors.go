@@ -55,9 +55,9 @@ type ConflictError struct {
 	// Held is for how long the holder had had the key then, by this process's clock and the holder's; 0 when unknown.
 	Held time.Duration
 
-	// Outcome is what became of the task, and Bound the bound that ended its waiting, if one did.
+	// Outcome is what became of the task, and Limit the limit that ended its waiting, if one did.
 	Outcome Outcome
-	Bound   delayqueue.Limit
+	Limit   delayqueue.Limit
 
 	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first time was.
 	Conflicts int
@@ -71,8 +71,8 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%q is held by %s", e.headline(), e.Key, e.Holder)
-	if e.Bound != delayqueue.NoLimit {
-		fmt.Fprintf(&b, "; bound on %s reached after %d conflicts in %v", e.Bound, e.Conflicts, e.Waited.Round(time.Millisecond))
+	if e.Limit != delayqueue.NoLimit {
+		fmt.Fprintf(&b, "; limit on %s reached after %d conflicts in %v", e.Limit, e.Conflicts, e.Waited.Round(time.Millisecond))
 	}
 	if e.Outcome != Park {
 		fmt.Fprintf(&b, "; try again in %v", e.RetryAfter.Round(time.Millisecond))

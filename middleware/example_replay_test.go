@@ -30,7 +30,7 @@ func ExampleReplayConflicts() {
 	defer client.Close()
 	ended := make(chan middleware.Outcome, 2)
 	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{
-		Strategy: middleware.Requeue{Bounds: delayqueue.Limits{Conflicts: 1}},
+		Strategy: middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}},
 		Observer: func(_ context.Context, e middleware.Event) {
 			if e.Kind == middleware.Parked {
 				ended <- middleware.Park
@@ -78,7 +78,7 @@ func ExampleReplayConflicts() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("%s: %d %s of %s because of %s\n", reason.Outcome, reason.Conflicts, reason.Bound, reason.Key, reason.Holder.Label)
+	fmt.Printf("%s: %d %s of %s because of %s\n", reason.Outcome, reason.Conflicts, reason.Limit, reason.Key, reason.Holder.Label)
 
 	if err := stuck.Release(ctx); err != nil {
 		panic(err)

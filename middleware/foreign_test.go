@@ -69,7 +69,7 @@ func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
 		bound    delayqueue.Limit
 	}{
 		"for its time": {[]asynq.Option{asynq.Timeout(time.Minute)}, parkAlways(), 59 * time.Second, delayqueue.NoLimit},
-		"to its bound": {nil, middleware.Requeue{Bounds: delayqueue.Limits{Age: 20 * time.Second}}, 20 * time.Second, delayqueue.AgeLimit},
+		"to its bound": {nil, middleware.Requeue{Limits: delayqueue.Limits{Age: 20 * time.Second}}, 20 * time.Second, delayqueue.AgeLimit},
 		"after a wait": {[]asynq.Option{asynq.Timeout(time.Minute)}, middleware.Wait{}, 59 * time.Second, delayqueue.NoLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestALastAttemptWaitsInItsSlotWithAnUnknownAsynq(t *testing.T) {
 					r.Fatalf("it is %v after %v: %s", info.State, time.Since(began), info.LastErr)
 				}
 				conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)
-				if err != nil || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" || conflict.Bound != tt.bound {
+				if err != nil || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" || conflict.Limit != tt.bound {
 					r.Fatalf("the reason is %+v, %v", conflict, err)
 				}
 				if took := conflict.Waited; took < tt.waits-time.Second || took > tt.waits+time.Second {

@@ -123,7 +123,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.Logger = slog.New(slog.DiscardHandler)
 	}
 	if requeue, ok := RequeueOf(l.Strategy); ok {
-		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Bounds.Age, requeue.Queue
+		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Limits.Age, requeue.Queue
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
@@ -140,7 +140,7 @@ type lock struct {
 	interest time.Duration // how long a refused attempt asks to be told of the release
 	limits   tasklock.Limits
 	order    Order
-	maxAge   time.Duration // the bound on it; 0 for none
+	maxAge   time.Duration // the limit on it; 0 for none
 	warned   sync.Map      // types of tasks whose time is longer than MaxHold
 	held     atomic.Int64  // how long handlers take, a moving average in ns
 }

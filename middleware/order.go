@@ -25,7 +25,7 @@ const (
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
 	FIFO
 	// StrictFIFO is FIFO, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
-	// the strategy sets a bound on age, a task that has been in line for longer than half of it is passed, so that those behind it do
+	// the strategy sets a limit on age, a task that has been in line for longer than half of it is passed, so that those behind it do
 	// not reach theirs for it.
 	StrictFIFO
 )

@@ -23,7 +23,7 @@ func TestAHeadThatFailsForLongerThanTheBoundOnAgeTakesNobodyWithIt(t *testing.T)
 			<-time.After(100 * time.Millisecond)
 			return nil
 		}}
-		strategy := middleware.Requeue{Order: middleware.StrictFIFO, Bounds: delayqueue.Limits{Age: 4 * time.Minute}}
+		strategy := middleware.Requeue{Order: middleware.StrictFIFO, Limits: delayqueue.Limits{Age: 4 * time.Minute}}
 		retries := func(n int, _ error, _ *asynq.Task) time.Duration { return time.Duration(1<<n) * 20 * time.Second }
 		r.serve(r.options(strategy), asynq.Config{Concurrency: 4, RetryDelayFunc: retries, TaskCheckInterval: lookSeldom}, s.handle)
 		r.queued("order:1", 1, 20, asynq.MaxRetry(25))

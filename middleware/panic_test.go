@@ -104,10 +104,10 @@ func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 		"strategy": {refused: true, set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 			o.Strategy = endingStrategy{o.Strategy, end}
 		}},
-		"OnBound": {refused: true, set: func(o *options, _ *asynq.HandlerFunc, end func()) {
+		"OnLimit": {refused: true, set: func(o *options, _ *asynq.HandlerFunc, end func()) {
 			s, _ := o.Strategy.(middleware.Requeue)
-			s.Bounds.Conflicts = 1
-			s.OnBound = func(context.Context, *asynq.Task, *middleware.ConflictError) error {
+			s.Limits.Conflicts = 1
+			s.OnLimit = func(context.Context, *asynq.Task, *middleware.ConflictError) error {
 				end()
 				return nil
 			}

@@ -20,27 +20,27 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	}
 	met := r.run.Met(r.attempt)
 	met.Count++
-	bound := d.Bounds.Reached(met)
-	if bound == delayqueue.NoLimit && d.OnBound != nil { // else a task that finds the waiters full waits all the same
+	limit := d.Limits.Reached(met)
+	if limit == delayqueue.NoLimit && d.OnLimit != nil { // else a task that finds the waiters full waits all the same
 		var err error
-		if bound, err = r.Queue.Full(ctx, r.id, held.Key, d.Bounds); err != nil {
-			r.Logger.WarnContext(ctx, "the bounds of a task are not known; it waits on", "task", r.id.String(), "error", err)
+		if limit, err = r.Queue.Full(ctx, r.id, held.Key, d.Limits); err != nil {
+			r.Logger.WarnContext(ctx, "the limits of a task are not known; it waits on", "task", r.id.String(), "error", err)
 		}
 	}
 	conflict := r.conflict(held, Park, d.Delay)
-	conflict.Conflicts, conflict.Bound = met.Count, bound
-	if bound != delayqueue.NoLimit {
-		return r.atBound(ctx, d, conflict)
+	conflict.Conflicts, conflict.Limit = met.Count, limit
+	if limit != delayqueue.NoLimit {
+		return r.atLimit(ctx, d, conflict)
 	}
 	if r.run == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Limits: d.Bounds, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
+		Attempt: r.attempt, Limits: d.Limits, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
-		if d.OnBound == nil {
+		if d.OnLimit == nil {
 			opts.Limits.Waiters, opts.Limits.Total = 0, 0 // it has its place in the sequence, and must be found there
 		}
 	}
@@ -101,9 +101,9 @@ const (
 // parkPlainly leaves a task to asynq's own timer, because asynq's scripts are not known. One on its last attempt, which asynq archives for any error, has waited in
 // its slot for as long as it may, and is archived with the reason.
 func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictError) error {
-	if d.Bounds.Age > 0 && conflict.Waited >= d.Bounds.Age {
-		conflict.Bound = delayqueue.AgeLimit
-		return r.atBound(ctx, d, conflict)
+	if d.Limits.Age > 0 && conflict.Waited >= d.Limits.Age {
+		conflict.Limit = delayqueue.AgeLimit
+		return r.atLimit(ctx, d, conflict)
 	}
 	if r.lastAttempt() {
 		conflict.Outcome, conflict.RetryAfter = Archive, max(conflict.Holder.Remaining, 0)
@@ -116,15 +116,15 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 // nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for any error.
 func (r *run) nowhere() bool { return r.run == nil && r.lastAttempt() }
 
-// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before asynq gives it up, or to the bound on
+// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before asynq gives it up, or to the limit on
 // its age. When it cannot, that is d.
 func (r *run) stay(ctx context.Context, d Decision) Decision {
 	until, ok := ctx.Deadline()
 	if until = until.Add(-defaultMargin); !ok {
 		until = r.firstAt.Add(maxFallback)
 	}
-	if bound := r.firstAt.Add(d.Bounds.Age); d.Bounds.Age > 0 && bound.Before(until) {
-		until = bound
+	if limit := r.firstAt.Add(d.Limits.Age); d.Limits.Age > 0 && limit.Before(until) {
+		until = limit
 	}
 	if r.Queue == nil || !r.nowhere() || !time.Now().Before(until) {
 		return d
@@ -132,22 +132,22 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(defaultInitial, plainLeast, r.refusals)}
 }
 
-// atBound ends the waiting of a task: it is archived, or the strategy's callback has the last word.
-func (r *run) atBound(ctx context.Context, d Decision, e *ConflictError) error {
+// atLimit ends the waiting of a task: it is archived, or the strategy's callback has the last word.
+func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
 	if err := r.Queue.Forget(ctx, r.id); err != nil {
-		r.Logger.WarnContext(ctx, "the conflicts of a task at a bound count on when it is run again by hand", "task", r.id.String(), "error", err)
+		r.Logger.WarnContext(ctx, "the conflicts of a task at a limit count on when it is run again by hand", "task", r.id.String(), "error", err)
 	}
-	if d.OnBound != nil {
-		return &boundError{conflict: e, outcome: d.OnBound(ctx, r.task, e)}
+	if d.OnLimit != nil {
+		return &limitError{conflict: e, outcome: d.OnLimit(ctx, r.task, e)}
 	}
 	return e
 }
 
-// boundError carries the outcome that an OnBound callback chose to the end of the run.
-type boundError struct {
+// limitError carries the outcome that an OnLimit callback chose to the end of the run.
+type limitError struct {
 	conflict *ConflictError
 	outcome  error
 }
 
-func (e *boundError) Error() string { return e.conflict.Error() }
+func (e *limitError) Error() string { return e.conflict.Error() }

@@ -20,7 +20,7 @@ func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, 
 
 // WhenHeld returns an option for [Producer.EnqueueContext] that decides at once about a task one of whose keys is held. A strategy that fails, such as [FailFast],
 // enqueues nothing: the caller gets a [ConflictError] with the key, its holder and RetryAfter. One that parks, such as [Requeue], enqueues the task
-// among the waiters of the key, without a run; its Delay and Bounds count. Any other, and no option, enqueues the task as ever, and so does every strategy when
+// among the waiters of the key, without a run; its Delay and Limits count. Any other, and no option, enqueues the task as ever, and so does every strategy when
 // the key is free. A task that is due later or joins a group is refused with delayqueue.ErrNotNow.
 //
 // It says nothing about the moment after: a task that was enqueued may still meet another holder, and its handler's strategy decides then. Handlers that run in
@@ -190,7 +190,7 @@ func (p *Producer) decide(
 		}
 	}
 	if d.Outcome == Park {
-		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Limits: d.Bounds}
+		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Limits: d.Limits}
 		info, err := p.opts.Queue.Add(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}

@@ -96,7 +96,7 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 			bubble(t, func(r *rig) {
 				r.hold("order:1")
 				strategy := parkAlways()
-				strategy.Delay, strategy.Bounds = time.Second, tt.bounds
+				strategy.Delay, strategy.Limits = time.Second, tt.bounds
 				r.serve(r.options(strategy), asynq.Config{Concurrency: 1}, func(context.Context, *asynq.Task) error { return nil })
 				task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 				r.events.await(r, 1, ended(middleware.Archive))
@@ -105,7 +105,7 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				if conflict.Bound != bound || conflict.Waited < tt.waited || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" {
+				if conflict.Limit != bound || conflict.Waited < tt.waited || conflict.Key != "order:1" || conflict.Holder.Label != "the-holder" {
 					r.Errorf("the reason is %+v", conflict)
 				}
 				if tt.conflicts > 0 && conflict.Conflicts != tt.conflicts {

@@ -25,7 +25,7 @@ func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 			r.Fatal(err)
 		}
 		strategy := parkAlways()
-		strategy.Delay, strategy.Bounds = timer, delayqueue.Limits{Age: 200 * time.Hour}
+		strategy.Delay, strategy.Limits = timer, delayqueue.Limits{Age: 200 * time.Hour}
 		ran := make(chan string, tasks)
 		serve := func() *asynq.Server {
 			return r.serve(r.options(strategy), asynq.Config{Concurrency: 1}, func(ctx context.Context, _ *asynq.Task) error {
@@ -153,9 +153,9 @@ func TestAnEarlyReturnIsNoFailure(t *testing.T) {
 func TestEveryConflictHasAnEvent(t *testing.T) {
 	t.Parallel()
 	bounded := parkAlways()
-	bounded.Bounds.Conflicts, bounded.Delay = 1, time.Second
+	bounded.Limits.Conflicts, bounded.Delay = 1, time.Second
 	taken := bounded
-	taken.OnBound = func(context.Context, *asynq.Task, *middleware.ConflictError) error { return nil }
+	taken.OnLimit = func(context.Context, *asynq.Task, *middleware.ConflictError) error { return nil }
 	moving := parkAlways()
 	moving.Queue = "elsewhere"
 	for name, tt := range map[string]struct {

@@ -17,21 +17,21 @@ func TestATimerIsNoLongerThanTheBoundOnAge(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 0) // another program's, without an end
 		strategy := parkAlways()
-		strategy.Delay, strategy.Bounds = 90*time.Hour, delayqueue.Limits{Age: 24 * time.Hour}
+		strategy.Delay, strategy.Limits = 90*time.Hour, delayqueue.Limits{Age: 24 * time.Hour}
 		serve := func() *asynq.Server {
 			return r.serve(r.options(strategy), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		}
 		server := serve()
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 		info := r.settled(task, asynq.TaskStateRetry)
-		if left := time.Until(info.NextProcessAt); left > strategy.Bounds.Age+2*time.Second {
-			r.Errorf("it looks again in %v, want %v at most", left, strategy.Bounds.Age)
+		if left := time.Until(info.NextProcessAt); left > strategy.Limits.Age+2*time.Second {
+			r.Errorf("it looks again in %v, want %v at most", left, strategy.Limits.Age)
 		}
 		server.Shutdown()
 		<-time.After(25 * time.Hour)
 		serve()
 		conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)
-		if err != nil || conflict.Bound != delayqueue.AgeLimit {
+		if err != nil || conflict.Limit != delayqueue.AgeLimit {
 			r.Errorf("it ended with %+v, %v; want the bound on age", conflict, err)
 		}
 	})

@@ -20,8 +20,8 @@ type ReplayOptions struct {
 	Queue string
 	// Key, when not empty, replays only tasks that were archived because of this key.
 	Key string
-	// Bound, when not NoBound, replays only tasks that reached this bound.
-	Bound delayqueue.Limit
+	// Limit, when not NoLimit, replays only tasks that reached this limit.
+	Limit delayqueue.Limit
 	// Most is how many tasks are replayed at most, those that were archived first; 1000 when zero.
 	Most int
 }
@@ -38,7 +38,7 @@ func (o ReplayOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ReplayConflicts runs the tasks again that were archived at a bound of their waiting, and returns how many, also with an error. Each is
+// ReplayConflicts runs the tasks again that were archived at a limit of their waiting, and returns how many, also with an error. Each is
 // put behind the others that are pending in its queue, with a conflict count and an age of zero; see [delayqueue.Queue.ReplayAll] for the
 // cost. Tasks that were archived for another reason stay, also when an earlier end of theirs was a conflict, and so do those of
 // [FailFast]: replay them one by one with [delayqueue.Queue.Replay].
@@ -57,10 +57,10 @@ func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOp
 // choose reports whether an archived task is one to be replayed.
 func (o ReplayOptions) choose(info *asynq.TaskInfo) bool {
 	conflict, err := ParseConflict(info.Result)
-	if err != nil || conflict.Bound == delayqueue.NoLimit {
+	if err != nil || conflict.Limit == delayqueue.NoLimit {
 		return false
 	}
-	if o.Key != "" && conflict.Key != o.Key || o.Bound != delayqueue.NoLimit && conflict.Bound != o.Bound {
+	if o.Key != "" && conflict.Key != o.Key || o.Limit != delayqueue.NoLimit && conflict.Limit != o.Limit {
 		return false
 	}
 	// A result outlives the run that wrote it: the task may have been run by hand since, and have ended for another reason.

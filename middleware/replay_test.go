@@ -76,9 +76,9 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 				t.Fatal(err)
 			}
 			ran := make(chan int, 10)
-			strategy := middleware.Requeue{Delay: time.Hour, Bounds: tt.bounds}
+			strategy := middleware.Requeue{Delay: time.Hour, Limits: tt.bounds}
 			if bound == delayqueue.WaitersLimit {
-				strategy.OnBound = archive
+				strategy.OnLimit = archive
 			}
 			r.serve(r.options(strategy), asynq.Config{Concurrency: 2}, func(ctx context.Context, _ *asynq.Task) error {
 				n, _ := asynq.GetRetryCount(ctx)
@@ -97,7 +97,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 				r.refusedAgain(task, "order:1", outcome)
 			}
 			got := r.reason(task)
-			if got.Key != "order:1" || got.Bound != bound || got.Conflicts != tt.conflicts || got.Task != task || got.Type != "test" {
+			if got.Key != "order:1" || got.Limit != bound || got.Conflicts != tt.conflicts || got.Task != task || got.Type != "test" {
 				t.Errorf("the reason is %+v", got)
 			}
 			if got.Holder.Label != "the-holder" || got.Holder.Fence != fence || got.Holder.Since.IsZero() || got.Held <= 0 || got.Held > limit {
@@ -124,7 +124,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 					r.refusedAgain(task, "order:1", middleware.Park)
 				}
 				r.refusedAgain(task, "order:1", middleware.Archive) // and reaches its bound as late
-				if again := r.reason(task); again.Bound != bound || again.Conflicts != tt.conflicts {
+				if again := r.reason(task); again.Limit != bound || again.Conflicts != tt.conflicts {
 					t.Errorf("the second time the reason is %+v", again)
 				}
 			}
@@ -136,7 +136,7 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			for range tt.waits {
 				receive(t, ran)
 			}
-			if n := r.replayAll(middleware.ReplayOptions{Key: "order:1", Bound: bound}); n != 1 {
+			if n := r.replayAll(middleware.ReplayOptions{Key: "order:1", Limit: bound}); n != 1 {
 				t.Errorf("replayed %d tasks", n)
 			}
 			if retried := receive(t, ran); retried != 0 {
@@ -164,7 +164,7 @@ func archive(_ context.Context, _ *asynq.Task, c *middleware.ConflictError) erro
 func (r *rig) full(handler asynq.HandlerFunc, keys ...string) []*locking.Lease {
 	r.Helper()
 	var leases []*locking.Lease
-	strategy := middleware.Requeue{Delay: time.Hour, Bounds: delayqueue.Limits{Waiters: 1}, OnBound: archive}
+	strategy := middleware.Requeue{Delay: time.Hour, Limits: delayqueue.Limits{Waiters: 1}, OnLimit: archive}
 	r.serve(r.options(strategy), asynq.Config{Concurrency: 2, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }}, handler)
 	for _, key := range keys {
 		leases = append(leases, r.hold(key))
@@ -177,19 +177,19 @@ func TestReplayConflictsLeavesWhatIsArchivedForOtherReasons(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.full(func(_ context.Context, task *asynq.Task) error {
-		_, err := task.ResultWriter().Write([]byte(`{"key":"order:1","outcome":"failed","bound":"waiters"}`))
+		_, err := task.ResultWriter().Write([]byte(`{"key":"order:1","outcome":"failed","limit":"waiters"}`))
 		return errors.Join(err, asynq.SkipRetry)
 	}, "order:1", "order:2")
-	atBound, other := r.enqueue(payload{Key: "order:1"}), r.enqueue(payload{Key: "order:2"})
+	atLimit, other := r.enqueue(payload{Key: "order:1"}), r.enqueue(payload{Key: "order:2"})
 	failed, poison := r.enqueue(payload{Key: "free"}), r.enqueue(payload{})
 	byHand := r.enqueue(payload{Key: "order:1"}, asynq.ProcessIn(time.Hour))
 	if err := r.inspect.ArchiveTask(byHand.Queue, byHand.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, task := range []delayqueue.Task{atBound, other, failed, poison} {
+	for _, task := range []delayqueue.Task{atLimit, other, failed, poison} {
 		r.settled(task, asynq.TaskStateArchived)
 	}
-	for _, opts := range []middleware.ReplayOptions{{Key: "order:3"}, {Key: "order"}, {Bound: delayqueue.AgeLimit}, {Key: "order:1", Bound: delayqueue.ConflictsLimit}} {
+	for _, opts := range []middleware.ReplayOptions{{Key: "order:3"}, {Key: "order"}, {Limit: delayqueue.AgeLimit}, {Key: "order:1", Limit: delayqueue.ConflictsLimit}} {
 		if n := r.replayAll(opts); n != 0 {
 			t.Errorf("%+v: replayed %d", opts, n)
 		}
@@ -199,10 +199,10 @@ func TestReplayConflictsLeavesWhatIsArchivedForOtherReasons(t *testing.T) {
 		t.Errorf("for one key replayed %d", n)
 	}
 	// Its line is still full, so that it is archived once more.
-	if e := r.events.await(t, seen+1, ended(middleware.Archive))[seen]; e.Task != atBound {
-		t.Errorf("%s was replayed, want %s", e.Task, atBound)
+	if e := r.events.await(t, seen+1, ended(middleware.Archive))[seen]; e.Task != atLimit {
+		t.Errorf("%s was replayed, want %s", e.Task, atLimit)
 	}
-	r.settled(atBound, asynq.TaskStateArchived)
+	r.settled(atLimit, asynq.TaskStateArchived)
 	if n := r.replayAll(middleware.ReplayOptions{}); n != 2 {
 		t.Errorf("replayed %d, want those of both keys", n)
 	}
@@ -244,7 +244,7 @@ func TestReplayConflictsLeavesThoseOfFailFast(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")
 	r.serve(r.options(middleware.FailFast{}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-	if reason := r.reason(r.enqueue(payload{Key: "order:1"})); reason.Bound != delayqueue.NoLimit {
+	if reason := r.reason(r.enqueue(payload{Key: "order:1"})); reason.Limit != delayqueue.NoLimit {
 		t.Errorf("the reason is %+v", reason)
 	}
 	if n := r.replayAll(middleware.ReplayOptions{}); n != 0 {

@@ -38,15 +38,15 @@ type Requeue struct {
 	// bound on age, after which a task is to be looked at.
 	Delay time.Duration
 
-	// Bounds limits the waiting; by default there is no limit, since asynq keeps only 9 999 archived tasks of a queue and deletes the
-	// others. A task at the bound on conflicts or age is archived, with a [ConflictError] that says which one. One that finds the waiters
+	// Limits bounds the waiting; by default there is no limit, since asynq keeps only 9 999 archived tasks of a queue and deletes the
+	// others. A task at the limit on conflicts or age is archived, with a [ConflictError] that says which one. One that finds the waiters
 	// full (Waiters, Total) is not: it waits without a place, for its own timer alone, which is longer each time, up to 10 min or more of a long
 	// line. In order, every task has a place all the same.
-	Bounds delayqueue.Limits
+	Limits delayqueue.Limits
 
-	// OnBound, when not nil, decides what becomes of a task at any bound. Its error is the outcome of the run: nil completes the task, and
+	// OnLimit, when not nil, decides what becomes of a task at any limit. Its error is the outcome of the run: nil completes the task, and
 	// the conflict itself archives it with its reason.
-	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
+	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 
 	// Order is the order in which the tasks of a key run; [BestEffort] when zero. All handlers that work on a key must use the same one,
 	// and a task in order has one key.
@@ -66,7 +66,7 @@ func (r Requeue) Decide(c Conflict) Decision {
 			delay = maxFallback
 		}
 	}
-	d := Decision{Outcome: Park, Places: r.places(c), Delay: delay, Bounds: r.Bounds, OnBound: r.OnBound}
+	d := Decision{Outcome: Park, Places: r.places(c), Delay: delay, Limits: r.Limits, OnLimit: r.OnLimit}
 	until := c.FirstAt.Add(standbyLimit(c))
 	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.Standby < d.Places) && c.Now.Before(until) {
 		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
@@ -99,7 +99,7 @@ func (r Requeue) Validate() error {
 	if r.Queue != "" && strings.TrimSpace(r.Queue) == "" {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Queue is %q: a queue's name cannot be blank", r.Queue))
 	}
-	return errors.Join(append(errs, r.Bounds.Validate())...)
+	return errors.Join(append(errs, r.Limits.Validate())...)
 }
 
 func (Requeue) parks() bool { return true }

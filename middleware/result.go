@@ -21,7 +21,7 @@ type record struct {
 	Key          string           `json:"key"`
 	KeyBytes     []byte           `json:"key_bytes,omitempty"` // of a key that JSON has no text for
 	Outcome      string           `json:"outcome"`
-	Bound        delayqueue.Limit `json:"bound,omitempty"`
+	Limit        delayqueue.Limit `json:"limit,omitempty"`
 	Conflicts    int              `json:"conflicts"`
 	WaitedMS     int64            `json:"waited_ms"`
 	RetryAfterMS int64            `json:"retry_after_ms"`
@@ -34,7 +34,7 @@ type record struct {
 // result returns the error as JSON, for the task's result.
 func (e *ConflictError) result() []byte {
 	rec := record{
-		Queue: e.Task.Queue, ID: e.Task.ID, Type: e.Type, Key: e.Key, Outcome: e.Outcome.String(), Bound: e.Bound,
+		Queue: e.Task.Queue, ID: e.Task.ID, Type: e.Type, Key: e.Key, Outcome: e.Outcome.String(), Limit: e.Limit,
 		Conflicts: e.Conflicts, WaitedMS: e.Waited.Milliseconds(), RetryAfterMS: e.RetryAfter.Milliseconds(),
 		Holder: e.Holder.Label, HeldMS: e.Held.Milliseconds(), HolderFence: e.Holder.Fence,
 	}
@@ -49,7 +49,7 @@ func (e *ConflictError) result() []byte {
 }
 
 // ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result): the key, its holder with
-// the holder's fence and for how long it had had the key, the bound that was reached, and how often and for how long the task was refused. It
+// the holder's fence and for how long it had had the key, the limit that was reached, and how often and for how long the task was refused. It
 // returns an error when the result is something else, as it is of a task that was archived for another reason. The example of
 // [ReplayConflicts] shows where results come from.
 func ParseConflict(result []byte) (*ConflictError, error) {
@@ -58,7 +58,7 @@ func ParseConflict(result []byte) (*ConflictError, error) {
 		return nil, fmt.Errorf("middleware: the result of the task does not tell of a conflict (%d bytes)", len(result))
 	}
 	e := &ConflictError{
-		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive, Bound: rec.Bound,
+		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive, Limit: rec.Limit,
 		Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
 		RetryAfter: time.Duration(rec.RetryAfterMS) * time.Millisecond, Held: time.Duration(rec.HeldMS) * time.Millisecond,
 		Holder: locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: time.Duration(rec.RetryAfterMS) * time.Millisecond},

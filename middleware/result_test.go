@@ -21,7 +21,7 @@ func TestTheReasonOfAConflictComesBackWhole(t *testing.T) {
 		want := &ConflictError{
 			Task: delayqueue.Task{Queue: rapid.String().Draw(t, "queue"), ID: rapid.String().Draw(t, "id")}, Type: rapid.String().Draw(t, "type"),
 			Key: string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")), Held: duration("held"), Outcome: Archive,
-			Bound:     delayqueue.Limit(rapid.SampledFrom([]string{"", "conflicts", "age", "waiters", "one of a later version"}).Draw(t, "bound")),
+			Limit:     delayqueue.Limit(rapid.SampledFrom([]string{"", "conflicts", "age", "waiters", "one of a later version"}).Draw(t, "limit")),
 			Conflicts: rapid.IntRange(1, 1<<40).Draw(t, "conflicts"), Waited: duration("waited"), RetryAfter: duration("after"),
 			Holder: locking.Holder{Label: rapid.String().Draw(t, "label"), Fence: rapid.Int64Range(0, 1<<53).Draw(t, "fence")},
 		}
@@ -38,10 +38,10 @@ func TestTheReasonOfAConflictComesBackWhole(t *testing.T) {
 
 func TestAReasonOfAnEarlierVersionIsRead(t *testing.T) {
 	t.Parallel()
-	got, err := ParseConflict([]byte(`{"queue":"default","id":"a","type":"test","key":"order:1","outcome":"archived","bound":"age","conflicts":7,` +
+	got, err := ParseConflict([]byte(`{"queue":"default","id":"a","type":"test","key":"order:1","outcome":"archived","limit":"age","conflicts":7,` +
 		`"waited_ms":1500,"retry_after_ms":2000,"holder":"h","held_since":"2026-01-02T03:04:05.678Z","holder_fence":9,"of a later version":{}}`))
 	want := &ConflictError{
-		Task: delayqueue.Task{Queue: "default", ID: "a"}, Type: "test", Key: "order:1", Outcome: Archive, Bound: delayqueue.AgeLimit,
+		Task: delayqueue.Task{Queue: "default", ID: "a"}, Type: "test", Key: "order:1", Outcome: Archive, Limit: delayqueue.AgeLimit,
 		Conflicts: 7, Waited: 1500 * time.Millisecond, RetryAfter: 2 * time.Second,
 		Holder: locking.Holder{Label: "h", Since: time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC), Fence: 9, Remaining: 2 * time.Second},
 	}

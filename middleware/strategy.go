@@ -65,9 +65,9 @@ type Decision struct {
 	Standby bool
 	Places  int
 
-	// Bounds and OnBound are for Park: see [Requeue].
-	Bounds  delayqueue.Limits
-	OnBound func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
+	// Limits and OnLimit are for Park: see [Requeue].
+	Limits  delayqueue.Limits
+	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }
 
 // Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it

@@ -42,7 +42,7 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 	after := func(delay time.Duration) middleware.Decision {
 		return middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: delay}
 	}
-	bounds := delayqueue.Limits{Conflicts: 5}
+	limits := delayqueue.Limits{Conflicts: 5}
 	for name, tt := range map[string]struct {
 		strategy middleware.Strategy
 		conflict middleware.Conflict
@@ -51,7 +51,7 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"fail fast archives":         {middleware.FailFast{}, conflict(nil), middleware.Decision{Outcome: middleware.Archive}},
 		"fail fast discards":         {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Outcome: middleware.Discard}},
 		"requeue until the TTL":      {middleware.Requeue{}, conflict(full), park},
-		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Bounds: bounds}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Bounds: bounds, Places: 1}},
+		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Limits: limits}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Limits: limits, Places: 1}},
 		"requeue, endless holder":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = -1, 1 }), parked(55 * time.Second)},
 		"requeue, day-long holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = 24*time.Hour, 1 }), parked(55 * time.Second)},
 		"on deck":                    {middleware.Requeue{}, conflict(nil), deck},

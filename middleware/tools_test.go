@@ -231,7 +231,7 @@ func TestAnArchivedConflictThatIsRunAgainWaitsAndRuns(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	strategy := parkAlways()
-	strategy.Delay, strategy.Bounds, strategy.OnBound = time.Hour, delayqueue.Limits{Waiters: 1}, archive
+	strategy.Delay, strategy.Limits, strategy.OnLimit = time.Hour, delayqueue.Limits{Waiters: 1}, archive
 	ran := make(chan string, 3)
 	r.serve(r.options(strategy), asynq.Config{}, func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)

@@ -76,7 +76,7 @@ func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.hold("order:1")
 		got := make(chan *middleware.ConflictError, 1)
-		strategy := middleware.Requeue{Delay: time.Second, Bounds: delayqueue.Limits{Conflicts: 1}, OnBound: func(_ context.Context, task *asynq.Task, c *middleware.ConflictError) error {
+		strategy := middleware.Requeue{Delay: time.Second, Limits: delayqueue.Limits{Conflicts: 1}, OnLimit: func(_ context.Context, task *asynq.Task, c *middleware.ConflictError) error {
 			if task.Type() != "test" {
 				t.Errorf("the callback got a task of type %q", task.Type())
 			}
@@ -85,7 +85,7 @@ func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
 		}}
 		r.serve(r.options(strategy), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-		if c := receive(r.T, got); c.Bound != "conflicts" {
+		if c := receive(r.T, got); c.Limit != "conflicts" {
 			t.Errorf("the callback got %+v", c)
 		}
 		r.gone(task)

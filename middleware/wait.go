@@ -14,7 +14,7 @@ const (
 )
 
 // Wait keeps a task in conflict in its worker slot for a while and tries again with jittered, exponentially growing delays, or
-// as soon as the key is given back. It gives way to the next strategy when its bounds are reached, too many tasks of the
+// as soon as the key is given back. It gives way to the next strategy when its limits are reached, too many tasks of the
 // server wait already, or the server shuts down. The zero value waits for up to a second and then requeues.
 type Wait struct {
 	// Max is the longest time to wait; 1 s when zero.

@@ -173,12 +173,12 @@ func (r *run) noteHold() time.Duration {
 
 // ended tells of a run that ends without the lock, and returns the error for asynq.
 func (r *run) ended(ctx context.Context, err error) error {
-	bound, atBound := errors.AsType[*boundError](err)
-	if atBound {
+	limit, atLimit := errors.AsType[*limitError](err)
+	if atLimit {
 		r.quitLine(ctx)
-		r.endedIn(ctx, bound.conflict)
-		r.keepReason(ctx, bound.outcome)
-		return bound.outcome
+		r.endedIn(ctx, limit.conflict)
+		r.keepReason(ctx, limit.outcome)
+		return limit.outcome
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {

@@ -144,7 +144,7 @@ func (c *conflicts) ended(e middleware.Event) (archived bool) {
 		if err.Conflicts > 1 { // Refused tells of the first alone
 			c.refusedAt(e)
 		}
-	case err.Bound != delayqueue.NoLimit:
+	case err.Limit != delayqueue.NoLimit:
 		c.Bound++
 		archived = true
 	default:

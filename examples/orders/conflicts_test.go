@@ -18,7 +18,7 @@ func event(kind middleware.EventKind, ms int, id, key string) middleware.Event {
 
 func ended(ms int, id, key string, outcome middleware.Outcome, bound delayqueue.Limit) middleware.Event {
 	e := event(middleware.Ended, ms, id, key)
-	e.Err = &middleware.ConflictError{Outcome: outcome, Bound: bound}
+	e.Err = &middleware.ConflictError{Outcome: outcome, Limit: bound}
 	return e
 }
 
