@@ -10,7 +10,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -122,7 +121,7 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 		back, err = r.Queue.BringBack(ctx, t, begun)
 	}
 	if err != nil {
-		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", tasklock.WithoutKeys(err))
+		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
 	}
 	return back, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// options are those of the command line.
+// options is what the command line says.
 type options struct {
 	Orders      string
 	N           int

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,11 +17,35 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/bench/internal/cost"
+	"github.com/railtoken/railtoken/bench/internal/growth"
 	"github.com/railtoken/railtoken/bench/internal/locks"
+	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/bench/internal/setting"
+	"github.com/railtoken/railtoken/bench/internal/targets"
+	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
+
+// The exit statuses beside 0.
+const (
+	statusFailed = 1
+	statusUsage  = 2
+	statusMissed = 3 // with -check: a target was missed
+)
+
+// parts are the measurements, in their order.
+var parts = []struct {
+	name    string
+	measure func(context.Context, *measure.Env) error
+}{{"locks", locks.Measure}, {"tasks", tasks.Measure}, {"growth", growth.Measure}, {"cost", cost.Measure}}
+
+// modules are the libraries whose versions the report names.
+var modules = []string{
+	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4",
+	"github.com/bsm/redislock", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3",
+}
 
 func main() {
 	redis.SetLogger(quiet{})
@@ -31,7 +54,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == locks.ChildArgument {
 		if err := locks.Serve(ctx, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			os.Exit(statusFailed)
 		}
 		return
 	}
@@ -52,20 +75,32 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(errOut, err)
-		return 2
+		return statusUsage
 	}
-	if err := o.measure(ctx, out); err != nil {
+	r, err := o.results(ctx)
+	if r != nil {
+		err = errors.Join(err, o.write(r, out))
+	}
+	if err != nil {
 		fmt.Fprintln(errOut, err)
-		return 1
+		return statusFailed
+	}
+	verdicts := targets.Judge(r)
+	missed := targets.Missed(verdicts)
+	o.env.Report("%d of %d targets missed; %s", len(missed), len(verdicts), r.Took)
+	if o.check && len(missed) > 0 {
+		fmt.Fprint(errOut, report.Verdicts(missed))
+		return statusMissed
 	}
 	return 0
 }
 
 // options are what the command line says.
 type options struct {
-	env       report.Env
-	dir, json string
-	shown     string // the command line, for the report
+	env             measure.Env
+	from, dir, json string
+	check           bool
+	shown           string // the command line, for the report
 }
 
 func parse(args []string, errOut io.Writer) (*options, error) {
@@ -73,20 +108,22 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	o.env.Say = func(format string, args ...any) { fmt.Fprintf(errOut, "==> "+format+"\n", args...) }
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errOut)
-	run := flags.String("run", ".", "measure the sections and scenarios whose name matches this `regexp`")
-	flags.IntVar(&o.env.Reps, "reps", 5, "rounds, in each of which every contestant has its turn")
+	run := flags.String("run", ".", "measure the scenarios whose name or group matches this `regexp`")
+	flags.IntVar(&o.env.Rounds, "reps", 5, "rounds, in each of which every contestant has its turn")
 	flags.IntVar(&o.env.Scale, "scale", 100, "how many percent of the work to do")
 	quick := flags.Bool("quick", false, "two rounds and a fifth of the work: for a first look, not for figures to quote")
 	flags.StringVar(&o.env.Orders, "orders", "", "read the orders from this CSV `file`; generate them when empty")
-	flags.StringVar(&o.dir, "out", "", "write benchmarks.md and its plots to this `directory`, not to the standard output")
+	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -json writes it")
+	flags.StringVar(&o.dir, "out", "", "write benchmarks.md, its figures and plots to this `directory`, not tables to the standard output")
 	flags.StringVar(&o.json, "json", "", "also write the figures of every round to this `file`")
+	flags.BoolVar(&o.check, "check", false, "exit with status 3 when a target is missed")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	if *quick {
-		o.env.Reps, o.env.Scale = min(o.env.Reps, 2), min(o.env.Scale, 20)
+		o.env.Rounds, o.env.Scale = min(o.env.Rounds, 2), min(o.env.Scale, 20)
 	}
-	if flags.NArg() > 0 || o.env.Reps < 1 || o.env.Scale < 1 || o.env.Scale > 100 {
+	if flags.NArg() > 0 || o.env.Rounds < 1 || o.env.Scale < 1 || o.env.Scale > 100 {
 		return nil, errors.New("want no arguments, -reps of at least 1 and -scale from 1 to 100")
 	}
 	o.shown = shown(flags, o.env.Orders)
@@ -104,7 +141,7 @@ func shown(flags *flag.FlagSet, orders string) string {
 	var given []string
 	flags.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "orders", "out", "json":
+		case "orders", "out", "json", "check":
 		default:
 			given = append(given, fmt.Sprintf("-%s=%v", f.Name, f.Value))
 		}
@@ -115,49 +152,43 @@ func shown(flags *flag.FlagSet, orders string) string {
 	return command
 }
 
-// measure runs the parts and writes the report; also that of a run which was broken off.
-func (o *options) measure(ctx context.Context, out io.Writer) (err error) {
+// results reads the figures of an earlier run, or measures. A run that is broken off has figures too.
+func (o *options) results(ctx context.Context) (*results.Results, error) {
+	if o.from != "" {
+		return results.Read(o.from)
+	}
+	var err error
 	if o.env.Dir, err = os.MkdirTemp("", "bench-"); err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(o.env.Dir)
 	began := time.Now()
 	version, err := redisVersion(ctx, o.env.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := &report.Report{Reps: o.env.Reps, Setting: setting.New(ctx, o.shown, version, modules...)}
-	var runErr error
+	r := &results.Results{Rounds: o.env.Rounds, Setting: results.NewSetting(ctx, o.shown, version, modules...)}
+	o.env.Results = r
 	for _, p := range parts {
-		sections, err := p.measure(ctx, o.env)
-		r.Sections = append(r.Sections, sections...)
-		if err != nil {
-			runErr = errors.Join(runErr, fmt.Errorf("%s: %w", p.name, err))
+		if failed := p.measure(ctx, &o.env); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	r.Took = time.Since(began).Round(time.Second).String()
-	all, missed := r.Missed()
-	o.env.Say("%d of %d targets missed; %s", missed, all, r.Took)
-	return errors.Join(runErr, o.write(r, out))
+	return r, err
 }
 
-func (o *options) write(r *report.Report, out io.Writer) error {
+func (o *options) write(r *results.Results, out io.Writer) (err error) {
 	if o.json != "" {
-		data, err := json.MarshalIndent(r, "", " ")
-		if err == nil {
-			err = os.WriteFile(o.json, append(data, '\n'), 0o600)
-		}
-		if err != nil {
-			return err
-		}
+		err = r.Write(o.json)
 	}
 	if o.dir == "" {
-		return r.Markdown(out, report.Name)
+		return errors.Join(err, report.Tables(out, r))
 	}
-	return r.WriteFiles(o.dir)
+	return errors.Join(err, report.Write(r, o.dir))
 }
 
 // redisVersion asks a server that is started for this alone.
@@ -167,5 +198,5 @@ func redisVersion(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	defer s.Kill()
-	return server.Version(ctx, s.Probe())
+	return s.Version(ctx)
 }

@@ -10,27 +10,22 @@ import (
 	"testing"
 )
 
-func needRedis(t *testing.T) {
-	t.Helper()
+func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("needs redis-server, which make test installs: ", err)
 	}
-}
-
-func TestAShortRunWritesTheReportItsPlotsAndJSON(t *testing.T) {
-	needRedis(t)
 	dir := t.TempDir()
 	figures := filepath.Join(dir, "figures.json")
 	var out, errOut bytes.Buffer
-	status := command(t.Context(), []string{"-run", "P1$", "-reps", "1", "-scale", "5", "-out", dir, "-json", figures}, &out, &errOut)
-	if status != 0 {
+	args := []string{"-run", "^noop$", "-reps", "1", "-scale", "1", "-out", dir, "-json", figures}
+	if status := command(t.Context(), args, &out, &errOut); status != 0 {
 		t.Fatalf("status %d: %s", status, &errOut)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "benchmarks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`make bench ARGS="-reps=1 -run=P1$ -scale=5"`, "redis-server ", "go-redis/v9 v9", "**P1**"} {
+	for _, part := range []string{`make bench ARGS="-reps=1 -run=^noop$ -scale=1"`, "redis-server ", "go-redis/v9 v9", "Noop, without any conflict, is 50 tasks"} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("the report lacks %q:\n%s", part, text)
 		}
@@ -38,8 +33,29 @@ func TestAShortRunWritesTheReportItsPlotsAndJSON(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("the report went to the standard output: %s", &out)
 	}
-	if data, err := os.ReadFile(figures); err != nil || !bytes.Contains(data, []byte(`"us per pair"`)) {
-		t.Errorf("the file holds %q, %v", data, err)
+	if status := command(t.Context(), []string{"-from", figures}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "**noop**: 50 tasks") {
+		t.Errorf("status %d:\n%s", status, &out)
+	}
+}
+
+func TestAMissedTargetIsAnExitStatus(t *testing.T) {
+	t.Parallel()
+	for share, want := range map[string]int{"0.5": statusMissed, "1": 0} {
+		file := filepath.Join(t.TempDir(), "run.json")
+		run := `{"Tables": [{"Name": "C1", "Rows": [{"Name": "railtoken", "Values": {"of ideal": [` + share + `]}}]}]}`
+		if err := os.WriteFile(file, []byte(run), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var errOut bytes.Buffer
+		if got := command(t.Context(), []string{"-from", file, "-check"}, io.Discard, &errOut); got != want {
+			t.Errorf("%s of the ideal: status %d: %s", share, got, &errOut)
+		}
+		if got := command(t.Context(), []string{"-from", file}, io.Discard, io.Discard); got != 0 {
+			t.Errorf("%s of the ideal, not checked: status %d", share, got)
+		}
+		if missed := strings.Contains(errOut.String(), "share of the ideal"); missed != (want != 0) {
+			t.Errorf("%s of the ideal: %s", share, &errOut)
+		}
 	}
 }
 
@@ -51,19 +67,14 @@ func TestTheCommandIsShownWithoutDirectories(t *testing.T) {
 	}
 }
 
-func TestAReportGoesToTheStandardOutputByDefault(t *testing.T) {
-	needRedis(t)
-	var out bytes.Buffer
-	if status := command(t.Context(), []string{"-run", "nothing at all"}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "# Benchmarks") {
-		t.Errorf("status %d:\n%s", status, &out)
-	}
-}
-
 func TestWrongFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-run", "("}, {"-reps", "0"}, {"-scale", "0"}, {"-scale", "101"}, {"A1"}, {"-nonsense"}} {
-		if got := command(t.Context(), args, io.Discard, io.Discard); got != 2 {
+		if got := command(t.Context(), args, io.Discard, io.Discard); got != statusUsage {
 			t.Errorf("%v: status %d", args, got)
 		}
+	}
+	if got := command(t.Context(), []string{"-from", "nowhere.json"}, io.Discard, io.Discard); got != statusFailed {
+		t.Errorf("a file that is not there: status %d", got)
 	}
 }

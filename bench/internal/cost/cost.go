@@ -1,83 +1,180 @@
-// Package cost measures what a lock costs beside the time that it takes: allocations, processor time of both sides, and memory of Redis.
+// Package cost measures what a lock costs beside the time that it takes: allocations, processor time of both sides, and
+// memory of Redis.
 package cost
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
-const nodes = 5
+const (
+	callers   = 128
+	warmPairs = 100
+	pairs     = 2000
+	warmTime  = 100 * time.Millisecond
+	loadTime  = 500 * time.Millisecond
+	// afterFailure is how long a caller rests after a pair that failed: some do not ask a slow server again at once.
+	afterFailure = 10 * time.Millisecond
+)
 
-// Measure measures locks on one server and on five, and the memory of locks and of tasks that wait. It returns what it has measured also with
-// an error. The five servers must have run for half a minute, which is waited for.
-func Measure(ctx context.Context, env report.Env) (sections []*report.Section, err error) {
-	section := &report.Section{Name: "cost-locks", Title: "What does a lock cost?", Text: locksText}
-	memory := &report.Section{Name: "cost-memory", Title: "How much memory does it take?", Text: memoryText}
-	one := &report.Table{Name: "cost-one", Title: "Acquire and release on one server", Columns: lockColumns}
-	five := &report.Table{Name: "cost-five", Title: "Acquire and release on five servers", Columns: lockColumns}
-	held := &report.Table{Name: "cost-memory", Title: "Memory of Redis", Columns: []string{bytesEach, keysEach}}
-
+// Measure measures locks on one server and on five, and the memory of locks and of tasks that wait. The five servers
+// must have run for half a minute, which is waited for. What was measured before an error stays.
+func Measure(ctx context.Context, env *measure.Env) error {
+	const five, memory = "cost-five", "cost-memory"
 	var many []*server.Server
-	defer func() { stop(many) }()
-	if wanted(env, section, five) { // first, as they must age
-		if many, err = start(ctx, env, nodes); err != nil {
-			return nil, err
+	defer func() { server.KillAll(many) }()
+	if env.Wants("cost-locks", five) { // first, because they must age
+		var err error
+		if many, err = server.StartAll(ctx, env.Dir, 5); err != nil {
+			return err
 		}
 	}
-	steps := []struct {
-		section *report.Section
-		table   *report.Table
-		do      func() error
-	}{
-		{section, one, func() error { return measureOne(ctx, env, one) }},
-		{memory, held, func() error { return measureMemory(ctx, env, held) }},
-		{section, five, func() error { return measureLocks(ctx, env, five, onRedis(contestant.FiveNodes), many) }},
-	}
-	for _, step := range steps {
-		if !wanted(env, step.section, step.table) {
-			continue
+	if env.Wants("cost-locks", "cost-one") {
+		one, err := server.StartAll(ctx, env.Dir, 1)
+		if err == nil {
+			t := env.Table("cost-one", "acquire and release on one server")
+			err = measureLocks(ctx, env, t, contestant.OneNode, one)
+			server.KillAll(one)
 		}
-		err = step.do()
-		if len(step.section.Tables) == 0 {
-			sections = append(sections, step.section)
-		}
-		step.section.Tables = append(step.section.Tables, step.table)
 		if err != nil {
-			return sections, err
+			return err
 		}
 	}
-	for _, t := range section.Tables {
-		section.Charts = append(section.Charts, lockChart(t))
-	}
-	return sections, nil
-}
-
-// wanted reports whether the table is to be measured.
-func wanted(env report.Env, section *report.Section, table *report.Table) bool {
-	return env.Run == nil || env.Run.MatchString(section.Name) || env.Run.MatchString(table.Name)
-}
-
-func start(ctx context.Context, env report.Env, n int) (all []*server.Server, err error) {
-	for range n {
-		s, err := server.Start(ctx, env.Dir)
-		if err != nil {
-			stop(all)
-			return nil, errors.Join(err, ctx.Err())
+	if env.Wants(memory) {
+		if err := measureMemory(ctx, env, env.Table(memory, "memory of Redis")); err != nil {
+			return err
 		}
-		all = append(all, s)
 	}
-	return all, nil
+	if len(many) == 0 {
+		return nil
+	}
+	return measureLocks(ctx, env, env.Table(five, "acquire and release on five servers"), contestant.FiveNodes, many)
 }
 
-func stop(all []*server.Server) {
-	for _, s := range all {
-		s.Kill()
+// measureLocks measures each kind that locks on Redis, when the servers are old enough for it.
+func measureLocks(ctx context.Context, env *measure.Env, t *results.Table, kinds []contestant.Kind, on []*server.Server) error {
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k contestant.Kind) bool { return k.Store != contestant.OnRedis })
+	for _, kind := range kinds {
+		t.AddRow(kind.Name) // in this order
+		if err := server.AwaitAge(ctx, on, kind.Aged, env.Report); err != nil {
+			return err
+		}
 	}
+	return env.Each(ctx, len(kinds), func(_, i int) error {
+		l := load{t: t, row: t.Row(kinds[i].Name), meter: usage.Meter{Servers: on}}
+		if err := l.measure(ctx, env, kinds[i]); err != nil {
+			return fmt.Errorf("%s: %s: %w", t.Name, kinds[i].Name, err)
+		}
+		return nil
+	})
 }
 
-// part returns so many percent of n, and at least the least.
-func part(n, scale, least int) int { return max(n*scale/100, least) }
+// load is one contestant's turn, which it is set up for anew.
+type load struct {
+	t     *results.Table
+	row   *results.Row
+	meter usage.Meter
+	lock  contestant.Locker
+}
+
+func (l *load) measure(ctx context.Context, env *measure.Env, kind contestant.Kind) (err error) {
+	if l.lock, err = kind.Open(server.Addrs(l.meter.Servers)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.lock.Close()) }()
+	if err := l.allocations(ctx, env.Share(pairs, 50)); err != nil {
+		return err
+	}
+	return l.processorTime(ctx, env.Span(loadTime, 50*time.Millisecond))
+}
+
+// allocations makes one pair after another.
+func (l *load) allocations(ctx context.Context, n int) error {
+	var before, after runtime.MemStats
+	c := caller{lock: l.lock, first: "cost", key: "cost"}
+	for i := range warmPairs + n {
+		if i == warmPairs {
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+		}
+		if err := c.pair(ctx); err != nil {
+			l.row.Note = fmt.Sprintf("some pairs failed: %v", err)
+			time.Sleep(afterFailure)
+		}
+		if c.failed > (warmPairs+n)/10 {
+			return errors.New(l.row.Note)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	l.t.Add(l.row.Name, "allocations", float64(after.Mallocs-before.Mallocs)/float64(n))
+	l.t.Add(l.row.Name, "bytes", float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
+	return nil
+}
+
+// processorTime lets many callers make pairs.
+func (l *load) processorTime(ctx context.Context, slice time.Duration) error {
+	all := make([]caller, callers)
+	for i := range all {
+		key := fmt.Sprint("cost-", i)
+		all[i] = caller{lock: l.lock, first: key, key: key}
+	}
+	var done atomic.Int64
+	pair := func(i int) error {
+		err := all[i].pair(ctx)
+		if err == nil {
+			done.Add(1)
+		}
+		return err
+	}
+	_, left := measure.Pairs(measure.Load{Callers: callers, For: warmTime}, pair)
+	left()
+	done.Store(0)
+	before, err := l.meter.Read(ctx)
+	if err != nil {
+		return err
+	}
+	sample, left := measure.Pairs(measure.Load{Callers: callers, For: slice}, pair)
+	left()
+	after, err := l.meter.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if done.Load() == 0 {
+		return fmt.Errorf("no pair was done: %w", sample.Err)
+	}
+	cost := after.Since(before, int(done.Load()))
+	l.t.Add(l.row.Name, "client µs", cost.Client)
+	l.t.Add(l.row.Name, "server µs", cost.Server)
+	if sample.Failed > 0 {
+		l.row.Note = fmt.Sprintf("some pairs failed: %v", sample.Err)
+	}
+	return nil
+}
+
+// caller makes pairs with a key of its own.
+type caller struct {
+	lock       contestant.Locker
+	first, key string // its first key, and the present one
+	failed     int
+}
+
+// pair makes one. When it fails its key may stay locked, and the next one has another.
+func (c *caller) pair(ctx context.Context) error {
+	err := c.lock.Pair(ctx, c.key)
+	if err != nil {
+		c.failed++
+		c.key = fmt.Sprintf("%s again %d", c.first, c.failed)
+	}
+	return err
+}

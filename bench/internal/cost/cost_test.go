@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/cost"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 func TestEveryLockHasACost(t *testing.T) {
 	t.Parallel()
-	table := measure(t, "cost-one")
+	table := measureOnce(t, "cost-one")
 	if len(table.Rows) < 6 {
 		t.Fatalf("%d rows", len(table.Rows))
 	}
@@ -26,47 +27,50 @@ func TestEveryLockHasACost(t *testing.T) {
 	}
 }
 
-func TestAnIdleKeyLeavesNothingAfterItsFenceTTL(t *testing.T) {
+func TestMemoryIsThatOfKeysAndParkedTasks(t *testing.T) {
 	t.Parallel()
-	table := measure(t, "cost-memory")
+	table := measureOnce(t, "cost-memory")
+	t.Run("an idle key leaves nothing after its FenceTTL", func(t *testing.T) { leavesNothing(t, table) })
+	t.Run("a parked task takes more than asynq's own", func(t *testing.T) { takesMore(t, table) })
+}
+
+func leavesNothing(t *testing.T, table *results.Table) {
+	t.Helper()
 	for name, want := range map[string]float64{
 		"key that is held": 2, "key that was given back, until FenceTTL": 1, "key that was given back, after FenceTTL": 0,
 	} {
-		if got := table.Row(name).Values["Redis keys each"]; len(got) != 1 || got[0] != want {
+		if got := table.Of(name, "Redis keys each"); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v Redis keys each, want %v", name, got, want)
 		}
 	}
-	if len(table.Targets) != 2 || !table.Targets[0].Met() {
-		t.Errorf("targets: %+v", table.Targets)
-	}
 }
 
-func TestAParkedTaskTakesMoreThanAsynqsOwn(t *testing.T) {
-	t.Parallel()
-	table := measure(t, "cost-memory")
-	bare := table.Row("task in asynq's retry set").Spread("bytes each").Median
-	for _, name := range []string{"parked task", "parked task, `FIFO`"} {
-		got, beyond := table.Row(name).Spread("bytes each").Median, table.Row(name+", beyond asynq's own").Spread("bytes each").Median
+func takesMore(t *testing.T, table *results.Table) {
+	t.Helper()
+	bare := table.Of("task in asynq's retry set", "bytes each").Median()
+	for _, name := range []string{"parked task", "parked task, FIFO"} {
+		got, beyond := table.Of(name, "bytes each").Median(), table.Of(name+", beyond asynq's own", "bytes each").Median()
 		if !(bare > 0) || !(got > bare) || got-bare != beyond {
 			t.Errorf("%s: %v bytes, bare asynq's %v, beyond %v", name, got, bare, beyond)
 		}
 	}
 }
 
-// measure measures a table once.
-func measure(t *testing.T, run string) *report.Table {
+// measureOnce measures a table once.
+func measureOnce(t *testing.T, run string) *results.Table {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("needs redis-server, which make test installs: ", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	sections, err := cost.Measure(ctx, report.Env{Dir: t.TempDir(), Reps: 1, Scale: 3, Run: regexp.MustCompile("^" + run + "$"), Say: t.Logf})
-	if err != nil {
+	r := &results.Results{}
+	env := &measure.Env{Dir: t.TempDir(), Rounds: 1, Scale: 3, Run: regexp.MustCompile("^" + run + "$"), Say: t.Logf, Results: r}
+	if err := cost.Measure(ctx, env); err != nil {
 		t.Fatal(err)
 	}
-	if len(sections) != 1 || len(sections[0].Tables) != 1 || sections[0].Tables[0].Name != run {
-		t.Fatalf("got %+v", sections)
+	if len(r.Tables) != 1 || r.Tables[0].Name != run {
+		t.Fatalf("got %+v", r.Tables)
 	}
-	return sections[0].Tables[0]
+	return r.Tables[0]
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/lockall"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 	"github.com/railtoken/railtoken/locking"
@@ -23,18 +24,18 @@ const (
 
 // The rows of memory.
 const (
-	heldKey     = "key that is held"
-	idleKey     = "key that was given back, until FenceTTL"
-	forgotten   = "key that was given back, after FenceTTL"
-	bareTask    = "task in asynq's retry set"
-	parkedTask  = "parked task"
-	orderedTask = "parked task, `FIFO`"
-	beyond      = ", beyond asynq's own"
+	heldKey    = "key that is held"
+	idleKey    = "key that was given back, until FenceTTL"
+	forgotten  = "key that was given back, after FenceTTL"
+	bareTask   = "task in asynq's retry set"
+	parkedTask = "parked task"
+	fifoTask   = "parked task, FIFO"
+	beyond     = ", beyond asynq's own"
 )
 
 const (
 	items        = 10_000
-	memoryRounds = 2 // as the figures hardly vary
+	memoryRounds = 2 // because the figures hardly vary
 	shortFence   = 3 * time.Second
 	warmKeys     = 64
 	settleBound  = 30 * time.Second
@@ -42,57 +43,45 @@ const (
 	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
 )
 
-const memoryText = "The difference of `used_memory` before and after, divided by 10 000 keys or tasks at full scale, with all connections of the load closed, and" +
-	" that of the number of Redis keys. A key that was given back leaves its fence counter until `FenceTTL`, 1 h by default and 3 s here, and then" +
-	" nothing: the row waits until Redis has removed it. Tasks have a payload of some 30 bytes. A parked task lies in asynq's retry set with its" +
-	" conflict in place of an error, and has a record, an entry in its key's line and one in the index; all wait for one key."
-
-func measureMemory(ctx context.Context, env report.Env, t *report.Table) error {
-	n := part(items, env.Scale, 100)
-	for _, row := range []string{
-		heldKey, idleKey, forgotten, bareTask, parkedTask, parkedTask + beyond, orderedTask, orderedTask + beyond,
-	} {
-		t.Row(row)
+// measureMemory measures what each of many keys and tasks takes: the difference of used_memory before and after.
+func measureMemory(ctx context.Context, env *measure.Env, t *results.Table) error {
+	rows := []string{heldKey, idleKey, forgotten, bareTask, parkedTask, parkedTask + beyond, fifoTask, fifoTask + beyond}
+	for _, row := range rows {
+		t.AddRow(row) // in this order
 	}
-	rounds := min(env.Reps, memoryRounds)
-	for round := range rounds {
-		env.Say("%s, round %d of %d", t.Title, round+1, rounds)
+	for round := range min(env.Rounds, memoryRounds) {
 		for _, step := range []func(context.Context, *store) error{
 			held, expired,
-			tasks(bareTask, bare), tasks(parkedTask, parked(middleware.BestEffort)), tasks(orderedTask, parked(middleware.FIFO)),
+			waiting(bareTask, bare), waiting(parkedTask, parked(middleware.BestEffort)), waiting(fifoTask, parked(middleware.FIFO)),
 		} {
-			if err := withStore(ctx, env, t, n, step); err != nil {
+			if err := withStore(ctx, env, t, step); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
 		}
-		for _, name := range []string{parkedTask, orderedTask} {
-			for _, column := range t.Columns {
-				row := t.Row(name)
-				row2 := t.Row(bareTask)
-				t.Row(name+beyond).Add(column, row.Values[column][round]-row2.Values[column][round])
+		for _, name := range []string{parkedTask, fifoTask} {
+			for _, column := range []string{bytesEach, keysEach} {
+				t.Add(name+beyond, column, t.Of(name, column)[round]-t.Of(bareTask, column)[round])
 			}
 		}
 	}
-	t.AtMost(0, "Redis keys of an idle key after FenceTTL", t.Row(forgotten).Values[keysEach])
-	t.AtMost(noise, "bytes of an idle key after FenceTTL, but for what the server keeps for itself", t.Row(forgotten).Values[bytesEach])
 	return nil
 }
 
 // store is a redis-server whose memory is looked at.
 type store struct {
 	at          *server.Server
-	table       *report.Table
+	table       *results.Table
 	n           int // items
 	bytes, keys float64
 }
 
-func withStore(ctx context.Context, env report.Env, t *report.Table, n int, step func(context.Context, *store) error) error {
+func withStore(ctx context.Context, env *measure.Env, t *results.Table, step func(context.Context, *store) error) error {
 	at, err := server.Start(ctx, env.Dir)
 	if err != nil {
 		return err
 	}
 	defer at.Kill()
-	s := &store{at: at, table: t, n: n}
+	s := &store{at: at, table: t, n: env.Share(items, 100)}
 	if err := s.prime(ctx); err != nil {
 		return err
 	}
@@ -109,13 +98,13 @@ func (s *store) prime(ctx context.Context) error {
 	if err == nil {
 		err = s.alone(ctx)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.at.Probe().FlushAll(ctx).Err()
 	}
-	return s.at.Probe().FlushAll(ctx).Err()
+	return err
 }
 
-// alone returns when nobody but the probe is connected.
+// alone returns when only the probe is connected.
 func (s *store) alone(ctx context.Context) error {
 	return until(ctx, settleBound, "the load has left", func() (bool, error) {
 		info, err := s.at.Probe().InfoMap(ctx, "clients").Result()
@@ -129,30 +118,25 @@ func (s *store) look(ctx context.Context) (bytes, keys float64, err error) {
 	return (bytes - s.bytes) / float64(s.n), (keys - s.keys) / float64(s.n), err
 }
 
-// add adds what each item takes now, when nobody but the probe is connected.
+// add adds what each item takes now, when only the probe is connected.
 func (s *store) add(ctx context.Context, row string) error {
 	if err := s.alone(ctx); err != nil {
 		return err
 	}
-	return s.addNow(ctx, row)
-}
-
-func (s *store) addNow(ctx context.Context, row string) error {
 	bytes, keys, err := s.look(ctx)
 	if err == nil {
-		s.table.Row(row).Add(bytesEach, bytes)
-		s.table.Row(row).Add(keysEach, keys)
+		s.table.Add(row, bytesEach, bytes)
+		s.table.Add(row, keysEach, keys)
 	}
 	return err
 }
 
-// held takes keys and gives them back.
+// held takes keys, and looks while the leases are held and the connections are closed.
 func held(ctx context.Context, s *store) error {
 	var (
 		mu     sync.Mutex
 		leases []*locking.Lease
 	)
-	// The connections are closed while the leases are held.
 	err := s.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -170,34 +154,35 @@ func held(ctx context.Context, s *store) error {
 	return err
 }
 
-// expired takes keys, gives them back, and waits until they are forgotten.
+// expired takes keys, gives them back, and waits until they are forgotten. What is left then is the figure.
 func expired(ctx context.Context, s *store) error {
 	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
 	err := s.lockAll(ctx, locking.SingleOptions{FenceTTL: shortFence}, opts, lockall.GiveBack(ctx))
 	if err == nil {
 		err = s.add(ctx, idleKey)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = until(ctx, settleBound, "Redis has removed all keys", func() (bool, error) {
+			_, keys, err := s.look(ctx)
+			return keys <= 0, err
+		})
 	}
-	err = until(ctx, settleBound, "Redis has removed all keys", func() (bool, error) {
-		_, keys, err := s.look(ctx)
-		return keys <= 0, err
-	})
 	if err == nil {
 		err = until(ctx, shrinkBound, "Redis has shrunk its tables", func() (bool, error) {
 			bytes, _, err := s.look(ctx)
 			return bytes <= noise, err
 		})
 	}
-	if err != nil && !errors.Is(err, errUntil) { // what is left is the figure
+	if err != nil && !errors.Is(err, errUntil) {
 		return err
 	}
-	return s.addNow(ctx, forgotten)
+	return s.add(ctx, forgotten)
 }
 
 // lockAll takes each of n keys.
-func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) error {
+func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options,
+	then func(*locking.Lease) error,
+) error {
 	return lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), single, opts, then)
 }
 

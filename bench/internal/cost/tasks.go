@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/bench/internal/silent"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -31,8 +30,8 @@ type payload struct {
 
 func task(n int) payload { return payload{n, "audit"} }
 
-// tasks lets tasks wait in one way, and adds their memory.
-func tasks(row string, wait func(ctx context.Context, at *server.Server, n int) error) func(context.Context, *store) error {
+// waiting lets tasks wait in one way, and adds their memory.
+func waiting(row string, wait func(ctx context.Context, at *server.Server, n int) error) func(context.Context, *store) error {
 	return func(ctx context.Context, s *store) error {
 		if err := wait(ctx, s.at, s.n); err != nil {
 			return fmt.Errorf("%s: %w", row, err)
@@ -57,7 +56,7 @@ func bare(ctx context.Context, at *server.Server, n int) (err error) {
 	conn := redis.NewClient(&redis.Options{Addr: at.Addr()})
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	s := asynq.NewServerFromRedisClient(conn, asynq.Config{
-		Concurrency: taskSlots, TaskCheckInterval: 10 * time.Millisecond, Logger: silent.Logger{},
+		Concurrency: taskSlots, TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.FatalLevel,
 		IsFailure:      func(error) bool { return false },
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return taskDelay },
 	})

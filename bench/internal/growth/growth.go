@@ -1,150 +1,144 @@
-// Package growth measures whether what a task costs stays the same when there is more of something: keys, tasks that wait for one key, slots,
-// workers.
+// Package growth measures whether what a task costs stays the same when there are more keys, and when more tasks wait for
+// its key.
 package growth
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/measure"
-	"github.com/railtoken/railtoken/bench/internal/noop"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
-	"github.com/railtoken/railtoken/worker"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 const (
-	// steady is how much the cost may grow from the cheapest size to the dearest.
-	steady = 1.2
-	// bound is how long one run may take.
-	bound = 2 * time.Minute
-	queue = "default"
+	// parts is how many slices of each size are measured in a round, the sizes in turn: their medians are the round's
+	// values.
+	parts    = 8
+	keySlots = 8
+	keyTasks = 1000 // of a slice
+	lives    = 60   // of a slice
+	bound    = 2 * time.Minute
 )
-
-// The columns of costs.
-const (
-	took     = "µs"
-	rate     = "tasks/s"
-	commands = "commands"
-	client   = "client µs"
-	servers  = "server µs"
-)
-
-// inTurns ends the texts.
-const inTurns = "All sizes are set up at the same time, each on a redis-server of its own, and measured in turn, slice by slice: a round's value is the" +
-	" median of its slices, and growth is judged within a round."
-
-var costs = []string{took, commands, client, servers}
-
-// Measure measures the growth over keys, over waiters, over slots and over workers. It returns what it has measured also with an error.
-func Measure(ctx context.Context, env report.Env) ([]*report.Section, error) {
-	var sections []*report.Section
-	for _, part := range []func(context.Context, report.Env) (*report.Section, error){measureKeys, measureWaiters, measureWorkers} {
-		section, err := part(ctx, env)
-		if section != nil && len(section.Tables) > 0 {
-			sections = append(sections, section)
-		}
-		if err != nil {
-			return sections, err
-		}
-	}
-	return sections, nil
-}
 
 // series is a table whose rows are sizes of something.
 type series struct {
-	*report.Table
-	// what is counted, such as "keys".
-	what  string
-	sizes []int
-	// slices is in how many parts each size is measured in a round, the sizes in turn: their medians are the round's values.
-	slices int
+	name, title string
+	sizes       []int
 	// open sets one size up on a new server.
 	open func(ctx context.Context, at *server.Server, size int) (bench, error)
 }
 
 // bench is one size that is set up.
 type bench interface {
-	// slice measures a part and returns the values of columns.
-	slice(ctx context.Context) (map[string]float64, error)
+	// slice measures a part.
+	slice(ctx context.Context) (usage.Cost, error)
 	close() error
 }
 
-// wanted reports whether the table is to be measured.
-func wanted(env report.Env, section string, table *report.Table) bool {
-	return env.Run == nil || env.Run.MatchString(section) || env.Run.MatchString(table.Name)
-}
-
-// measure measures all sizes in each round.
-func (s series) measure(ctx context.Context, env report.Env) error {
-	for _, size := range s.sizes {
-		s.Row(name(size)) // in this order
+// Measure measures the growth over keys and over waiters. What was measured before an error stays.
+func Measure(ctx context.Context, env *measure.Env) error {
+	tasks, lives := env.Share(keyTasks, 100), env.Share(lives, 10)
+	chains := func(order middleware.Order) func(context.Context, *server.Server, int) (bench, error) {
+		return func(ctx context.Context, at *server.Server, size int) (bench, error) {
+			return startChain(ctx, at, order, size, lives)
+		}
 	}
-	for round := range env.Reps {
-		env.Say("%s, round %d of %d", s.Title, round+1, env.Reps)
-		if err := s.round(ctx, env, round); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
+	depths := sizes(env.Scale, 1, 10, 100, 1000, 10_000)
+	for _, s := range []series{
+		{
+			"growth-keys", "a task that does nothing, over the number of keys", sizes(env.Scale, 10, 100, 1000, 10_000, 100_000),
+			func(ctx context.Context, at *server.Server, size int) (bench, error) {
+				names := lockall.Keys(size)
+				err := lockall.Each(ctx, at.Addr(), names, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
+				if err != nil {
+					return nil, err
+				}
+				return startCrew(ctx, at, spread(names, (1+parts)*tasks), keySlots, parts, tasks)
+			},
+		},
+		{"growth-waiters", "a task's life, over the tasks that wait for its key, BestEffort", depths, chains(middleware.BestEffort)},
+		{"growth-waiters-fifo", "a task's life, over the tasks that wait for its key, FIFO", depths, chains(middleware.FIFO)},
+	} {
+		if !env.Wants(s.name) {
+			continue
+		}
+		t := env.Table(s.name, s.title)
+		for _, size := range s.sizes {
+			t.AddRow(name(size)) // in this order
+		}
+		for round := range env.Rounds {
+			if err := s.round(ctx, env, t, round); err != nil {
+				return fmt.Errorf("%s: round %d: %w", s.name, round+1, err)
+			}
 		}
 	}
 	return nil
 }
 
-// round sets all sizes up and measures them in turn, slice by slice.
-func (s series) round(ctx context.Context, env report.Env, round int) (err error) {
+// round sets all sizes up, each on a server of its own, and measures them in turn, slice by slice.
+func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, round int) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+	servers, err := server.StartAll(ctx, env.Dir, len(s.sizes))
+	if err != nil {
+		return err
+	}
+	defer server.KillAll(servers)
 	benches := make([]bench, len(s.sizes))
-	var started []*server.Server
 	defer func() {
 		for _, b := range benches {
 			if b != nil {
 				err = errors.Join(err, b.close())
 			}
 		}
-		for _, at := range started {
-			at.Kill()
-		}
 	}()
 	for _, i := range measure.Turns(len(s.sizes), round) {
-		at, err := server.Start(ctx, env.Dir)
+		b, err := s.open(ctx, servers[i], s.sizes[i])
 		if err != nil {
-			return err
-		}
-		started = append(started, at)
-		b, err := s.open(ctx, at, s.sizes[i])
-		if err != nil {
-			return fmt.Errorf("%d %s: %w", s.sizes[i], s.what, err)
+			return fmt.Errorf("%d: %w", s.sizes[i], err)
 		}
 		benches[i] = b
 	}
-	values := make([]map[string][]float64, len(s.sizes))
-	for slice := range s.slices {
+	costs := make([][]usage.Cost, len(s.sizes))
+	for slice := range parts {
 		for _, i := range measure.Turns(len(s.sizes), slice) {
-			got, err := benches[i].slice(ctx)
+			cost, err := benches[i].slice(ctx)
 			if err != nil {
-				return fmt.Errorf("%d %s: %w", s.sizes[i], s.what, err)
+				return fmt.Errorf("%d: %w", s.sizes[i], err)
 			}
-			if values[i] == nil {
-				values[i] = map[string][]float64{}
-			}
-			for column, value := range got {
-				values[i][column] = append(values[i][column], value)
-			}
+			costs[i] = append(costs[i], cost)
 		}
 	}
 	for i, size := range s.sizes {
-		for column, slices := range values[i] {
-			s.Row(name(size)).Add(column, measure.NewSpread(slices).Median)
-		}
+		addMedians(t, name(size), costs[i])
 	}
 	return nil
+}
+
+// addMedians adds the medians of a round's slices.
+func addMedians(t *results.Table, row string, costs []usage.Cost) {
+	for _, column := range []struct {
+		name string
+		of   func(usage.Cost) float64
+	}{
+		{"µs", func(c usage.Cost) float64 { return c.Micros }},
+		{"commands", func(c usage.Cost) float64 { return c.Commands }},
+		{"client µs", func(c usage.Cost) float64 { return c.Client }},
+		{"server µs", func(c usage.Cost) float64 { return c.Server }},
+	} {
+		var values results.Values
+		for _, c := range costs {
+			values = append(values, column.of(c))
+		}
+		t.Add(row, column.name, values.Median())
+	}
 }
 
 // name is what the row of a size is called.
@@ -156,87 +150,6 @@ func name(size int) string {
 	return text
 }
 
-// judge demands that columns do not grow.
-func (s series) judge(columns ...string) {
-	for _, column := range columns {
-		if growth := growth(s.Rows, column); len(growth) > 0 {
-			first, last := s.Rows[0].Name, s.Rows[len(s.Rows)-1].Name
-			s.AtMost(steady, fmt.Sprintf("%s: the dearest against the cheapest from %s to %s %s", column, first, last, s.what), growth)
-		}
-	}
-}
-
-// growth returns, for each round that all rows have a value of, the largest of their values by the smallest.
-func growth(rows []*report.Row, column string) []float64 {
-	if len(rows) < 2 {
-		return nil
-	}
-	var ratios []float64
-	for round := range rows[0].Values[column] {
-		var values []float64
-		for _, row := range rows {
-			if round < len(row.Values[column]) {
-				values = append(values, row.Values[column][round])
-			}
-		}
-		ratio := slices.Max(values) / slices.Min(values)
-		if len(values) == len(rows) && !math.IsNaN(ratio) {
-			ratios = append(ratios, ratio)
-		}
-	}
-	return ratios
-}
-
-// chart draws columns over the sizes.
-func (s series) chart(file, title, label string, columns ...string) *report.Chart {
-	c := &report.Chart{File: file, Title: title, XLabel: s.what, YLabel: label, LogX: true}
-	for _, column := range columns {
-		line := report.Series{Name: column}
-		for _, size := range s.sizes {
-			if s.Has(name(size)) {
-				line.Points = append(line.Points, report.Point{X: float64(size), Spread: s.Row(name(size)).Spread(column)})
-			}
-		}
-		c.Series = append(c.Series, line)
-	}
-	return c
-}
-
-// costOf returns what a unit of work has cost, by columns.
-func costOf(c usage.Cost) map[string]float64 {
-	return map[string]float64{
-		rate: c.Rate(), took: c.Micros(c.Took), commands: c.PerUnit(), client: c.Micros(c.Client), servers: c.Micros(c.ServerTime()),
-	}
-}
-
-// crew is workers that do a slice of their tasks at a time.
-type crew struct {
-	*noop.Crew
-	tasks int // of a slice
-}
-
-// startCrew enqueues tasks for so many slices, starts the workers of the job and lets them warm up.
-func startCrew(ctx context.Context, at *server.Server, job noop.Job, slices, tasks int) (bench, error) {
-	job.Redis, job.Queues, job.Tasks = worker.Redis{Addr: at.Addr()}, []string{queue}, (1+slices)*tasks+job.Workers*job.Slots
-	if err := job.Enqueue(ctx); err != nil {
-		return nil, err
-	}
-	c, err := job.Start(ctx, meter(at), at, tasks)
-	if err != nil {
-		return nil, err
-	}
-	return crew{c, tasks}, nil
-}
-
-func (c crew) slice(ctx context.Context) (map[string]float64, error) {
-	cost, err := c.Do(ctx, c.tasks)
-	return costOf(cost), err
-}
-
-func (c crew) close() error { return c.Stop() }
-
-func meter(at *server.Server) usage.Meter { return usage.Meter{Servers: []*redis.Client{at.Probe()}} }
-
 // sizes returns those that are left at a scale, at least two.
 func sizes(scale int, all ...int) []int {
 	most := all[len(all)-1] * scale / 100
@@ -247,5 +160,14 @@ func sizes(scale int, all ...int) []int {
 	return all[:n]
 }
 
-// part returns so many percent of n, and at least the least.
-func part(n, scale, least int) int { return max(n*scale/100, least) }
+// spread returns at most so many of the names, at equal distances.
+func spread(names []string, most int) []string {
+	if len(names) <= most {
+		return names
+	}
+	some := make([]string, most)
+	for i := range some {
+		some[i] = names[i*len(names)/most]
+	}
+	return some
+}

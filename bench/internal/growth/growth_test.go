@@ -1,32 +1,105 @@
 package growth
 
 import (
-	"maps"
+	"context"
+	"errors"
 	"math"
+	"os/exec"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/lockall"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
-func TestGrowthIsTheLargestBySmallestOfEachRound(t *testing.T) {
+func TestATaskCostsACommandForEachStep(t *testing.T) {
 	t.Parallel()
-	rows := []*report.Row{
-		{Name: "1", Values: map[string][]float64{"c": {10, 30, 7, 4}}},
-		{Name: "10", Values: map[string][]float64{"c": {20, 10, math.NaN()}}},
-		{Name: "100", Values: map[string][]float64{"c": {15, 20, 8, 8}}},
+	// Without a conflict it is fetched, locked, released and finished; some commands go out together with those of others.
+	// A life is enqueued, fetched twice, refused, parked, woken, locked, released and finished.
+	for name, want := range map[string][2]float64{
+		"growth-keys": {3, 8}, "growth-waiters": {7, 40}, "growth-waiters-fifo": {7, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := measureOnce(t, "^"+name+"$").Table(name)
+			if len(table.Rows) != 3 {
+				t.Fatalf("%d rows", len(table.Rows))
+			}
+			for _, row := range table.Rows {
+				for _, column := range []string{"µs", "commands", "client µs", "server µs"} {
+					if got := row.Values[column]; len(got) != 1 || math.IsNaN(got[0]) || math.IsInf(got[0], 0) {
+						t.Errorf("%s: %s is %v", row.Name, column, got)
+					}
+				}
+				if got := row.Values["commands"].Median(); got < want[0] || got > want[1] {
+					t.Errorf("%s: %v commands", row.Name, got)
+				}
+			}
+		})
 	}
-	if got, want := growth(rows, "c"), []float64{2, 3}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+}
+
+func TestNothingIsMeasuredUnasked(t *testing.T) {
+	t.Parallel()
+	if got := measureOnce(t, "nothing").Tables; len(got) != 0 {
+		t.Errorf("got %v", got)
 	}
-	if got := growth(rows[:1], "c"); got != nil {
-		t.Errorf("one size grows by %v", got)
+}
+
+// measureOnce measures once what the pattern names.
+func measureOnce(t *testing.T, run string) *results.Results {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("needs redis-server, which make test installs: ", err)
 	}
-	if got := growth(rows, "none"); got != nil {
-		t.Errorf("a column without values grows by %v", got)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	r := &results.Results{}
+	env := &measure.Env{Dir: t.TempDir(), Rounds: 1, Scale: 2, Run: regexp.MustCompile(run), Say: t.Logf, Results: r}
+	if err := Measure(ctx, env); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAGateLetsSoManyPass(t *testing.T) {
+	t.Parallel()
+	g := newGate(3)
+	came := make(chan int, 10)
+	for i := range 10 {
+		go func() {
+			g.come()
+			came <- i
+		}()
+	}
+	for range 2 {
+		if err := g.pass(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 6 {
+		<-came
+	}
+	if len(came) > 0 {
+		t.Error("more have passed than may")
+	}
+	g.open()
+	for range 4 {
+		<-came
+	}
+}
+
+func TestAGateSaysHowManyDidNotPass(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := newGate(5)
+	if err := g.pass(ctx, 5); !errors.Is(err, context.Canceled) || err.Error() != "5 of 5 tasks were not done: context canceled" {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -63,14 +136,11 @@ func TestNamesOfSizesAreReadable(t *testing.T) {
 	}
 }
 
-func TestCostsAreOfOneUnit(t *testing.T) {
+func TestARoundIsTheMedianOfItsSlices(t *testing.T) {
 	t.Parallel()
-	got := costOf(usage.Cost{
-		Units: 4, Took: 8 * time.Microsecond, Client: 2 * time.Microsecond, Commands: 6,
-		Servers: []time.Duration{time.Microsecond, 3 * time.Microsecond},
-	})
-	want := map[string]float64{rate: 500_000, took: 2, client: 0.5, commands: 1.5, servers: 1}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	table := &results.Table{}
+	addMedians(table, "10", []usage.Cost{{Micros: 1, Commands: 4}, {Micros: 9, Commands: 4}, {Micros: 2, Commands: 5}})
+	if us, commands := table.Of("10", "µs"), table.Of("10", "commands"); us.Median() != 2 || commands.Median() != 4 {
+		t.Errorf("got %v µs, %v commands", us, commands)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/noop"
-	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 	"github.com/railtoken/railtoken/middleware"
@@ -18,34 +16,19 @@ const (
 	lifeType  = "life"
 	lifeKey   = "order-000001"
 	lifeSlots = 4
-	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots, so that no look for
-	// tasks is in vain; with one more, the task that is woken might find no slot, and all would wait for it.
+	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots, so
+	// that no look for tasks is in vain; with one more, the woken task might find no slot, and all would wait for it.
 	lifeAhead = lifeSlots - 1
 	lifeDelay = 10 * time.Minute
 )
-
-// life measures what a task costs from its enqueueing to its end while so many wait for its key.
-func life(table, title string, order middleware.Order, lives int) series {
-	return series{
-		Table: &report.Table{Name: table, Title: title, Columns: costs}, what: "waiters",
-		slices: waitSlices,
-		open: func(ctx context.Context, at *server.Server, size int) (bench, error) {
-			c, err := startChain(ctx, at, order, size, lives)
-			if err != nil {
-				return nil, err
-			}
-			return c, nil
-		},
-	}
-}
 
 // link is the payload of a task: its place in the chain.
 type link struct {
 	N int `json:"n"`
 }
 
-// chain is tasks of one key. Each lets the next one come and ends when that is parked; then the one that has waited longest is woken. It
-// rests, with a task that runs, unless some lives are asked for.
+// chain is tasks of one key. Each lets the next one come and ends when that is parked; then the one that has waited
+// longest is woken. It rests, with a task that runs, unless some lives are asked for.
 type chain struct {
 	order  middleware.Order
 	lives  int // of a slice
@@ -66,8 +49,8 @@ type chain struct {
 // startChain enqueues the tasks and lets all wait for the first of them.
 func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, lives int) (*chain, error) {
 	c := &chain{
-		order: order, lives: lives, meter: meter(at), next: 1,
-		come:  make([]chan struct{}, 1+depth+(1+waitSlices)*lives+lifeAhead),
+		order: order, lives: lives, meter: usage.Meter{Servers: []*server.Server{at}}, next: 1,
+		come:  make([]chan struct{}, 1+depth+(1+parts)*lives+lifeAhead),
 		asked: make(chan int), lived: make(chan error), over: make(chan struct{}),
 	}
 	for i := range c.come {
@@ -89,10 +72,10 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 	}
 	err = c.letCome(ctx, depth)
 	if err == nil {
-		learning := noop.LearnFrom(ctx, at)
+		learned := server.LearnFrom(ctx, at)
 		err = c.pass(ctx)
 		var failed error
-		c.meter.Sent, failed = learning()
+		c.meter.Sent, failed = learned()
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
@@ -104,9 +87,7 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) {
 	c.worker, err = worker.New(worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
-		Strategy: middleware.Requeue{
-			Order: c.order, Standby: -1, Delay: lifeDelay,
-		},
+		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
 		Observer: c.observe,
 	})
 	if err != nil {
@@ -126,9 +107,9 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 		err = c.worker.Start(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, c.worker.Shutdown())
+		err = errors.Join(err, c.worker.Shutdown())
 	}
-	return nil
+	return err
 }
 
 // close lets all tasks go that run.
@@ -138,16 +119,16 @@ func (c *chain) close() error {
 }
 
 // slice measures some lives.
-func (c *chain) slice(ctx context.Context) (map[string]float64, error) {
+func (c *chain) slice(ctx context.Context) (usage.Cost, error) {
 	before, err := c.meter.Read(ctx)
 	if err == nil {
 		err = c.pass(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return usage.Cost{}, err
 	}
 	after, err := c.meter.Read(ctx)
-	return costOf(after.Since(before, c.lives)), err
+	return after.Since(before, c.lives), err
 }
 
 // pass lets the tasks live on for a slice.

@@ -16,9 +16,12 @@ import (
 // callers is how many keys are taken at a time.
 const callers = 64
 
-// Each takes each of the keys once, on the server with that address, and calls then with the lease, which may give it back. Several keys are taken at
-// a time; each caller ends with its first error. The connections are closed when it returns.
-func Each(ctx context.Context, addr string, keys []string, single locking.SingleOptions, opts locking.Options, then func(*locking.Lease) error) (err error) {
+// Each takes each of the keys once, on the server with that address, and calls then with the lease, which may give it
+// back. Several keys are taken at a time; each caller ends with its first error. The connections are closed when it
+// returns.
+func Each(ctx context.Context, addr string, keys []string, single locking.SingleOptions, opts locking.Options,
+	then func(*locking.Lease) error,
+) (err error) {
 	conn := redis.NewClient(&redis.Options{Addr: addr, PoolSize: callers})
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	locker, err := locking.NewSingle(conn, single)

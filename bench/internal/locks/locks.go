@@ -1,17 +1,20 @@
-// Package locks is the part of the benchmark about locks: ours against those of other libraries and of etcd, on one server and on
-// five, on keys that nobody else wants and on keys that many want, with a server that is broken, and far away from the servers.
+// Package locks measures locks of railtoken, of other libraries and of etcd: on one server and on five, on keys that
+// nobody else wants and on keys that many want, with a broken server, and with the servers 2 ms away.
 package locks
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/contestant"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
-// The slices of one contestant in a round when all of the work is done. Those far away are as long as those nearby.
+// The slices of one contestant in a round when all of the work is done.
 const (
 	slice          = 500 * time.Millisecond
 	contendedSlice = 1250 * time.Millisecond
@@ -22,79 +25,101 @@ const (
 
 // bench is one run.
 type bench struct {
-	reps                                       int
-	slice, contendedSlice, outageSlice, warmUp time.Duration
-	say                                        func(format string, args ...any)
-	lab                                        *lab
+	*measure.Env
+
+	lab *lab
 }
 
-// Measure runs the scenarios that env asks for, on servers of its own. It returns what it has measured with an error too.
-func Measure(ctx context.Context, env report.Env) (sections []*report.Section, err error) {
-	scaled := func(d time.Duration) time.Duration { return max(d*time.Duration(env.Scale)/100, shortest) }
-	b := &bench{
-		reps: max(env.Reps, 1), say: env.Say,
-		slice: scaled(slice), contendedSlice: scaled(contendedSlice), outageSlice: scaled(outageSlice), warmUp: scaled(warmUp),
-		lab: &lab{dir: env.Dir},
-	}
-	if b.say == nil {
-		b.say = func(string, ...any) {}
-	}
-	b.lab.say = b.say
-	wanted := func(p part, s scenario) bool {
-		return env.Run == nil || env.Run.MatchString(p.name) || env.Run.MatchString(s.name)
-	}
+// span returns a slice as the scale says.
+func (b *bench) span(d time.Duration) time.Duration { return b.Span(d, shortest) }
+
+// scenario is one table.
+type scenario struct {
+	group, name, title string
+	five               bool // on servers that must be old
+	measure            func(ctx context.Context, b *bench, t *results.Table) error
+}
+
+// scenarios in the order in which they run: the five servers age while the single one is measured.
+var scenarios = []scenario{
+	alone("locks-one", place{servers: 1}, 1), alone("locks-one", place{servers: 1}, 16),
+	alone("locks-one", place{servers: 1}, 128), alone("locks-one", place{servers: 1}, 1024),
+	alone("locks-five", place{servers: 5}, 1), alone("locks-five", place{servers: 5}, 16),
+	alone("locks-five", place{servers: 5}, 128), alone("locks-five", place{servers: 5}, 1024),
+	contended("C1", contention{place{servers: 1}, 1, 1}), contended("C4", contention{place{servers: 1}, 4, 1}),
+	contended("C1x8", contention{place{servers: 1}, 1, 8}), contended("C4x8", contention{place{servers: 1}, 4, 8}),
+	contended("C1-five", contention{place{servers: 5}, 1, 1}),
+	{"locks-outage", "Dstop", "five servers, 1 caller, one server stopped by SIGSTOP", true, outages(false)},
+	{"locks-outage", "Dkill", "five servers, 1 caller, one server killed", true, outages(true)},
+	alone("locks-far", place{servers: 1, far: true}, 1), alone("locks-far", place{servers: 1, far: true}, 128),
+	alone("locks-far", place{servers: 5, far: true}, 1), alone("locks-far", place{servers: 5, far: true}, 128),
+}
+
+// Measure runs the scenarios that env asks for, on servers of its own. What was measured before an error stays.
+func Measure(ctx context.Context, env *measure.Env) (err error) {
+	b := &bench{env, &lab{env: env, fleets: map[place]fleet{}, sites: map[place]*site{}}}
 	defer func() { err = errors.Join(err, b.lab.end()) }()
-	for _, p := range parts { // servers that are to be old are started first
-		for _, s := range p.scenarios {
-			if s.five && wanted(p, s) {
-				if err := b.lab.startFives(ctx); err != nil {
-					return nil, err
-				}
+	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !env.Wants(s.group, s.name) })
+	for _, s := range wanted { // servers that must be old are started first
+		if s.five {
+			if err := b.lab.startFives(ctx, s.group == "locks-outage"); err != nil {
+				return err
 			}
 		}
 	}
-	for _, p := range parts {
-		section := &report.Section{Name: p.name, Title: p.title, Text: p.text}
-		for _, s := range p.scenarios {
-			if !wanted(p, s) {
-				continue
-			}
-			if len(section.Tables) == 0 {
-				sections = append(sections, section)
-			}
-			if err := b.run(ctx, section, s); err != nil {
-				return sections, fmt.Errorf("%s: %w", s.name, err)
+	for i, s := range wanted {
+		if i > 0 && wanted[i-1].group != s.group { // idle clusters must not disturb the others
+			if err := b.lab.endEtcd(); err != nil {
+				return err
 			}
 		}
-		if len(section.Tables) == 0 {
-			continue
+		t := env.Table(s.name, s.title)
+		if s.five {
+			if err := b.lab.awaitAge(ctx); err != nil {
+				return err
+			}
 		}
-		if version := b.lab.etcdVersion; version != "" {
-			section.Text += "\n\n" + fmt.Sprintf(etcdText, version, b.lab.etcdPlace)
+		if err := s.measure(ctx, b, t); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		section.Charts = p.charts(section)
-		if err := b.lab.endEtcd(); err != nil { // idle clusters are not to disturb the others
-			return sections, err
-		}
-	}
-	return sections, nil
-}
-
-// run adds the table of a scenario, with all that it has when it ends with an error.
-func (b *bench) run(ctx context.Context, section *report.Section, s scenario) error {
-	b.say("%s: %s", s.name, s.title)
-	if s.five {
-		if err := b.lab.awaitAge(ctx); err != nil {
-			return err
-		}
-	}
-	table := &report.Table{Name: s.name, Title: s.title}
-	section.Tables = append(section.Tables, table)
-	if err := s.measure(ctx, b, table); err != nil {
-		return err
-	}
-	if s.targets != nil {
-		s.targets(table)
 	}
 	return nil
+}
+
+// alone is callers of keys that nobody else wants.
+func alone(group string, at place, callers int) scenario {
+	letter, where, kinds := "A", "one server", contestant.OneNode
+	if at.servers > 1 {
+		letter, where, kinds = "B", "five servers", contestant.FiveNodes
+	}
+	name, who := fmt.Sprint(letter, callers), fmt.Sprintf("%d callers", callers)
+	if callers == 1 {
+		who = "1 caller"
+	}
+	if at.far {
+		name, where = name+"-far", where+" 2 ms away"
+		if callers > 1 {
+			kinds = slices.Concat(kinds, contestant.Pooled(kinds, callers))
+		}
+	}
+	return scenario{
+		group, name, fmt.Sprintf("%s, %s, keys that nobody else wants", where, who), at.servers > 1,
+		uncontended(at, kinds, callers),
+	}
+}
+
+// contended is callers of keys that others want too.
+func contended(name string, c contention) scenario {
+	where, keys, processes := "one server", "one key", "one process"
+	if c.five() {
+		where = "five servers"
+	}
+	if c.keys > 1 {
+		keys = fmt.Sprintf("%d keys", c.keys)
+	}
+	if c.processes > 1 {
+		processes = fmt.Sprintf("%d processes", c.processes)
+	}
+	title := fmt.Sprintf("%s, %d callers in %s on %s, each held for 1 ms", where, callersAll, processes, keys)
+	return scenario{"locks-contended", name, title, c.five(), c.measure}
 }

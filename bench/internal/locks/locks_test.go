@@ -13,7 +13,8 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/locks"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 func TestMain(m *testing.M) {
@@ -27,28 +28,27 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAShortRunShowsItsTables(t *testing.T) {
+func TestAShortRunFillsItsTables(t *testing.T) {
 	t.Parallel()
-	sections, err := measure(t, `^(A1|C4x8|A128-far)$`, 2)
+	r, err := measureRun(t, `^(A1|C4x8|A128-far)$`, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wide := []string{"floor pool 128", "redislock pool 128", "redsync pool 128"}
 	one := names(contestant.OneNode)
 	for i, want := range []struct {
-		section, table string
-		rows           []string
-		columns        []string // with a value of each round in each row
-		targets        int
+		table   string
+		rows    []string
+		columns []string // with a value of each round in each row
 	}{
-		{"locks-one", "A1", one, []string{"p50 µs", "p99 µs", "pairs/s"}, 1},
-		{"locks-contended", "C4x8", names(contestant.Contended), []string{"of ideal", "mean wait ms"}, 4},
-		{"locks-far", "A128-far", slices.Concat(one, wide), []string{"p50 µs", "pairs/s"}, 0},
+		{"A1", one, []string{"p50 µs", "p99 µs", "pairs/s"}},
+		{"C4x8", names(contestant.Contended), []string{"of ideal", "mean wait ms"}},
+		{"A128-far", slices.Concat(one, wide), []string{"p50 µs", "pairs/s"}},
 	} {
-		if len(sections) <= i || sections[i].Name != want.section || len(sections[i].Tables) != 1 {
-			t.Fatalf("section %d is not %s with one table", i, want.section)
+		if len(r.Tables) <= i || r.Tables[i].Name != want.table {
+			t.Fatalf("table %d is not %s: %+v", i, want.table, r.Tables)
 		}
-		table := sections[i].Tables[0]
+		table := r.Tables[i]
 		var rows []string
 		for _, row := range table.Rows {
 			rows = append(rows, row.Name)
@@ -61,62 +61,60 @@ func TestAShortRunShowsItsTables(t *testing.T) {
 				t.Errorf("%s: %s: %s", table.Name, row.Name, row.Note)
 			}
 		}
-		if table.Name != want.table || !slices.Equal(rows, want.rows) || len(table.Targets) != want.targets {
-			t.Errorf("the table %s has the rows %q and %d targets", table.Name, rows, len(table.Targets))
-		}
-		if charts := sections[i].Charts; len(charts) != 1 || len(charts[0].Groups) != 1 || len(charts[0].Groups[0].Bars) != len(rows) {
-			t.Errorf("%s has the charts %+v", want.section, charts)
-		}
-		if !strings.Contains(sections[i].Text, "etcd 3.") {
-			t.Errorf("%s does not tell the version of etcd:\n%s", want.section, sections[i].Text)
+		if !slices.Equal(rows, want.rows) {
+			t.Errorf("the table %s has the rows %q", table.Name, rows)
 		}
 	}
-	commands := sections[1].Tables[0].Row(contestant.Redislock.Name).Values["commands/acquisition"]
+	if versions := r.Setting.Versions; len(versions) != 1 || !strings.HasPrefix(versions[0], "etcd 3.") {
+		t.Errorf("the versions are %q", versions)
+	}
+	commands := r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition")
 	if len(commands) != 2 || !(commands[0] >= 2) {
 		t.Errorf("redislock sends %v commands for an acquisition, want 2 or more", commands)
 	}
 	// Two round trips of 2 ms each.
-	if p50 := sections[2].Tables[0].Row(contestant.NameRaw).Values["p50 µs"]; !(slices.Min(p50) >= 4000) {
+	if p50 := r.Table("A128-far").Of(contestant.NameRaw, "p50 µs"); !(slices.Min(p50) >= 4000) {
 		t.Errorf("a pair far away takes %v µs", p50)
 	}
 }
 
-func TestWhatNobodyAsksForIsNotMeasured(t *testing.T) {
+func TestNothingIsMeasuredUnasked(t *testing.T) {
 	t.Parallel()
-	if sections, err := measure(t, `^nothing$`, 1); err != nil || len(sections) > 0 {
-		t.Errorf("got %d sections, %v", len(sections), err)
+	if r, err := measureRun(t, `^nothing$`, 1, nil); err != nil || len(r.Tables) > 0 {
+		t.Errorf("got %d tables, %v", len(r.Tables), err)
 	}
 }
 
-func TestARunThatIsBrokenOffReturnsWhatItHas(t *testing.T) {
+func TestARunThatIsBrokenOffKeepsItsFigures(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	env := environment(t, `^(A1|A16)$`, 1)
-	env.Say = func(format string, args ...any) {
-		if strings.HasPrefix(fmt.Sprintf(format, args...), "A16") {
+	r, err := measureRun(t, `^(A1|A16)$`, 1, func(stop func(), text string) {
+		if strings.HasPrefix(text, "A16") {
 			stop()
 		}
-	}
-	sections, err := locks.Measure(ctx, env)
-	if err == nil || len(sections) != 1 || sections[0].Tables[0].Name != "A1" {
-		t.Errorf("got %d sections, %v", len(sections), err)
+	})
+	if err == nil || len(r.Tables) == 0 || len(r.Tables[0].Of(contestant.Railtoken, "pairs/s")) != 1 {
+		t.Errorf("got %+v, %v", r.Tables, err)
 	}
 }
 
-func measure(t *testing.T, run string, reps int) ([]*report.Section, error) {
-	t.Helper()
-	return locks.Measure(t.Context(), environment(t, run, reps))
-}
-
-func environment(t *testing.T, run string, reps int) report.Env {
+// measureRun measures what the pattern names. said is told the progress, and how to stop.
+func measureRun(t *testing.T, run string, rounds int, said func(stop func(), text string)) (*results.Results, error) {
 	t.Helper()
 	for _, program := range []string{"redis-server", "etcd"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatal("needs what make test installs: ", err)
 		}
 	}
-	return report.Env{Dir: t.TempDir(), Reps: reps, Scale: 5, Run: regexp.MustCompile(run), Say: t.Logf}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := &results.Results{}
+	env := &measure.Env{Dir: t.TempDir(), Rounds: rounds, Scale: 5, Run: regexp.MustCompile(run), Results: r}
+	env.Say = func(format string, args ...any) {
+		if said != nil {
+			said(stop, fmt.Sprintf(format, args...))
+		}
+	}
+	return r, locks.Measure(ctx, env)
 }
 
 func names(kinds []contestant.Kind) (names []string) {

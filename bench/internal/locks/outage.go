@@ -2,33 +2,32 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 const (
-	healthy  = "healthy "
-	outage   = "outage "
-	slowdown = "outage ÷ healthy (p50)"
-	tail     = "outage ÷ healthy (p99)"
+	healthy = "healthy "
+	outage  = "outage "
 )
 
 // settle is how long a contestant works on servers that have come back, before the next ones go.
 const settle = 200 * time.Millisecond
 
-// outages measures one caller on five servers of which one does not serve, against as many healthy ones, in the same rounds.
-// Of the broken servers another one is paused in each round; or else the first one is killed for good.
-func outages(kind failure) func(context.Context, *bench, *report.Table) error {
-	return func(ctx context.Context, b *bench, table *report.Table) error {
+// outages measures one caller on five servers of which one does not serve, against as many healthy ones, in the same
+// rounds. Another one is paused in each round; or else the first one is killed for good.
+func outages(kill bool) func(context.Context, *bench, *results.Table) error {
+	return func(ctx context.Context, b *bench, t *results.Table) error {
 		whole, err := b.lab.site(ctx, place{servers: 5})
 		if err != nil {
 			return err
 		}
-		broken, err := b.lab.site(ctx, place{servers: 5, broken: kind})
+		broken, err := b.lab.site(ctx, place{servers: 5, broken: true})
 		if err != nil {
 			return err
 		}
@@ -42,64 +41,71 @@ func outages(kind failure) func(context.Context, *bench, *report.Table) error {
 			return err
 		}
 		defer endIll()
-		table.Columns = []string{healthy + p50, outage + p50, healthy + p99, outage + p99, healthy + rate, outage + rate, slowdown, tail}
-		hangs := make([]<-chan struct{}, len(ill)) // closed when what hung in the last round has ended
-		for i, o := range ill {
-			table.Row(o.name)
-			_, left := o.pairs(ctx, measure.Load{Callers: 1, For: settle})
-			hangs[i] = closedAfter(left)
+		o := outageRun{bench: b, table: t, site: broken, well: well, ill: ill, hangs: make([]<-chan struct{}, len(ill))}
+		for i := range ill {
+			t.AddRow(ill[i].name)
+			_, left := ill[i].pairs(ctx, measure.Load{Callers: 1, For: settle})
+			o.hangs[i] = closedAfter(left)
 		}
-		if kind == killed {
+		if kill {
 			if err := broken.kill(ctx); err != nil {
 				return err
 			}
 		}
-		for round := range b.reps {
-			resume := func() error { return nil }
-			if kind == paused {
-				for i, o := range ill {
-					<-hangs[i]
-					_, left := o.pairs(ctx, measure.Load{Callers: 1, For: settle})
-					left()
-				}
-				if resume, err = broken.pause(ctx, round); err != nil {
-					return err
-				}
-			}
-			for _, i := range measure.Turns(len(ill), round) {
-				row := table.Row(ill[i].name)
-				sample, left := well[i].pairs(ctx, measure.Load{Callers: 1, Warm: b.outageSlice / 5, For: b.outageSlice})
-				left()
-				addSample(row, sample, healthy)
-				select {
-				case <-hangs[i]:
-					sample, left = ill[i].pairs(ctx, measure.Load{Callers: 1, For: b.outageSlice})
-					hangs[i] = closedAfter(left)
-				default: // its caller hangs on the killed server ever since the last round
-					sample = measure.Sample{Latencies: []time.Duration{b.outageSlice}, Unfinished: 1}
-				}
-				addSample(row, sample, outage)
-				row.Add(slowdown, last(row, outage+p50)/last(row, healthy+p50))
-				row.Add(tail, last(row, outage+p99)/last(row, healthy+p99))
-				if sample.Unfinished > 0 && sample.Latencies[len(sample.Latencies)-1] >= b.outageSlice/2 {
-					row.Note = fmt.Sprintf("in some slices of %v a pair took the rest of the time, after %d that were done: its time is at least that",
-						b.outageSlice, sample.Done)
-				}
-			}
-			if err := resume(); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
+		for round := range b.Rounds {
+			if err := o.round(ctx, round, !kill); err != nil {
 				return err
 			}
 		}
-		return nil
+		return ctx.Err()
 	}
 }
 
-func last(row *report.Row, column string) float64 {
-	values := row.Values[column]
-	return values[len(values)-1]
+// outageRun is the contestants on healthy servers and on those of which one is broken.
+type outageRun struct {
+	*bench
+
+	table     *results.Table
+	site      *site
+	well, ill []opened
+	hangs     []<-chan struct{} // closed when what hung in the last round has ended
+}
+
+func (o *outageRun) round(ctx context.Context, round int, pause bool) (err error) {
+	if pause {
+		for i := range o.ill {
+			<-o.hangs[i]
+			_, left := o.ill[i].pairs(ctx, measure.Load{Callers: 1, For: settle})
+			left()
+		}
+		var resume func() error
+		if resume, err = o.site.pause(ctx, round); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, resume()) }()
+	}
+	for _, i := range measure.Turns(len(o.ill), round) {
+		o.turn(ctx, i)
+	}
+	return ctx.Err()
+}
+
+func (o *outageRun) turn(ctx context.Context, i int) {
+	name, long := o.ill[i].name, o.span(outageSlice)
+	sample, left := o.well[i].pairs(ctx, measure.Load{Callers: 1, Warm: long / 5, For: long})
+	left()
+	addSample(o.table, name, sample, healthy)
+	select {
+	case <-o.hangs[i]:
+		sample, left = o.ill[i].pairs(ctx, measure.Load{Callers: 1, For: long})
+		o.hangs[i] = closedAfter(left)
+	default: // its caller hangs on the killed server ever since the last round
+		sample = measure.Sample{Latencies: []time.Duration{long}, Unfinished: 1}
+	}
+	addSample(o.table, name, sample, outage)
+	if sample.Unfinished > 0 && sample.Latencies[len(sample.Latencies)-1] >= long/2 {
+		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end: it takes at least that", long)
+	}
 }
 
 // pause stops a server and a follower of etcd, others in each round.
@@ -126,22 +132,18 @@ func (s *site) pause(ctx context.Context, round int) (resume func() error, err e
 // kill ends a server and a follower of etcd.
 func (s *site) kill(ctx context.Context) error {
 	follower, err := s.follower(ctx, 0)
-	if err != nil {
-		return err
+	if err == nil {
+		s.redis[0].Kill()
+		s.etcd.Kill(follower)
 	}
-	s.redis[0].Kill()
-	s.etcd.Kill(follower)
-	return nil
+	return err
 }
 
-// follower returns a member that does not lead, another one in each round.
+// follower returns a member that does not lead, another one in each round. An election would take longer than a slice.
 func (s *site) follower(ctx context.Context, round int) (int, error) {
 	leader, err := s.etcd.Leader(ctx)
-	if err != nil {
-		return 0, err
-	}
 	n := len(s.etcd.Addrs())
-	return (leader + 1 + round%(n-1)) % n, nil
+	return (leader + 1 + round%(n-1)) % n, err
 }
 
 func closedAfter(f func()) <-chan struct{} {

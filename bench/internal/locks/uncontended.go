@@ -3,24 +3,23 @@ package locks
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 const (
-	p50   = "p50 µs"
-	p99   = "p99 µs"
-	rate  = "pairs/s"
-	ahead = "railtoken ÷ this (pairs/s)"
+	p50  = "p50 µs"
+	p99  = "p99 µs"
+	rate = "pairs/s"
 )
 
-// keysEach is how many keys a caller takes in turn. With one alone, a lock that gives its key back in the background would meet itself.
+// keysEach is how many keys a caller takes in turn. With one alone, a lock that gives its key back in the background
+// would meet itself.
 const keysEach = 64
 
 // opened is a contestant that has been set up.
@@ -61,21 +60,14 @@ func (o opened) pairs(ctx context.Context, load measure.Load) (sample measure.Sa
 	})
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
 // addSample adds one slice to the contestant's row.
-func addSample(r *report.Row, sample measure.Sample, prefix string) {
-	if len(sample.Latencies) > 0 {
-		r.Add(prefix+p50, micros(measure.Percentile(sample.Latencies, 0.5)))
-		r.Add(prefix+p99, micros(measure.Percentile(sample.Latencies, 0.99)))
-	} else { // the rounds must stay side by side
-		r.Add(prefix+p50, math.NaN())
-		r.Add(prefix+p99, math.NaN())
-	}
-	r.Add(prefix+rate, sample.Rate())
+func addSample(t *results.Table, name string, sample measure.Sample, prefix string) {
+	t.Add(name, prefix+p50, results.PercentileIn(time.Microsecond, sample.Latencies, 0.5))
+	t.Add(name, prefix+p99, results.PercentileIn(time.Microsecond, sample.Latencies, 0.99))
+	t.Add(name, prefix+rate, sample.Rate())
 	if sample.Failed > 0 {
-		r.Note = fmt.Sprintf("pairs failed (%d of %d in one slice), such as: %s", sample.Failed, sample.Failed+sample.Done,
-			firstLine(sample.Err.Error()))
+		t.Row(name).Note = fmt.Sprintf("pairs failed (%d of %d in one slice), such as: %s",
+			sample.Failed, sample.Failed+sample.Done, firstLine(sample.Err.Error()))
 	}
 }
 
@@ -89,8 +81,8 @@ func firstLine(text string) string {
 }
 
 // uncontended measures contestants on keys that nobody else wants.
-func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Context, *bench, *report.Table) error {
-	return func(ctx context.Context, b *bench, table *report.Table) error {
+func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Context, *bench, *results.Table) error {
+	return func(ctx context.Context, b *bench, t *results.Table) error {
 		site, err := b.lab.site(ctx, at)
 		if err != nil {
 			return err
@@ -100,33 +92,17 @@ func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Co
 			return err
 		}
 		defer end()
-		table.Columns = []string{p50, p99, rate}
+		long := b.span(slice)
 		for _, o := range all {
-			table.Row(o.name) // in this order
-			_, left := o.pairs(ctx, measure.Load{Callers: callers, For: b.slice / 2})
+			t.AddRow(o.name) // in this order
+			_, left := o.pairs(ctx, measure.Load{Callers: callers, For: long / 2})
 			left()
 		}
-		for round := range b.reps {
-			for _, i := range measure.Turns(len(all), round) {
-				sample, left := all[i].pairs(ctx, measure.Load{Callers: callers, Warm: b.slice / 5, For: b.slice})
-				left()
-				addSample(table.Row(all[i].name), sample, "")
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		}
-		compare(table, ahead, rate)
-		return nil
+		return b.Each(ctx, len(all), func(_, i int) error {
+			sample, left := all[i].pairs(ctx, measure.Load{Callers: callers, Warm: long / 5, For: long})
+			left()
+			addSample(t, all[i].name, sample, "")
+			return nil
+		})
 	}
-}
-
-// compare adds a column with our values of another one divided by those of each row.
-func compare(table *report.Table, name, column string) {
-	for _, row := range table.Rows {
-		if row.Name != contestant.Railtoken {
-			row.Values[name] = table.Against(column, contestant.Railtoken, row.Name)
-		}
-	}
-	table.Columns = append(table.Columns, name)
 }

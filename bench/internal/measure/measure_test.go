@@ -3,8 +3,7 @@ package measure_test
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,48 +11,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
-
-func TestSpreadIsMedianAndQuartiles(t *testing.T) {
-	t.Parallel()
-	got := measure.NewSpread([]float64{5, 1, math.NaN(), 4, 2, 3})
-	if want := (measure.Spread{Median: 3, Low: 2, High: 4}); got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := measure.NewSpread([]float64{1, 2}).Median; got != 1.5 {
-		t.Errorf("the median of 1 and 2 is %v", got)
-	}
-	if got := measure.NewSpread([]float64{1, 2, math.Inf(1)}).Median; got != 2 {
-		t.Errorf("the median of 1, 2 and what has no bound is %v", got)
-	}
-	if got := measure.NewSpread(nil).Median; !math.IsNaN(got) {
-		t.Errorf("the median of nothing is %v", got)
-	}
-}
-
-func TestRatiosAreWithinOneRound(t *testing.T) {
-	t.Parallel()
-	got := measure.Ratios([]float64{2, 30, 5, 1}, []float64{1, 10, math.NaN(), 0})
-	if want := []float64{2, 3}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestPercentileIsOneOfTheTimes(t *testing.T) {
-	t.Parallel()
-	var times []time.Duration
-	for i := range 200 {
-		times = append(times, time.Duration(i+1))
-	}
-	for p, want := range map[float64]time.Duration{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
-		if got := measure.Percentile(times, p); got != want {
-			t.Errorf("p%v is %d, want %d", 100*p, got, want)
-		}
-	}
-	if got := measure.Percentile(nil, 0.5); got != 0 {
-		t.Errorf("the median of nothing is %v", got)
-	}
-}
 
 func TestTurnsGiveEveryContestantEveryPlace(t *testing.T) {
 	t.Parallel()
@@ -72,6 +31,17 @@ func TestTurnsGiveEveryContestantEveryPlace(t *testing.T) {
 	}
 }
 
+func TestTheScaleShrinksWhatIsMeasured(t *testing.T) {
+	t.Parallel()
+	env := measure.Env{Scale: 5, Run: regexp.MustCompile("^(K4|locks-one)$")}
+	if env.Share(200, 2) != 10 || env.Share(20, 2) != 2 || env.Span(time.Second, 0) != 50*time.Millisecond {
+		t.Errorf("%d, %d, %v", env.Share(200, 2), env.Share(20, 2), env.Span(time.Second, 0))
+	}
+	if !env.Wants("K4") || !env.Wants("A1", "locks-one") || env.Wants("K40") || !(&measure.Env{}).Wants("anything") {
+		t.Error("the wrong tables are wanted")
+	}
+}
+
 func TestPairsCountsWhatEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +55,7 @@ func TestPairsCountsWhatEndsInTime(t *testing.T) {
 		if sample.Done != 3*143 || sample.Rate() != 3*143 {
 			t.Errorf("done: %d, %v/s", sample.Done, sample.Rate())
 		}
-		if got := measure.Percentile(sample.Latencies, 0.5); got != 7*time.Millisecond {
+		if got := results.PercentileIn(time.Millisecond, sample.Latencies, 0.5); got != 7 {
 			t.Errorf("p50 is %v", got)
 		}
 	})
@@ -99,7 +69,7 @@ func TestPairsThatHangAreAmongTheLatencies(t *testing.T) {
 			<-over
 			return nil
 		})
-		if sample.Done != 0 || sample.Unfinished != 2 || measure.Percentile(sample.Latencies, 0.5) != time.Second {
+		if sample.Done != 0 || sample.Unfinished != 2 || results.PercentileIn(time.Second, sample.Latencies, 0.5) != 1 {
 			t.Errorf("got %+v", sample)
 		}
 		close(over)

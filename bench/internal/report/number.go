@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 // Number has three digits, or as many as stand before the point; "-" is no number.
@@ -46,8 +46,11 @@ func thousands(v float64) string {
 	return digits + grouped
 }
 
+// shown is the median.
+func shown(values results.Values) string { return Number(values.Median()) }
+
 // WithQuartiles is the median, with the quartiles in brackets when they differ from it.
-func WithQuartiles(s measure.Spread) string {
+func WithQuartiles(s results.Spread) string {
 	median, low, high := Number(s.Median), Number(s.Low), Number(s.High)
 	if low == median && high == median {
 		return median

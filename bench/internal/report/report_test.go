@@ -2,59 +2,77 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
 	"math"
-	"slices"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
-func TestATargetIsJudgedByItsMedian(t *testing.T) {
-	t.Parallel()
-	table := &Table{Name: "T"}
-	table.Row("a").Add("x", 3)
-	table.Row("b").Add("x", 2)
-	table.AtMost(1.5, "at the bound", table.Against("x", "a", "b"))
-	table.AtLeast(2, "below it", table.Against("x", "a", "b"))
-	table.AtLeast(2, "of one who is not there", table.Against("x", "a", "c"))
-	table.AtMost(2, "not a number", []float64{math.NaN()})
-	if len(table.Targets) != 3 || !table.Targets[0].Met() || table.Targets[1].Met() || table.Targets[2].Met() {
-		t.Errorf("got %+v", table.Targets)
+// whole is the run whose report is in the repository.
+func whole(t *testing.T) *results.Results {
+	t.Helper()
+	r, err := results.Read("../../../docs/benchmarks.json")
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := Report{Sections: []*Section{{Tables: []*Table{table}}}}
-	if all, missed := r.Missed(); all != 3 || missed != 2 {
-		t.Errorf("%d of %d targets are missed, want 2 of 3", missed, all)
+	return r
+}
+
+func TestTheReportIsThatOfItsFigures(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := Write(whole(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"benchmarks.md", "benchmarks.json", "benchmarks/tasks.svg", "benchmarks/locks.svg", "benchmarks/contended.svg"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := os.ReadFile("../../../docs/" + name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("docs/%s is not what its figures say: run .bin/bench -from docs/benchmarks.json -out docs (%v)", name, err)
+		}
 	}
 }
 
-func TestRatiosAreThoseOfEachRound(t *testing.T) {
+func TestAReaderFinishesTheReport(t *testing.T) {
 	t.Parallel()
-	table := &Table{Columns: []string{"x"}}
-	for _, v := range []float64{1, 10, 100} { // the machine gets faster; the ratio stays
-		table.Row("ours").Add("x", 3*v)
-		table.Row("theirs").Add("x", v)
+	var out bytes.Buffer
+	if err := Markdown(&out, whole(t)); err != nil {
+		t.Fatal(err)
 	}
-	table.Compare("x theirs", "x", "theirs")
-	table.Compare("x nobody", "x", "nobody")
-	if got := table.Row("ours").Spread("x theirs"); got != (measure.Spread{Median: 3, Low: 3, High: 3}) {
-		t.Errorf("the ratio is %+v, want 3 in each round", got)
+	text := out.String()
+	if n := strings.Count(text, "\n"); n >= 300 {
+		t.Errorf("the report has %d lines", n)
 	}
-	if !slices.Equal(table.Columns, []string{"x", "x theirs"}) {
-		t.Errorf("the columns are %q", table.Columns)
+	last := -1
+	for _, part := range []string{
+		"# Benchmarks", "## The answer", "## Where railtoken is behind", "targets are met", "## Tasks that want", "| K1 | K4 | K20 |",
+		"## From a release", "## Locks", "of ideal: 1 process", "## Does a task cost more", "## What a lock costs", "## How it was measured",
+	} {
+		at := strings.Index(text, part)
+		if at < last {
+			t.Errorf("%q is missing, or comes too early", part)
+		}
+		last = at
+	}
+	if strings.Contains(text, "**-**") || strings.Contains(text, "not measured") {
+		t.Error("the report shows a figure that was not measured")
 	}
 }
 
 func TestNumbersHaveThreeDigits(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[float64]string{
-		0: "0", 0.0041: "0.0041", 0.05: "0.05", 1: "1.00", 12.34: "12.3", 123.4: "123", 1234: "1\u2009234", 1234567: "1\u2009234\u2009567", -1234: "-1\u2009234",
-		math.Inf(1): "∞", 1000: "1\u2009000",
+		0: "0", 0.0041: "0.0041", 0.05: "0.05", 1: "1.00", 12.34: "12.3", 123.4: "123", 1234: "1\u2009234", 1234567: "1\u2009234\u2009567",
+		-1234: "-1\u2009234", math.Inf(1): "∞", 1000: "1\u2009000",
 	} {
 		if got := Number(v); got != want {
 			t.Errorf("%v is shown as %q, want %q", v, got, want)
@@ -63,50 +81,62 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 	if got := Number(math.NaN()); got != "-" {
 		t.Errorf("no number is shown as %q", got)
 	}
-	if got := WithQuartiles(measure.Spread{Median: 2, Low: 1, High: 3}); got != "2.00 [1.00 3.00]" {
+	if got := WithQuartiles(results.Spread{Median: 2, Low: 1, High: 3}); got != "2.00 [1.00 3.00]" {
 		t.Errorf("got %q", got)
 	}
-	if got := WithQuartiles(measure.Spread{Median: 2, Low: 2, High: 2}); got != "2.00" {
+	if got := WithQuartiles(results.Spread{Median: 2, Low: 2, High: 2}); got != "2.00" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func sample() *Report {
-	table := &Table{Name: "K1", Title: "one | key", Columns: []string{"rate", "made up", "none"}, Notes: []string{"a note"}}
+// sample is a run of one scenario, in which one target is met and one is missed.
+func sample() *results.Results {
+	t := &results.Table{Name: "K1", Title: "one | key"}
 	for _, v := range []float64{1, 2, 3} {
-		table.Row("ours").Add("rate", v)
+		t.Add("railtoken", "tasks/s", v)
+		t.Add("bare", "tasks/s", 2*v)
+		t.Add("redsync", "tasks/s", 1.5*v)
+		t.Add("redsync", "finished", v-1)
+		t.Add("railtoken", "≤2 runs", 1)
 	}
-	table.Row("ours").Note = "it slept"
-	table.Row("theirs").Set("made up", "> 20 s")
-	table.AtLeast(1, "is met", []float64{2})
-	table.AtLeast(5, "is missed", []float64{2})
-	return &Report{Reps: 5, Took: "1m0s", Sections: []*Section{{
-		Name: "locks", Title: "Locks, at last", Text: "How to read it.", Tables: []*Table{table},
-		Charts: []*Chart{{File: "rates", Title: "Rates", Groups: []Group{BarsOf("K1", table, "rate")}}},
-	}}}
+	t.Row("railtoken").Note = "it slept"
+	return &results.Results{Rounds: 3, Took: "1m0s", Tables: []*results.Table{t}}
 }
 
-func TestTheReportShowsWhatWasMissedFirst(t *testing.T) {
+func TestAPartShowsItsTablesAndTargets(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := sample().Markdown(&out, "plots"); err != nil {
+	if err := Tables(&out, sample()); err != nil {
 		t.Fatal(err)
 	}
-	text := out.String()
-	last := -1
 	for _, part := range []string{
-		"at least 5 rounds", "1 of 2 are met", "| **missed** | K1 | is missed | ≥ 5.00 | 2.00 |", "| met | K1 | is met |",
-		"- [Locks, at last](#locks-at-last)", "## Locks, at last", "How to read it.", "![Rates](plots/rates.svg)",
-		"**K1**: one | key", "|  | rate | made up | none |", "| ours | 2.00 [1.50 2.50] |  |  |", "| theirs |  | > 20 s |  |", "- a note", "- ours: it slept",
+		"**K1**: one | key", "|  | tasks/s | finished | ≤2 runs |", "| railtoken | 2.00 [1.50 2.50] |  | 1.00 |",
+		"| redsync | 3.00 [2.25 3.75] * | 1.00 [0.50 1.50] * |", "- K1, railtoken: it slept",
+		"| missed | K1 | tasks/s against bare asynq | ≥ 0.92 | 0.50 |", "| met | K1 | share of tasks",
 	} {
-		at := strings.Index(text, part)
-		if at < 0 {
-			t.Fatalf("the report lacks %q:\n%s", part, text)
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the tables lack %q:\n%s", part, &out)
 		}
-		if at < last {
-			t.Errorf("%q comes too early", part)
+	}
+}
+
+func TestColumnsAreRatiosWithinARound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		base, row string
+		want      float64
+	}{{"", "bare", 4}, {"bare", "railtoken", 0.5}, {"ours ÷", "bare", 0.5}, {"÷≤2 runs", "railtoken", 2}} {
+		if got := newColumn("", "K1", "tasks/s", c.base).values(sample(), c.row).Median(); got != c.want {
+			t.Errorf("%s by %q is %v, want %v", c.row, c.base, got, c.want)
 		}
-		last = at
+	}
+}
+
+func TestOthersThatAreAheadAreListed(t *testing.T) {
+	t.Parallel()
+	got := behind(sample())
+	if !strings.Contains(got, "| K1 | tasks/s | 2.00 | redsync 3.00 [2.25 3.75] *: 0.67 |") || strings.Contains(got, "bare") {
+		t.Errorf("got:\n%s", got)
 	}
 }
 
@@ -126,35 +156,27 @@ func (f *full) Write(b []byte) (int, error) {
 func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 100, 500} {
-		if err := sample().Markdown(&full{left}, "plots"); !errors.Is(err, errFull) {
+		if err := Markdown(&full{left}, sample()); !errors.Is(err, errFull) {
 			t.Errorf("after %d bytes: %v", left, err)
 		}
 	}
-}
-
-func TestJSONHasEveryRoundAndNullForWhatIsNoNumber(t *testing.T) {
-	t.Parallel()
-	r := sample()
-	r.Sections[0].Tables[0].Row("ours").Add("rate", math.NaN())
-	r.Sections[0].Tables[0].Row("ours").Add("rate", math.Inf(1))
-	data, err := json.Marshal(r)
-	if err != nil || !bytes.Contains(data, []byte(`"rate":[1,2,3,null,null]`)) || !bytes.Contains(data, []byte(`"Met":false,"Got":[2,2,2]`)) {
-		t.Errorf("got %s, %v", data, err)
+	if err := Tables(&full{100}, sample()); !errors.Is(err, errFull) {
+		t.Errorf("tables: %v", err)
 	}
 }
 
-// rects returns the heights of an SVG's rectangles by their colour, and fails when it is not well-formed.
-func rects(t *testing.T, c *Chart) map[string][]float64 {
-	t.Helper()
+func TestBarsAreAsLongAsTheirValues(t *testing.T) {
+	t.Parallel()
+	p := plot{"f", "a <b> & c", []column{{"one", "K1", "tasks/s", ""}}, nil}
 	var out bytes.Buffer
-	if err := c.SVG(&out); err != nil {
+	if err := p.write(&out, sample()); err != nil {
 		t.Fatal(err)
 	}
-	heights := map[string][]float64{}
+	heights := map[string]float64{}
 	for d := xml.NewDecoder(&out); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			return heights
+			break
 		}
 		if err != nil {
 			t.Fatalf("no XML: %v", err)
@@ -168,57 +190,10 @@ func rects(t *testing.T, c *Chart) map[string][]float64 {
 			if err != nil {
 				t.Fatal(err)
 			}
-			heights[of["fill"]] = append(heights[of["fill"]], h)
+			heights[of["fill"]] = max(heights[of["fill"]], h) // the other one is in the legend
 		}
 	}
-}
-
-func TestBarsAreAsLongAsTheirValues(t *testing.T) {
-	t.Parallel()
-	of := func(v float64) measure.Spread { return measure.Spread{Median: v, Low: v, High: v} }
-	c := &Chart{Title: "a <b> & c", Groups: []Group{
-		{"one", []Bar{{Name: "ours", Spread: of(100)}, {Name: "theirs & others", Spread: of(25)}}},
-		{"two", []Bar{{Name: "ours", Spread: of(50)}, {Name: "theirs & others", Spread: of(math.NaN())}}},
-	}}
-	got := rects(t, c)
-	ours, theirs := got[palette[0]], got[palette[1]]
-	if len(ours) != 3 || len(theirs) != 2 { // the first of each is in the legend
-		t.Fatalf("the bars are %v", got)
-	}
-	if math.Abs(ours[1]/ours[2]-2) > 0.01 || math.Abs(ours[1]/theirs[1]-4) > 0.01 {
-		t.Errorf("bars of 100, 50 and 25 are %v, %v and %v high", ours[1], ours[2], theirs[1])
-	}
-}
-
-func TestLinesAreWellFormedWhateverTheValues(t *testing.T) {
-	t.Parallel()
-	for _, values := range [][]float64{nil, {0}, {1}, {1, 10, 1e6}, {math.NaN(), 3}, {math.Inf(1), 2}, {-1, 2}, {1e-9, 1e9}} {
-		for _, log := range []bool{false, true} {
-			c := &Chart{LogX: log, LogY: log, XLabel: "x", YLabel: "y", Target: 2}
-			s := Series{Name: "ours"}
-			for i, v := range values {
-				s.Points = append(s.Points, Point{X: float64(i) * 10, Spread: measure.Spread{Median: v, Low: v / 2, High: 2 * v}})
-			}
-			c.Series = []Series{s}
-			rects(t, c)
-			var out bytes.Buffer
-			if err := c.SVG(&out); err != nil || strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf") {
-				t.Errorf("%v, log %v: %v\n%s", values, log, err, &out)
-			}
-		}
-	}
-}
-
-func TestTicksAreRoundAndFew(t *testing.T) {
-	t.Parallel()
-	for most := 0.001; most < 1e9; most *= 1.37 {
-		s := newScale([]float64{most}, false, 0, 100)
-		ticks := s.ticks()
-		if n := len(ticks); n < 4 || n > 12 || ticks[0] != 0 || ticks[n-1] < most*0.999 {
-			t.Errorf("up to %v the ticks are %v", most, ticks)
-		}
-	}
-	if got := newScale([]float64{3, 40_000}, true, 0, 100).ticks(); !slices.Equal(got, []float64{1, 10, 100, 1000, 10_000, 100_000}) {
-		t.Errorf("the logarithmic ticks are %v", got)
+	if ours, bare := heights[palette[0]], heights[palette[1]]; ours == 0 || math.Abs(bare/ours-2) > 0.01 {
+		t.Errorf("bars of 2 and 4 are %v and %v high", ours, bare)
 	}
 }

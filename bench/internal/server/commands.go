@@ -8,23 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Sent counts the commands that clients send to a server.
 //
-// Both counters of INFO, total_commands_processed and the calls of commandstats, also count each command that a script calls, so an
-// EVALSHA would count two to four times. MONITOR marks those that come from a script. A Sent therefore learns from MONITOR, while the
-// load warms up, which commands come from clients, and then counts the calls of these in commandstats, which costs the load nothing.
+// Both counters of INFO, total_commands_processed and the calls of commandstats, also count each command that a script
+// calls, so an EVALSHA would count two to four times. MONITOR marks those that come from a script. A Sent therefore
+// learns from MONITOR, while the load warms up, which commands come from clients, and then counts the calls of these in
+// commandstats, which costs the load nothing.
 type Sent struct {
 	server *Server
 	// share of each command's calls that come from clients.
 	share map[string]float64
 }
 
-// Learn watches the server's load for the time given, or until ctx ends. A MONITOR slows the server down, so nothing is to be measured
-// meanwhile.
+// Learn watches the server's load for the time given, or until ctx ends. A MONITOR slows the server down: measure
+// nothing meanwhile.
 func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
 	if err != nil {
@@ -62,20 +61,14 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 // On returns a counter for another server that gets the same kind of load.
 func (s *Sent) On(other *Server) *Sent { return &Sent{server: other, share: s.share} }
 
-// Count returns how many commands clients have sent so far, without INFO itself. A command that was not seen before counts in full.
+// Count returns how many commands clients have sent so far, without INFO itself. A command that was not seen before
+// counts in full.
 func (s *Sent) Count(ctx context.Context) (float64, error) {
 	info, err := s.server.probe.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return 0, err
 	}
 	calls, err := parseCommandStats(info)
-	if err != nil {
-		return 0, err
-	}
-	return s.sum(calls), nil
-}
-
-func (s *Sent) sum(calls map[string]float64) float64 {
 	total := 0.0
 	for name, n := range calls {
 		if name == "info" || name == "monitor" {
@@ -86,7 +79,7 @@ func (s *Sent) sum(calls map[string]float64) float64 {
 		}
 		total += n
 	}
-	return total
+	return total, err
 }
 
 // Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
@@ -114,8 +107,8 @@ func parseMonitor(line string) (name string, script, ok bool) {
 	return strings.ToLower(name), strings.HasSuffix(from, " lua"), ok
 }
 
-// parseCommandStats reads the calls of lines such as cmdstat_set:calls=12,usec=34. Those of a subcommand, client|setinfo, count
-// for the command.
+// parseCommandStats reads the calls of lines such as cmdstat_set:calls=12,usec=34. Those of a subcommand, client|setinfo,
+// count for the command.
 func parseCommandStats(info string) (map[string]float64, error) {
 	calls := map[string]float64{}
 	for line := range strings.Lines(info) {
@@ -135,8 +128,21 @@ func parseCommandStats(info string) (map[string]float64, error) {
 	return calls, nil
 }
 
-// Version returns the server's version.
-func Version(ctx context.Context, client *redis.Client) (string, error) {
-	info, err := client.InfoMap(ctx, "server").Result()
-	return info["Server"]["redis_version"], err
+// LearnFrom begins to learn which commands clients send to a server, and returns a function that ends it.
+func LearnFrom(ctx context.Context, s *Server) (end func() (*Sent, error)) {
+	watching, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	var (
+		sent *Sent
+		err  error
+	)
+	go func() {
+		defer close(over)
+		sent, err = Learn(watching, s, time.Hour)
+	}()
+	return func() (*Sent, error) {
+		cancel()
+		<-over
+		return sent, err
+	}
 }

@@ -21,7 +21,7 @@ type process struct {
 func run(log io.Writer, program string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(program, args...), exited: make(chan struct{})} //nolint:noctx // it ends by end
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = DieWithParent()
+	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
 		// The death signal comes when the thread that forked ends: keep that thread.

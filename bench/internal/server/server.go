@@ -1,5 +1,5 @@
-// Package server runs the servers of a benchmark, redis-servers and clusters of etcd: each a process of its own on a free port, with
-// nothing on disk.
+// Package server runs the servers of a benchmark, redis-servers and clusters of etcd: each a process of its own on a
+// free port, with nothing on disk.
 package server
 
 import (
@@ -27,15 +27,14 @@ type Server struct {
 	probe *redis.Client
 }
 
-// Start runs a server in the directory, where its log goes, and returns when it answers. Settings are further arguments, such as
-// "--cluster-enabled", "yes".
-func Start(ctx context.Context, dir string, settings ...string) (*Server, error) {
+// Start runs a server in the directory, where its log goes, and returns when it answers.
+func Start(ctx context.Context, dir string) (*Server, error) {
 	for range 20 {
 		addrs, err := freeAddrs(ctx, 1)
 		if err != nil {
 			return nil, err
 		}
-		s, err := start(dir, addrs[0], settings)
+		s, err := start(dir, addrs[0])
 		if err != nil {
 			return nil, err
 		}
@@ -63,17 +62,7 @@ func (s *Server) Kill() {
 	_ = s.probe.Close()
 }
 
-// Age is for how long the server has run by its own account, in whole seconds.
-func (s *Server) Age(ctx context.Context) (time.Duration, error) {
-	info, err := s.probe.InfoMap(ctx, "server").Result()
-	if err != nil {
-		return 0, err
-	}
-	seconds, err := strconv.Atoi(info["Server"]["uptime_in_seconds"])
-	return time.Duration(seconds) * time.Second, err
-}
-
-func start(dir, addr string, settings []string) (*Server, error) {
+func start(dir, addr string) (*Server, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -83,15 +72,15 @@ func start(dir, addr string, settings []string) (*Server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	args := []string{"--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"}
-	p, err := run(log, "redis-server", append(args, settings...)...)
+	p, err := run(log, "redis-server",
+		"--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
-		process: p, addr: addr,
-		probe: redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true}),
-	}, nil
+	probe := redis.NewClient(&redis.Options{
+		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+	})
+	return &Server{process: p, addr: addr, probe: probe}, nil
 }
 
 // await returns when this very process answers: another one may have taken the port.

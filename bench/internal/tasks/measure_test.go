@@ -5,115 +5,73 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 
-	"github.com/railtoken/railtoken/bench/internal/report"
+	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
 
-func TestAShortRunShowsEverySection(t *testing.T) {
+func TestAShortRunFillsEveryTable(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
-	for section, tables := range map[string][]string{
-		"tasks-noop":   {"noop"},
-		"tasks-zipf":   {"zipf"},
-		"tasks-hotkey": {"hotkey"},
-		"tasks-wake":   {"wake", "wake-all"},
+	for table, rows := range map[string]int{
+		"K1": 12, "K4": 12, "K20": 12, "orders": 7, "sellers": 7, "noop": 10, "zipf-0.8": 4, "hotkey": 8, "wake": 6, "wake-all": 7,
 	} {
-		t.Run(section, func(t *testing.T) {
+		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			shows(t, section, section, tables)
-		})
-	}
-	for _, table := range []string{"K1", "K4", "K20", "orders", "sellers"} { // which take longest
-		t.Run("tasks-contended/"+table, func(t *testing.T) {
-			t.Parallel()
-			shows(t, table, "tasks-contended", []string{table})
-		})
-	}
-}
-
-// shows checks that a short run of what is chosen gives a section with these tables.
-func shows(t *testing.T, chosen, section string, tables []string) {
-	t.Helper()
-	env := report.Env{Dir: t.TempDir(), Reps: 1, Scale: 2, Run: regexp.MustCompile("^" + chosen + "$")}
-	sections, err := tasks.Measure(t.Context(), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(sections) != 1 || sections[0].Name != section || sections[0].Title == "" || sections[0].Text == "" {
-		t.Fatalf("got %+v", sections)
-	}
-	s := sections[0]
-	var names []string
-	for _, table := range s.Tables {
-		names = append(names, table.Name)
-		checkTable(t, table)
-	}
-	if !slices.Equal(names, tables) {
-		t.Errorf("got the tables %q, want %q", names, tables)
-	}
-	for _, chart := range s.Charts {
-		if chart.File == "" || chart.Title == "" || len(chart.Groups)+len(chart.Series) == 0 {
-			t.Errorf("the chart is %+v", chart)
-		}
-	}
-}
-
-func checkTable(t *testing.T, table *report.Table) {
-	t.Helper()
-	if table.Title == "" || len(table.Rows) < 3 {
-		t.Errorf("%s: %d rows, %q", table.Name, len(table.Rows), table.Title)
-	}
-	for _, row := range table.Rows {
-		if row.Note != "" {
-			t.Errorf("%s: %s: %s", table.Name, row.Name, row.Note)
-		}
-		shown := 0
-		for _, column := range table.Columns {
-			if row.Cells[column] != "" || !math.IsNaN(row.Spread(column).Median) {
-				shown++
+			r, err := measureOnce(t, table, "")
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if shown < 3 {
-			t.Errorf("%s: %s shows %d of %q", table.Name, row.Name, shown, table.Columns)
-		}
-	}
-	if len(table.Targets) == 0 && table.Name != "noop" {
-		t.Errorf("%s has no targets", table.Name)
-	}
-	for _, target := range table.Targets {
-		if target.What == "" || math.IsNaN(target.Got.Median) {
-			t.Errorf("%s: %+v", table.Name, target)
-		}
+			if len(r.Tables) != 1 || r.Tables[0].Name != table || r.Tables[0].Title == "" || len(r.Tables[0].Rows) != rows {
+				t.Fatalf("got %+v", r.Tables)
+			}
+			for _, row := range r.Tables[0].Rows {
+				if row.Note != "" {
+					t.Errorf("%s: %s", row.Name, row.Note)
+				}
+				numbers := 0
+				for _, values := range row.Values {
+					if len(values) == 1 && !math.IsNaN(values[0]) {
+						numbers++
+					}
+				}
+				if numbers < 3 {
+					t.Errorf("%s has the figures %v", row.Name, row.Values)
+				}
+			}
+		})
 	}
 }
 
-func TestATableIsChosenByItsOwnNameAndOrdersAreRead(t *testing.T) {
+func TestOrdersAreReadFromAFile(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	file := filepath.Join(t.TempDir(), "orders.csv")
 	if err := os.WriteFile(file, []byte("order_id,seller_ids\na,s1\nb,s2 s3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := report.Env{Dir: t.TempDir(), Reps: 1, Scale: 2, Run: regexp.MustCompile("^orders$"), Orders: file}
-	sections, err := tasks.Measure(t.Context(), env)
+	r, err := measureOnce(t, "orders", file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(sections) != 1 || len(sections[0].Tables) != 1 || sections[0].Tables[0].Name != "orders" {
-		t.Fatalf("got %+v", sections)
-	}
-	if title := sections[0].Tables[0].Title; !regexp.MustCompile("^real orders: 4 tasks").MatchString(title) {
-		t.Errorf("the title is %q", title)
+	if len(r.Tables) != 1 || !regexp.MustCompile("^real orders: 4 tasks").MatchString(r.Tables[0].Title) {
+		t.Errorf("got %+v", r.Tables)
 	}
 }
 
 func TestOrdersThatCannotBeReadAreAnError(t *testing.T) {
 	t.Parallel()
-	env := report.Env{Dir: t.TempDir(), Reps: 1, Scale: 2, Run: regexp.MustCompile("^orders$"), Orders: "nowhere.csv"}
-	if sections, err := tasks.Measure(t.Context(), env); err == nil || len(sections) > 0 {
-		t.Errorf("got %v, %v", sections, err)
+	if r, err := measureOnce(t, "orders", "nowhere.csv"); err == nil || len(r.Tables) > 0 {
+		t.Errorf("got %v, %v", r.Tables, err)
 	}
+}
+
+func measureOnce(t *testing.T, table, orders string) (*results.Results, error) {
+	t.Helper()
+	r := &results.Results{}
+	return r, tasks.Measure(t.Context(), &measure.Env{
+		Dir: t.TempDir(), Rounds: 1, Scale: 2, Run: regexp.MustCompile("^" + table + "$"), Orders: orders, Results: r,
+	})
 }

@@ -11,37 +11,35 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// Railtoken is package worker with its defaults: a task in conflict is parked and woken when the key is free.
-var Railtoken = ours("railtoken", "package worker, default strategy `Requeue{}`: the next few in line wait in their slots, the others are parked", nil)
+// Package worker with each strategy.
+var (
+	// Railtoken has the defaults: the next few tasks in conflict stand by in their slots, the others are parked.
+	Railtoken = ours("railtoken", nil)
+	// RailtokenParks parks every task in conflict.
+	RailtokenParks = ours("railtoken parks", middleware.Requeue{Standby: -1})
+	// RailtokenWait waits in the slot for up to a second before it parks.
+	RailtokenWait = ours("railtoken wait", middleware.Wait{}.Then(middleware.Requeue{}))
+	// RailtokenFailFast gives tasks in conflict up at once: asynq archives them.
+	RailtokenFailFast = func() Contestant {
+		c := ours("railtoken failfast", middleware.FailFast{})
+		c.Parks, c.Refuses = false, true
+		return c
+	}()
+	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
+	RailtokenFIFO = inOrder("railtoken FIFO", middleware.FIFO)
+	// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
+	RailtokenStrictFIFO = inOrder("railtoken StrictFIFO", middleware.StrictFIFO)
+)
 
-// RailtokenParks parks every task in conflict: none waits in a slot.
-var RailtokenParks = ours("railtoken parks", "package worker, `Requeue{Standby: -1}`: every task in conflict is parked", middleware.Requeue{Standby: -1})
-
-// RailtokenWait waits in the slot for up to a second before it parks.
-var RailtokenWait = ours("railtoken wait", "package worker, `Wait{}.Then(Requeue{})`: up to 1 s in the slot, then parked", middleware.Wait{}.Then(middleware.Requeue{}))
-
-// RailtokenFailFast gives tasks in conflict up at once: asynq archives them.
-var RailtokenFailFast = func() Contestant {
-	c := ours("railtoken failfast", "package worker, `FailFast{}`: a task in conflict is archived at once, so most are not done, by intention", middleware.FailFast{})
-	c.Parks, c.Refuses = false, true
-	return c
-}()
-
-// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
-var RailtokenFIFO = inOrder("railtoken ordered", "package worker, `Requeue{Order: FIFO}`, enqueued by `EnqueueInOrder`", middleware.FIFO)
-
-// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
-var RailtokenStrictFIFO = inOrder("railtoken strictfifo", "package worker, `Requeue{Order: StrictFIFO}`, enqueued by `EnqueueInOrder`", middleware.StrictFIFO)
-
-func ours(name, title string, strategy middleware.Strategy) Contestant {
+func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
-		Name: name, Title: title, Locks: true, Parks: true,
+		Name: name, Locks: true, Parks: true,
 		Start: func(ctx context.Context, job Job) (func() error, error) { return startRailtoken(ctx, job, strategy) },
 	}
 }
 
-func inOrder(name, title string, order middleware.Order) Contestant {
-	c := ours(name, title, middleware.Requeue{Order: order})
+func inOrder(name string, order middleware.Order) Contestant {
+	c := ours(name, middleware.Requeue{Order: order})
 	c.InOrder = true
 	return c
 }

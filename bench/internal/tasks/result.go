@@ -1,14 +1,19 @@
 package tasks
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
 // Result is what a contestant reached in one run.
 type Result struct {
-	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived or have vanished: nobody will do them.
+	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived or have vanished: no
+	// worker will do them.
 	Tasks, Done, Lost int
 	// AsideDone is how many of the tasks aside were done.
 	AsideDone int
@@ -16,20 +21,21 @@ type Result struct {
 	Finished bool
 	// Took is the time from the start of the server to the end of the last handler, or until the time was up.
 	Took time.Duration
-	// Overlaps counts the times that work on a key began while another task worked on it, Again those that a task was done twice.
+	// Overlaps counts the times that work on a key began while another task worked on it, Again those that a task was
+	// done twice.
 	Overlaps, Again int
 	// Parked counts the runs that ended with the task parked, for contestants that park.
 	Parked int
 	// Runs is how often a worker ran each task, sorted; 0 for those that it never came to.
-	Runs []int `json:"-"`
-	// Commands is how many commands the contestant sent to Redis, NaN when it was not counted.
+	Runs []int
+	// Commands is how many commands the contestant sent to Redis, NaN when they were not counted.
 	Commands float64
 	// At is when each task was done, by its place, since the start of the server; 0 for those that were not.
-	At []time.Duration `json:"-"`
-	// CPU is the processor time of this process, without that of the redis-server; 0 where it is not known.
+	At []time.Duration
+	// CPU is the processor time of this process, without that of the redis-server.
 	CPU time.Duration
 	// Err is an error that should not have been, or "".
-	Err string `json:",omitempty"`
+	Err string
 }
 
 // Rate returns the tasks done in a second.
@@ -51,34 +57,67 @@ func (r Result) RunsAt(p float64) float64 {
 
 // AtMost returns the share of the tasks that were run at most so many times; NaN when there are no tasks.
 func (r Result) AtMost(runs int) float64 {
-	if len(r.Runs) == 0 {
-		return math.NaN()
-	}
 	n, _ := slices.BinarySearch(r.Runs, runs+1)
 	return float64(n) / float64(len(r.Runs))
 }
 
-// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN when there are none or it is not known.
-func (r Result) CPUPerTask() float64 {
-	if r.Done == 0 || r.CPU <= 0 {
-		return math.NaN()
-	}
-	return float64(r.CPU.Microseconds()) / float64(r.Done)
-}
+// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN or infinite when there are none.
+func (r Result) CPUPerTask() float64 { return float64(r.CPU.Microseconds()) / float64(r.Done) }
 
-// PerTask returns the commands for each task that was done; NaN when there are none.
-func (r Result) PerTask() float64 {
-	if r.Done == 0 {
-		return math.NaN()
-	}
-	return r.Commands / float64(r.Done)
-}
+// PerTask returns the commands for each task that was done; NaN or infinite when there are none.
+func (r Result) PerTask() float64 { return r.Commands / float64(r.Done) }
 
-// PerConflict returns the commands for each time that a task was parked: those beyond what as many tasks cost that meet no conflict.
-// It is NaN when none was parked, or a run did not come to its end.
+// PerConflict returns the commands for each time that a task was parked: those beyond what as many tasks cost that meet
+// no conflict. It is NaN when none was parked, or a run did not come to its end.
 func (r Result) PerConflict(uncontended Result) float64 {
 	if r.Parked == 0 || !r.Finished || !uncontended.Finished {
 		return math.NaN()
 	}
 	return (r.Commands - uncontended.PerTask()*float64(r.Done)) / float64(r.Parked)
+}
+
+// addTo adds the result of a round. alone is that of tasks without conflicts.
+func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) {
+	add := func(column string, value float64) { t.Add(c.Name, column, value) }
+	add("tasks/s", r.Rate())
+	if ideal := s.Ideal(); ideal > 0 {
+		add("of ideal", r.Rate()/(float64(r.Tasks)/ideal.Seconds()))
+	}
+	add("done", float64(r.Done))
+	add("makespan s", r.Took.Seconds())
+	finished := 0.0
+	if r.Finished {
+		finished = 1
+	}
+	add("finished", finished)
+	add("runs p99", r.RunsAt(0.99))
+	add("≤2 runs", r.AtMost(2))
+	add("CPU µs/task", r.CPUPerTask())
+	add("overlaps", float64(r.Overlaps))
+	add("lost", float64(r.Lost))
+	if !math.IsNaN(r.Commands) {
+		add("commands/task", r.PerTask())
+		if c.Parks {
+			add("commands/task alone", alone.PerTask())
+			add("parked/task", float64(r.Parked)/float64(r.Tasks))
+			add("commands/conflict", r.PerConflict(alone))
+		}
+	}
+	note(t.Row(c.Name), r, c)
+}
+
+// note says in the row what must not be, and only that.
+func note(row *results.Row, r Result, c Contestant) {
+	faults := []string{r.Err}
+	if c.Locks && r.Overlaps > 0 {
+		faults = append(faults, fmt.Sprintf("tasks of one key OVERLAPPED %d times", r.Overlaps))
+	}
+	if r.Again > 0 {
+		faults = append(faults, fmt.Sprintf("%d tasks were done TWICE", r.Again))
+	}
+	for _, fault := range faults {
+		if fault != "" && !strings.Contains(row.Note, fault) {
+			row.Note = strings.TrimPrefix(row.Note+"; "+fault, "; ")
+		}
+	}
 }

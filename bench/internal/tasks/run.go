@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
 // Limits bound a run.
@@ -26,23 +27,17 @@ type Limits struct {
 func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits) (*server.Sent, error) {
 	var sent *server.Sent
 	_, err := withServer(ctx, dir, func(at *server.Server) (Result, error) {
-		watching, end := context.WithCancel(ctx)
-		defer end()
-		learned := make(chan error, 1)
-		go func() {
-			var err error
-			sent, err = server.Learn(watching, at, limits.Bound+time.Minute)
-			learned <- err
-		}()
+		learned := server.LearnFrom(ctx, at)
 		r, err := counted(ctx, at, nil, c, s, limits)
-		end()
-		return r, errors.Join(err, <-learned)
+		var failed error
+		sent, failed = learned()
+		return r, errors.Join(err, failed)
 	})
 	return sent, err
 }
 
-// Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The tasks are enqueued
-// before it starts. sent counts the commands; they are not counted when it is nil.
+// Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The tasks
+// are enqueued before it starts. sent counts the commands; nil disables that.
 func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits, sent *server.Sent) (Result, error) {
 	return withServer(ctx, dir, func(at *server.Server) (Result, error) {
 		return counted(ctx, at, sent, c, s, limits)
@@ -93,7 +88,10 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Resu
 	runtime.GC() // the garbage of the last contestant is not this one's
 	up := time.NewTimer(bound)
 	defer up.Stop()
-	spent := processorTime()
+	spent, err := usage.Process()
+	if err != nil {
+		return Result{}, err
+	}
 	began := time.Now()
 	stop, err := c.Start(ctx, job)
 	if err != nil {
@@ -107,8 +105,9 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Resu
 	case <-ctx.Done():
 	}
 	r := job.Tally.Freeze(began)
-	r.CPU = processorTime() - spent
-	return r, errors.Join(<-added, stop(), ctx.Err())
+	now, err := usage.Process()
+	r.CPU = now - spent
+	return r, errors.Join(err, <-added, stop(), ctx.Err())
 }
 
 // enqueueLate adds the tasks that come late.
@@ -123,8 +122,8 @@ func enqueueLate(ctx context.Context, c Contestant, job Job) error {
 	return enqueue(ctx, job, c.InOrder, late)
 }
 
-// vanished returns how many tasks were not done and are nowhere any more. Those that were broken off at the end may have been done
-// without being counted: they are at most as many as there are slots, and only in runs that did not finish.
+// vanished returns how many tasks were not done and are nowhere any more. Those that were broken off at the end may have
+// been done without being counted: they are at most as many as there are slots, and only in runs that did not finish.
 func vanished(job Job, r Result) (int, error) {
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: job.Addr})
 	defer inspector.Close()

@@ -20,7 +20,7 @@ type Task struct {
 	Work time.Duration
 	// Type is that of asynq, and Queue where the task is enqueued.
 	Type, Queue string
-	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and what is done of them does not count.
+	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and it does not count.
 	Aside bool
 	// Late says that the task is enqueued a while after the start, when those that came first are at work.
 	Late bool
@@ -49,7 +49,7 @@ func Repeat(name string, keys, each int, work time.Duration, seed uint64) Scenar
 	}
 	for range each {
 		for k := range keys {
-			s.Tasks = append(s.Tasks, Task{Key: fmt.Sprint("key:", k), Work: work, Type: DefaultType, Queue: DefaultQueue})
+			s.add(Task{Key: fmt.Sprint("key:", k), Work: work})
 		}
 	}
 	shuffle(s.Tasks, seed)
@@ -57,13 +57,21 @@ func Repeat(name string, keys, each int, work time.Duration, seed uint64) Scenar
 	return s
 }
 
-// Distinct returns the same tasks, each with a key of its own: what they cost when nobody has to wait.
+// Distinct returns the same tasks, each with a key of its own: what they cost when none has to wait.
 func (s Scenario) Distinct() Scenario {
 	s.Name += " without conflicts"
 	s.Tasks = slices.Clone(s.Tasks)
 	for i := range s.Tasks {
 		s.Tasks[i].Key = fmt.Sprint("own:", i)
 	}
+	return s
+}
+
+// withoutAside returns the same without the tasks aside.
+func (s Scenario) withoutAside() Scenario {
+	s.Name += " alone"
+	s.Tasks = slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.Aside })
+	s.number()
 	return s
 }
 
@@ -76,8 +84,8 @@ func (s Scenario) Keys() int {
 	return len(keys)
 }
 
-// Ideal returns the least time in which the tasks can be done when each key has one at a time: that of the key with the most work,
-// or of all work spread over the slots when that is more.
+// Ideal returns the least time in which the tasks can be done when each key has one at a time: that of the key with the
+// most work, or of all work spread over the slots when that is more.
 func (s Scenario) Ideal() time.Duration {
 	var total, longest time.Duration
 	keys := map[string]time.Duration{}
@@ -117,6 +125,12 @@ func (s Scenario) weights() map[string]int {
 		weights[queue] = 1
 	}
 	return weights
+}
+
+// add appends a task of the default type, with its place.
+func (s *Scenario) add(t Task) {
+	t.N, t.Type, t.Queue = len(s.Tasks), DefaultType, DefaultQueue
+	s.Tasks = append(s.Tasks, t)
 }
 
 // number gives each task its place.

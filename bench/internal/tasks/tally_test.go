@@ -181,9 +181,6 @@ func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
 	if got := (tasks.Result{Done: 4, CPU: time.Millisecond}).CPUPerTask(); got != 250 {
 		t.Errorf("%v us for each task", got)
 	}
-	if none := (tasks.Result{Done: 4}); !math.IsNaN(none.CPUPerTask()) {
-		t.Error("processor time that is not known has a figure")
-	}
 	if none := (tasks.Result{}); !math.IsNaN(none.RunsAt(0.5)) || !math.IsNaN(none.AtMost(2)) || !math.IsNaN(none.PerTask()) || none.Rate() != 0 {
 		t.Error("nothing has a figure")
 	}

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/bench/internal/results"
+	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -23,9 +26,10 @@ const (
 	wakeBound   = 45 * time.Second // more than a parked task's timer: it takes that when a wake-up was swallowed
 )
 
-// Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task of the same
-// worker held, and n times for one that a worker with connections of its own held, as another process would. Both workers run with
-// the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that have locks attached.
+// Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task of
+// the same worker held, and n times for one that a worker with connections of its own held, as another process would.
+// Both workers run with the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that have locks
+// attached.
 func Wakes(ctx context.Context, addr string, interval time.Duration, attached bool, n int) (same, other []time.Duration, err error) {
 	w := &wakes{
 		release: make(chan struct{}), held: make(chan struct{}, 1), refused: make(chan struct{}, 1),
@@ -100,8 +104,8 @@ func (w *wakes) work(_ context.Context, r role) error {
 // start starts a worker, and returns what ends it.
 func (w *wakes) start(ctx context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
 	one, err := worker.New(worker.Config{
-		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: w.observe,
-		ShutdownTimeout: shutdownTimeout,
+		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval,
+		Observer: w.observe, ShutdownTimeout: shutdownTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -121,16 +125,16 @@ func (w *wakes) attach(_ context.Context, addr, queue string, interval time.Dura
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	// As many slots as the worker has.
 	cfg := asynq.Config{
-		Concurrency: worker.DefaultConcurrency, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, ShutdownTimeout: shutdownTimeout,
-		LogLevel: asynq.ErrorLevel,
+		Concurrency: worker.DefaultConcurrency, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval,
+		ShutdownTimeout: shutdownTimeout, LogLevel: asynq.ErrorLevel,
 	}
 	rt, err := attach.New(client, cfg, attach.Options{Observer: w.observe})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	lock := rt.Lock(middleware.PayloadKeys(oneKey))
-	server := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
-	err = server.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	asynqServer := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+	err = asynqServer.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		var r role
 		if err := json.Unmarshal(task.Payload(), &r); err != nil {
 			return err
@@ -142,7 +146,7 @@ func (w *wakes) attach(_ context.Context, addr, queue string, interval time.Dura
 	}
 	return func() error {
 		rt.Stop()
-		server.Shutdown()
+		asynqServer.Shutdown()
 		return errors.Join(rt.Close(), client.Close())
 	}, nil
 }
@@ -163,8 +167,8 @@ func (w *wakes) observe(_ context.Context, e middleware.Event) {
 	}
 }
 
-// once lets a task in the queue hold the key until another one has waited for it for a while, and returns how long that one took to
-// start when the key was given back.
+// once lets a task in the queue hold the key until another one has waited for it for a while, and returns how long that
+// one took to start when the key was given back.
 func (w *wakes) once(ctx context.Context, holderQueue string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, wakeBound)
 	defer cancel()
@@ -192,20 +196,19 @@ func (w *wakes) once(ctx context.Context, holderQueue string) (time.Duration, er
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	released, err := await(ctx, w.released)
-	if err != nil {
-		return 0, err
-	}
-	started, err := await(ctx, w.started)
-	if err != nil {
-		return 0, err
+	var at [2]time.Time
+	for i, event := range []<-chan time.Time{w.released, w.started} {
+		var err error
+		if at[i], err = await(ctx, event); err != nil {
+			return 0, err
+		}
 	}
 	for range 2 { // both have given the key back
 		if _, err := await(ctx, w.free); err != nil {
 			return 0, err
 		}
 	}
-	return started.Sub(released), nil
+	return at[1].Sub(at[0]), nil
 }
 
 func (w *wakes) enqueue(ctx context.Context, queue string, r role) error {
@@ -220,4 +223,38 @@ func await[T any](ctx context.Context, from <-chan T) (value T, err error) {
 	case <-ctx.Done():
 		return value, context.Cause(ctx)
 	}
+}
+
+// wakesEach is how many wake-ups of each kind a round has.
+const wakesEach = 12
+
+// wakes measures [Wakes] at two intervals, of workers and of plain asynq servers that have locks attached.
+func (p part) wakes(ctx context.Context) error {
+	t := p.Table("wake", "railtoken, by the TaskCheckInterval and by which worker released the key")
+	kinds := []struct {
+		interval time.Duration
+		suffix   string
+	}{{10 * time.Millisecond, ""}, {50 * time.Millisecond, ""}, {50 * time.Millisecond, ", attached"}}
+	return p.Each(ctx, len(kinds), func(_, i int) error {
+		at, err := server.Start(ctx, p.Dir)
+		if err != nil {
+			return err
+		}
+		defer at.Kill()
+		kind := kinds[i]
+		same, other, err := Wakes(ctx, at.Addr(), kind.interval, kind.suffix != "", p.share(wakesEach))
+		if err == nil {
+			addWakes(t, fmt.Sprintf("%v, the same worker%s", kind.interval, kind.suffix), same)
+			addWakes(t, fmt.Sprintf("%v, another worker%s", kind.interval, kind.suffix), other)
+		}
+		return err
+	})
+}
+
+// addWakes adds the wake-ups of a round.
+func addWakes(t *results.Table, row string, times []time.Duration) {
+	slices.Sort(times)
+	t.Add(row, "p50 ms", results.PercentileIn(time.Millisecond, times, 0.5))
+	t.Add(row, "p95 ms", results.PercentileIn(time.Millisecond, times, 0.95))
+	t.Add(row, "longest ms", results.PercentileIn(time.Millisecond, times, 1))
 }

@@ -1,10 +1,12 @@
-// Package usage takes what a load costs: time, processor time of this process and of the redis-servers, commands and memory.
+// Package usage takes what a load costs: time, processor time of this process and of the redis-servers, commands and
+// memory.
 package usage
 
 import (
 	"context"
 	"fmt"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,80 +16,62 @@ import (
 
 // Meter reads the counters of a load.
 type Meter struct {
-	// Servers are looked at through these clients, which the load does not use.
-	Servers []*redis.Client
-	// Sent counts the commands; they are not counted when it is nil.
+	// Servers are looked at through their probes, which the load does not use.
+	Servers []*server.Server
+	// Sent counts the commands; nil disables it.
 	Sent *server.Sent
 }
 
 // Reading is what the counters say at a moment.
 type Reading struct {
-	at       time.Time
-	client   time.Duration
-	servers  []time.Duration
-	commands float64
+	at              time.Time
+	client, servers time.Duration
+	commands        float64
 }
 
 // Read reads the counters.
-func (m Meter) Read(ctx context.Context) (Reading, error) {
-	r := Reading{servers: make([]time.Duration, len(m.Servers))}
-	var err error
-	for i, client := range m.Servers {
-		if r.servers[i], err = CPU(ctx, client); err != nil {
+func (m Meter) Read(ctx context.Context) (r Reading, err error) {
+	for _, s := range m.Servers {
+		spent, err := CPU(ctx, s.Probe())
+		if err != nil {
 			return r, err
 		}
+		r.servers += spent
 	}
 	if m.Sent != nil {
 		if r.commands, err = m.Sent.Count(ctx); err != nil {
 			return r, err
 		}
 	}
-	r.client, err = process()
+	r.client, err = Process()
 	r.at = time.Now()
 	return r, err
 }
 
-// Cost is what some work has cost.
+// Cost is what one unit of work has cost, such as a task.
 type Cost struct {
-	// Units is how much work it was, such as a number of tasks.
-	Units int
-	// Took is by the clock.
-	Took time.Duration
-	// Client is the processor time of this process, Servers that of each server, of all their threads.
-	Client  time.Duration
-	Servers []time.Duration
+	// Micros is time by the clock; Client is the processor time of this process, and Server that of all servers, of all
+	// their threads; all three in microseconds.
+	Micros, Client, Server float64
 	// Commands is how many commands clients have sent; 0 when they were not counted.
 	Commands float64
 }
 
-// Since returns the cost of so many units of work between two readings.
+// Since returns the cost of each of so many units of work between two readings.
 func (r Reading) Since(before Reading, units int) Cost {
-	c := Cost{Units: units, Took: r.at.Sub(before.at), Client: r.client - before.client, Commands: r.commands - before.commands}
-	for i := range r.servers {
-		c.Servers = append(c.Servers, r.servers[i]-before.servers[i])
+	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(units) }
+	return Cost{
+		Micros: micros(r.at.Sub(before.at)), Client: micros(r.client - before.client),
+		Server: micros(r.servers - before.servers), Commands: (r.commands - before.commands) / float64(units),
 	}
-	return c
 }
 
-// Micros returns d for one unit, in us.
-func (c Cost) Micros(d time.Duration) float64 {
-	return float64(d.Nanoseconds()) / 1e3 / float64(c.Units)
+// Process returns the processor time that this process has used so far, without that of the servers it has started.
+func Process() (time.Duration, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
-
-// ServerTime is the processor time of all servers.
-func (c Cost) ServerTime() time.Duration {
-	total := time.Duration(0)
-	for _, d := range c.Servers {
-		total += d
-	}
-	return total
-}
-
-// PerUnit returns how many commands were sent for one unit.
-func (c Cost) PerUnit() float64 { return c.Commands / float64(c.Units) }
-
-// Rate returns how many units were done in a second.
-func (c Cost) Rate() float64 { return float64(c.Units) / c.Took.Seconds() }
 
 // CPU returns the processor time that a server has used so far.
 func CPU(ctx context.Context, client *redis.Client) (time.Duration, error) {

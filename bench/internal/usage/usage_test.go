@@ -3,21 +3,12 @@ package usage_test
 import (
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 )
-
-func TestCostsAreSharedByTheUnits(t *testing.T) {
-	t.Parallel()
-	c := usage.Cost{Units: 4, Took: 2 * time.Second, Commands: 10, Servers: []time.Duration{time.Millisecond, 3 * time.Millisecond}}
-	if c.Rate() != 2 || c.PerUnit() != 2.5 || c.ServerTime() != 4*time.Millisecond || c.Micros(c.ServerTime()) != 1000 {
-		t.Errorf("%v/s, %v commands, %v, %v us", c.Rate(), c.PerUnit(), c.ServerTime(), c.Micros(c.ServerTime()))
-	}
-}
 
 func TestAMeterSeesWhatALoadCosts(t *testing.T) {
 	t.Parallel()
@@ -31,7 +22,7 @@ func TestAMeterSeesWhatALoadCosts(t *testing.T) {
 	t.Cleanup(s.Kill)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	meter := usage.Meter{Servers: []*redis.Client{s.Probe()}}
+	meter := usage.Meter{Servers: []*server.Server{s}}
 	before, err := meter.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +41,12 @@ func TestAMeterSeesWhatALoadCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := after.Since(before, 20); c.Took <= 0 || c.Client <= 0 || len(c.Servers) != 1 || c.Servers[0] <= 0 || c.Commands != 0 {
-		t.Errorf("it cost %+v", c)
+	each, all := after.Since(before, 20), after.Since(before, 1)
+	if each.Micros <= 0 || each.Client <= 0 || each.Server <= 0 || each.Commands != 0 {
+		t.Errorf("it cost %+v", each)
+	}
+	if got := each.Server * 20 / all.Server; got < 0.999 || got > 1.001 {
+		t.Errorf("20 units cost %v, each %v", all.Server, each.Server)
 	}
 	full, keys, err := usage.Memory(t.Context(), s.Probe())
 	if err != nil || keys != 20 || full-empty < 20*size {

@@ -1,0 +1,81 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key.
+// Tasks of one key do overlap.
+var Bare = Contestant{Name: "bare", Start: func(_ context.Context, job Job) (func() error, error) {
+	cfg := asynq.Config{Concurrency: job.Scenario.Bare, TaskCheckInterval: checkInterval}
+	return startAsynq(job, cfg, func(ctx context.Context, _ *redis.Client, p payload) error {
+		return job.Tally.Work(ctx, p.N)
+	})
+}}
+
+// payload is what each task carries.
+type payload struct {
+	N   int    `json:"n"`
+	Key string `json:"key"`
+}
+
+// errStopped ends handlers that still wait when the run is over.
+var errStopped = errors.New("the run is over")
+
+// handler works on a task, with a client for its lock.
+type handler func(ctx context.Context, client *redis.Client, p payload) error
+
+// startAsynq runs an asynq server without railtoken. Its handler is told to end by its context.
+func startAsynq(job Job, cfg asynq.Config, handle handler) (stop func() error, err error) {
+	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
+	running, end := context.WithCancelCause(context.Background())
+	cfg.Queues = job.Scenario.weights()
+	cfg.DelayedTaskCheckInterval = delayedInterval
+	cfg.ShutdownTimeout = shutdownTimeout
+	cfg.LogLevel = asynq.FatalLevel // a conflict may be an error in asynq's eyes
+	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
+	s := asynq.NewServerFromRedisClient(client, cfg)
+	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		var p payload
+		if err := json.Unmarshal(task.Payload(), &p); err != nil {
+			return err
+		}
+		job.Tally.Run(p.N)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(running, func() { cancel(errStopped) })()
+		return handle(ctx, client, p)
+	}))
+	if err != nil {
+		end(nil)
+		return nil, errors.Join(err, client.Close())
+	}
+	return func() error {
+		end(errStopped)
+		s.Shutdown()
+		return client.Close()
+	}, nil
+}
+
+// failed is told every error of a handler, before asynq decides what becomes of the task: on its last attempt it is
+// archived.
+func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
+	var p payload
+	if json.Unmarshal(task.Payload(), &p) != nil {
+		return
+	}
+	if !errors.Is(err, errRefused) && !errors.Is(err, locking.ErrHeld) {
+		j.Tally.Fault(err)
+	}
+	retried, _ := asynq.GetRetryCount(ctx)
+	if most, ok := asynq.GetMaxRetry(ctx); ok && retried >= most || errors.Is(err, asynq.SkipRetry) {
+		j.Tally.Lost(p.N)
+	}
+}

@@ -1,0 +1,82 @@
+package tasks
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	hotWork   = 5 * time.Millisecond
+	otherWork = 20 * time.Millisecond
+)
+
+// Zipf returns n tasks whose keys are wanted as often as Zipf's law says: the one at place r of so many keys in proportion
+// to 1/r^exponent. It is the same for the same seed.
+func Zipf(name string, exponent float64, keys, n int, work time.Duration, seed uint64) Scenario {
+	sums := make([]float64, keys)
+	sum := 0.0
+	for i := range sums {
+		sum += math.Pow(float64(i+1), -exponent)
+		sums[i] = sum
+	}
+	rng := rand.New(rand.NewPCG(seed, uint64(n)))
+	s := Scenario{Name: name, Bare: Slots}
+	for range n {
+		place, _ := slices.BinarySearch(sums, rng.Float64()*sum)
+		s.add(Task{Key: fmt.Sprint("key:", min(place, keys-1)), Work: work})
+	}
+	s.Title = fmt.Sprintf("%d tasks x %v, keys by Zipf's law with exponent %.1f: %d of %d keys", n, work, exponent, s.Keys(), keys)
+	return s
+}
+
+// BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same key
+// and are [Task.Aside].
+func BesideAHotKey(others, hot int) Scenario {
+	s := Scenario{Name: "hotkey", Bare: Slots, Title: fmt.Sprintf(
+		"%d tasks x %v with keys of their own beside %d x %v for one key, on %d slots", others, otherWork, hot, hotWork, Slots)}
+	added := 0
+	for n := range others {
+		for added < hot && added*others <= 2*n*hot {
+			s.add(Task{Key: "hot", Work: hotWork, Aside: true})
+			added++
+		}
+		s.add(Task{Key: fmt.Sprint("own:", n), Work: otherWork})
+	}
+	return s
+}
+
+// Pairs returns two tasks for each of n keys: a holder that works for half a second to one and a half, each for another
+// time, and then one that waits for it, which comes late.
+func Pairs(n int) Scenario {
+	s := Scenario{Name: "wake-all", Bare: Slots, Title: fmt.Sprintf(
+		"%d keys, each held for 0.5 to 1.5 s while one task waits for it", n)}
+	for i := range n {
+		held := 500*time.Millisecond + time.Duration(i)*time.Second/time.Duration(n)
+		s.add(Task{Key: fmt.Sprint("key:", i), Work: held})
+	}
+	for i := range n {
+		s.add(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, Late: true})
+	}
+	return s
+}
+
+// gaps returns the times from the end of each holder of [Pairs] to the start of its waiter. One that was not done counts
+// as if it began when the time was up.
+func gaps(s Scenario, got Result) []time.Duration {
+	n := len(s.Tasks) / 2
+	var all []time.Duration
+	for i := range n {
+		held, waited := got.At[i], got.At[n+i]
+		switch {
+		case held == 0:
+		case waited == 0:
+			all = append(all, got.Took-held)
+		default:
+			all = append(all, waited-held-s.Tasks[n+i].Work)
+		}
+	}
+	return all
+}
