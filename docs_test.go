@@ -28,7 +28,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	texts := map[string]string{}
-	for _, name := range append(names, "README.md", "CONTRIBUTING.md") {
+	for _, name := range append(names, "README.md", "CONTRIBUTING.md", "docker/README.md", "model/README.md") {
 		if name != "docs/benchmarks.md" { // it tells of the tree that was measured
 			texts[name] = read(t, name)
 		}
@@ -135,6 +135,7 @@ var (
 	qualified = regexp.MustCompile(`\b(attach|worker|embedded|middleware|delayqueue|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 	plain     = regexp.MustCompile("^`([A-Z]\\w*[a-z]\\w*(?:\\.[A-Z]\\w*)?)[`({]")
 	variable  = regexp.MustCompile(`RAILTOKEN_[A-Z_]+[A-Z]`)
+	redisKey  = regexp.MustCompile(`(railtoken:[a-z]+)(?::?\{\w+\}(:[a-z]+)?)?`)
 	link      = regexp.MustCompile(`\]\(([^)]+)\)`)
 	citation  = regexp.MustCompile(`docs/design\.md, (?:sections? )?((?:\d+(?:\.\d+)?(?:, | and | to )?)+)`)
 	section   = regexp.MustCompile(`\d+(?:\.\d+)?`)
@@ -173,6 +174,33 @@ func isKnown(names map[string]bool, name string) bool {
 var foreign = []string{
 	"Unique", "TaskID", "Scheduler", "PeriodicTaskManager", "MaxRetry", "IsFailure", "RetryDelayFunc", "LastErr", "RunAllRetryTasks", "Shutdown",
 	"PoolSize", "PoolStats", "ContextTimeoutEnabled", "ReadTimeout", "MaxRetries",
+}
+
+func TestDocumentsNameTheRedisKeysOfTheCode(t *testing.T) {
+	t.Parallel()
+	var sources strings.Builder
+	for _, folder := range []string{"locking", "delayqueue", "middleware", "attach", "internal"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if ext := filepath.Ext(path); err == nil && !d.IsDir() && (ext == ".go" || ext == ".lua") && !strings.HasSuffix(path, "_test.go") {
+				sources.WriteString(read(t, path))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for doc, text := range documents(t) {
+		for _, snippet := range code.FindAllString(text, -1) {
+			for _, m := range redisKey.FindAllStringSubmatch(snippet, -1) {
+				for _, name := range m[1:] {
+					if !strings.Contains(sources.String(), `"`+name) {
+						t.Errorf("%s names the Redis key %s, and no source has %q", doc, m[0], name)
+					}
+				}
+			}
+		}
+	}
 }
 
 func TestDocumentsLinkToWhatExists(t *testing.T) {
