@@ -235,6 +235,21 @@ func anchors(text string) (all []string) {
 	return all
 }
 
+// When this fails after a benchmark, copy the rows from docs/benchmarks.md.
+func TestReadmeHasTheFiguresOfTheBenchmark(t *testing.T) {
+	t.Parallel()
+	_, figures, found := strings.Cut(read(t, "README.md"), "\n## How fast?\n")
+	if !found {
+		t.Fatal("README has no figures")
+	}
+	benchmarks := strings.Split(read(t, "docs/benchmarks.md"), "\n")
+	for line := range strings.Lines(figures) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "|") && !slices.Contains(benchmarks, line) {
+			t.Errorf("docs/benchmarks.md has no such row:\n%s", line)
+		}
+	}
+}
+
 func TestDesignHasTheSectionsThatCodeCites(t *testing.T) {
 	t.Parallel()
 	design, cited := read(t, "docs/design.md"), 0
