@@ -25,8 +25,8 @@ type batchCall struct {
 }
 
 func (c batchCall) keys() []string {
-	lock := lockName(c.name)
-	return []string{lock, lock + ":fence", lock + ":interest"}
+	lock := lockKey(c.name)
+	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
 // source is the call's own script.
@@ -103,7 +103,7 @@ func anyCalls(t *rapid.T) []batchCall {
 			all := []any{
 				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
 				rapid.SampledFrom([]int64{0, 50, 1 << 40, 1 << 52, -1, -50, -1 << 52}).Draw(t, "proposal"),
-				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "interest"), rapid.SampledFrom([]int{1, 16}).Draw(t, "block"),
+				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "notify"), rapid.SampledFrom([]int{1, 16}).Draw(t, "block"),
 			}
 			c.args = all[:rapid.SampledFrom([]int{3, 4, 5, 6, 6, 6}).Draw(t, "arguments")]
 		}
@@ -322,13 +322,13 @@ func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := client.PTTL(t.Context(), lockName("kept")).Val(); renewed[1] != int64(0) || left < 60*time.Second {
+	if left := client.PTTL(t.Context(), lockKey("kept")).Val(); renewed[1] != int64(0) || left < 60*time.Second {
 		t.Errorf("reply %v to a renewal, after which the lock is kept for %v", renewed[1], left)
 	}
 	if replies[1] != int64(0) || replies[3] != int64(0) || replies[4] != int64(0) {
 		t.Errorf("replies %v, want that all is released", replies)
 	}
-	if n := client.Exists(t.Context(), lockName("x"), lockName("mine")).Val(); n != 0 {
+	if n := client.Exists(t.Context(), lockKey("x"), lockKey("mine")).Val(); n != 0 {
 		t.Errorf("%d locks are left", n)
 	}
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // Collect takes the keys one after another in sorted order, and keeps those that it has while it waits for the next one until ctx ends. It
-// is for a caller of several busy keys that would hardly ever find all of them free at the same moment. At a [Gate] it stands before
-// everyone who waits for the next key.
+// is for a caller of several busy keys that would hardly ever find all of them free at the same moment. At a [Gate] it goes before every
+// other caller that waits for the next key.
 //
-// It returns a lease for each key that it has taken, in sorted order: for every key with a nil error, else for as many as it had
-// when it gave up, with the error of [Wait]. The leases are the caller's: make them one with [Join], or release them.
+// It returns a lease for each key that it has taken, in sorted order: for every key with a nil error, else for as many as it had when it gave
+// up, with the error of [Wait]. The leases are the caller's: [Join] them, or release them.
 //
-// Two callers that keep keys while they wait could wait for each other. They do not if both take them by Collect, whose order is the same
-// for all; nor does a caller of [Wait] block it for good, which keeps no key while it waits.
+// Callers that all take several keys by Collect do not deadlock, because the order is the same for all. A caller of [Wait] keeps no key
+// while it waits, so it blocks none of them for good.
 func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lease, error) {
-	keys, opts, err := Prepare(keys, opts)
+	keys, opts, err := prepare(keys, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -33,15 +33,15 @@ func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lea
 	return leases, nil
 }
 
-// Join makes one lease of several that no one else uses, and takes them over: it is renewed and released with them, and lost as soon as one
-// of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now. When that fails the error is that of the
-// renewal, and the leases are still the caller's to release.
+// Join makes one lease of several that nothing else uses, and takes them over: it is renewed and released with them, and lost as soon as
+// one of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now. When that fails Join returns the
+// error of the renewal, and the leases are still the caller's to release.
 func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	var keys []string
 	for _, part := range leases {
 		keys = append(keys, part.keys...)
 	}
-	sorted, opts, err := Prepare(keys, opts)
+	sorted, opts, err := prepare(keys, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	if err := grant.Renew(ctx, opts.TTL); err != nil {
 		return nil, err
 	}
-	joined, err := NewLease(grant, sorted, opts, began)
+	joined, err := newLease(grant, sorted, opts, began)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	return joined, nil
 }
 
-// joinedGrant is what a lease holds that was made of others.
+// joinedGrant is the grant of a lease that was made of others.
 type joinedGrant struct {
 	parts []*Lease
 	keys  []string
@@ -88,7 +88,13 @@ func (g *joinedGrant) Renew(ctx context.Context, _ time.Duration) error {
 	return g.each(func(part *Lease) error { return part.Renew(ctx) })
 }
 
-// lost returns why one of the parts is over, one that another holder has taken first; nil while all are good.
+// Release releases every part, whatever the outcome of the others.
+func (g *joinedGrant) Release(ctx context.Context) (notify bool, err error) {
+	err = g.each(func(part *Lease) error { return part.Release(ctx) })
+	return slices.ContainsFunc(g.parts, (*Lease).ShouldNotify), err
+}
+
+// lost returns why a part is over, first of one whose key another holder has had; nil while all are good.
 func (g *joinedGrant) lost() (first error) {
 	for _, part := range g.parts {
 		err := part.Err()
@@ -100,16 +106,6 @@ func (g *joinedGrant) lost() (first error) {
 		}
 	}
 	return first
-}
-
-// Release releases every part, whatever becomes of the others.
-func (g *joinedGrant) Release(ctx context.Context) (contended bool, err error) {
-	err = g.each(func(part *Lease) error { return part.Release(ctx) })
-	return slices.ContainsFunc(g.parts, (*Lease).ShouldNotify), err
-}
-
-func (g *joinedGrant) isOf(l Locker) bool {
-	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
 }
 
 // isTaken reports whether another holder has had the key.
@@ -126,15 +122,10 @@ func (g *joinedGrant) each(f func(*Lease) error) error {
 		all.Go(func() { errs[i] = f(part) })
 	}
 	all.Wait()
-	slices.SortStableFunc(errs, func(a, b error) int {
-		switch {
-		case isTaken(a) == isTaken(b):
-			return 0
-		case isTaken(a):
-			return -1
-		default:
-			return 1
-		}
-	})
-	return errors.Join(errs...)
+	taken := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !isTaken(err) })
+	return errors.Join(append(taken, slices.DeleteFunc(errs, isTaken)...)...)
+}
+
+func (g *joinedGrant) isOf(l Locker) bool {
+	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
 }

@@ -7,14 +7,14 @@ import (
 
 type contextKey struct{}
 
-// carried is a lease in a context, with those that an outer context carries.
+// carried is a lease in a context, with those of the outer contexts.
 type carried struct {
 	lease *Lease
 	outer *carried
 }
 
-// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives its handler may then lock
-// the handler's keys, for which it waits until they are released.
+// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives its handler may then
+// lock the handler's keys, and waits until they are released.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	outer, _ := ctx.Value(contextKey{}).(*carried)
 	if lease == nil {
@@ -23,7 +23,7 @@ func NewContext(ctx context.Context, lease *Lease) context.Context {
 	return context.WithValue(ctx, contextKey{}, &carried{lease, outer})
 }
 
-// FromContext returns the lease that a handler runs under. ok is false when ctx is not that of such a handler.
+// FromContext returns the lease that a handler runs under. ok is false when ctx carries none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	c, ok := ctx.Value(contextKey{}).(*carried)
 	if !ok || c.lease == nil {
@@ -45,16 +45,4 @@ func notReentrant(ctx context.Context, l Locker, keys []string) error {
 		}
 	}
 	return nil
-}
-
-// isOf reports whether a Locker has given the lease.
-func (l *Lease) isOf(locker Locker) bool {
-	l.mu.Lock()
-	gate := l.gate
-	l.mu.Unlock()
-	if gate != nil && locker == Locker(gate) {
-		return true
-	}
-	g, ok := l.grant.(interface{ isOf(l Locker) bool })
-	return ok && g.isOf(locker)
 }

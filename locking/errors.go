@@ -8,45 +8,45 @@ import (
 )
 
 var (
-	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is safe to try
-	// again at once. The error that matches it is a [HeldError].
+	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is safe to try again
+	// at once. The error that matches it is a [HeldError].
 	ErrHeld = errors.New("locking: key is held")
 
-	// ErrLost reports that a lease can no longer be trusted: somebody else may hold the key by now. The error that
-	// matches it is a [LostError], and it is the cause of the lease's context.
+	// ErrLost reports that a lease can no longer be trusted: another holder may have the key by now. The error that matches it is a
+	// [LostError], and is the cause of the lease's context.
 	ErrLost = errors.New("locking: lease is lost")
 
-	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
-	// data, fail over, are out of memory, or refuse the user). As much of the attempt as could be reached was taken back. It is worth trying again.
+	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their data, fail over, are
+	// out of memory, or refuse the user). What could be reached of the attempt was given back. It is worth trying again.
 	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
-	// ErrQuarantined reports, besides ErrUnavailable, that servers of a [Redlock] that can be reached may not vote now, because they may
-	// have forgotten locks, are no masters, or are not fit for locks. The text says why, what to do, and when they are looked at again.
+	// ErrQuarantined reports, in addition to ErrUnavailable, that nodes of a [Redlock] can be reached but may not vote now, because they
+	// may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to do, and when they are checked again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
-	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker: waiting for it would
-	// never end. The error that matches it is an [OpError], which names the key. [Single], [Redlock] and [Gate] promise it; any other Locker only
-	// behind a Gate, and without one waiting ends with its context.
+	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker, so waiting for it
+	// would never end. The error that matches it is an [OpError], which names the key. [Single], [Redlock] and [Gate] return it; with any
+	// other Locker, and no Gate in front, the wait ends with its context.
 	ErrReentrant = errors.New("locking: the caller holds the key already: use the lease that the context carries (FromContext)")
 
 	// ErrReleased is the cause of a lease's context after Release.
 	ErrReleased = errors.New("locking: lease is released")
 )
 
-// Holder describes who has a key, as far as the one who is refused can know.
+// Holder describes the holder of a key, as far as a refused caller can know.
 type Holder struct {
-	// Label is the name that the holder gave itself; empty when another program holds the key.
+	// Label is the holder's own name; empty when another program holds the key.
 	Label string
 	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
 	Since time.Time
-	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has handed the lease on, it may be
-	// a smaller one. Do not fence with it. 0 when unknown.
+	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has handed the lease off,
+	// it may be a smaller one. Do not fence with it. 0 when unknown.
 	Fence int64
-	// Remaining is how long the holder's lease runs if it is not renewed; negative when it has no end.
+	// Remaining is how long the holder's lease lasts if it is not renewed; negative when it has no end.
 	Remaining time.Duration
 }
 
-// String returns the holder as one reads it in a log, for example
+// String returns the holder as a log shows it, for example
 // "worker-2/71/order:audit since 2026-01-02T03:04:05.678Z, 28.8s left".
 func (h Holder) String() string {
 	var b strings.Builder
@@ -66,7 +66,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// HeldError says which key another holder has, and who that is. It matches [ErrHeld].
+// HeldError names a key that another holder has, and the holder. It matches [ErrHeld].
 type HeldError struct {
 	Key    string
 	Holder Holder
@@ -80,8 +80,7 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// OpError is what went wrong when servers were asked to do something with keys. Keys are business data: log Err alone where they
-// must not be seen.
+// OpError is a failed operation on keys. Keys are business data: log Err alone where they must not be seen.
 type OpError struct {
 	Op   string // "acquire", "renew" or "release"
 	Keys []string
@@ -94,7 +93,7 @@ func (e *OpError) Error() string { return fmt.Sprintf("locking: %s %q: %v", e.Op
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// LossReason says why a lease is lost.
+// LossReason is why a lease was lost.
 type LossReason string
 
 // The reasons for a loss.
@@ -104,7 +103,7 @@ const (
 	LossMaxHold LossReason = "it was held for MaxHold"
 )
 
-// LostError says which keys are no longer this holder's, and why. It matches [ErrLost].
+// LostError names the keys that are no longer this holder's, and why. It matches [ErrLost].
 type LostError struct {
 	Keys   []string
 	Reason LossReason

@@ -190,11 +190,11 @@ func ExampleSingle_Watch() {
 	}
 	time.AfterFunc(50*time.Millisecond, func() { _ = holder.Release(ctx) })
 
-	watch, err := locker.Watch(ctx, keys)
+	released, stop, err := locker.Watch(ctx, keys)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer watch.Close()
+	defer stop()
 	for {
 		lease, err := locker.Acquire(ctx, keys, locking.Options{Notify: time.Minute})
 		if err == nil {
@@ -206,7 +206,7 @@ func ExampleSingle_Watch() {
 			log.Fatal(err)
 		}
 		select {
-		case <-watch.C:
+		case <-released:
 		case <-time.After(time.Second):
 		}
 	}

@@ -1,11 +1,17 @@
 package locking
 
-// Waiting returns how many callers wait in line for a key.
+// WithBlock returns the options of an attempt that reserves n consecutive tokens, as a Gate asks for.
+func (o Options) WithBlock(n int) Options {
+	o.block = n
+	return o
+}
+
+// Waiting returns how many callers wait for a key.
 func (g *Gate) Waiting(key string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if d := g.doors[key]; d != nil {
-		return len(d.queue)
+	if e := g.entries[key]; e != nil {
+		return len(e.queue)
 	}
 	return 0
 }

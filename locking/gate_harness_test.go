@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// ram is a Locker in memory that counts what it is asked and can be told to fail. It announces nothing.
+// ram is a Locker on a backend in memory, which counts what it is asked and can be told to fail. It notifies of no release.
 type ram struct {
+	locking.Locker
 	mu       sync.Mutex
 	owners   map[string]*ramGrant
 	tokens   map[string]int64 // the last one given
@@ -25,14 +27,17 @@ type ram struct {
 	failRelease error
 }
 
-func newRAM() *ram { return &ram{owners: map[string]*ramGrant{}, tokens: map[string]int64{}} }
+func newRAM() *ram {
+	r := &ram{owners: map[string]*ramGrant{}, tokens: map[string]int64{}}
+	r.Locker = locking.New((*ramBackend)(r))
+	return r
+}
 
-func (r *ram) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
-	keys, opts, err := locking.Prepare(keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	began := locking.Now()
+// ramBackend is the backend of a ram.
+type ramBackend ram
+
+// Acquire makes one attempt.
+func (r *ramBackend) Acquire(ctx context.Context, req backend.Request) (backend.Grant, error) {
 	r.mu.Lock()
 	r.acquires = append(r.acquires, time.Now())
 	fail := r.fail
@@ -48,23 +53,23 @@ func (r *ram) Acquire(ctx context.Context, keys []string, opts locking.Options) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for _, key := range keys {
+	for _, key := range req.Keys {
 		if held := r.owners[key]; held != nil && now.Before(held.end) {
-			if until := now.Add(opts.Notify); opts.Notify > 0 && until.After(held.interest) {
-				held.interest = until
+			if until := now.Add(req.Notify); req.Notify > 0 && until.After(held.notify) {
+				held.notify = until
 			}
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
 				Label: held.label, Since: held.since, Fence: r.tokens[key], Remaining: held.end.Sub(now),
 			}}
 		}
 	}
-	g := &ramGrant{in: r, keys: keys, block: opts.Block, label: opts.Label, since: now, end: now.Add(opts.TTL)}
-	for _, key := range keys {
+	g := &ramGrant{in: (*ram)(r), keys: req.Keys, block: req.Block, label: req.Label, since: now, end: now.Add(req.TTL)}
+	for _, key := range req.Keys {
 		g.tokens = append(g.tokens, r.tokens[key]+1)
-		r.tokens[key] += int64(opts.Block)
+		r.tokens[key] += int64(req.Block)
 		r.owners[key] = g
 	}
-	return locking.NewLease(g, keys, opts, began)
+	return g, nil
 }
 
 // asked returns how often it was asked for keys.
@@ -111,7 +116,7 @@ type ramGrant struct {
 	block      int
 	label      string
 	since, end time.Time
-	interest   time.Time // until when the release is to be told of
+	notify     time.Time // a caller has subscribed to the release until then
 }
 
 func (g *ramGrant) Block() int { return g.block }
@@ -151,7 +156,7 @@ func (g *ramGrant) Release(context.Context) (bool, error) {
 			delete(g.in.owners, key)
 		}
 	}
-	return g.interest.After(time.Now()), err
+	return g.notify.After(time.Now()), err
 }
 
 // virtually runs a test in virtual time.

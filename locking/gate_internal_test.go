@@ -8,9 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// toldServer is a Locker and Watcher in memory whose answers a test can change. Its grants do nothing.
+// toldServer is a Backend and Watcher in memory whose answers a test can change. Its grants do nothing.
 type toldServer struct {
 	mu      sync.Mutex
 	answer  func() error
@@ -19,12 +21,7 @@ type toldServer struct {
 	closed  int
 }
 
-func (s *toldServer) Acquire(_ context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := Prepare(keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	began := Now()
+func (s *toldServer) Acquire(_ context.Context, r backend.Request) (backend.Grant, error) {
 	s.mu.Lock()
 	answer := s.answer
 	s.mu.Unlock()
@@ -33,23 +30,21 @@ func (s *toldServer) Acquire(_ context.Context, keys []string, opts Options) (*L
 			return nil, err
 		}
 	}
-	return NewLease(blockGrant{&fakeGrant{began: time.Now()}, opts.Block}, keys, opts, began)
+	return blockGrant{&fakeGrant{began: time.Now()}, r.Block}, nil
 }
 
-func (s *toldServer) Watch(context.Context, []string) (*Watch, error) {
+func (s *toldServer) Watch(context.Context, []string) (<-chan struct{}, func(), error) {
 	if s.onWatch != nil {
 		s.onWatch()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made++
-	w, _ := newWatch()
-	w.close = func() {
+	return make(chan struct{}), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closed++
-	}
-	return w, nil
+	}, nil
 }
 
 func (s *toldServer) tell(answer func() error) {
@@ -70,8 +65,8 @@ func isIdle(t *testing.T, g *Gate) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.doors) != 0 || len(g.lines) != 0 || len(g.ears) != 0 {
-		t.Errorf("a gate that is not used keeps %d doors, %d lines and %d watches", len(g.doors), len(g.lines), len(g.ears))
+	if len(g.entries) != 0 || len(g.groups) != 0 || len(g.subscribers) != 0 {
+		t.Errorf("an unused gate keeps %d keys, %d groups and %d watches", len(g.entries), len(g.groups), len(g.subscribers))
 	}
 }
 
@@ -93,7 +88,7 @@ func TestAGateKeepsNothingOfKeysThatNobodyUses(t *testing.T) {
 			return nil
 		}
 		server.tell(refuse)
-		gate := NewGate(server, GateOptions{HandOffs: 3})
+		gate := NewGate(New(server), GateOptions{HandOffs: 3})
 		var wg sync.WaitGroup
 		for range 32 {
 			wg.Go(func() {
@@ -124,12 +119,12 @@ func use(t *testing.T, gate *Gate) {
 	case 0:
 		lease, err = gate.Acquire(ctx, keys, opts)
 	case 1:
-		watch, failed := gate.Watch(ctx, keys)
+		_, stop, failed := gate.Watch(ctx, keys)
 		if failed != nil {
 			t.Error(failed)
 			return
 		}
-		defer watch.Close()
+		defer stop()
 		fallthrough
 	default:
 		lease, err = Wait(ctx, gate, keys, opts)
@@ -150,7 +145,7 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &toldServer{}
 		server.tell(func() error { return &HeldError{Key: "order"} })
-		gate := NewGate(server, GateOptions{})
+		gate := NewGate(New(server), GateOptions{})
 		server.onWatch = func() {
 			server.tell(nil)
 			lease, err := gate.Acquire(t.Context(), []string{"order"}, Options{})
@@ -183,8 +178,8 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
 	t.Parallel()
 	for _, handOffs := range []int{0, -1} { // a lease, or the right to ask the servers
-		gate := NewGate(&toldServer{}, GateOptions{HandOffs: handOffs})
-		keys, opts, err := Prepare([]string{"order"}, Options{})
+		gate := NewGate(New(&toldServer{}), GateOptions{HandOffs: handOffs})
+		keys, opts, err := prepare([]string{"order"}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +238,7 @@ func TestAWaitClosesItsWatch(t *testing.T) {
 			}
 			return nil
 		})
-		lease, err := Wait(t.Context(), server, []string{"order"}, Options{})
+		lease, err := Wait(t.Context(), New(server), []string{"order"}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +264,7 @@ func TestEachListOfKeysHasALineOfItsOwn(t *testing.T) {
 		}
 	}
 	for _, list := range lists {
-		name := lineName(list)
+		name := groupName(list)
 		if other, ok := seen[name]; ok {
 			t.Errorf("%q and %q both have the line %q", list, other, name)
 		}

@@ -56,11 +56,11 @@ func TestANoticeOfAnotherProcessWakesTheFirstInLine(t *testing.T) {
 func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gates := otherProcesses(t, 2, locking.GateOptions{})
-		watch, err := gates[1].Watch(t.Context(), []string{"order"})
+		released, stop, err := gates[1].Watch(t.Context(), []string{"order"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer watch.Close()
+		defer stop()
 		synctest.Wait()
 		holder := acquire(t, gates[0], locking.Options{}, "order")
 		if _, err := gates[1].Acquire(t.Context(), []string{"order"}, locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
@@ -69,7 +69,7 @@ func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 		release(t, holder)
 		synctest.Wait()
 		select {
-		case <-watch.C:
+		case <-released:
 		default:
 			t.Error("no notice")
 		}

@@ -103,8 +103,8 @@ func TestAnAttemptThatMeetsOneUnderWayIsDecidedByItsAnswer(t *testing.T) {
 func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		interest, hold time.Duration
-		want           bool
+		notify, hold time.Duration
+		want         bool
 	}{
 		"shown":    {time.Minute, time.Second, true},
 		"over":     {time.Second, 2 * time.Second, false},
@@ -113,26 +113,26 @@ func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
 				gate := locking.NewGate(newRAM(), locking.GateOptions{})
-				watch, err := gate.Watch(t.Context(), []string{"other", "order"})
+				released, stop, err := gate.Watch(t.Context(), []string{"other", "order"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer watch.Close()
+				defer stop()
 				silent := func() {
 					t.Helper()
 					synctest.Wait()
 					select {
-					case <-watch.C:
+					case <-released:
 						t.Error("a notice before the release")
 					default:
 					}
 				}
 				first := acquire(t, gate, locking.Options{}, "order")
 				next := inLine(t.Context(), gate, locking.Options{}, "order")
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.interest}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.notify}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.interest / 1000}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.notify / 1000}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
 				release(t, first)
@@ -147,11 +147,11 @@ func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
 					t.Errorf("contended: %v, want %v", second.ShouldNotify(), tt.want)
 				}
 				select {
-				case <-watch.C:
+				case <-released:
 				default:
 					t.Error("no notice of the release")
 				}
-				watch.Close()
+				stop()
 				release(t, acquire(t, gate, locking.Options{}, "order"))
 				silent()
 			})
@@ -163,15 +163,15 @@ func TestAWatchOfAGateKeepsToTheKeysThatItWasGiven(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})
 		keys := []string{"a"}
-		watch, err := gate.Watch(t.Context(), keys)
+		released, stop, err := gate.Watch(t.Context(), keys)
 		if err != nil {
 			t.Fatal(err)
 		}
 		keys[0] = "b" // the caller's own
-		watch.Close()
+		stop()
 		release(t, acquire(t, gate, locking.Options{}, "a"))
 		select {
-		case <-watch.C:
+		case <-released:
 			t.Error("a notice on a watch that is closed")
 		default:
 		}

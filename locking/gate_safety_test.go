@@ -146,18 +146,18 @@ func TestInterestOutlivesALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})
 		lease := acquire(t, gate, locking.Options{TTL: time.Second, MaxHold: time.Second}, "k")
-		watch, err := gate.Watch(t.Context(), []string{"k"})
+		released, stop, err := gate.Watch(t.Context(), []string{"k"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer watch.Close()
+		defer stop()
 		if _, err := gate.Acquire(t.Context(), []string{"k"}, locking.Options{Notify: time.Hour}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatal(err)
 		}
 		lost(t, lease)
 		synctest.Wait()
 		select {
-		case <-watch.C:
+		case <-released:
 		default:
 			t.Error("a watch was not told of the loss")
 		}
@@ -200,7 +200,7 @@ func TestCallersShareTheAnswerOfTheOneWhoAsks(t *testing.T) {
 	}
 }
 
-// One who has come with an interest of its own must be seen by the servers.
+// One who has come with a subscription of its own must be seen by the servers.
 func TestAnInterestIsNotSharedWithOneWhoHasNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAnInterestIsNotSharedWithOneWhoHasNone(t *testing.T) {
 		callers.Wait()
 		release(t, holder)
 		if !holder.ShouldNotify() {
-			t.Error("the holder was not told of the interest")
+			t.Error("the holder was not told of the subscription")
 		}
 	})
 }

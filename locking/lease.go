@@ -9,41 +9,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
-const (
-	// releaseTimeout bounds a Release, whatever became of the caller's context.
-	releaseTimeout = 5 * time.Second
-	// renewalTimeout bounds how long a Release waits for a renewal under way that was told to stop: one that hangs must
-	// not keep the keys locked.
-	renewalTimeout = time.Second
-)
-
-// Grant is what a backend holds for one lease: the part of a [Lease] that talks to servers. All of its methods may be
-// called at the same time.
+// Lease is the right to work on some keys until it is released or lost. It renews itself in the background.
 //
-// A grant whose tokens are the first ones of blocks that it has reserved (see [Options].Block) has a method Block() int besides,
-// which returns their size.
-type Grant interface {
-	// Fence returns the fencing token of the i-th key, waiting until it is certain. When it is certain already, it returns it also
-	// if ctx has ended.
-	Fence(ctx context.Context, i int) (int64, error)
-	// Renew makes the locks last for ttl from now. An error that matches ErrLost is final; after any other the
-	// lease tries again.
-	Renew(ctx context.Context, ttl time.Duration) error
-	// Release deletes the locks that are still this holder's. It reports whether somebody showed interest in one of the
-	// keys, and true when it cannot know. An error that matches ErrLost says that a lock had gone before.
-	Release(ctx context.Context) (contended bool, err error)
-}
-
-// Lease is the right to work on some keys, until it is released or lost. It renews itself in the background.
-//
-// A Lease must be released, also after it is lost. It is safe for use by many goroutines at the same time.
+// Every lease must be released, also after it is lost. A Lease is safe for concurrent use.
 type Lease struct {
-	grant     Grant
+	grant     backend.Grant
 	keys      []string
 	committed atomic.Bool
-	contended atomic.Bool
+	notify    atomic.Bool // ShouldNotify
 	handedOff atomic.Bool
 
 	mu       sync.Mutex
@@ -52,34 +29,36 @@ type Lease struct {
 	term     term
 	timer    *time.Timer
 	cause    error                                       // nil while the lease is trusted
-	done     chan struct{}                               // closed with the cause; made when somebody asks for it
+	done     chan struct{}                               // closed with the cause; made on demand
 	contexts map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
-	room     int                                         // for so many of them
+	room     int                                         // the size of contexts at which ended ones are removed
 	lastErr  error                                       // of the last renewal, when it failed
-	renewal  chan struct{}                               // not nil while a background renewal is under way; closed after it
+	renewal  chan struct{}                               // closed when the background renewal ends; nil when there is none
 	stop     context.CancelFunc                          // of the renewal
 	giveUp   time.Duration                               // when it is stopped
 
 	offset int64  // of its tokens from the first of the block
-	gate   *Gate  // it belongs to, or nil
-	shared bool   // the rest of the block is for those that the gate hands the lease off to
-	hold   *hold  // there
-	onLoss func() // not nil: called on a goroutine of its own when the lease is lost
+	holder holder // the Gate's part of the lease, or nil
 
 	release    sync.Once
 	releaseErr error
 }
 
-// NewLease returns the lease for a grant: what an implementation of [Locker] calls last. The keys and options are those that
-// [Prepare] returned; began is when the implementation's first request was about to be sent. It returns an error that
-// matches [ErrLost], and a nil lease, when so much time has passed since then that the grant cannot be trusted; the
-// implementation then releases it.
-func NewLease(grant Grant, keys []string, opts Options, began Instant) (*Lease, error) {
+// holder is what can hand a lease off to the next caller of the process. None of its methods is called while the lease's mutex is held.
+type holder interface {
+	// handOff gives the keys of a lease that is being released to the next caller, and reports whether it has.
+	handOff(l *Lease) bool
+	// released is called after the backend has released the lease. It takes and returns whether the release must notify other callers.
+	released(l *Lease, notify bool) bool
+	// lost is called after the lease was lost.
+	lost(l *Lease)
+}
+
+// newLease returns the lease for a grant. The keys and options are those of prepare; began is when the first request was about to be
+// sent. When so much time has passed since then that the grant cannot be trusted, the lease is nil and the error matches ErrLost.
+func newLease(grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, pulse: began.pulse, term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
-	}
-	if l.pulse == nil {
-		l.pulse = &pulse{read: began.watch.read}
 	}
 	next := l.term.next(l.watch.elapsed())
 	if next.lost != "" {
@@ -97,24 +76,15 @@ func (l *Lease) start(after time.Duration) {
 	l.pulse.add(l)
 }
 
-// Instant is a moment that later time is measured from, by the monotonic and the wall clock.
-type Instant struct {
-	watch stopwatch
-	pulse *pulse // of the Locker, or nil
-}
-
-// Now returns the present moment.
-func Now() Instant { return Instant{watch: newStopwatch()} }
-
-// Keys returns the keys that the lease is for, sorted, each once.
+// Keys returns the keys of the lease, sorted and without duplicates.
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
-// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number that is
-// larger than that of every earlier lease of the key, and below 2^53. It waits until the token is certain; on a single node it is at
-// once. The error matches [ErrLost] when the lease has been lost.
+// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number below 2^53 that is larger than
+// the token of every earlier lease of the key. It waits until the token is certain, which on a single server it is at once. The error
+// matches [ErrLost] when the lease was lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
-// FenceOf returns the fencing token of one of the lease's keys.
+// FenceOf returns the fencing token of one of the lease's keys, as [Lease.Fence] does.
 func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
 	i, ok := slices.BinarySearch(l.keys, key)
 	if !ok {
@@ -132,7 +102,7 @@ var ended = func() context.Context {
 
 // fence returns the token of the i-th key. It waits no longer than the lease lasts.
 func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
-	token, err := l.grant.Fence(ended, i) // nearly always it is there
+	token, err := l.grant.Fence(ended, i) // nearly always certain
 	if err != nil {
 		during, drop := l.during(ctx)
 		defer drop()
@@ -140,7 +110,7 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 			return 0, cmp.Or(l.Err(), err)
 		}
 	}
-	// A token that was committed after the end of the lease need not be above those that others have got meanwhile.
+	// A token that was committed after the end of the lease need not be above those of later leases.
 	if err := l.Err(); errors.Is(err, ErrLost) {
 		return 0, err
 	}
@@ -154,8 +124,7 @@ func (l *Lease) ValidUntil() time.Time {
 	return time.Now().Add(l.term.until - l.watch.elapsed())
 }
 
-// Err returns nil while the lease can be trusted, and afterwards why it cannot: an error that matches [ErrLost], or
-// [ErrReleased].
+// Err returns nil while the lease can be trusted, and then why it cannot: [ErrReleased], or an error that matches [ErrLost].
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,58 +132,32 @@ func (l *Lease) Err() error {
 	return l.cause
 }
 
-// Release gives the keys back. It goes on when ctx has ended, for 5 s at most, and a second call returns what the first
-// returned. The error matches [ErrLost] when the lease had been lost before; after any other error the
-// backend goes on in the background, and the keys become free when their TTL ends at the latest.
-func (l *Lease) Release(ctx context.Context) error {
-	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
-	return l.releaseErr
-}
-
-func (l *Lease) doRelease(ctx context.Context) error {
-	l.mu.Lock()
-	gate, hold := l.gate, l.hold
-	l.mu.Unlock()
-	if gate != nil && gate.handOff(hold, l) {
-		l.handedOff.Store(true)
-		return nil
-	}
-	l.mu.Lock()
-	l.check()
-	lost := l.cause
-	l.end(ErrReleased)
-	renewal := l.renewal
-	l.mu.Unlock()
-
-	bounded := &patience{Context: context.WithoutCancel(ctx), deadline: time.Now().Add(releaseTimeout)}
-	defer bounded.end()
-	if renewal != nil {
-		select {
-		case <-renewal:
-		case <-time.After(renewalTimeout):
-		}
-	}
-	contended, err := l.grant.Release(bounded)
-	contended = contended || err != nil && !errors.Is(err, ErrLost)
-	if gate != nil {
-		contended = gate.released(hold, l, contended)
-	}
-	l.contended.Store(contended)
-	if lost != nil {
-		return lost
-	}
-	return err
-}
-
-// ShouldNotify reports, after Release, whether somebody has asked by [Options.Notify] to be told of it, or may have.
-func (l *Lease) ShouldNotify() bool { return l.contended.Load() }
-
-// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the lease
-// does not undo it: a middleware then counts the work as done.
+// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the lease does not undo it:
+// [Do] and package middleware then count the work as done.
 func (l *Lease) MarkCommitted() { l.committed.Store(true) }
 
 // Committed reports whether MarkCommitted was called.
 func (l *Lease) Committed() bool { return l.committed.Load() }
+
+// age returns how long ago the lease's first request was about to be sent.
+func (l *Lease) age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watch.elapsed()
+}
+
+// isOf reports whether l is of a Locker.
+func (l *Lease) isOf(locker Locker) bool {
+	type owned interface{ isOf(l Locker) bool }
+	l.mu.Lock()
+	holder, ok := l.holder.(owned)
+	l.mu.Unlock()
+	if ok && holder.isOf(locker) {
+		return true
+	}
+	grant, ok := l.grant.(owned)
+	return ok && grant.isOf(locker)
+}
 
 // check ends the lease when its time is over, and returns that time. The caller holds the mutex.
 func (l *Lease) check() (now time.Duration) {
@@ -234,7 +177,7 @@ func (l *Lease) check() (now time.Duration) {
 	return now
 }
 
-// end closes the lease with a cause, once. The caller holds the mutex.
+// end ends the lease with a cause, once. The caller holds the mutex.
 func (l *Lease) end(cause error) {
 	if l.cause != nil {
 		return
@@ -251,8 +194,8 @@ func (l *Lease) end(cause error) {
 	for _, cancel := range l.contexts {
 		cancel(cause)
 	}
-	if l.onLoss != nil && errors.Is(cause, ErrLost) {
-		go l.onLoss()
+	if l.holder != nil && errors.Is(cause, ErrLost) {
+		go l.holder.lost(l)
 	}
 	l.contexts = nil
 }

@@ -18,13 +18,13 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
-// Context returns a context that ends with parent, and with the cause of [Lease.Err] as soon as the lease is lost or released.
+// Context returns a context that ends with parent, and as soon as the lease is lost or released, with [Lease.Err] as its cause.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, _ := l.during(parent)
 	return ctx
 }
 
-// during returns a context that ends with parent or with the lease, and what ends it before.
+// during returns a context that ends with parent or with the lease, and a function that ends it before.
 func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
@@ -46,11 +46,11 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 	}
 }
 
-// firstContexts is how many contexts a lease keeps before it looks which of them have ended.
+// firstContexts is how many contexts a lease keeps before it looks for ended ones.
 const firstContexts = 16
 
-// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each end would cost every
-// lease more than a look now and then costs one with many contexts. The caller holds the mutex.
+// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each end would cost
+// every lease more than an occasional look costs one with many contexts. The caller holds the mutex.
 func (l *Lease) sweep() {
 	if l.contexts == nil {
 		l.contexts = map[context.Context]context.CancelCauseFunc{}

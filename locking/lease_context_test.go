@@ -38,12 +38,12 @@ func TestALeaseForgetsContextsWhoseParentsHaveEnded(t *testing.T) {
 }
 
 func BenchmarkLeaseContext(b *testing.B) {
-	began := Now()
-	keys, opts, err := Prepare([]string{"order:1"}, Options{})
+	began := (&pulse{}).now()
+	keys, opts, err := prepare([]string{"order:1"}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	lease, err := NewLease(&fakeGrant{}, keys, opts, began)
+	lease, err := newLease(&fakeGrant{}, keys, opts, began)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -109,9 +109,9 @@ func TestReleaseOutlivesItsContextWithinABound(t *testing.T) {
 
 func TestContendedIsTrueWhenItCannotBeKnown(t *testing.T) {
 	for name, tt := range map[string]struct {
-		contended bool
-		err       error
-		want      bool
+		notify bool
+		err    error
+		want   bool
 	}{
 		"nobody asked":        {false, nil, false},
 		"somebody asked":      {true, nil, true},
@@ -120,7 +120,7 @@ func TestContendedIsTrueWhenItCannotBeKnown(t *testing.T) {
 		"lost, somebody asks": {true, &LostError{Reason: LossTaken}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &fakeGrant{contended: tt.contended, release: tt.err}
+			g := &fakeGrant{notify: tt.notify, release: tt.err}
 			bubble(t, g, Options{}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 				if l.ShouldNotify() {
 					t.Error("contended before the release")

@@ -91,11 +91,11 @@ func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
 		began := time.Now()
 		for i := range grants {
 			grants[i] = &fakeGrant{began: began}
-			keys, opts, err := Prepare([]string{"order:1"}, Options{TTL: ttl})
+			keys, opts, err := prepare([]string{"order:1"}, Options{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := NewLease(grants[i], keys, opts, Now())
+			lease, err := newLease(grants[i], keys, opts, (&pulse{}).now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestTheEndOfALeaseStopsItsRenewal(t *testing.T) {
 		},
 		"handed off": func(l *Lease, g *fakeGrant) *Lease {
 			g.at(11 * time.Second)
-			return l.passOn(Options{TTL: 30 * time.Second, MaxHold: time.Hour})
+			return l.next(nil, Options{TTL: 30 * time.Second, MaxHold: time.Hour})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

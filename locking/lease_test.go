@@ -13,9 +13,9 @@ import (
 
 // fakeGrant is a backend that does as it is told, and notes when it was asked to renew.
 type fakeGrant struct {
-	renew     func(ctx context.Context, n int) error // the n-th renewal, from 1; nil for success
-	release   error
-	contended bool
+	renew   func(ctx context.Context, n int) error // the n-th renewal, from 1; nil for success
+	release error
+	notify  bool
 
 	hang     chan struct{} // for renew to wait for
 	began    time.Time
@@ -58,7 +58,7 @@ func (g *fakeGrant) Release(ctx context.Context) (bool, error) {
 	g.releases = append(g.releases, ctx)
 	g.early = g.early || g.running > 0
 	g.ended = g.ended || ctx.Err() != nil
-	return g.contended, g.release
+	return g.notify, g.release
 }
 
 // renewals returns when the renewals were sent so far.
@@ -79,15 +79,15 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wall atomic.Int64
-		began := Instant{watch: startStopwatch(wallClock(func() time.Time {
+		began := (&pulse{read: wallClock(func() time.Time {
 			return time.Now().Round(0).Add(time.Duration(wall.Load()))
-		}))}
+		})}).now()
 		g.began, g.hang = time.Now(), make(chan struct{})
-		keys, opts, err := Prepare([]string{"order:2", "order:1"}, opts)
+		keys, opts, err := prepare([]string{"order:2", "order:1"}, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lease, err := NewLease(g, keys, opts, began)
+		lease, err := newLease(g, keys, opts, began)
 		if err != nil {
 			t.Fatal(err)
 		}

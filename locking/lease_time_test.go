@@ -94,14 +94,14 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 	t.Parallel()
 	for suspended := 2; suspended <= 6; suspended++ {
 		g, looks := &fakeGrant{}, 0
-		began := Instant{watch: startStopwatch(wallClock(func() time.Time {
+		began := (&pulse{read: wallClock(func() time.Time {
 			looks++
 			if looks < suspended {
 				return time.Now().Round(0)
 			}
 			return time.Now().Round(0).Add(time.Hour)
-		}))}
-		l, err := NewLease(g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
+		})}).now()
+		l, err := newLease(g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
 		if suspended == 2 {
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("suspended during the acquire: %v, want ErrLost", err)
@@ -130,9 +130,9 @@ func TestAnAcquireThatTookLongerThanTheValidityGivesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now(), renew: func(context.Context, int) error { return errNoAnswer }}
 		opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
-		began := Now()
+		began := (&pulse{}).now()
 		time.Sleep(validity(opts.TTL) - 1)
-		lease, err := NewLease(g, []string{"order"}, opts, began)
+		lease, err := newLease(g, []string{"order"}, opts, began)
 		if err != nil {
 			t.Fatalf("no lease one moment before its end: %v", err)
 		}
@@ -140,7 +140,7 @@ func TestAnAcquireThatTookLongerThanTheValidityGivesNoLease(t *testing.T) {
 			t.Errorf("lost: %v", lost)
 		}
 		_ = lease.Release(t.Context())
-		if lease, err := NewLease(g, []string{"order"}, opts, began); lease != nil || !errors.Is(err, ErrLost) {
+		if lease, err := newLease(g, []string{"order"}, opts, began); lease != nil || !errors.Is(err, ErrLost) {
 			t.Errorf("lease %v, error %v, want no lease and ErrLost", lease, err)
 		}
 	})
@@ -150,9 +150,9 @@ func TestAnAcquireThatTookLongIsRenewedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now()}
-		began := Now()
+		began := (&pulse{}).now()
 		time.Sleep(8 * time.Second)
-		lease, err := NewLease(g, []string{"order"}, Options{TTL: 10 * time.Second, MaxHold: time.Minute}, began)
+		lease, err := newLease(g, []string{"order"}, Options{TTL: 10 * time.Second, MaxHold: time.Minute}, began)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,23 +8,24 @@ import (
 	"time"
 )
 
-// Locker makes one attempt to take keys and answers at once.
+// Locker makes one attempt to take keys and returns at once. It is safe for concurrent use.
 //
-// Implementations are safe for use by many goroutines at the same time.
+// [Single], [Redlock] and [Gate] are Lockers, and [New] makes one of a backend.
 type Locker interface {
-	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when
-	// another holder has one of the keys; any other error says that the attempt could not be decided, and that as much
-	// of it as could be reached was taken back. The order of keys does not matter, and a key that is named twice counts once.
+	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when another holder has one
+	// of the keys. Any other error means that the attempt is undecided; what could be reached of it was given back. The order of keys does
+	// not matter, and duplicates count once.
 	//
-	// The context bounds the attempt only; the lease outlives it.
+	// ctx bounds the attempt only; the lease outlives it.
 	Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error)
 }
 
-// Watcher is what a [Locker] offers besides when it can tell waiting callers of a release.
+// Watcher is a [Locker] that can notify waiting callers of a release.
 type Watcher interface {
-	// Watch returns a watch on the release of any of the keys. A notice is a hint: it may come late or not at all, so
-	// whoever waits for it must try again after some time without it.
-	Watch(ctx context.Context, keys []string) (*Watch, error)
+	// Watch subscribes to the release of any of the keys. The channel receives a value after a release; several releases may come as one.
+	// A notification is a hint that may be late or lost, so a caller must also try again after a pause. Call stop at the end; it may be
+	// called more than once.
+	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 
 // Limits of [Options].
@@ -34,26 +35,25 @@ const (
 	DefaultMaxHold = 30 * time.Minute
 )
 
-// Options says how one attempt is made. The zero value has every default.
+// Options configures one attempt. The zero value has every default.
 type Options struct {
-	// TTL is how long the lock outlives a holder that has crashed. At least 1 s, and at most MaxHold; 30 s when zero. A [Redlock] refuses
+	// TTL is how long the lock outlives a holder that has crashed: at least 1 s and at most MaxHold; 30 s when zero. A [Redlock] refuses
 	// one above its MaxTTL.
 	TTL time.Duration
 
-	// MaxHold is the longest time that the lease is renewed for; after it the lease is lost. At least TTL; 30 min when zero.
+	// MaxHold is the longest time for which the lease is renewed; after it the lease is lost. At least TTL; 30 min when zero.
 	MaxHold time.Duration
 
-	// Label names the holder to those who are refused, for example "host/1234/order:audit". The [Locker]'s own label
-	// when empty. Bytes that do not print are replaced, and what is over 200 bytes is cut off.
+	// Label names the holder to callers that are refused, for example "host/1234/order:audit". The [Locker]'s own label when empty.
+	// Characters that do not print are replaced, and more than 200 bytes are cut off.
 	Label string
 
-	// Notify asks, should the attempt be refused, that the release of the key be announced: to every [Watch] on it, and
-	// to the one who releases it by [Lease.ShouldNotify]. It is kept for this long; no announcement when zero.
+	// Notify asks a refused attempt to subscribe to the release of the key for this long: the release then notifies every [Watcher] of
+	// the key, and [Lease.ShouldNotify] tells the holder. No subscription when zero.
 	Notify time.Duration
 
-	// Block reserves that many fencing tokens in a row, of which [Lease.Fence] is the first. It is for decorators that hand a
-	// lease off to a next holder without asking the server again, as [Gate] does. 1 when zero; at most 256.
-	Block int
+	// block is how many consecutive fencing tokens a Gate reserves. 1 when zero; at most maxBlock.
+	block int
 }
 
 const maxBlock = 256
@@ -66,8 +66,8 @@ func (o Options) withDefaults() Options {
 	if o.MaxHold == 0 {
 		o.MaxHold = max(DefaultMaxHold, o.TTL)
 	}
-	if o.Block == 0 {
-		o.Block = 1
+	if o.block == 0 {
+		o.block = 1
 	}
 	return o
 }
@@ -85,24 +85,21 @@ func (o Options) Validate() error {
 	if o.Notify < 0 {
 		errs = append(errs, fmt.Errorf("locking: Notify is %v: it cannot be negative", o.Notify))
 	}
-	if o.Block < 1 || o.Block > maxBlock {
-		errs = append(errs, fmt.Errorf("locking: Block is %d: it must be from 1 to %d", o.Block, maxBlock))
-	}
 	return errors.Join(errs...)
 }
 
-// outlives returns an error when fence counters that are kept for fenceTTL may expire under a lease.
+// outlives returns an error when fence counters that are kept for fenceTTL may expire before their lease.
 func (o Options) outlives(fenceTTL time.Duration) error {
 	if o.MaxHold < fenceTTL {
 		return nil
 	}
-	return fmt.Errorf("locking: MaxHold is %v, FenceTTL %v: a fence counter must outlive its lease: lower MaxHold or raise FenceTTL",
-		o.MaxHold, fenceTTL)
+	return fmt.Errorf("locking: MaxHold is %v, FenceTTL %v: a fence counter must outlive its lease: "+
+		"lower MaxHold or raise FenceTTL", o.MaxHold, fenceTTL)
 }
 
-// Prepare returns what an implementation of [Locker] works with: the keys sorted and each once, and the options with
-// their defaults. It returns an error when there is no key or an option is out of its range.
-func Prepare(keys []string, opts Options) ([]string, Options, error) {
+// prepare returns the keys sorted and without duplicates, and the options with their defaults. It returns an error when there is no key
+// or an option is out of its range.
+func prepare(keys []string, opts Options) ([]string, Options, error) {
 	if len(keys) == 0 {
 		return nil, opts, errors.New("locking: no key to lock: name at least one")
 	}

@@ -42,7 +42,7 @@ func TestValidateKnowsTheLimits(t *testing.T) {
 		"MaxHold below the TTL":       {Options{TTL: 2 * time.Second, MaxHold: 2*time.Second - 1}, false},
 		"MaxHold below the default":   {Options{MaxHold: DefaultTTL - 1}, false},
 		"a negative MaxHold":          {Options{MaxHold: -time.Second}, false},
-		"interest":                    {Options{Notify: time.Hour}, true},
+		"a subscription":              {Options{Notify: time.Hour}, true},
 		"a label that must be shaped": {Options{Label: "\x00" + strings.Repeat("x", 1000)}, true},
 	} {
 		if err := tt.opts.Validate(); (err == nil) != tt.ok {
@@ -54,7 +54,7 @@ func TestValidateKnowsTheLimits(t *testing.T) {
 func TestPrepareSortsKeysAndFillsInDefaults(t *testing.T) {
 	t.Parallel()
 	given := []string{"b", "a", "b", "", "a"}
-	keys, opts, err := Prepare(given, Options{})
+	keys, opts, err := prepare(given, Options{})
 	if err != nil || !slices.Equal(keys, []string{"", "a", "b"}) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
@@ -65,16 +65,16 @@ func TestPrepareSortsKeysAndFillsInDefaults(t *testing.T) {
 		t.Errorf("the caller's keys were changed to %q", given)
 	}
 	one := []string{"a"}
-	keys, _, _ = Prepare(one, Options{})
+	keys, _, _ = prepare(one, Options{})
 	if one[0] = "changed by the caller"; keys[0] != "a" {
 		t.Error("the keys are the caller's")
 	}
 	for name, keys := range map[string][]string{"nil": nil, "none": {}} {
-		if _, _, err := Prepare(keys, Options{}); err == nil {
+		if _, _, err := prepare(keys, Options{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, _, err := Prepare(one, Options{TTL: -1, Notify: -1}); err == nil || errors.Is(err, ErrHeld) {
+	if _, _, err := prepare(one, Options{TTL: -1, Notify: -1}); err == nil || errors.Is(err, ErrHeld) {
 		t.Errorf("error %v, want one about the options", err)
 	}
 }

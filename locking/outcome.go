@@ -10,16 +10,16 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
-// outcome is what is known of a call that was made to a server.
+// outcome is what is known of a call to a server.
 type outcome int
 
 const (
-	answered outcome = iota // the server has done it, or has refused to
-	unsent                  // the server never sees it
-	unknown                 // the server may have done it, or may yet do it
+	answered outcome = iota // the server has executed or refused it
+	unsent                  // the server never gets it
+	unknown                 // the server may have executed it, or may yet do so
 )
 
-// outcomeOf returns what is known of a call by its error. It holds because clients send the calls of package node once.
+// outcomeOf returns what the error of a call says of it. Clients send each call once, so no earlier one can be executed later.
 func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered

@@ -10,14 +10,14 @@ import (
 const (
 	// beat is how often a pulse compares the clocks.
 	beat = time.Second
-	// slack is by how much the wall clock may get ahead within a beat before the leases look at it.
+	// slack is how far the wall clock may get ahead within a beat.
 	slack = time.Millisecond
 )
 
-// pulse tells leases that the machine was suspended or that its wall clock was set forward, within a [beat]: their timers run by the monotonic clock,
-// which stands still meanwhile. The leases of a Locker share one, which costs less than a look of each of them. The zero value is ready.
+// pulse notifies leases within a [beat] that the machine was suspended or its wall clock was set forward: their timers run by the monotonic
+// clock, which stands still meanwhile. The leases of a Locker share one. The zero value is ready for use.
 type pulse struct {
-	read func() (now, wall time.Time) // as that of a stopwatch
+	read func() (now, wall time.Time) // of its stopwatches
 
 	mu      sync.Mutex
 	watch   stopwatch
@@ -26,9 +26,9 @@ type pulse struct {
 }
 
 // now returns the present moment, for leases that have this pulse.
-func (p *pulse) now() Instant { return Instant{startStopwatch(p.read), p} }
+func (p *pulse) now() instant { return instant{startStopwatch(p.read), p} }
 
-// add makes the pulse one of a lease too, until drop.
+// add makes the pulse look after a lease, until drop.
 func (p *pulse) add(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *pulse) drop(l *Lease) {
 	delete(p.leases, l)
 }
 
-// beat compares the clocks, and has all leases look at them when the wall clock got ahead. It goes on while there are leases.
+// beat compares the clocks, and has all leases check their time when the wall clock got ahead. It goes on while there are leases.
 func (p *pulse) beat() {
 	p.mu.Lock()
 	if p.beating = len(p.leases) > 0; !p.beating {

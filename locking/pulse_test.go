@@ -16,7 +16,7 @@ func pulsing(t *testing.T, test func(p *pulse, wall *atomic.Int64, take func(max
 		var wall atomic.Int64
 		p := &pulse{read: wallClock(func() time.Time { return time.Now().Round(0).Add(time.Duration(wall.Load())) })}
 		test(p, &wall, func(maxHold time.Duration) *Lease {
-			l, err := NewLease(&fakeGrant{began: time.Now()}, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
+			l, err := newLease(&fakeGrant{began: time.Now()}, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestAStepOfTheClockLetsAHangingRenewalEndInTime(t *testing.T) {
 			ended <- time.Since(sent)
 			return context.Cause(ctx)
 		}
-		l, err := NewLease(g, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: time.Hour}, p.now())
+		l, err := newLease(g, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: time.Hour}, p.now())
 		if err != nil {
 			t.Fatal(err)
 		}

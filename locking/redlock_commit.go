@@ -8,7 +8,7 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
-// commitPause is after which a commit is tried again that had no answer.
+// commitPause is the pause after an unanswered step of a commit.
 const commitPause = 20 * time.Millisecond
 
 // commit goes on with making the tokens certain (docs/design.md, 3.4). The caller holds the mutex.
@@ -46,7 +46,7 @@ func (g *redlockGrant) commit() {
 
 // commitLater calls commit after a pause. The caller holds the mutex.
 func (g *redlockGrant) commitLater() {
-	if g.waiting || g.ended || time.Since(g.began) > g.opts.TTL { // from then on the lease's own renewals go on with it
+	if g.waiting || g.ended || time.Since(g.began) > g.opts.TTL { // then the lease's own renewals go on with it
 		return
 	}
 	g.waiting = true
@@ -60,7 +60,7 @@ func (g *redlockGrant) commitLater() {
 
 // renewCommand returns the call that renews the lock on a node with these tokens.
 func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) node.Command {
-	c := renewScript.Like(&g.request, 2+len(tokens))
+	c := renewScript.Like(&g.acquireCall, 2+len(tokens))
 	c.Add(ms(ttl), ms(g.redlock.opts.FenceTTL))
 	for _, token := range tokens {
 		c.Add(token)
@@ -68,12 +68,12 @@ func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) node.Comm
 	return c
 }
 
-// renew sends the renew call to node i; then is called with its outcome while the mutex is held. The request is the command for the tokens. The
-// caller holds the mutex, too.
+// renew sends the renew call to node i, and calls then with its outcome while the mutex is held. The request is the command for the tokens.
+// The caller holds the mutex.
 func (g *redlockGrant) renew(
 	call *node.Call, i int, request node.Command, tokens []int64, ttl time.Duration, then func(i int, ok bool, err error),
 ) error {
-	if own := g.rules.Counters(i); own != nil && !slices.Equal(own, tokens) { // one that has granted late may be ahead; it is ours all the same
+	if own := g.rules.Counters(i); own != nil && !slices.Equal(own, tokens) { // a late grant may be ahead; its lock is ours, too
 		tokens = slices.Clone(tokens)
 		for k := range tokens {
 			tokens[k] = max(tokens[k], own[k])
@@ -87,7 +87,7 @@ func (g *redlockGrant) renew(
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err
 		if err == nil {
-			lost, err = parseRenew(c.Reply, len(g.names))
+			lost, err = parseRenew(c.Reply, len(g.keys))
 		}
 		if lost > 0 && taking {
 			err = errTaking
@@ -103,8 +103,8 @@ func (g *redlockGrant) renew(
 	return g.redlock.nodes[i].calls.Send(call)
 }
 
-// Block returns how many tokens in a row are reserved.
-func (g *redlockGrant) Block() int { return g.opts.Block }
+// Block returns how many consecutive tokens are reserved.
+func (g *redlockGrant) Block() int { return g.opts.block }
 
 // Fence returns the first token of a key's block, once a quorum of the nodes holds it.
 func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
@@ -118,7 +118,7 @@ func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
 		}
 	}
 	if g.tokens == nil {
-		return 0, &LostError{Keys: g.names, Reason: LossTaken}
+		return 0, &LostError{Keys: g.keys, Reason: LossTaken}
 	}
-	return g.tokens[i] - int64(g.opts.Block) + 1, nil
+	return g.tokens[i] - int64(g.opts.block) + 1, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/internal/guard"
 )
 
-// errNodeTimeout is the failure of a node that has not answered within NodeTimeout, and errOverload of one that was not asked in time.
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout; errOverload that of one that was not asked in time.
 var (
 	errNodeTimeout = errors.New("no answer in time")
 	errOverload    = errors.New("too many calls are before this one")
@@ -25,7 +25,7 @@ func (g *redlockGrant) failure() error {
 	return g.redlock.failure(failures)
 }
 
-// failure returns one error of those of the nodes, of which some may be nil.
+// failure joins the errors of the nodes, of which some may be nil.
 func (r *Redlock) failure(failures []error) error {
 	var errs []error
 	again := false
@@ -46,7 +46,7 @@ func (r *Redlock) failure(failures []error) error {
 	}
 }
 
-// nodeError says which node has failed. A refusal of the guard says so itself.
+// nodeError adds the node to its error. A refusal of the guard names the node itself.
 func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*guard.RefusedError](err)
 	switch {
@@ -59,20 +59,21 @@ func nodeError(i int, addr string, err error) error {
 	}
 }
 
-// quarantine is a refusal of a server that can be reached. It matches [ErrQuarantined].
+// quarantine is the refusal of a node that can be reached. It matches [ErrQuarantined].
 type quarantine struct{ *guard.RefusedError }
 
 func (q quarantine) Is(target error) bool {
 	return target == ErrQuarantined || q.RefusedError.Is(target)
 }
 
-// permanent reports whether err says that a server will not do this at all, so that trying again does not help.
+// permanent reports whether trying again does not help.
 func permanent(err error) bool {
-	if errors.Is(err, guard.ErrRefused) { // it is looked at again
+	if errors.Is(err, guard.ErrRefused) { // it is checked again
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld) || isClosed(err)
+	return ok && !isTransient(reply.Error()) || isClosed(err) ||
+		errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld)
 }
 
 // isClosed reports whether err says that the client was closed.

@@ -312,7 +312,7 @@ func TestTokensGrowWhateverTheCountersAndWhicheverNodeIsAway(t *testing.T) {
 		var lease *locking.Lease
 		await(t, "acquired", func() bool {
 			var err error
-			lease, err = lockers[i%2].Acquire(t.Context(), []string{"order:1"}, locking.Options{Block: block})
+			lease, err = lockers[i%2].Acquire(t.Context(), []string{"order:1"}, locking.Options{}.WithBlock(block))
 			return err == nil
 		})
 		token := fence(t, lease)
@@ -336,7 +336,7 @@ func TestBlocksOfTokensAreDisjoint(t *testing.T) {
 	last := int64(0)
 	for i := range 60 {
 		block := []int{1, 16, 256, 2}[i%4]
-		lease := eventuallyWith(t, lockers[i%3], locking.Options{Block: block}, "order:1")
+		lease := eventuallyWith(t, lockers[i%3], locking.Options{}.WithBlock(block), "order:1")
 		first := fence(t, lease)
 		if first <= last {
 			t.Fatalf("the block of %d that begins with %d is not above %d, the end of the one before", block, first, last)

@@ -13,19 +13,19 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
-// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes and answers to the rules of package quorum.
+// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes, and their answers to the rules of package quorum.
 type redlockGrant struct {
-	redlock *Redlock
-	owner   string
-	names   []string // business keys
-	keys    []string // lock, fence counter and interest mark of each
-	opts    Options
-	request node.Command // the acquire call
-	goodbye node.Command // the release call, for nodes that hold the committed tokens
+	redlock     *Redlock
+	owner       string
+	keys        []string
+	redisKeys   []string // lock, fence counter and subscription of each
+	opts        Options
+	acquireCall node.Command
+	releaseCall node.Command // for nodes that hold the committed tokens
 
-	onAnswer func(*node.Call) // answered, and released: bound once for all nodes
-	onLeft   func(*node.Call)
-	onLate   func(*node.Call)
+	onAnswer  func(*node.Call) // handleAcquire, bound once for all nodes
+	onLate    func(*node.Call) // handleLate
+	onRelease func(*node.Call) // handleRelease
 
 	mu    sync.Mutex
 	calls []node.Call // the acquire calls
@@ -33,53 +33,53 @@ type redlockGrant struct {
 	nodes []grantNode
 	held  *HeldError // of the refusals, the one that lasts longest
 
-	settled        chan struct{} // closed once the verdict is known
-	committed      chan struct{} // closed once tokens are known
-	tokens         []int64       // committed: the last one of each key's block
-	waiting        bool          // a further step of the commit is due after commitPause
-	ended          bool          // given back: nothing is committed any more, and late grants are released
-	began          time.Time
-	enough         func() bool                 // whether whoever waits for releases can go on; nil when nobody does
-	round          chan struct{}               // closed then
-	alone          bool                        // nobody waits for the releases any more: what is unclear is sent again in the background
-	left           time.Time                   // since when
-	pauses         *backoff.ExponentialBackOff // between the times; nil while none is due
-	open, blocking bool                        // among those that Close waits for
-	contended      bool
+	settled   chan struct{} // closed once the verdict is certain
+	committed chan struct{} // closed once tokens are certain
+	tokens    []int64       // committed: the last one of each key's block
+	waiting   bool          // a further step of the commit is due after commitPause
+	ended     bool          // given back: nothing is committed any more, and late grants are released
+	began     time.Time
+
+	enough          func() bool   // whether the wait for releases can end; nil when nothing waits
+	round           chan struct{} // closed then
+	unattended      bool          // nothing waits for releases any more: unclear ones are repeated in the background
+	unattendedSince time.Time
+	pauses          *backoff.ExponentialBackOff // between the repetitions; nil while none is due
+	open, blocking  bool                        // among those that Close waits for
+	notify          bool
 }
 
 // grantNode is what a grant knows of its calls to one node.
 type grantNode struct {
-	asked    bool    // the acquire call has been sent
+	asked    bool    // the acquire call was sent
 	answered bool    // and has its answer, or never will
-	outcome  outcome // then, of the acquire call
-	doubtful bool    // one of those that were sent had no answer, and may yet arrive
+	outcome  outcome // of the answered acquire call
+	doubtful bool    // an acquire call had no answer, and may yet arrive
 	several  bool    // more than one was sent
-	failure  error   // why the last call had no answer
+	failure  error   // of the last call
 	sent     time.Time
 	retried  bool // after the server has shown another identity
 	release  releaseState
-	repeated bool // the release call may have been executed without an answer, so that a later answer proves no loss
+	repeated bool // an unanswered release call may have been executed, so that a later answer proves no loss
 }
 
-func newRedlockGrant(r *Redlock, names, keys []string, opts Options) *redlockGrant {
+func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redlockGrant {
 	g := &redlockGrant{
-		redlock: r, owner: newOwner(opts.Label, opts.Block, time.Now()), names: names, keys: keys, opts: opts,
+		redlock: r, owner: newOwner(opts.Label, opts.block, time.Now()), keys: keys, redisKeys: redisKeys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}
-	g.onAnswer, g.onLeft, g.onLate = g.answered, g.released, g.late
-	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.Block))
-	g.request = acquireCommand(r.acquire, keys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
+	g.onAnswer, g.onLate, g.onRelease = g.handleAcquire, g.handleLate, g.handleRelease
+	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.block))
+	g.acquireCall = acquireCommand(r.acquire, redisKeys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
 	return g
 }
 
-// queueShare is the part of a TTL for which an attempt may wait for its turn while many others ask: the lease is counted from before that.
+// queueShare is the part of a TTL for which an attempt may queue while many others ask: the lease is measured from before that.
 const queueShare = 4
 
-// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call is sent to it: calls
-// that queue up here because many are made say nothing of the node. The error says why the lock is not there; then calls that are still
-// queued are never sent.
+// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call is sent to it: a call
+// that is queued in this process says nothing about the node. After an error, calls that are still queued are never sent.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
 	g.calls = make([]node.Call, len(g.nodes))
@@ -108,9 +108,9 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.withdraw()
 	switch {
 	case ctx.Err() != nil:
-		return quorum.Unreachable, &OpError{Op: "acquire", Keys: g.names, Err: ctx.Err()}
+		return quorum.Unreachable, &OpError{Op: "acquire", Keys: g.keys, Err: ctx.Err()}
 	case verdict == quorum.Unreachable:
-		return verdict, &OpError{Op: "acquire", Keys: g.names, Err: g.failure()}
+		return verdict, &OpError{Op: "acquire", Keys: g.keys, Err: g.failure()}
 	default:
 		return verdict, g.held
 	}
@@ -118,10 +118,10 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 
 // ask sends the acquire call to node i. The caller holds the mutex.
 func (g *redlockGrant) ask(i int, call *node.Call) {
-	n, request := g.redlock.nodes[i], g.request
+	n, request := g.redlock.nodes[i], g.acquireCall
 	if g.redlock.opts.Guard == GuardStrict {
 		g.nodes[i].sent = time.Now()
-		request = request.With(n.guard.Identity()) // it is the last one
+		request = request.With(n.guard.Identity()) // the last argument
 	}
 	call.Of(request, i, g.onAnswer).Late = g.onLate
 	if err := n.calls.Send(call); err != nil {
@@ -131,15 +131,15 @@ func (g *redlockGrant) ask(i int, call *node.Call) {
 	g.nodes[i].asked = true
 }
 
-// fail notes that node i will not answer. The caller holds the mutex.
+// fail records that node i will not answer. The caller holds the mutex.
 func (g *redlockGrant) fail(i int, err error) {
 	g.nodes[i].answered = true
 	g.nodes[i].failure = err
 	g.rules.Failed(i)
 }
 
-// late takes in that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still come.
-func (g *redlockGrant) late(c *node.Call) {
+// handleLate records that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still come.
+func (g *redlockGrant) handleLate(c *node.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n := &g.nodes[c.Node]; !n.answered {
@@ -149,24 +149,25 @@ func (g *redlockGrant) late(c *node.Call) {
 	}
 }
 
-// withdraw takes back the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds the mutex.
+// withdraw withdraws the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds the mutex.
 func (g *redlockGrant) withdraw() {
 	for i := range g.nodes {
-		if n := &g.nodes[i]; n.asked && !n.answered && !n.retried && g.redlock.nodes[i].calls.Withdraw(&g.calls[i]) {
+		n := &g.nodes[i]
+		if n.asked && !n.answered && !n.retried && g.redlock.nodes[i].calls.Withdraw(&g.calls[i]) {
 			n.answered, n.outcome = true, unsent
 			g.rules.Failed(i)
 		}
 	}
 }
 
-// answered takes in the answer of a node to the acquire call, also one that comes late.
-func (g *redlockGrant) answered(c *node.Call) {
+// handleAcquire records the answer of a node to the acquire call, also a late one.
+func (g *redlockGrant) handleAcquire(c *node.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	tops, held, value, err := g.parse(c)
 	switch {
-	case errors.Is(err, errAskedOnce):
+	case errors.Is(err, errAskedAgain):
 		return
 	case err != nil:
 		g.nodes[i].outcome = outcomeOf(err)
@@ -194,10 +195,10 @@ func (g *redlockGrant) answered(c *node.Call) {
 	}
 }
 
-// errAskedOnce says that the call is sent once more.
-var errAskedOnce = errors.New("another server has answered")
+// errAskedAgain means that the call was sent once more.
+var errAskedAgain = errors.New("another server has answered")
 
-// parse reads the answer to an acquire call as [parseAcquire] does. The caller holds the mutex.
+// parse reads the answer to an acquire call, as parseAcquire does. The caller holds the mutex.
 func (g *redlockGrant) parse(c *node.Call) (tops []int64, held *HeldError, value string, err error) {
 	if c.Err != nil {
 		return nil, nil, "", c.Err
@@ -206,19 +207,19 @@ func (g *redlockGrant) parse(c *node.Call) (tops []int64, held *HeldError, value
 		again, err := g.otherServer(c.Node, c.Reply)
 		switch {
 		case again:
-			return nil, nil, "", errAskedOnce
+			return nil, nil, "", errAskedAgain
 		case err != nil:
 			return nil, nil, "", err
 		}
 	}
-	return parseAcquire(c.Reply, g.names)
+	return parseAcquire(c.Reply, g.keys)
 }
 
 // outlasts reports whether one remaining time is longer than another. A negative one has no end.
 func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
-// otherServer looks whether the strict script has run in the server that was vetted. If another one has answered that may vote
-// too, the call is sent once more, and again is true.
+// otherServer checks whether the strict script has run in the server that was vetted. When another server has answered that may vote, too,
+// it sends the call once more, and again is true.
 func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 	n := g.redlock.nodes[i]
 	facts, other, err := guard.ParseReply(reply, g.nodes[i].sent, time.Now())
@@ -242,7 +243,7 @@ func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 	return true, nil
 }
 
-// settle lets acquire return once the verdict is known. The caller holds the mutex.
+// settle lets acquire return once the verdict is certain. The caller holds the mutex.
 func (g *redlockGrant) settle() {
 	if g.rules.Verdict() == quorum.Undecided {
 		return

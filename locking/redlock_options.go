@@ -10,61 +10,60 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Defaults of [RedlockOptions].
 const (
-	DefaultNodeTimeout = 50 * time.Millisecond
-	DefaultMaxTTL      = 55 * time.Second
+	defaultNodeTimeout = 50 * time.Millisecond
+	defaultMaxTTL      = 55 * time.Second
 	dialTimeout        = time.Second
 )
 
-// GuardMode says how a [Redlock] keeps a server from voting that may have forgotten locks which are still held, because it has
-// restarted, or was promoted after a failover, within the last MaxTTL. Such a server would let a second holder in.
+// GuardMode is how a [Redlock] keeps a server from voting that may have forgotten locks, because it has restarted, or was promoted after a
+// failover, within the last MaxTTL. Such a server would let a second holder in.
 //
-// So servers that have just been started do not vote for MaxTTL, 55 s by default: until a majority does, attempts fail with
+// So a server that has just been started does not vote for MaxTTL, 55 s by default: until a majority votes, attempts fail with
 // [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
 //
-// A Locker that saw a server's process change counts MaxTTL by its own monotonic clock. A server that it sees for the first time is
-// as old as it says, by its wall clock: start servers after their clocks are synchronized, and slew clocks instead of stepping them.
+// A Locker that saw a server's process change measures MaxTTL by its own monotonic clock. A server that it sees for the first time is as
+// old as its wall clock says: start servers after their clocks are synchronized, and slew clocks instead of stepping them.
 type GuardMode int
 
 // The modes of the guard.
 const (
-	// GuardConnect looks at each server when a connection to it is made, since a restart always breaks connections. It
-	// costs nothing per lock. It is for masters that are connected to directly and have no failover: one that is made a replica and a
-	// master again (REPLICAOF) keeps its connections, which only GuardStrict sees.
+	// GuardConnect checks a server on each new connection, because a restart always breaks connections. It costs nothing per lock. It is
+	// for masters with direct connections and without failover: one that is made a replica and a master again (REPLICAOF) keeps its
+	// connections, and only GuardStrict notices.
 	GuardConnect GuardMode = iota
-	// GuardStrict looks at the server in every acquisition besides, inside the script. It is for servers behind a proxy
-	// that keeps connections while it changes the server. It costs 7 to 9 us of the server's time per acquisition (BenchmarkStrict).
+	// GuardStrict also checks the server in every acquisition, inside the script. It is for servers behind a proxy that keeps connections
+	// while it changes the server. It costs 7 to 9 us of the server's time per acquisition (BenchmarkStrict).
 	GuardStrict
-	// GuardOff lets every server vote at once: for tests, development, and servers that keep every write through a restart
-	// (appendfsync always, no failover). Of two entries that lead to the same server only one votes all the same.
+	// GuardOff lets every server vote at once: for tests, development, and servers that keep every write through a restart (appendfsync
+	// always, no failover). Of two entries that lead to the same server, still only one votes.
 	GuardOff
 )
 
 // RedlockOptions configures a [Redlock]. The zero value has every default.
 type RedlockOptions struct {
-	// Label names this process to those who are refused, when an attempt gives no label of its own. [DefaultLabel] when empty.
+	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counters outlive its last lease. It must be longer than MaxHold of every attempt;
-	// 1 h when zero. After it a new counter begins at the clock of the next client, so tokens still grow as long as the
-	// clocks of all clients agree within FenceTTL.
+	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold of every attempt.
+	// After it a new counter begins at the clock of the next client, so tokens still grow as long as the clocks of all clients agree
+	// within FenceTTL.
 	FenceTTL time.Duration
 
-	// RedisKey returns the full name of the Redis string that is the lock of a business key: see [SingleOptions].
+	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
 	RedisKey func(key string) string
 
-	// NodeTimeout is how long one node has for its answer, from when a call is sent to it. A node that needs longer, or is dead, does not
-	// keep an attempt waiting whose outcome is certain without it. 50 ms when zero; it must be far below the TTL. Where the answers of a node
-	// usually take long, as on a busy machine, it gets up to ten times that. A first connection takes several round
-	// trips, so from far away the first attempts may fail with ErrUnavailable until it is made.
+	// NodeTimeout is how long one node has for its answer, from when a call is sent to it: 50 ms when zero. It must be far below the TTL.
+	// A slow or dead node does not delay an attempt whose outcome is certain without it. A node whose answers usually take long, for
+	// example on a busy machine, gets up to ten times NodeTimeout. A first connection takes several round trips, so from far away the
+	// first attempts may fail with ErrUnavailable.
 	//
 	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before attempts. An attempt
-	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable; what it has not sent then is never sent.
+	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable, and what it has not sent is never sent.
 	NodeTimeout time.Duration
 
-	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept
-	// from voting: give all clients the same. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when zero.
+	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept from voting: use
+	// the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when zero.
 	MaxTTL time.Duration
 
 	// Guard is GuardConnect when zero.
@@ -81,19 +80,19 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 		o.FenceTTL = DefaultFenceTTL
 	}
 	if o.RedisKey == nil {
-		o.RedisKey = lockName
+		o.RedisKey = lockKey
 	}
 	if o.NodeTimeout == 0 {
-		o.NodeTimeout = DefaultNodeTimeout
+		o.NodeTimeout = defaultNodeTimeout
 	}
 	if o.MaxTTL == 0 {
-		o.MaxTTL = min(DefaultMaxTTL, o.FenceTTL)
+		o.MaxTTL = min(defaultMaxTTL, o.FenceTTL)
 	}
 	return o
 }
 
-// pipelineTimeout is how long a pipeline may take until its connection is given up. It is longer than NodeTimeout: when the connection of a
-// late answer is closed, nobody knows what was granted.
+// pipelineTimeout is how long a pipeline may take until its connection is closed. It is longer than NodeTimeout, because without a late answer
+// it is unknown what was granted.
 func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout, o.NodeTimeout) }
 
 // Validate returns every fault of the options at once, or nil.
@@ -104,10 +103,12 @@ func (o RedlockOptions) Validate() error {
 		errs = append(errs, fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", o.FenceTTL, MinTTL))
 	}
 	if o.MaxTTL < MinTTL || o.MaxTTL > o.FenceTTL {
-		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v", o.MaxTTL, MinTTL, o.FenceTTL))
+		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v",
+			o.MaxTTL, MinTTL, o.FenceTTL))
 	}
 	if o.NodeTimeout < time.Millisecond || o.NodeTimeout > o.MaxTTL/4 {
-		errs = append(errs, fmt.Errorf("locking: NodeTimeout is %v: it must be at least 1ms and far below the TTL, at most %v", o.NodeTimeout, o.MaxTTL/4))
+		errs = append(errs, fmt.Errorf("locking: NodeTimeout is %v: it must be at least 1ms and far below the TTL, at most %v",
+			o.NodeTimeout, o.MaxTTL/4))
 	}
 	if o.Guard < GuardConnect || o.Guard > GuardOff {
 		errs = append(errs, fmt.Errorf("locking: Guard is %d: it must be GuardConnect, GuardStrict or GuardOff", o.Guard))
@@ -128,7 +129,8 @@ func validateNodes(nodes []*redis.Options) error {
 			continue
 		}
 		if o.Dialer == nil && (o.Addr == "" || strings.Contains(o.Addr, "://") || strings.Contains(o.Addr, "@")) {
-			errs = append(errs, fmt.Errorf("locking: node %d has no usable Addr: give host:port alone, and user and password in fields of their own", i))
+			errs = append(errs, fmt.Errorf("locking: node %d has no usable Addr: "+
+				"give host:port alone, and user and password in fields of their own", i))
 			continue
 		}
 		addr := o.Network + "/" + strings.ToLower(o.Addr)
@@ -142,7 +144,7 @@ func validateNodes(nodes []*redis.Options) error {
 
 // nodeOptions returns the options of the client that locks use on one node.
 func nodeOptions(o redis.Options, timeout time.Duration) redis.Options {
-	o.MaxRetries = -1 // a second sending could overtake what follows; the quorum makes up for a lost call
+	o.MaxRetries = -1 // a repeated call could overtake what follows; the quorum makes up for a lost call
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	if o.DialTimeout == 0 || o.DialTimeout > dialTimeout {

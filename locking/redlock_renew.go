@@ -10,14 +10,14 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/node"
 )
 
-// errNotHeld is why a node does not renew a lock: it is another's there, it has been another's, or the node has forgotten it.
-var errNotHeld = errors.New("it has not this lock, or not any more")
+// errNotHeld is why a node does not renew a lock: another owner has it there, or has had it, or the node has forgotten it.
+var errNotHeld = errors.New("it does not have this lock, or no longer")
 
-// errTaking is why a node that has not renewed a lock proves no loss: a call that takes it there was on its way, and may have raised the counter
-// above the one that the renewal asked for.
+// errTaking is why a node that has not renewed a lock proves no loss: an acquire call was on its way, and may have raised the counter above the
+// one that the renewal asked for.
 var errTaking = errors.New("the lock is being taken there")
 
-// renewal is one renewal on its way.
+// renewal is one renewal under way.
 type renewal struct {
 	began    time.Time
 	ttl      time.Duration
@@ -25,11 +25,11 @@ type renewal struct {
 	done     chan struct{} // closed once the outcome is certain
 	counted  []bool        // nodes that are counted in the poll
 	failures []error       // why each node has not renewed; nil when it has, or has not answered
-	lost     []int         // nodes that have not the lock, until it is taken there again
+	lost     []int         // nodes without the lock, until it is retaken there
 }
 
-// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Once a majority has, it
-// takes the lock again on those that have lost it. When none has, the calls that are still queued are never sent: another renewal follows.
+// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Then it retakes the lock
+// on the nodes that have lost it. Without a majority, the calls that are still queued are never sent: another renewal follows.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -38,7 +38,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	if tokens == nil { // every node has lost it
 		g.mu.Unlock()
-		return &LostError{Keys: g.names, Reason: LossTaken}
+		return &LostError{Keys: g.keys, Reason: LossTaken}
 	}
 	r := &renewal{
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
@@ -90,16 +90,16 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	case quorum.Done:
 		return nil
 	case quorum.Lost:
-		return &LostError{Keys: g.names, Reason: LossTaken, Err: g.redlock.failure(r.failures)}
+		return &LostError{Keys: g.keys, Reason: LossTaken, Err: g.redlock.failure(r.failures)}
 	default:
-		return &OpError{Op: "renew", Keys: g.names, Err: errors.Join(ended, g.redlock.failure(r.failures))}
+		return &OpError{Op: "renew", Keys: g.keys, Err: errors.Join(ended, g.redlock.failure(r.failures))}
 	}
 }
 
-// taking reports whether a call that takes the lock on node i has no answer yet. The caller holds the mutex.
+// taking reports whether an acquire call to node i is unanswered. The caller holds the mutex.
 func (g *redlockGrant) taking(i int) bool { return g.nodes[i].asked && !g.nodes[i].answered }
 
-// answered takes in what has become of the call to node i.
+// answered records the outcome of the call to node i.
 func (r *renewal) answered(i int, ok bool, err error) {
 	if err == nil && !ok {
 		err = errNotHeld
@@ -110,7 +110,7 @@ func (r *renewal) answered(i int, ok bool, err error) {
 	r.count(i, err)
 }
 
-// count counts node i once, also when its answer comes after it was found to be late.
+// count counts node i once: a late node may still answer.
 func (r *renewal) count(i int, failure error) {
 	if r.counted[i] {
 		return
@@ -132,10 +132,9 @@ func (r *renewal) count(i int, failure error) {
 	}
 }
 
-// retake asks for the lock on the nodes that have lost it, as a server that has restarted has, and on those that had it for somebody
-// else, so that a lease outlives the restart of all servers in turn. It changes nothing of what the lease is: a majority has just
-// renewed without these nodes, and the tokens are committed. The guard keeps a server from being asked that may have forgotten the lock
-// of somebody else. The caller holds the mutex.
+// retake asks for the lock on nodes that have lost it, for example by a restart, and on those that had another owner, so that a lease
+// outlives the restart of all servers in turn. The lease stays what it is: a majority has just renewed without these nodes, and the tokens
+// are committed. The guard refuses a server that may have forgotten the lock of another owner. The caller holds the mutex.
 func (g *redlockGrant) retake(r *renewal) {
 	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || time.Since(r.began) >= validity(r.ttl) {
 		return
@@ -148,13 +147,15 @@ func (g *redlockGrant) retake(r *renewal) {
 	r.lost = nil
 }
 
-// askAgain sends an acquire call to node i that proposes the committed token, of several keys the smallest: a wrong counter must not spread from
-// one key to another. It is a grant like any other there, which raises the counter, and the next renewal sets each key's own. The caller holds the mutex.
+// askAgain sends an acquire call to node i that proposes the committed token; of several keys the smallest, because a wrong counter must not
+// spread from one key to another. The grant raises the counter like any other, and the next renewal sets each key's own. The caller holds
+// the mutex.
 func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	opts, n := g.opts, &g.nodes[i]
 	opts.TTL, opts.Notify = ttl, 0
 	strict := g.redlock.opts.Guard == GuardStrict
-	request := acquireCommand(g.redlock.acquire, g.keys, g.owner, g.redlock.opts.FenceTTL, slices.Min(g.tokens), opts, strict)
+	token := slices.Min(g.tokens)
+	request := acquireCommand(g.redlock.acquire, g.redisKeys, g.owner, g.redlock.opts.FenceTTL, token, opts, strict)
 	if strict {
 		n.sent, n.retried = time.Now(), true // the next renewal tries again
 		request.Add(g.redlock.nodes[i].guard.Identity())
@@ -165,7 +166,7 @@ func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	}
 }
 
-// askedAgain takes in the answer of a node to an acquire call that askAgain has sent.
+// askedAgain records the answer of a node to an acquire call of askAgain.
 func (g *redlockGrant) askedAgain(c *node.Call) {
 	i := c.Node
 	g.mu.Lock()

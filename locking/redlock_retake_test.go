@@ -146,8 +146,8 @@ func TestARenewalTakesNoLockFromAnother(t *testing.T) {
 		if got := c.Get(t.Context(), lockOf("order:1")).Val(); got != "somebody else" {
 			t.Errorf("the lock of somebody else is %q", got)
 		}
-		if got := c.Exists(t.Context(), lockOf("order:1")+":interest").Val(); got != 0 {
-			t.Error("a renewal shows interest in the release")
+		if got := c.Exists(t.Context(), lockOf("order:1")+":notify").Val(); got != 0 {
+			t.Error("a renewal subscribes to the release")
 		}
 	}
 	do(t, clients[1], "DEL", lockOf("order:1"))
@@ -240,8 +240,10 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 				do(t, clients[2], "SET", lockOf("order:1"), "somebody else")
 			}
 			loss := lost(t, lease)
-			for i, part := range []string{"has not this lock", "has not this lock", map[bool]string{true: "refused", false: "has not this lock"}[away]} {
-				if named := fmt.Sprintf("node %d (%s): ", i, servers[i].Addr()); !strings.Contains(loss.Error(), named) || !strings.Contains(loss.Error(), part) {
+			const forgotten = "does not have this lock"
+			for i, part := range []string{forgotten, forgotten, map[bool]string{true: "refused", false: forgotten}[away]} {
+				named := fmt.Sprintf("node %d (%s): ", i, servers[i].Addr())
+				if !strings.Contains(loss.Error(), named) || !strings.Contains(loss.Error(), part) {
 					t.Errorf("%v does not say %q and %q", loss, named, part)
 				}
 			}

@@ -8,44 +8,44 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// noticeWindow is within which the notices of several nodes are taken for one release.
-const noticeWindow = 2 * time.Millisecond
+// notifyWindow is how long the notifications of several nodes count as one release.
+const notifyWindow = 2 * time.Millisecond
 
-// Watch returns a watch on the release of any of the keys: see [Watcher]. It follows all nodes, so that some of them may be away; a
-// notice comes when a quorum of them has told of a release, or shortly after the first one has.
-func (r *Redlock) Watch(_ context.Context, names []string) (*Watch, error) {
-	w, notify := newWatch()
+// Watch subscribes to the release of any of the keys: see [Watcher]. It follows all nodes, so some of them may be away. A notification comes
+// when a quorum of them has reported a release, or shortly after the first one has.
+func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
+	released, notify := newNotifier()
 	gather := &gathering{quorum: quorum.Of(len(r.nodes)), notify: notify}
 	var drops []func()
-	w.close = func() {
+	stop := sync.OnceFunc(func() {
 		for _, drop := range drops {
 			drop()
 		}
 		gather.stop()
-	}
+	})
 	for _, n := range r.nodes {
-		drop, err := n.notices.watch(channels(names, r.opts.RedisKey), gather.add)
+		drop, err := n.subscription.add(channels(keys, r.opts.RedisKey), gather.add)
 		if err != nil {
-			w.Close()
-			return nil, err
+			stop()
+			return nil, nil, err
 		}
 		drops = append(drops, drop)
 	}
-	return w, nil
+	return released, stop, nil
 }
 
-// gathering makes one notice of those of several nodes.
+// gathering makes one notification of those of several nodes.
 type gathering struct {
 	quorum int
 	notify func()
 
 	mu     sync.Mutex
 	count  int         // within the window
-	window *time.Timer // not nil while a window is open
+	window *time.Timer // nil while none is open
 	ended  bool
 }
 
-// add takes in the notice of one node.
+// add counts the notification of one node.
 func (g *gathering) add() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +53,7 @@ func (g *gathering) add() {
 		return
 	}
 	if g.window == nil {
-		g.window = time.AfterFunc(noticeWindow, g.shut)
+		g.window = time.AfterFunc(notifyWindow, g.shut)
 	}
 	g.count++
 	if g.count == g.quorum {

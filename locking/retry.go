@@ -12,25 +12,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Releases that have no answer, and calls that take an attempt back, are made again in the background, so that a key does not stay locked by nobody
-// once the server answers.
+// Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked without a holder once
+// the server answers.
 const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
-	maxRetries = 4096 // at the same time; beyond that locks run out by their TTL
+	maxRetries = 4096 // at the same time; beyond that locks end with their TTL
 
-	// lateRetry is for how long a call is taken back whose outcome is unknown. A server that has stood still executes it when it goes on,
-	// however long that was, so the TTL is no bound.
+	// lateRetry is for how long a call with an unknown outcome is given back. A server that was stopped executes it when it goes on,
+	// however long that takes, so the TTL is no bound.
 	lateRetry = 10 * time.Minute
 )
 
-// newRetry returns the pauses between them.
-func newRetry() *backoff.ExponentialBackOff {
+// newRetryPauses returns the pauses between them.
+func newRetryPauses() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(maxRetry),
 		backoff.WithRandomizationFactor(0.2), backoff.WithMaxElapsedTime(0))
 }
 
-// errTooManyRetries is the error of a release or a take-back that has had no answer and is not sent again.
+// errTooManyRetries is the error of an unanswered call that is not repeated.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
 
 // errUnanswered is the error of a call that was ended before it had any other.
@@ -40,16 +40,16 @@ var errUnanswered = errors.New("there is no answer yet")
 type pending struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // not nil while somebody waits; closed when n is 0
+	none chan struct{} // closed when n is 0; nil when nothing waits for that
 	ends map[*retry]context.CancelFunc
 	over atomic.Bool // end was called
 }
 
-// add counts one more, unless there are that many.
-func (p *pending) add(most int) bool {
+// add counts one more, unless n is at limit.
+func (p *pending) add(limit int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.n >= most {
+	if p.n >= limit {
 		return false
 	}
 	p.n++
@@ -67,8 +67,8 @@ func (p *pending) done() {
 	}
 }
 
-// wait returns when there are none, or after a time.
-func (p *pending) wait(most time.Duration) {
+// wait returns when there are none, or after d.
+func (p *pending) wait(d time.Duration) {
 	p.mu.Lock()
 	if p.n == 0 {
 		p.mu.Unlock()
@@ -79,15 +79,10 @@ func (p *pending) wait(most time.Duration) {
 	}
 	none := p.none
 	p.mu.Unlock()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-none:
-	case <-timer.C:
-	}
+	sleep(context.Background(), d, none)
 }
 
-// end ends the calls that are made again. Later ones, of attempts and releases that are under way, end after cleanupTimeout.
+// end ends the retries. Later ones, of attempts and releases under way, end after cleanupTimeout.
 func (p *pending) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,14 +92,14 @@ func (p *pending) end() {
 	}
 }
 
-// begin returns the context of a call that is made again, for so long at most.
-func (p *pending) begin(r *retry, most time.Duration) context.Context {
+// begin returns the context of a retry, which lasts for d at most.
+func (p *pending) begin(r *retry, d time.Duration) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over.Load() {
-		most = min(most, cleanupTimeout)
+		d = min(d, cleanupTimeout)
 	}
-	ctx, end := context.WithTimeout(context.Background(), most)
+	ctx, end := context.WithTimeout(context.Background(), d)
 	if p.ends == nil {
 		p.ends = map[*retry]context.CancelFunc{}
 	}
@@ -112,7 +107,7 @@ func (p *pending) begin(r *retry, most time.Duration) context.Context {
 	return ctx
 }
 
-// ended forgets a call that is not made again.
+// ended forgets a retry.
 func (p *pending) ended(r *retry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,31 +115,31 @@ func (p *pending) ended(r *retry) {
 	delete(p.ends, r)
 }
 
-// retry is a call that is made again and again in the background.
+// retry is a call that is repeated in the background.
 type retry struct {
 	done chan struct{} // closed once it has ended
 
 	mu    sync.Mutex
 	reply any
-	err   error // of the last call, nil once it is answered
+	err   error // of the last call; nil once it is answered
 }
 
-// again makes a call until it is answered or of no use, until end is called, or for so long at most. When it was made before, last is the error of
-// that, and a pause comes first.
-func (p *pending) again(most time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
+// retry repeats a call until it is answered or of no use, until end is called, or for d at most. When the call was made before, last is its
+// error, and a pause comes first.
+func (p *pending) retry(d time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
 	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
 	if !p.add(maxRetries) {
 		r.err = errors.Join(errTooManyRetries, last)
 		close(r.done)
 		return r
 	}
-	ctx := p.begin(r, most)
+	ctx := p.begin(r, d)
 	go func() {
 		defer p.done()
 		defer close(r.done)
 		defer p.ended(r)
-		pauses, began := newRetry(), time.Now()
-		for last == nil || doze(ctx, pauses.NextBackOff(), nil) {
+		pauses, began := newRetryPauses(), time.Now()
+		for last == nil || sleep(ctx, pauses.NextBackOff(), nil) {
 			var reply any
 			reply, last = call(ctx)
 			if last != nil && ctx.Err() != nil {
@@ -161,7 +156,7 @@ func (p *pending) again(most time.Duration, last error, call func(ctx context.Co
 	return r
 }
 
-// isOver reports whether a call that has failed so cannot be made again.
+// isOver reports whether a call that has failed so cannot be repeated.
 func isOver(err error) bool { return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) }
 
 // outcome returns the reply, or why there is none yet.
@@ -174,10 +169,10 @@ func (r *retry) outcome() (reply any, err error) {
 // settled waits until all calls are answered, and reports whether they are. It waits for cleanupTimeout at most, and after the end of ctx
 // only for a moment.
 func settled(ctx context.Context, calls []*retry) bool {
-	patient, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	over := make(chan struct{})
-	stop := context.AfterFunc(patient, func() { time.AfterFunc(DefaultNodeTimeout, func() { close(over) }) })
+	stop := context.AfterFunc(bounded, func() { time.AfterFunc(defaultNodeTimeout, func() { close(over) }) })
 	defer stop()
 	for _, r := range calls {
 		select {

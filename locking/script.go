@@ -31,21 +31,23 @@ var (
 	abandonScript = node.NewScript(abandonSource)
 )
 
-// acquireCommand returns the call of an acquire script, without those arguments at the end that are the default. The proposal is 0 for
-// the server's clock, negative for that with the tokens above so much. More arguments are added at the end when all says that none may be left out.
-func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool) node.Command {
+// acquireCommand returns the call of an acquire script, without trailing arguments that are the default unless all is set. The proposal is 0
+// for the server's clock; a negative one is for that clock, with tokens above its absolute value.
+func acquireCommand(
+	script *node.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool,
+) node.Command {
 	room := 3
 	switch {
 	case all:
-		room = 7
-	case opts.Block != 1:
+		room = 7 // one more argument follows
+	case opts.block != 1:
 		room = 6
 	case opts.Notify != 0:
 		room = 5
 	case proposal != 0:
 		room = 4
 	}
-	c := script.Command(keys, room)
+	c := script.Command(redisKeys, room)
 	c.Add(owner, ms(opts.TTL), ms(fenceTTL))
 	if room > 3 {
 		c.Add(proposal)
@@ -54,12 +56,12 @@ func acquireCommand(script *node.Script, keys []string, owner string, fenceTTL t
 		c.Add(ms(opts.Notify))
 	}
 	if room > 5 {
-		c.Add(opts.Block)
+		c.Add(opts.block)
 	}
 	return c
 }
 
-// releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are not known.
+// releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are unknown.
 func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 	c := releaseScript.Like(acquire, len(tops))
 	for _, top := range tops {
@@ -68,12 +70,12 @@ func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 	return c
 }
 
-// lateness is how long an acquire call that had no answer may be late: until then the server refuses it once its owner has given it up. It
-// is longer than TCP goes on sending what a client has left behind.
+// lateness is how late an unanswered acquire call may arrive: until then the server refuses it, once its owner has given it up. TCP does not
+// go on sending for so long what a client has left behind.
 const lateness = 2 * time.Minute
 
-// abandonCommand returns the call that takes back an acquire call which had no answer. When several were sent, the locks that the server has may be
-// those of another one.
+// abandonCommand returns the call that gives back an unanswered acquire call. When several were sent, the locks on the server may be those of
+// another one.
 func abandonCommand(acquire *node.Command, fenceTTL time.Duration, several bool) node.Command {
 	c := abandonScript.Like(acquire, 3)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
@@ -83,14 +85,14 @@ func abandonCommand(acquire *node.Command, fenceTTL time.Duration, several bool)
 	return c
 }
 
-// errReply is what an answer that no script gives comes to.
-var errReply = errors.New("the server answered what the script cannot")
+// errReply is the error of an answer that no script gives.
+var errReply = errors.New("unexpected script reply")
 
 func badReply(reply any) error { return fmt.Errorf("%w: %v", errReply, reply) }
 
-// parseAcquire reads the reply of the acquire script: the last token of each key's block, or who holds a key and the value of its lock.
-func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, value string, err error) {
-	if top, ok := reply.(int64); ok && len(names) == 1 && top > 0 {
+// parseAcquire reads the reply of the acquire script: the last token of each key's block, or the holder of a key and the value of its lock.
+func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, value string, err error) {
+	if top, ok := reply.(int64); ok && len(keys) == 1 && top > 0 {
 		if top >= tokenLimit {
 			return nil, nil, "", errTokens
 		}
@@ -101,7 +103,7 @@ func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, val
 		return nil, nil, "", badReply(reply)
 	}
 	if list[0] != int64(0) {
-		if len(list) != len(names) {
+		if len(list) != len(keys) {
 			return nil, nil, "", badReply(reply)
 		}
 		for _, r := range list {
@@ -123,15 +125,16 @@ func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, val
 	value, ok2 := list[2].(string)
 	remaining, ok3 := list[3].(int64)
 	counter, ok4 := list[4].(string)
-	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(names) {
+	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(keys) {
 		return nil, nil, "", badReply(reply)
 	}
 	holder := parseOwner(value)
-	held = &HeldError{Key: names[position-1], Holder: Holder{
+	held = &HeldError{Key: keys[position-1], Holder: Holder{
 		Label: holder.label, Since: holder.since, Remaining: time.Duration(remaining) * time.Millisecond,
 	}}
-	counter, _, _ = strings.Cut(counter, " ")                                             // marks of owners that are given up
-	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.block { // 0 when another program wrote it
+	counter, _, _ = strings.Cut(counter, " ") // marks of abandoned attempts
+	// The counter is 0 when another program wrote the lock.
+	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.block {
 		held.Holder.Fence = top - holder.block + 1
 	}
 	return nil, held, value, nil
@@ -139,8 +142,8 @@ func parseAcquire(reply any, names []string) (tops []int64, held *HeldError, val
 
 // releaseReply is what the release script says.
 type releaseReply struct {
-	lost      int // position of the first key that another has had since, or 0
-	contended bool
+	lost   int // position of the first key that another holder has had since, or 0
+	notify bool
 }
 
 // parseRelease reads the reply of the release script for a number of keys.
@@ -150,15 +153,15 @@ func parseRelease(reply any, keys int) (releaseReply, error) {
 	}
 	if list, _ := reply.([]any); len(list) == 2 {
 		lost, ok1 := list[0].(int64)
-		contended, ok2 := list[1].(int64)
+		subscribed, ok2 := list[1].(int64)
 		if ok1 && ok2 && lost >= 0 && int(lost) <= keys {
-			return releaseReply{lost: int(lost), contended: contended > 0}, nil
+			return releaseReply{lost: int(lost), notify: subscribed > 0}, nil
 		}
 	}
 	return releaseReply{}, badReply(reply)
 }
 
-// parseRenew reads the reply of the renew script for a number of keys: the position of the first key that is lost, or 0.
+// parseRenew reads the reply of the renew script for a number of keys: the position of the first lost key, or 0.
 func parseRenew(reply any, keys int) (lost int, err error) {
 	position, ok := reply.(int64)
 	if !ok || position < 0 || int(position) > keys {
@@ -167,7 +170,7 @@ func parseRenew(reply any, keys int) (lost int, err error) {
 	return int(position), nil
 }
 
-// ms returns d in whole milliseconds, rounded up, for Redis.
+// ms returns d in whole milliseconds, rounded up.
 func ms(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }

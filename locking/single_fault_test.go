@@ -185,14 +185,14 @@ func TestInterestIsKeptForAsLongAsAnybodyAskedFor(t *testing.T) {
 	client := server.Client(t)
 	l := newSingle(t, client, locking.SingleOptions{})
 	lease := acquire(t, l, locking.Options{}, "order:1")
-	for _, interest := range []time.Duration{time.Second, time.Hour, time.Minute} {
-		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{Notify: interest}); !errors.Is(err, locking.ErrHeld) {
+	for _, d := range []time.Duration{time.Second, time.Hour, time.Minute} {
+		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{Notify: d}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatalf("acquire: %v, want ErrHeld", err)
 		}
 	}
-	left, err := client.PTTL(t.Context(), "railtoken:lock:{order:1}:interest").Result()
+	left, err := client.PTTL(t.Context(), "railtoken:lock:{order:1}:notify").Result()
 	if err != nil || left < 59*time.Minute || left > time.Hour {
-		t.Errorf("the interest is kept for another %v (%v), want the hour that one has asked for", left, err)
+		t.Errorf("the subscription is kept for another %v (%v), want the hour that one has asked for", left, err)
 	}
 	release(t, lease)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// tokenLimit is above every token: from it on Lua, JavaScript and JSON cannot tell two integers apart. The clock in microseconds reaches
+// tokenLimit is above every token: from here on Lua, JavaScript and JSON cannot tell two integers apart. The clock in microseconds reaches
 // it in 2255.
 const tokenLimit = 1 << 53
 
@@ -15,8 +15,8 @@ const tokenLimit = 1 << 53
 var errTokens = errors.New("its fence counter has reached 2^53, where tokens are no longer told apart; " +
 	"delete the counter, whose name is that of the lock with :fence behind it, when what checks the tokens accepts smaller ones again")
 
-// see keeps what a clock proposes above the counters that servers have. One that is ahead of this machine's clock by more than fenceTTL is
-// not followed: no clock is so far ahead of another (see [SingleOptions]), so it is a wrong counter, which must not spread to other keys.
+// see keeps what a clock proposes above the counters of servers. It ignores a counter that is ahead of this machine's clock by more than
+// fenceTTL: no clock is so far ahead of another (see [SingleOptions]), so the counter is wrong and must not spread to other keys.
 func see(clock *quorum.Clock, counters []int64, fenceTTL time.Duration) {
 	most := time.Now().Add(fenceTTL).UnixMicro()
 	for _, counter := range counters {

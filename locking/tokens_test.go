@@ -20,7 +20,7 @@ func TestTokensNeverGoBackWithAFailover(t *testing.T) {
 			l := newSingle(t, client, locking.SingleOptions{})
 			now := time.Now()
 			fake.SetTime(now)
-			opts := locking.Options{Block: block}
+			opts := locking.Options{}.WithBlock(block)
 			lease := acquire(t, l, opts, "order:1", "order:2")
 			before := fence(t, lease) + int64(block) - 1
 			release(t, lease)

@@ -11,20 +11,20 @@ import (
 
 // Pauses between the attempts of a caller that waits.
 const (
-	firstPause   = 5 * time.Millisecond
-	noticedPause = 50 * time.Millisecond // the first one of a caller that will be told of a release
-	longPause    = 500 * time.Millisecond
-	// waitInterest is how long each refused attempt asks for an announcement of the release: until well after the next attempt.
-	waitInterest = 4 * longPause
-	// outagePatience is how long a caller that waits goes on while the servers cannot be reached.
+	firstPause      = 5 * time.Millisecond
+	firstWatchPause = 50 * time.Millisecond // with a Watcher
+	longPause       = 500 * time.Millisecond
+	// waitNotify is for how long each refused attempt subscribes to the release: until well after the next attempt.
+	waitNotify = 4 * longPause
+	// outagePatience is how long a wait goes on while the servers cannot be reached.
 	outagePatience = 10 * time.Second
 )
 
-// Do runs fn while it holds the keys. It waits for them like [Wait], releases them when fn has returned or panicked, and gives fn a context
-// that carries the lease ([FromContext]) and ends when it is lost.
+// Do runs fn while it holds the keys. It waits for them like [Wait], and releases them when fn has returned or panicked. The context of fn
+// carries the lease ([FromContext]) and ends when the lease is lost.
 //
-// It returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has called
-// [Lease.MarkCommitted]. A release that could not be told to the servers is no error: the keys become free when their TTL ends.
+// Do returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has called
+// [Lease.MarkCommitted]. A release that reaches no server is no error: the keys become free when their TTL ends.
 func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error) (err error) {
 	if fn == nil {
 		panic("locking: Do needs a function")
@@ -41,29 +41,30 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 	return fn(NewContext(lease.Context(ctx), lease), lease)
 }
 
-// Wait acquires the keys, and while another holds them tries again until ctx ends: after a jittered pause that grows from 5 ms to
-// 0.5 s (from 50 ms, and early when their release is announced, if l is a [Watcher]). An announcement is a hint only, so a lost one costs a pause. With a
-// [Gate] the callers of one process wait in line, and only the first of them asks the servers.
+// Wait acquires the keys. While another holder has them it tries again until ctx ends: after a jittered pause that grows from 5 ms to 0.5 s,
+// or, if l is a [Watcher], from 50 ms and early when a release is notified. With a [Gate] the callers of one process queue up, and only the
+// first of them asks the servers.
 //
-// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that comes at that very moment is returned all the same. While the servers cannot be reached it goes on for 10 s; then the
-// error matches [ErrUnavailable]. Any other error is returned at once, among them [ErrReentrant] for a key of a lease that ctx carries.
+// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that is granted at that instant is still returned. While the
+// servers cannot be reached Wait goes on for 10 s; then the error matches [ErrUnavailable]. Any other error is returned at once, such as
+// [ErrReentrant] for a key of a lease that ctx carries.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	return wait(ctx, l, keys, opts, false)
 }
 
-// wait is Wait. When ahead is set, a caller stands before those who wait in line already.
+// wait is Wait. When ahead is set, a caller is queued before those that were queued without it.
 func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool) (*Lease, error) {
-	if q, ok := l.(queue); ok {
+	if q, ok := l.(queuer); ok {
 		return q.wait(ctx, keys, opts, ahead)
 	}
-	opts.Notify = max(opts.Notify, waitInterest)
-	watcher, announced := l.(Watcher)
-	pause := newPause(announced)
-	var watch *Watch
-	var notice <-chan struct{}
+	opts.Notify = max(opts.Notify, waitNotify)
+	watcher, _ := l.(Watcher)
+	pause := newPause(watcher != nil)
+	var released <-chan struct{}
+	var stop func()
 	defer func() {
-		if watch != nil {
-			watch.Close()
+		if stop != nil {
+			stop()
 		}
 	}()
 	for {
@@ -75,38 +76,36 @@ func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool
 		if err != nil {
 			return nil, err
 		}
-		if announced && watch == nil {
-			if watch, err = watcher.Watch(ctx, keys); err != nil {
-				watch = nil // then the pauses alone must do
-			} else {
-				notice = watch.C
+		if watcher != nil && released == nil {
+			if ch, end, err := watcher.Watch(ctx, keys); err == nil { // else the pauses alone must do
+				released, stop = ch, end
 			}
 		}
-		if !doze(ctx, length, notice) {
+		if !sleep(ctx, length, released) {
 			return nil, gaveUp(ctx, pause.last)
 		}
 	}
 }
 
-// queue is a Locker whose callers wait in line.
-type queue interface {
+// queuer is a Locker whose callers queue up.
+type queuer interface {
 	wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error)
 }
 
-// doze waits for a time or until a notice comes. It returns false when ctx has ended.
-func doze(ctx context.Context, length time.Duration, notice <-chan struct{}) bool {
-	timer := time.NewTimer(length)
+// sleep waits for d, or until wake receives a value. It returns false when ctx has ended before.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-notice:
+	case <-wake:
 	case <-ctx.Done():
 		return false
 	}
 	return true
 }
 
-// gaveUp is the error of a wait that its context has ended.
+// gaveUp is the error of a wait whose context has ended.
 func gaveUp(ctx context.Context, last error) error {
 	if last == nil {
 		return context.Cause(ctx)
@@ -121,10 +120,10 @@ type pause struct {
 	down    time.Time // since when the servers cannot be reached
 }
 
-func newPause(announced bool) *pause {
+func newPause(watched bool) *pause {
 	first := firstPause
-	if announced {
-		first = noticedPause
+	if watched {
+		first = firstWatchPause
 	}
 	return &pause{backoff: backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMultiplier(1.5),
 		backoff.WithRandomizationFactor(0.5), backoff.WithMaxInterval(longPause), backoff.WithMaxElapsedTime(0))}

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// noticed takes and releases a key, with interest shown in it, until every watch has a notice.
-func noticed(t *testing.T, l *locking.Single, key string, watches ...*locking.Watch) {
+// notified takes and releases a key, with a subscription to it, until every watch is notified.
+func notified(t *testing.T, l *locking.Single, key string, watches ...<-chan struct{}) {
 	t.Helper()
 	for began := time.Now(); len(watches) > 0; {
 		lease := eventually(t, l, key)
@@ -20,11 +20,11 @@ func noticed(t *testing.T, l *locking.Single, key string, watches ...*locking.Wa
 		}
 		release(t, lease)
 		select {
-		case <-watches[0].C:
+		case <-watches[0]:
 			watches = watches[1:]
 		case <-time.After(50 * time.Millisecond):
 			if time.Since(began) > patience {
-				t.Fatalf("no notice of a release came within %v", patience)
+				t.Fatalf("no notification of a release came within %v", patience)
 			}
 		}
 	}
@@ -34,24 +34,24 @@ func TestEveryWatchOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
-	var watches []*locking.Watch
+	var watches []<-chan struct{}
 	for _, keys := range [][]string{{"order:1"}, {"order:2", "order:1"}, {"order:1", "order:1"}} {
-		w, err := l.Watch(t.Context(), keys)
+		w, stop, err := l.Watch(t.Context(), keys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(w.Close)
+		t.Cleanup(stop)
 		watches = append(watches, w)
 	}
-	other, err := l.Watch(t.Context(), []string{"order:2"})
+	other, stop, err := l.Watch(t.Context(), []string{"order:2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
-	noticed(t, l, "order:1", watches...)
+	defer stop()
+	notified(t, l, "order:1", watches...)
 	select {
-	case <-other.C:
-		t.Error("a notice for a key that was not released")
+	case <-other:
+		t.Error("a notification for a key that was not released")
 	default:
 	}
 }
@@ -60,33 +60,33 @@ func TestAWatchThatIsClosedLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
-	var watches []*locking.Watch
-	for range 2 {
-		w, err := l.Watch(t.Context(), []string{"order:1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.Close)
-		watches = append(watches, w)
+	_, stopFirst, err := l.Watch(t.Context(), []string{"order:1"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	watches[0].Close()
-	watches[0].Close()
-	noticed(t, l, "order:1", watches[1])
+	second, stop, err := l.Watch(t.Context(), []string{"order:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	stopFirst()
+	stopFirst()
+	notified(t, l, "order:1", second)
 }
 
 func TestAWatchSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
-	w, err := l.Watch(t.Context(), []string{"order:1"})
+	w, stop, err := l.Watch(t.Context(), []string{"order:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	noticed(t, l, "order:1", w)
+	defer stop()
+	notified(t, l, "order:1", w)
 	server.Kill()
 	server.Restart(t)
-	noticed(t, l, "order:1", w)
+	notified(t, l, "order:1", w)
 }
 
 func TestAWatchOnAServerThatIsGoneWaitsForNobodyAndWorksWhenItIsBack(t *testing.T) {
@@ -95,50 +95,50 @@ func TestAWatchOnAServerThatIsGoneWaitsForNobodyAndWorksWhenItIsBack(t *testing.
 	l := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
 	server.Kill()
 	began := time.Now()
-	w, err := l.Watch(t.Context(), []string{"order:1"})
+	w, stop, err := l.Watch(t.Context(), []string{"order:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	defer stop()
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("Watch took %v: it waited for the server", took)
 	}
 	server.Restart(t)
-	noticed(t, l, "order:1", w)
+	notified(t, l, "order:1", w)
 }
 
 func TestWatchesMayComeAndGoAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
-	stop := make(chan struct{})
+	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for {
 				select {
-				case <-stop:
+				case <-done:
 					return
 				default:
 				}
-				w, err := l.Watch(t.Context(), []string{"order:1"})
+				_, stop, err := l.Watch(t.Context(), []string{"order:1"})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				w.Close()
+				stop()
 			}
 		})
 	}
-	w, err := l.Watch(t.Context(), []string{"order:1", "order:2"})
+	w, stop, err := l.Watch(t.Context(), []string{"order:1", "order:2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	defer stop()
 	for range 10 {
-		noticed(t, l, "order:1", w)
+		notified(t, l, "order:1", w)
 	}
-	close(stop)
+	close(done)
 	wg.Wait()
 }
 
@@ -146,7 +146,7 @@ func TestALockerThatIsClosedWatchesNoMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
-	w, err := l.Watch(t.Context(), []string{"order:1"})
+	_, stop, err := l.Watch(t.Context(), []string{"order:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +156,10 @@ func TestALockerThatIsClosedWatchesNoMore(t *testing.T) {
 			t.Errorf("close: %v", err)
 		}
 	}
-	if _, err := l.Watch(t.Context(), []string{"order:1"}); err == nil {
+	if _, _, err := l.Watch(t.Context(), []string{"order:1"}); err == nil {
 		t.Error("a watch of a locker that is closed")
 	}
-	w.Close()
+	stop()
 	if err := lease.Renew(t.Context()); err != nil {
 		t.Errorf("a lease must outlive its locker: %v", err)
 	}

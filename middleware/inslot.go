@@ -13,19 +13,15 @@ import (
 // waitInSlot waits until it is time for another attempt: a delay has passed, a key was given back, or the server is shutting
 // down. It returns an error only when the task's context has ended.
 func (r *run) waitInSlot(ctx context.Context, d Decision) error {
-	var released <-chan struct{}
-	if r.watch == nil && r.watcher != nil && !r.blind {
-		watch, err := r.watcher.Watch(ctx, r.keys)
+	if r.released == nil && r.watcher != nil && !r.blind {
+		released, stop, err := r.watcher.Watch(ctx, r.keys)
 		if err != nil {
 			r.Logger.WarnContext(ctx, "releases of keys cannot be watched; polling goes on", "error", err)
 			r.blind = true
 		}
-		r.watch = watch
+		r.released, r.stopWatch = released, stop
 	}
-	if r.watch != nil {
-		released = r.watch.C
-	}
-	return r.pause(ctx, min(jittered(d.Delay), time.Until(d.WaitUntil)), released)
+	return r.pause(ctx, min(jittered(d.Delay), time.Until(d.WaitUntil)), r.released)
 }
 
 // jittered returns a delay between half and one and a half times of d, the default when d is not positive: tasks that were refused at the
@@ -74,8 +70,8 @@ func (r *run) stopWaiting(ctx context.Context, got bool) {
 		r.SlotBudget.give()
 		r.asleep = false
 	}
-	if r.watch != nil {
-		r.watch.Close()
-		r.watch = nil
+	if r.released != nil {
+		r.stopWatch()
+		r.released, r.stopWatch = nil, nil
 	}
 }

@@ -34,7 +34,8 @@ type run struct {
 	noDeck    bool            // it has tried the deck in vain
 	collected bool            // it has tried to collect its keys
 	began     time.Time       // of its handler
-	watch     *locking.Watch
+	released  <-chan struct{} // of its keys, while they are watched
+	stopWatch func()
 	lease     *locking.Lease // what is to be given back
 	blind     bool           // releases cannot be watched
 }

@@ -83,7 +83,7 @@ func lockNames(needs Needs) (names []string) {
 		return needs.LockNames
 	}
 	lock := "railtoken:lock:{" + keys.Encode(Key) + "}"
-	return []string{lock, lock + ":fence", lock + ":interest"}
+	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
 // channelsOf returns the channels that are hints: releases are told in that of the lock's name, and asynq asks to cancel in its own.

@@ -50,7 +50,7 @@ func remains(t *testing.T, client redis.UniversalClient) []string {
 	var left []string
 	for key := range found {
 		switch {
-		case strings.HasSuffix(key, "}:fence"), strings.HasSuffix(key, "}:interest"):
+		case strings.HasSuffix(key, "}:fence"), strings.HasSuffix(key, "}:notify"):
 			// They say nothing of now, and expire.
 		default:
 			left = append(left, key)

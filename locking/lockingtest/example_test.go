@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 	"github.com/railtoken/railtoken/locking/lockingtest"
 )
 
-// memory is a Locker in the memory of one process: the smallest backend that keeps every promise.
+// memory is a backend in the memory of one process: the smallest one that keeps every promise.
 type memory struct {
 	mu     sync.Mutex
 	owners map[string]*grant // by key
@@ -22,43 +23,38 @@ type memory struct {
 
 // grant is one acquisition.
 type grant struct {
-	in        *memory
-	keys      []string
-	tokens    []int64
-	label     string
-	since     time.Time
-	end       time.Time
-	contended bool
+	in     *memory
+	keys   []string
+	tokens []int64
+	label  string
+	since  time.Time
+	end    time.Time
+	notify bool
 }
 
 // Acquire makes one attempt.
-func (m *memory) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
-	keys, opts, err := locking.Prepare(keys, opts)
-	if err != nil {
-		return nil, err
-	}
+func (m *memory) Acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	began := locking.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for _, key := range keys {
+	for _, key := range r.Keys {
 		if held := m.owners[key]; held != nil && now.Before(held.end) {
-			held.contended = held.contended || opts.Notify > 0
+			held.notify = held.notify || r.Notify > 0
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
 				Label: held.label, Since: held.since, Fence: m.tokens[key], Remaining: held.end.Sub(now),
 			}}
 		}
 	}
-	g := &grant{in: m, keys: keys, label: opts.Label, since: now, end: now.Add(opts.TTL)}
-	for _, key := range keys {
+	g := &grant{in: m, keys: r.Keys, label: r.Label, since: now, end: now.Add(r.TTL)}
+	for _, key := range r.Keys {
 		m.tokens[key]++
 		m.owners[key] = g
 		g.tokens = append(g.tokens, m.tokens[key])
 	}
-	return locking.NewLease(g, keys, opts, began)
+	return g, nil
 }
 
 // Fence returns the token of a key.
@@ -80,12 +76,12 @@ func (g *grant) Release(context.Context) (bool, error) {
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
 	if g.lost() {
-		return g.contended, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+		return g.notify, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
 	}
 	for _, key := range g.keys {
 		delete(g.in.owners, key)
 	}
-	return g.contended, nil
+	return g.notify, nil
 }
 
 func (g *grant) lost() bool {
@@ -97,25 +93,27 @@ func (g *grant) lost() bool {
 	return false
 }
 
-func newMemory() *memory { return &memory{owners: map[string]*grant{}, tokens: map[string]int64{}} }
+func newMemory() locking.Locker {
+	return locking.New(&memory{owners: map[string]*grant{}, tokens: map[string]int64{}})
+}
 
 // A backend's own test calls Run. With synctest.Test the suite takes no time, if the backend lives in the process.
 func TestMemoryConforms(t *testing.T) {
 	t.Parallel()
-	var backends sync.Map // one for each test of the suite
+	var lockers sync.Map // one for each test of the suite
 	lockingtest.Run(t, lockingtest.Harness{
 		Run: synctest.Test,
 		New: func(t *testing.T) locking.Locker {
-			backend, _ := backends.LoadOrStore(t, newMemory())
-			return backend.(*memory)
+			l, _ := lockers.LoadOrStore(t, newMemory())
+			return l.(locking.Locker)
 		},
 	})
 }
 
-// What a backend must do besides keeping state: prepare its input, note when it began, and hand its grant to NewLease.
+// A backend takes keys that are sorted and without duplicates; locking.New does the rest.
 func ExampleHarness() {
-	backend := newMemory()
-	h := lockingtest.Harness{New: func(*testing.T) locking.Locker { return backend }}
+	locker := newMemory()
+	h := lockingtest.Harness{New: func(*testing.T) locking.Locker { return locker }}
 
 	ctx := context.Background()
 	lease, err := h.New(nil).Acquire(ctx, []string{"b", "a", "b"}, locking.Options{Label: "me"})
@@ -127,17 +125,17 @@ func ExampleHarness() {
 	// Output: [a b]
 }
 
-// A refusal names the holder, so that whoever is refused can say whom it waits for.
+// A refusal names the holder.
 func ExampleRun() {
-	backend := newMemory()
+	locker := newMemory()
 	ctx := context.Background()
-	lease, err := backend.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "host-7/41/order:audit"})
+	lease, err := locker.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "host-7/41/order:audit"})
 	if err != nil {
 		panic(err)
 	}
 	defer lease.Release(ctx)
 
-	_, err = backend.Acquire(ctx, []string{"order:1042"}, locking.Options{})
+	_, err = locker.Acquire(ctx, []string{"order:1042"}, locking.Options{})
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		fmt.Println(held.Key, "is held by", held.Holder.Label, "with token", held.Holder.Fence)
 	}

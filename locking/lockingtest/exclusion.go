@@ -163,42 +163,42 @@ func aFailedAttemptLeavesNothing(s *suite) {
 	s.release(s.acquire(l, locking.Options{}, one, two))
 }
 
-func interestReachesTheReleaser(s *suite) {
+func aSubscriptionReachesTheReleaser(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
 	lease := s.acquire(a, locking.Options{}, key)
 	s.refused(b, locking.Options{Notify: time.Minute}, key)
 	s.release(lease)
 	if !lease.ShouldNotify() {
-		s.Error("the releaser was not told of the interest in its key")
+		s.Error("the releaser was not told of the subscription to its key")
 	}
 }
 
-func aReleaseWakesWatches(s *suite) {
+func aReleaseNotifiesWatches(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
 	watcher, ok := b.(locking.Watcher)
 	if !ok {
-		s.Log("this backend does not announce releases")
+		s.Log("this backend does not notify of releases")
 		return
 	}
 	lease := s.acquire(a, locking.Options{}, key)
-	watch, err := watcher.Watch(s.Context(), []string{s.key("other"), key})
+	released, stop, err := watcher.Watch(s.Context(), []string{s.key("other"), key})
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer watch.Close()
-	// A watch may begin a moment after Watch has returned, so the release is repeated until the notice comes.
+	defer stop()
+	// A watch may begin a moment after Watch has returned, so the release is repeated until the notification comes.
 	for range 1000 {
 		s.refused(b, locking.Options{Notify: time.Minute}, key)
 		s.release(lease)
 		select {
-		case <-watch.C:
-			watch.Close()
+		case <-released:
+			stop()
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
 		lease = s.acquire(a, locking.Options{}, key)
 	}
-	s.Error("no notice of 1000 releases came")
+	s.Error("no notification of 1000 releases came")
 }
 
 func badInputIsRefused(s *suite) {

@@ -3,6 +3,8 @@ package lockingtest
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
@@ -95,27 +97,36 @@ func renewExtends(s *suite) {
 	}
 }
 
-func blocksAreDisjoint(s *suite) {
-	lockers := []locking.Locker{s.locker(), s.locker()}
-	one, two := s.key("1"), s.key("2")
-	next := map[string]int64{} // the least token that may come
-	for i, size := range []int{1, 16, 3, 256, 1, 2} {
-		lease := s.acquire(lockers[i%2], locking.Options{Block: size}, one, two)
-		if block := lease.Block(); block != size && block != 1 {
-			s.Fatalf("%d tokens are reserved, want %d, or 1 from a backend that reserves none", block, size)
-		}
-		for _, key := range []string{one, two} {
-			token := s.fence(lease, key)
-			if token < next[key] {
-				s.Fatalf("token %d of %q is in the block before, which goes up to %d", token, key, next[key]-1)
+// A lease is handed off only if the backend reserves blocks of tokens; then no other holder may get a token of the block.
+func tokensGrowWhileALeaseIsHandedOff(s *suite) {
+	key := s.key("hot")
+	gates := []*locking.Gate{
+		locking.NewGate(s.locker(), locking.GateOptions{HandOffs: 2}), locking.NewGate(s.locker(), locking.GateOptions{}),
+	}
+	var last, handedOff int64 // last is guarded by the lock under test alone
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 5 {
+				lease, err := locking.Wait(s.Context(), gates[i%2], []string{key}, locking.Options{})
+				if err != nil {
+					s.Errorf("wait: %v", err)
+					return
+				}
+				token, err := lease.Fence(s.Context())
+				if err != nil || token <= last {
+					s.Errorf("token %d, %v, after %d", token, err, last)
+				}
+				last = token
+				if err := lease.Release(s.Context()); err != nil {
+					s.Errorf("release: %v", err)
+				}
+				if lease.HandedOff() {
+					atomic.AddInt64(&handedOff, 1)
+				}
 			}
-			next[key] = token + int64(lease.Block())
-		}
-		s.release(lease)
+		})
 	}
-	for _, size := range []int{-1, 257} {
-		if _, err := lockers[0].Acquire(s.Context(), []string{one}, locking.Options{Block: size}); err == nil || errors.Is(err, locking.ErrHeld) {
-			s.Errorf("a block of %d tokens: error %v, want that it is out of its range", size, err)
-		}
-	}
+	all.Wait()
+	s.Logf("%d leases were handed off", handedOff)
 }

@@ -38,15 +38,15 @@ func Run(t *testing.T, h Harness) {
 		{"HostileKeysAreKeptApart", hostileKeysAreKeptApart},
 		{"TokensGrow", tokensGrow},
 		{"TokensGrowPastAnExpiry", tokensGrowPastAnExpiry},
-		{"BlocksAreDisjoint", blocksAreDisjoint},
+		{"TokensGrowWhileALeaseIsHandedOff", tokensGrowWhileALeaseIsHandedOff},
 		{"ALeaseRenewsItself", aLeaseRenewsItself},
 		{"ALeaseEndsBeforeTheNextBegins", aLeaseEndsBeforeTheNextBegins},
 		{"RenewExtends", renewExtends},
 		{"ReleaseFreesOnlyItsOwn", releaseFreesOnlyItsOwn},
 		{"ReleaseWorksAfterTheContextHasEnded", releaseWorksAfterTheContextHasEnded},
 		{"AFailedAttemptLeavesNothing", aFailedAttemptLeavesNothing},
-		{"InterestReachesTheReleaser", interestReachesTheReleaser},
-		{"AReleaseWakesWatches", aReleaseWakesWatches},
+		{"ASubscriptionReachesTheReleaser", aSubscriptionReachesTheReleaser},
+		{"AReleaseNotifiesWatches", aReleaseNotifiesWatches},
 		{"BadInputIsRefused", badInputIsRefused},
 	}
 	for _, tt := range tests {

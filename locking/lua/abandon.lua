@@ -1,23 +1,22 @@
--- Takes back an acquire call that had no answer, so that its outcome is unknown: it may have been granted, refused, or may yet
--- arrive (docs/design.md, 3.10). It deletes the locks that the call has taken. When there are none, or when the owner has sent several such calls, so
--- that they may be another one's, it marks the owner as given up, and acquire.lua refuses it. It must be atomic: an acquire between the look
--- and the mark would be granted to nobody.
+-- Gives back an unanswered acquire call, which may have been granted or refused, or may yet arrive (docs/design.md, 3.10). It deletes the
+-- locks that the call has taken. When there are none, or when the owner has sent several such calls, so that they may be those of another one, it marks the owner
+-- as abandoned, and acquire.lua refuses it. It must be atomic: an acquire call between the look and the mark would be granted to no one.
 --
--- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the beginning of
--- the owner value and expiry is in seconds. 256 at most are kept, the newest; acquire.lua and renew.lua carry them on.
+-- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the beginning of the
+-- owner value and expiry is in seconds. The newest 256 are kept; acquire.lua and renew.lua carry them on.
 --
--- KEYS  for each key: lock, fence counter, interest mark
--- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)   4 1 when several acquire calls were sent; may be left out
+-- KEYS  for each key: lock, fence counter, subscription
+-- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)   4 1 when several acquire calls were sent; optional
 --
--- Returns what release.lua does: 0, or {0, how many keys somebody showed interest in}.
-local owner, contended, taken = ARGV[1], 0, false
+-- Returns what release.lua does: 0, or {0, number of keys with a subscription}.
+local owner, subscribed, taken = ARGV[1], 0, false
 for i = 1, #KEYS, 3 do
-  local interest = redis.call('EXISTS', KEYS[i + 2])
-  contended = contended + interest
+  local notify = redis.call('EXISTS', KEYS[i + 2])
+  subscribed = subscribed + notify
   if redis.call('GET', KEYS[i]) == owner then
     taken = true
     redis.call('DEL', KEYS[i])
-    if interest == 1 then
+    if notify == 1 then
       redis.pcall('PUBLISH', KEYS[i], '1')
     end
   end
@@ -40,7 +39,7 @@ if not taken or ARGV[4] then
     end
   end
 end
-if contended == 0 then
+if subscribed == 0 then
   return 0
 end
-return {0, contended}
+return {0, subscribed}

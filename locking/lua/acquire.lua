@@ -1,19 +1,20 @@
--- Takes every key for one owner, or none (docs/design.md, 3.2, 3.4 and 3.7). It must be atomic: between the look at a lock and its
--- setting nobody may take it, and a fence counter may rise only together with its grant.
+-- Takes every key for one owner, or none (docs/design.md, 3.2, 3.4 and 3.7). It must be atomic: no one else may take a lock between the
+-- look at it and its setting, and a fence counter may rise only together with its grant.
 --
--- KEYS  for each key: lock, fence counter, interest mark
+-- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)
---       and, from the end on only as far as they are not the default:
---       4 proposal for the last token of the block (us); for that of this server's clock 0, or minus the largest token that this caller
---       has had: the block is above that too, should the clock have gone back with a failover   5 how long interest is kept (ms), 0 for
---       none   6 size of the block of tokens, 1
+--       and, without trailing defaults:
+--       4 proposal for the last token of the block (us); 0 for this server's clock; negative for that clock and a block above the absolute
+--         value, the largest token that this caller has had: a failover may have set the clock back
+--       5 how long a refused caller subscribes to the release (ms), 0 for not
+--       6 size of the block of tokens, 1
 --
--- Returns the counter of the key when granted, for several keys a list of them: the last token of the block that is
--- reserved. So also when this very owner holds the keys already (the client re-sends a call whose reply was lost). Or, when a
--- key is held, {0, its position, its value, its remaining time (ms), its counter}.
+-- Returns the counter of the key when granted, for several keys a list of them: the last token of the reserved block. So also when this
+-- owner holds the keys already (the client has repeated a call whose reply was lost). When a key is held, it returns
+-- {0, its position, its value, its remaining time (ms), its counter}.
 --
--- Of the server's time a grant takes about 5.7 us with its clock and 4.6 us with a proposal. SET with GET spares a call, since the
--- clock is nearly always ahead of the counter.
+-- A grant takes about 5.7 us of the server's time with its clock, and 4.6 us with a proposal. SET with GET saves a call, because the clock
+-- is nearly always ahead of the counter.
 local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
 local count = #KEYS
 local mine = nil -- keys that this owner has had before the call
@@ -22,13 +23,13 @@ for i = 1, count, 3 do
     local value = redis.call('GET', KEYS[i])
     if value ~= owner then
       for j = 1, count, 3 do
-        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then -- taken just now, or by an earlier sending of this call
+        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then -- taken just now, or when this call was sent before
           redis.call('DEL', KEYS[j])
         end
       end
-      local interest = tonumber(ARGV[5] or 0)
-      if interest > 0 and interest > redis.call('PTTL', KEYS[i + 2]) then -- another's may last longer
-        redis.call('SET', KEYS[i + 2], '1', 'PX', interest)
+      local notify = tonumber(ARGV[5] or 0)
+      if notify > 0 and notify > redis.call('PTTL', KEYS[i + 2]) then -- another's may last longer
+        redis.call('SET', KEYS[i + 2], '1', 'PX', notify)
       end
       return {0, (i + 2) / 3, value, redis.call('PTTL', KEYS[i]), redis.call('GET', KEYS[i + 1]) or '0'}
     end
@@ -49,7 +50,7 @@ for i = 2, count, 3 do
     counter = tonumber(string.match(redis.call('GET', KEYS[i]) or '0', '^%d+'))
   else
     local before, marks = redis.call('SET', KEYS[i], last, 'PX', fence_ttl, 'GET') or 0, ''
-    if not tonumber(before) then -- owners that are given up are marked there: see abandon.lua
+    if not tonumber(before) then -- it has marks of abandoned owners: see abandon.lua
       if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
         redis.call('SET', KEYS[i], before, 'PX', fence_ttl)
         for j = 1, count, 3 do

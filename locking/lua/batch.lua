@@ -1,27 +1,27 @@
--- Does several calls of acquire.lua, renew.lua and release.lua, of one key each, in their order: the server then pays once for all what it
--- pays for every script call. Each call is atomic for the reason that its own script gives; all of them being so does no harm.
--- What is done and answered must be the same as there: a change there is one here, and a test compares them.
+-- Executes several calls of acquire.lua, renew.lua and release.lua, of one key each, in order: the fixed cost of a script call is then paid
+-- once. Each call is atomic for the reason that its own script gives. Effects and replies must be the same as there: a change there is one
+-- here, and a test compares them.
 --
--- KEYS  for each call: lock, fence counter, interest mark
+-- KEYS  for each call: lock, fence counter, subscription
 -- ARGV  1 a byte for each call: 'a' + the number of its arguments for acquire, 'N' + it for renew, 'A' + it for release
 --       2... the arguments of each call, one after another
 --
--- Returns a list of what each call returns. The error of one is none of the others, which are done: one more list then holds its
--- position and text, and so on for each (as an error reply within the list it would confuse go-redis). Only that this server is a
--- replica is the error of all, since nothing was done then, and a client leaves a server that says so.
--- A Redis that is out of memory grants what comes after a release or a renewal, since it refuses no script that has written before.
+-- Returns the list of the replies. An error of one call leaves the others as they are: one more list then holds the position and the text
+-- of each error (an error reply within the list would confuse go-redis). Only READONLY is the error of all: nothing was executed then, and
+-- a client leaves such a server.
+-- A Redis that is out of memory grants what follows a release or a renewal, because it refuses no script that has already written.
 local call, byte = redis.call, string.byte
 local now, clock = nil, nil -- of this server (us), as a number and as it is written
 
-local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, interest, block)
+local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposal, notify, block)
   if not call('SET', lock, owner, 'NX', 'PX', ttl) then
     local value = call('GET', lock)
     if value == owner then
       return tonumber(string.match(call('GET', fence) or '0', '^%d+'))
     end
-    interest = tonumber(interest or 0)
-    if interest > 0 and interest > call('PTTL', mark) then
-      call('SET', mark, '1', 'PX', interest)
+    notify = tonumber(notify or 0)
+    if notify > 0 and notify > call('PTTL', subscription) then
+      call('SET', subscription, '1', 'PX', notify)
     end
     return {0, 1, value, call('PTTL', lock), call('GET', fence) or '0'}
   end
@@ -58,21 +58,21 @@ local function acquire(lock, fence, mark, owner, ttl, fence_ttl, proposal, inter
   return last
 end
 
-local function release(lock, fence, mark, owner, token)
+local function release(lock, fence, subscription, owner, token)
   local value = call('GET', lock)
-  local interest = call('EXISTS', mark)
+  local notify = call('EXISTS', subscription)
   if value == owner then
     call('DEL', lock)
-    if interest == 1 then
+    if notify == 1 then
       redis.pcall('PUBLISH', lock, '1')
     end
   else
     local counter = token and call('GET', fence)
     if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
-      return {1, interest}
+      return {1, notify}
     end
   end
-  if interest == 1 then
+  if notify == 1 then
     return {0, 1}
   end
   return 0
@@ -103,17 +103,17 @@ local replies, errors = {}, {}
 for i = 1, #calls do
   local done, reply
   local code = byte(calls, i)
-  local lock, fence, mark = KEYS[key], KEYS[key + 1], KEYS[key + 2]
+  local lock, fence, subscription = KEYS[key], KEYS[key + 1], KEYS[key + 2]
   if code >= 97 then -- 'a'
     code = code - 97
-    done, reply = pcall(acquire, lock, fence, mark, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2],
+    done, reply = pcall(acquire, lock, fence, subscription, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2],
       code > 3 and ARGV[arg + 3], code > 4 and ARGV[arg + 4], code > 5 and ARGV[arg + 5])
   elseif code >= 78 then -- 'N'
     code = code - 78
     done, reply = pcall(renew, lock, fence, ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3])
   else
     code = code - 65 -- 'A'
-    done, reply = pcall(release, lock, fence, mark, ARGV[arg], code > 1 and ARGV[arg + 1])
+    done, reply = pcall(release, lock, fence, subscription, ARGV[arg], code > 1 and ARGV[arg + 1])
   end
   key, arg = key + 3, arg + code
   if not done then

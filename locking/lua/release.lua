@@ -1,25 +1,25 @@
--- Deletes the locks that still belong to one owner, and tells whoever showed interest (docs/design.md, 3.4, RELEASE). It must be
--- atomic: compare and delete, or it could delete the lock of the next owner. Fence counters stay; they expire.
+-- Deletes the locks that still belong to one owner, and notifies subscribers (docs/design.md, 3.4, RELEASE). It must be atomic: otherwise
+-- it could delete the lock of the next owner. Fence counters stay; they expire.
 --
--- KEYS  for each key: lock, fence counter, interest mark
+-- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2... the token of each key, none when the attempt did not learn them
 --
--- Returns {position of the first key that somebody else has had since, or 0; how many keys somebody showed interest in},
--- or only 0 for {0, 0}, which is nearly always.
--- A lock that is gone while no later token was given is no loss: it ran out. The position proves nothing when a release without an answer was
--- sent before: that one may have released the key, and another has it since. The marks stay: whoever is parked renews its own, and an
--- outdated one costs a look, nothing else. The channel of a notice is the name of the lock. A notice is a hint: a user who may not publish, as
--- is the default since Redis 7, has released the lock all the same.
+-- Returns {position of the first key that another owner has had since, or 0; number of keys with a subscription}, or 0 for {0, 0}, which is
+-- nearly always.
+-- A lock that is gone while no later token was given is no loss: it has expired. The position proves nothing after an unanswered release:
+-- that one may have released the key, and another owner has taken it since. Subscriptions stay: a parked caller renews its own, and an
+-- outdated one costs only a look. The channel is the name of the lock. A notification is a hint: a user who may not publish, the default
+-- since Redis 7, has still released the lock.
 local owner = ARGV[1]
-local lost, contended = 0, 0
+local lost, subscribed = 0, 0
 for i = 1, #KEYS, 3 do
   local lock = KEYS[i]
   local value = redis.call('GET', lock)
-  local interest = redis.call('EXISTS', KEYS[i + 2])
-  contended = contended + interest
+  local notify = redis.call('EXISTS', KEYS[i + 2])
+  subscribed = subscribed + notify
   if value == owner then
     redis.call('DEL', lock)
-    if interest == 1 then
+    if notify == 1 then
       redis.pcall('PUBLISH', lock, '1')
     end
   elseif lost == 0 then
@@ -31,7 +31,7 @@ for i = 1, #KEYS, 3 do
     end
   end
 end
-if lost == 0 and contended == 0 then
+if lost == 0 and subscribed == 0 then
   return 0
 end
-return {lost, contended}
+return {lost, subscribed}

@@ -43,8 +43,8 @@ func TestALeaseOutlivesASlowMoveOfItsSlot(t *testing.T) {
 		"nothing": {nil, nil, false},
 		"lock":    {[]string{""}, []string{":fence"}, false},
 		"counter": {[]string{":fence"}, []string{""}, false},
-		"mark":    {[]string{":interest"}, []string{"", ":fence"}, true},
-		"all":     {[]string{"", ":fence", ":interest"}, nil, true},
+		"notify":  {[]string{":notify"}, []string{"", ":fence"}, true},
+		"all":     {[]string{"", ":fence", ":notify"}, nil, true},
 	} {
 		key := "order:" + name
 		lease := acquire(t, l, locking.Options{}, key)

@@ -20,8 +20,8 @@ var (
 	releaseMovingScript = node.NewScript(releaseMovingSource)
 )
 
-// isMoving reports whether a node of a Redis Cluster has refused a script because the slot of its keys is on its way to another node. That
-// can take longer than a TTL, so who holds a key goes on with its lock alone: a command of one key is always served.
+// isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to another server. That
+// can take longer than a TTL, so a holder goes on with its lock alone: a command of one key is always served.
 func isMoving(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 // renewMoving extends the locks of one part whose slot moves.
@@ -32,13 +32,13 @@ func (g *singleGrant) renewMoving(ctx context.Context, p part, ttl time.Duration
 // releaseMoving releases the locks of one part whose slot moves.
 func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, error) {
 	lost, err := g.eachLock(ctx, p, releaseMovingScript, g.owner)
-	return releaseReply{lost: lost, contended: true}, err
+	return releaseReply{lost: lost, notify: true}, err
 }
 
-// eachLock calls a script for one lock of a part after another, and returns the position of the first key that is lost, or 0.
+// eachLock calls a script for one lock of a part after another, and returns the position of the first lost key, or 0.
 func (g *singleGrant) eachLock(ctx context.Context, p part, script *node.Script, args ...any) (lost int, err error) {
-	for i := range p.names {
-		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redis[3*i:3*i+1], args...))
+	for i := range p.keys {
+		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
 		if err != nil {
 			return 0, err
 		}

@@ -7,19 +7,19 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// Timing of a lease. All of it is measured from before the first request of the acquisition was sent.
+// Timing of a lease, measured from before the first request of the acquisition was sent.
 const (
-	renewals = 3    // a lease is renewed each 1/3 of its TTL
-	retries  = 20   // and after a failed renewal each 1/20
-	jitter   = 0.1  // or earlier by at most this share of that time
-	spread   = 0.75 // which is larger for the first renewal and after a failed one
+	renewals = 3    // a lease is renewed after 1/3 of its TTL
+	retries  = 20   // and again after 1/20 of it when the renewal failed
+	jitter   = 0.1  // earlier by at most this share of that time
+	spread   = 0.75 // a larger share, for the first renewal and after a failed one
 )
 
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
 func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
-// anyHaste returns how early a lease renews, from 0 to 1. Each has a haste of its own, so that many leases which were taken at the same moment, or all of
-// which a server has kept waiting, do not come due together for long.
+// anyHaste returns how early a lease renews, from 0 to 1. Each lease has its own, so that leases which were taken at the same moment, or
+// kept waiting by the same server, are not renewed together for long.
 func anyHaste() float64 { return rand.Float64() }
 
 // term is what a lease knows of its own time.
@@ -27,13 +27,13 @@ type term struct {
 	ttl       time.Duration
 	maxHold   time.Duration
 	haste     float64       // how early it renews, from 0 to 1
-	until     time.Duration // the lease is trusted before this time
+	until     time.Duration // the end of the lease
 	nextRenew time.Duration
-	capped    bool // renewed up to MaxHold: no renewal can extend it
+	capped    bool // until is MaxHold: no renewal can extend it
 }
 
-// newTerm returns the term of a lease that has just been taken. Its first renewal comes due after a twelfth to a third of the TTL: renewals go before
-// attempts, so those of many leases that were taken together must not come together.
+// newTerm returns the term of a lease that has just been taken. Its first renewal is due after a twelfth to a third of the TTL: renewals go
+// before attempts, so those of leases that were taken together must not come together.
 func newTerm(ttl, maxHold time.Duration, haste float64) term {
 	t := term{ttl: ttl, maxHold: maxHold, haste: haste}.renewed(0, ttl)
 	t.nextRenew = t.soon(ttl/renewals, spread)
@@ -44,8 +44,8 @@ func newTerm(ttl, maxHold time.Duration, haste float64) term {
 type step struct {
 	renew bool
 	ttl   time.Duration // of the renewal
-	lost  LossReason    // not empty: the lease is over
-	sleep time.Duration // else: look again after this time
+	lost  LossReason    // the lease is over, when not empty
+	sleep time.Duration // else look again after this time
 }
 
 // next decides what a lease does at the time now.
@@ -75,19 +75,19 @@ func (t term) renewed(sent, ttl time.Duration) term {
 	return t
 }
 
-// failed returns the term after a renewal that could not be decided.
+// failed returns the term after an undecided renewal.
 func (t term) failed(now time.Duration) term {
 	t.nextRenew = now + t.soon(t.ttl/retries, spread)
 	return t
 }
 
-// soon returns a time made shorter by the lease's haste, by that share at most.
+// soon returns d made shorter by the lease's haste, by that share at most.
 func (t term) soon(d time.Duration, share float64) time.Duration {
 	return d - time.Duration(t.haste*share*float64(d))
 }
 
-// passedOn returns the term of the next holder, who gets the lease at the time now.
-func (t term) passedOn(now, maxHold time.Duration) term {
+// handedOff returns the term of the next holder, who gets the lease at the time now.
+func (t term) handedOff(now, maxHold time.Duration) term {
 	t.maxHold = now + maxHold
 	t.until = min(t.until, t.maxHold)
 	t.capped = t.until == t.maxHold

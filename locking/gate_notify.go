@@ -1,0 +1,98 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// subscribeSlack is how much shorter than asked for a subscription on the servers may last.
+const subscribeSlack = time.Minute
+
+// mustSubscribe reports whether the servers must learn that a caller subscribes to the release of a key that is held here: when the caller
+// comes for it, the holder may be another process. The servers are told once for many callers.
+func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if h.freed || h.subscribed[key].Sub(now) >= d-min(d/2, subscribeSlack) {
+		return false
+	}
+	if h.subscribed == nil {
+		h.subscribed = map[string]time.Time{}
+	}
+	h.subscribed[key] = now.Add(d)
+	return true
+}
+
+// subscribe tells the servers, by an attempt that they refuse. It reports whether they granted it: then the key has become free meanwhile.
+func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options) bool {
+	opts.block = 1
+	lease, err := g.inner.Acquire(ctx, []string{key}, opts)
+	if err == nil {
+		_ = lease.Release(ctx)
+		return true
+	}
+	if !errors.Is(err, ErrHeld) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(h.subscribed, key)
+	}
+	return false
+}
+
+// notify notifies the watches of this process that a hold ends. The caller holds the mutex.
+func (g *Gate) notify(h *hold) {
+	for _, key := range h.keys {
+		for _, s := range g.subscribers[key] {
+			s.notify()
+		}
+	}
+}
+
+// Watch subscribes to the release of any of the keys, in this process or elsewhere: see [Watcher].
+func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(), error) {
+	keys = slices.Clone(keys)
+	released, notify := newNotifier()
+	stopInner := func() {}
+	if watcher, ok := g.inner.(Watcher); ok {
+		inner, stop, err := watcher.Watch(ctx, keys)
+		if err != nil {
+			return nil, nil, err
+		}
+		ended := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-inner:
+					notify()
+				case <-ended:
+					return
+				}
+			}
+		}()
+		stopInner = func() {
+			close(ended)
+			stop()
+		}
+	}
+	s := &subscriber{keys, notify}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, key := range keys {
+		g.subscribers[key] = append(g.subscribers[key], s)
+	}
+	return released, sync.OnceFunc(func() {
+		stopInner()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for _, key := range keys {
+			g.subscribers[key] = slices.DeleteFunc(g.subscribers[key], func(other *subscriber) bool { return other == s })
+			if len(g.subscribers[key]) == 0 {
+				delete(g.subscribers, key)
+			}
+		}
+	}), nil
+}

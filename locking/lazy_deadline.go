@@ -1,0 +1,47 @@
+package locking
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lazyDeadline is a context with a deadline whose timer starts only when a caller waits for it, which is rare.
+type lazyDeadline struct {
+	context.Context
+	deadline time.Time
+
+	once   sync.Once
+	timed  context.Context
+	cancel context.CancelFunc
+	over   atomic.Bool
+}
+
+// Deadline returns when the context ends.
+func (d *lazyDeadline) Deadline() (time.Time, bool) { return d.deadline, true }
+
+// Done returns a channel that is closed when the context ends.
+func (d *lazyDeadline) Done() <-chan struct{} {
+	d.once.Do(func() { d.timed, d.cancel = context.WithDeadline(d.Context, d.deadline) })
+	return d.timed.Done()
+}
+
+// Err returns why the context has ended, or nil.
+func (d *lazyDeadline) Err() error {
+	switch {
+	case d.over.Load():
+		return context.Canceled
+	case time.Now().Before(d.deadline):
+		return nil
+	default:
+		return context.DeadlineExceeded
+	}
+}
+
+// end stops the timer, if it was started, and ends the context.
+func (d *lazyDeadline) end() {
+	d.over.Store(true)
+	d.once.Do(func() { d.timed, d.cancel = ended, func() {} })
+	d.cancel()
+}

@@ -1,0 +1,54 @@
+package locking
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/locking/backend"
+)
+
+// New returns a Locker on a backend. It implements [Watcher] if the backend does. It panics when b is nil.
+func New(b backend.Backend) Locker {
+	if b == nil {
+		panic("locking: New needs a Backend")
+	}
+	l := &backendLocker{backend: b}
+	if w, ok := b.(Watcher); ok {
+		return &watchedLocker{l, w}
+	}
+	return l
+}
+
+// backendLocker is a Locker on a backend of another package.
+type backendLocker struct {
+	backend backend.Backend
+	pulse   pulse
+}
+
+// watchedLocker is one whose backend notifies callers of releases.
+type watchedLocker struct {
+	*backendLocker
+	Watcher
+}
+
+// Acquire makes one attempt: see [Locker].
+func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
+	keys, opts, err := prepare(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	began := l.pulse.now()
+	grant, err := l.backend.Acquire(ctx, backend.Request{
+		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: cleanLabel(opts.Label), Notify: opts.Notify, Block: opts.block,
+	})
+	if err != nil {
+		return nil, err
+	}
+	lease, err := newLease(grant, keys, opts, began)
+	if err != nil {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		_, _ = grant.Release(bounded)
+		return nil, err
+	}
+	return lease, nil
+}

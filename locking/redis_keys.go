@@ -1,0 +1,48 @@
+package locking
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/railtoken/railtoken/internal/keys"
+)
+
+// lockKey returns the Redis key of a business key's lock.
+func lockKey(key string) string { return "railtoken:lock:{" + keys.Encode(key) + "}" }
+
+// redisKeysOf returns the Redis keys of business keys: the lock, the fence counter and the subscription of each, which lie in one slot.
+func redisKeysOf(businessKeys []string, lockKey func(string) string) ([]string, error) {
+	all := make([]string, 0, 3*len(businessKeys))
+	for _, key := range businessKeys {
+		lock := lockKey(key)
+		base := lock
+		if keys.Tag(lock) == lock {
+			if strings.ContainsAny(lock, "{}") {
+				return nil, fmt.Errorf("locking: RedisKey made %q of key %q: a name with a brace must have a hash tag, such as {%s}",
+					lock, key, keys.Encode(key))
+			}
+			base = "{" + lock + "}"
+		}
+		all = append(all, lock, base+":fence", base+":notify")
+	}
+	return all, nil
+}
+
+// inOneSlot reports whether Redis keys lie in one slot of a cluster.
+func inOneSlot(redisKeys []string) bool {
+	for _, key := range redisKeys[1:] {
+		if keys.Slot(key) != keys.Slot(redisKeys[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// channels returns the names of the channels that notify of the releases of business keys.
+func channels(businessKeys []string, lockKey func(string) string) []string {
+	all := make([]string, len(businessKeys))
+	for i, key := range businessKeys {
+		all[i] = lockKey(key)
+	}
+	return all
+}

@@ -1,0 +1,181 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// newNotifier returns a channel for one caller that waits, and a function that notifies it without waiting.
+func newNotifier() (released chan struct{}, notify func()) {
+	released = make(chan struct{}, 1)
+	return released, func() {
+		select {
+		case released <- struct{}{}:
+		default: // it is notified already
+		}
+	}
+}
+
+const (
+	// subscribeTimeout bounds one change of the subscription, and subscribePause is the pause after one that failed.
+	subscribeTimeout = 5 * time.Second
+	subscribePause   = 100 * time.Millisecond
+)
+
+// subscription shares one Redis subscription among all watches of a process. One goroutine makes it follow the set of subscribers in memory,
+// so that no watch waits for a server that does not answer. It is opened with the first watch and kept until close, because a hot key has
+// waiters again and again.
+type subscription struct {
+	client redis.UniversalClient
+
+	mu          sync.Mutex
+	subscribers map[string]map[*subscriber]struct{} // by channel
+	started     bool
+	closed      bool
+
+	changed chan struct{} // has a value when subscribers has changed
+	ctx     context.Context
+	cancel  context.CancelFunc // ends the goroutines
+	running sync.WaitGroup
+}
+
+func newSubscription(client redis.UniversalClient) *subscription {
+	s := &subscription{client: client, subscribers: map[string]map[*subscriber]struct{}{}, changed: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// errClosed is the error of a Watch on a closed Locker.
+var errClosed = errors.New("locking: the locker is closed")
+
+// subscriber is notified of messages in some channels.
+type subscriber struct {
+	channels []string
+	notify   func() // it does not wait
+}
+
+// add calls notify for each message in one of the channels, until drop is called.
+func (s *subscription) add(channels []string, notify func()) (drop func(), err error) {
+	w := &subscriber{channels: channels, notify: notify}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	for _, ch := range channels {
+		if s.subscribers[ch] == nil {
+			s.subscribers[ch] = map[*subscriber]struct{}{}
+		}
+		s.subscribers[ch][w] = struct{}{}
+	}
+	if !s.started {
+		s.started = true
+		s.running.Go(s.follow)
+	}
+	s.change()
+	return func() { s.drop(w) }, nil
+}
+
+func (s *subscription) drop(w *subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ch := range w.channels {
+		delete(s.subscribers[ch], w)
+		if len(s.subscribers[ch]) == 0 {
+			delete(s.subscribers, ch)
+		}
+	}
+	s.change()
+}
+
+// change tells follow that subscribers has changed. The caller holds the mutex.
+func (s *subscription) change() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// follow keeps the Redis subscription equal to subscribers, until close.
+func (s *subscription) follow() {
+	pubsub := s.client.Subscribe(s.ctx)
+	s.running.Go(func() { s.read(pubsub.Channel()) })
+	defer func() { _ = pubsub.Close() }() // ends read
+	subscribed := map[string]bool{}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.changed:
+		}
+		if s.adapt(pubsub, subscribed) == nil {
+			continue
+		}
+		sleep(s.ctx, subscribePause, nil)
+		s.mu.Lock()
+		s.change() // once more
+		s.mu.Unlock()
+	}
+}
+
+// adapt subscribes to new channels and unsubscribes from unused ones. In subscribed are the channels to which go-redis subscribes again
+// after a reconnect, also when it returned an error: false for those that must be asked for once more.
+func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
+	var fresh, idle []string
+	s.mu.Lock()
+	for ch := range s.subscribers {
+		if !subscribed[ch] {
+			fresh = append(fresh, ch)
+		}
+	}
+	for ch := range subscribed {
+		if s.subscribers[ch] == nil {
+			idle = append(idle, ch)
+		}
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	defer cancel()
+	if len(fresh) > 0 {
+		err := pubsub.Subscribe(ctx, fresh...)
+		for _, ch := range fresh {
+			subscribed[ch] = err == nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(idle) > 0 {
+		if err := pubsub.Unsubscribe(ctx, idle...); err != nil {
+			return err
+		}
+		for _, ch := range idle {
+			delete(subscribed, ch)
+		}
+	}
+	return nil
+}
+
+// read notifies subscribers until the Redis subscription is closed.
+func (s *subscription) read(messages <-chan *redis.Message) {
+	for m := range messages {
+		s.mu.Lock()
+		for w := range s.subscribers[m.Channel] {
+			w.notify()
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *subscription) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+	return nil
+}
