@@ -1,7 +1,10 @@
 package redistest_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,7 @@ func TestVirtualRunsNoScriptForAnIdleLook(t *testing.T) {
 		"none is due":      {forward, delayed(time.Second), forwarded},
 		"one is due":       {forward, delayed(0), nil},
 		"not a set":        {forward, push("asynq:{q}:retry"), nil},
+		"of no queue":      {[]string{"asynq:retry}:retry", "asynq:pending}:pending"}, func(*testing.T, *redis.Client) {}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,6 +62,55 @@ func TestVirtualRunsNoScriptForAnIdleLook(t *testing.T) {
 			})
 		})
 	}
+}
+
+// asynq's scripts as they are: the same answers and the same keys, whether they are asked for by their hash or sent.
+func TestVirtualDoesForAnIdleServerWhatItsScriptsDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		for name, tt := range map[string]struct {
+			source string
+			keys   []string
+			args   []any
+		}{
+			"heartbeat": {`
+redis.call("SETEX", KEYS[1], ARGV[1], ARGV[2])
+redis.call("DEL", KEYS[2])
+for i = 3, table.getn(ARGV)-1, 2 do
+	redis.call("HSET", KEYS[2], ARGV[i], ARGV[i+1])
+end
+redis.call("EXPIRE", KEYS[2], ARGV[1])
+return redis.status_reply("OK")`, []string{"asynq:servers:{s}", "asynq:workers:{s}"}, []any{10, "info"}},
+			"janitor": {`
+local ids = redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", ARGV[1], "LIMIT", 0, tonumber(ARGV[3]))
+return table.getn(ids)`, []string{"asynq:{q}:completed"}, []any{start.Unix(), "asynq:{q}:t:", 100}},
+			"recoverer": {`return redis.call("ZRANGEBYSCORE", KEYS[1], "-inf", ARGV[1])`, []string{"asynq:{q}:lease"}, []any{start.Unix(), "asynq:{q}:t:"}},
+		} {
+			var answers [2]any
+			var dumps [2]string
+			for i, run := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{
+				redis.NewScript(tt.source).Eval, redis.NewScript(tt.source).EvalSha,
+			} {
+				m, c := redistest.Virtual(t)
+				if err := c.ScriptLoad(t.Context(), tt.source).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := m.ZAdd("asynq:{q}:lease", float64(start.Unix()+1), "id"); err != nil {
+					t.Fatal(err)
+				}
+				m.HSet("asynq:workers:{s}", "a task", "that has ended")
+				answer, err := run(t.Context(), c, tt.keys, tt.args...).Result()
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				answers[i], dumps[i] = answer, fmt.Sprint(m.Dump(), m.TTL("asynq:servers:{s}"))
+			}
+			if !reflect.DeepEqual(answers[0], answers[1]) || dumps[0] != dumps[1] {
+				t.Errorf("%s: %#v with\n%s\nwant %#v with\n%s", name, answers[1], dumps[1], answers[0], dumps[0])
+			}
+		}
+	})
 }
 
 // push adds a member to a list.
