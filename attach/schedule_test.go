@@ -164,9 +164,9 @@ func TestEachTickOfAScheduleIsFiredOnce(t *testing.T) {
 					began := time.Now()
 					time.Sleep(30 * time.Second)
 					leave.do(t, leader(t, client, all))
-					time.Sleep(2 * time.Minute)
+					time.Sleep(80 * time.Second)
 					leave.do(t, leader(t, client, all))
-					time.Sleep(2 * time.Minute)
+					time.Sleep(80 * time.Second)
 					check(t, ticks(t, client), began, leave.gap)
 					for _, r := range all {
 						if len(r.errors) > 0 && change != "crashes" {

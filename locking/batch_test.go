@@ -274,7 +274,7 @@ func compareBatch(t *testing.T, alone, together *redis.Client, apart time.Durati
 			t.Fatalf("notices %v of the batch, %v otherwise", told[1], told[0])
 		}
 	}
-	for range 8 {
+	for range batchRounds {
 		rapid.Check(t, check)
 	}
 }

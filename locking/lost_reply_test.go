@@ -16,7 +16,7 @@ import (
 )
 
 // cutReplies is how many replies are cut in each way to use a lock, by default 1 200 in all: make lost-replies sets more.
-var cutReplies = flag.Int64("cuts", 200, "how many replies are cut in each case of TestLostRepliesLoseNoLease")
+var cutReplies = flag.Int64("cuts", 60, "how many replies are cut in each case of TestLostRepliesLoseNoLease")
 
 // cutter cuts some of the replies to scripts.
 type cutter struct {

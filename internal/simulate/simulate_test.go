@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	acquisitions = flag.Int("acquisitions", 20_000, "how many acquisitions of each scenario are simulated")
+	acquisitions = flag.Int("acquisitions", 8_000, "how many acquisitions of each scenario are simulated")
 	seed         = flag.Uint64("seed", 1, "the seed of each scenario")
 	table        = flag.Bool("table", false, "print what happened in each scenario")
 )
@@ -74,7 +74,7 @@ func printTable(t *testing.T, rows []string) {
 
 func TestScenariosDoWhatTheySay(t *testing.T) {
 	t.Parallel()
-	const n = 20_000
+	const n = 8_000
 	for _, sc := range simulate.Scenarios() {
 		r := runOf(sc.Name, 1, n)
 		for what, got := range map[string]struct{ expected, happened bool }{
