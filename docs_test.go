@@ -151,7 +151,7 @@ func TestDocumentsNameOnlyWhatExists(t *testing.T) {
 					t.Errorf("%s names %s, which does not exist", doc, name)
 				}
 			}
-			if m := plain.FindStringSubmatch(snippet); m != nil && !isKnown(names, m[1]) {
+			if m := plain.FindStringSubmatch(snippet); len(m) > 0 && !isKnown(names, m[1]) {
 				t.Errorf("%s names %s, which no package has", doc, m[1])
 			}
 		}
