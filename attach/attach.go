@@ -18,6 +18,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/observe"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -154,7 +155,7 @@ const fewServers = 8
 // Client returns the Redis client for one asynq server: give it to asynq.NewServerFromRedisClient together with [Attached.Config]. Each server needs one of
 // its own.
 func (a *Attached) Client() redis.UniversalClient {
-	return a.queue.Conn(asynqconn.Options{
+	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
 		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
 		Ready: a.Check,
 	})

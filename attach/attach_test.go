@@ -116,7 +116,7 @@ func TestATaskOnItsLastAttemptWaitsForItsKey(t *testing.T) {
 	if info := r.settled(task, asynq.TaskStateRetry); info.Retried != 0 {
 		t.Errorf("%+v", info)
 	}
-	if waiters, err := a.Queue().Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 1 || waiters[0].Task.ID != task.ID {
+	if waiters, err := a.Queue().Inspector().Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 1 || waiters[0].Task.ID != task.ID {
 		t.Errorf("waiters %+v, %v", waiters, err)
 	}
 	if err := held.Release(t.Context()); err != nil {

@@ -48,30 +48,23 @@ func ExampleQueue_Wake() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("woke %q, %d left\n", woken.First().ID, woken.Left)
+		fmt.Printf("woke %v, %d left\n", woken.Tasks, woken.Left)
 	}
 	// Output:
-	// woke "audit-1042", 1 left
-	// woke "allocate-1042", 0 left
-	// woke "", 0 left
+	// woke [default/audit-1042], 1 left
+	// woke [default/allocate-1042], 0 left
+	// woke [], 0 left
 }
 
 // A task that has been refused too often does not go on waiting.
 func ExampleLimits_Reached() {
-	bounds, met := delayqueue.Limits{Conflicts: 2, Age: time.Hour}, delayqueue.Conflict{First: time.Now()}
+	limits, met := delayqueue.Limits{Conflicts: 2, Age: time.Hour}, delayqueue.Conflict{First: time.Now()}
 	for met.Count < 3 {
 		met.Count++
-		fmt.Printf("conflict %d, bound %q\n", met.Count, bounds.Reached(met))
+		fmt.Printf("conflict %d, limit %q\n", met.Count, limits.Reached(met))
 	}
 	// Output:
-	// conflict 1, bound ""
-	// conflict 2, bound ""
-	// conflict 3, bound "conflicts"
-}
-
-// asynq rounds the time of a delayed task down to whole seconds; this rounds it up.
-func ExampleWholeSeconds() {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 700_000_000, time.UTC)
-	fmt.Println(delayqueue.WholeSeconds(now, 2*time.Second))
-	// Output: 2.3s
+	// conflict 1, limit ""
+	// conflict 2, limit ""
+	// conflict 3, limit "conflicts"
 }

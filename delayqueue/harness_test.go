@@ -3,345 +3,75 @@ package delayqueue_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/parking/parkingtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestMain(m *testing.M) { leaktest.Verify(suite{m}) }
+func TestMain(m *testing.M) { leaktest.Verify(m) }
 
-// suite stops the servers that the tests share when all of them are done.
-type suite struct{ *testing.M }
+// solo is a Redis of its own with a Queue on it.
+type solo struct {
+	*parkingtest.Solo
 
-func (s suite) Run() int {
-	code := s.M.Run()
-	shared.end()
-	return code
+	queue     *delayqueue.Queue
+	inspector *delayqueue.Inspector
 }
 
-// servers are started by the first test that needs them: a Cluster takes two seconds to come up.
-type servers struct {
-	mu      sync.Mutex
-	single  *redistest.Server
-	cluster *redistest.Cluster
-	ends    []func()
-}
-
-var shared servers
-
-func (s *servers) clientOf(t *testing.T, kind string) redis.UniversalClient {
+func newSolo(t *testing.T) *solo {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if kind == "cluster" {
-		if s.cluster == nil {
-			s.cluster = redistest.StartCluster(&starter{t, s}, 3)
-		}
-		return s.cluster.Client(t)
-	}
-	if s.single == nil {
-		s.single = redistest.Start(&starter{t, s})
-	}
-	return s.single.Client(t)
+	s := parkingtest.NewSolo(t)
+	queue := (*delayqueue.Queue)(s.Engine)
+	return &solo{s, queue, queue.Inspector()}
 }
 
-func (s *servers) end() {
-	for i := len(s.ends) - 1; i >= 0; i-- {
-		s.ends[i]()
-	}
-}
-
-// starter is the test that starts the servers. They outlive it.
-type starter struct {
-	*testing.T
-	servers *servers
-}
-
-func (s *starter) Cleanup(f func()) { s.servers.ends = append(s.servers.ends, f) }
-func (s *starter) Failed() bool     { return false }
-
-func (s *starter) TempDir() string {
-	dir, err := os.MkdirTemp("", "delayqueue")
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
-// rig is a Redis with a Queue and asynq's own tools on it. The Redis is shared: keys and queues are the rig's own.
-type rig struct {
-	*testing.T
-	name    string
-	on      string // one of kinds
-	client  redis.UniversalClient
-	queue   *delayqueue.Queue
-	tasks   *asynq.Client
-	inspect *asynq.Inspector
-}
-
-// kinds are what a Queue works on.
-var kinds = []string{"standalone", "cluster"}
-
-// onEach runs a test on one node and on a Cluster.
-func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Helper()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			test(t, newRig(t, kind))
-		})
-	}
-}
-
-var rigs atomic.Int64
-
-func newRig(t *testing.T, kind string) *rig {
-	t.Helper()
-	return newRigOn(t, kind, shared.clientOf(t, kind))
-}
-
-func newRigOn(t *testing.T, kind string, client redis.UniversalClient) *rig {
-	t.Helper()
-	r := &rig{
-		T: t, name: fmt.Sprintf("r%d", rigs.Add(1)), on: kind, client: client,
-		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
-	}
-	r.queue = r.newQueue(client, delayqueue.Options{})
-	return r
-}
-
-// newQueue returns one more Queue of the rig, with its index.
-func (r *rig) newQueue(client redis.UniversalClient, opts delayqueue.Options) *delayqueue.Queue {
+// Delayed adds a task that is not due for an hour.
+func (r *solo) Delayed(id string, opts ...asynq.Option) delayqueue.Task {
 	r.Helper()
-	queue, err := delayqueue.New(client, opts)
-	if err != nil {
-		r.Fatal(err)
-	}
-	queue.UseIndex(r.index())
-	r.Cleanup(func() { _ = queue.Close() })
-	return queue
+	return delayqueue.Task(r.Solo.Delayed(id, opts...))
 }
 
-// limit bounds every wait for an event.
-const limit = 30 * time.Second
+// Begin makes a task active, wherever it is.
+func (r *solo) Begin(t delayqueue.Task) delayqueue.Task {
+	r.Helper()
+	return delayqueue.Task(r.Solo.Begin(parking.Task(t)))
+}
 
-// key returns a key of the rig's own.
-func (r *rig) key(key string) string { return r.name + ":" + key }
+// Park makes a task active, if it is not, and parks it on a key. Its timer ends in an hour.
+func (r *solo) Park(t delayqueue.Task, key string) parking.Parked {
+	r.Helper()
+	return r.Solo.Park(parking.Task(t), key)
+}
 
-func (r *rig) registry(key string) string { return "railtoken:waiters:{" + r.key(key) + "}" }
-func (r *rig) index() string              { return "railtoken:parked:" + r.name }
+// State returns asynq's state of a task.
+func (r *solo) State(t delayqueue.Task) asynq.TaskState {
+	r.Helper()
+	return r.Solo.State(parking.Task(t))
+}
 
-// task returns a task in the rig's own queue.
-func (r *rig) task(id string) delayqueue.Task { return delayqueue.Task{Queue: r.name, ID: id} }
+// Remove deletes a task, as when it is done.
+func (r *solo) Remove(t delayqueue.Task) {
+	r.Helper()
+	r.Solo.Remove(parking.Task(t))
+}
 
 func hash(t delayqueue.Task) string  { return "asynq:{" + t.Queue + "}:t:" + t.ID }
 func entry(t delayqueue.Task) string { return fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID) }
 
-// set sets fields of a task's hash.
-func (r *rig) set(t delayqueue.Task, fields ...any) {
-	r.Helper()
-	if err := r.client.HSet(r.Context(), hash(t), fields...).Err(); err != nil {
-		r.Fatal(err)
-	}
-}
-
-// delayed adds a task that is not due for an hour.
-func (r *rig) delayed(id string, opts ...asynq.Option) delayqueue.Task {
-	r.Helper()
-	opts = append([]asynq.Option{asynq.Queue(r.name), asynq.TaskID(id), asynq.ProcessIn(time.Hour)}, opts...)
-	info, err := r.tasks.Enqueue(asynq.NewTask("test", nil), opts...)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return delayqueue.Task{Queue: info.Queue, ID: info.ID}
-}
-
-// crowd puts many in line for a key, of which asynq has each.
-func (r *rig) crowd(key string, n int) {
-	r.Helper()
-	for begin := 0; begin < n; begin += 1000 {
-		_, err := r.client.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
-			for i := begin; i < min(begin+1000, n); i++ {
-				t, at := r.task(fmt.Sprint("crowd", i)), float64(time.Now().UnixMicro())
-				pipe.HSet(r.Context(), hash(t), "state", "retry")
-				pipe.ZAdd(r.Context(), r.registry(key), redis.Z{Score: at, Member: entry(t)})
-				pipe.ZAdd(r.Context(), r.index(), redis.Z{Score: at, Member: entry(t)})
-			}
-			return nil
-		})
-		if err != nil {
-			r.Fatal(err)
-		}
-	}
-}
-
-// commands returns how many commands the server has run, those of scripts too.
-func (r *rig) commands() (calls int) {
-	r.Helper()
-	stats, err := r.client.InfoMap(r.Context(), "commandstats").Result()
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, stat := range stats["Commandstats"] {
-		count, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
-		n, err := strconv.Atoi(count)
-		if err != nil {
-			r.Fatal(err)
-		}
-		calls += n
-	}
-	return calls
-}
-
-// begin has a worker fetch a task, wherever it is.
-func (r *rig) begin(t delayqueue.Task) delayqueue.Task {
-	r.Helper()
-	if err := fetch(r.Context(), r.client, t); err != nil {
-		r.Fatal(err)
-	}
-	return t
-}
-
-// begun adds a task that a worker has fetched.
-func (r *rig) begun(id string, opts ...asynq.Option) delayqueue.Task {
-	r.Helper()
-	return r.begin(r.delayed(id, opts...))
-}
-
-// park has a worker fetch a task, if none has, and then wait for a key. It would look for itself in an hour.
-func (r *rig) park(t delayqueue.Task, key string) delayqueue.Parked {
-	r.Helper()
-	return r.parkWith(t, key, delayqueue.ParkOptions{})
-}
-
-// parkWith does so with options.
-func (r *rig) parkWith(t delayqueue.Task, key string, opts delayqueue.ParkOptions) delayqueue.Parked {
-	r.Helper()
-	if opts.Look == 0 {
-		opts.Look = time.Hour
-	}
-	message := r.client.HGet(r.Context(), hash(r.begin(t)), "msg").Val()
-	place, err := r.queue.Park(r.Context(), t, r.key(key), opts.Fetched(message))
-	if err != nil {
-		r.Fatal(err)
-	}
-	return place
-}
-
-// wake wakes the next waiter.
-func (r *rig) wake(key string) delayqueue.Woken {
-	r.Helper()
-	woken, err := r.queue.Wake(r.Context(), r.key(key), delayqueue.WakeOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return woken
-}
-
-// wakeTask wakes a task.
-func (r *rig) wakeTask(key string, t delayqueue.Task) delayqueue.Woken {
-	r.Helper()
-	woken, err := r.queue.WakeTask(r.Context(), r.key(key), t)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return woken
-}
-
-// state returns asynq's state of a task.
-func (r *rig) state(t delayqueue.Task) asynq.TaskState {
-	r.Helper()
-	info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return info.State
-}
-
-// conflicts returns how many a task has met.
-func (r *rig) conflicts(task delayqueue.Task) int { return conflictsOf(r.T, r.client, task) }
-
-func conflictsOf(t *testing.T, client redis.UniversalClient, task delayqueue.Task) int {
-	t.Helper()
-	n, err := client.HGet(t.Context(), hash(task), "railtoken:conflicts").Int()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// become waits for a task to be in a state.
-func (r *rig) become(t delayqueue.Task, want asynq.TaskState) {
-	r.Helper()
-	r.until(fmt.Sprintf("task %s is %v", t, want), func() bool {
-		info, err := r.inspect.GetTaskInfo(t.Queue, t.ID)
-		return err == nil && info.State == want
-	})
-}
-
-// remove deletes a task.
-func (r *rig) remove(t delayqueue.Task) {
-	r.Helper()
-	if err := r.inspect.DeleteTask(t.Queue, t.ID); err != nil {
-		r.Fatal(err)
-	}
-}
-
-// until waits for something to be so.
-func (r *rig) until(what string, so func() bool) {
-	r.Helper()
-	for began := time.Now(); time.Since(began) < limit; <-time.After(time.Millisecond) {
-		if so() {
-			return
-		}
-	}
-	r.Fatalf("waited %v in vain until %s", limit, what)
-}
-
-// waiting returns the IDs of the tasks in line.
-func (r *rig) waiting(key string) []string {
-	r.Helper()
-	waiters, err := r.queue.Waiters(r.Context(), r.key(key), 1000)
-	if err != nil {
-		r.Fatal(err)
-	}
-	ids := []string{}
-	for _, w := range waiters {
-		ids = append(ids, w.Task.ID)
-	}
-	return ids
-}
-
-// parked returns the entries of the index.
-func (r *rig) parked() []string {
-	r.Helper()
-	entries, err := r.client.ZRange(r.Context(), r.index(), 0, -1).Result()
-	if err != nil {
-		r.Fatal(err)
-	}
-	return entries
+// fetch makes a task active, as an asynq server does that fetches it.
+func fetch(ctx context.Context, client redis.UniversalClient, t delayqueue.Task) error {
+	return parkingtest.Fetch(ctx, client, parking.Task(t))
 }
 
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
-	return redistest.Receive(t, c, limit)
-}
-
-// serve runs an asynq server until the end of the test. What its handlers refuse is tried again in an hour.
-func (r *rig) serve(concurrency int, handler func(ctx context.Context, id string) error) {
-	r.Helper()
-	serve(r.T, r.queue, asynq.Config{Concurrency: concurrency, Queues: map[string]int{r.name: 1}}, handler)
+	return redistest.Receive(t, c, parkingtest.Limit)
 }

@@ -2,147 +2,133 @@ package delayqueue
 
 import (
 	"context"
-	_ "embed"
-	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/keys"
-)
-
-var (
-	//go:embed lua/park.lua
-	parkSource string
-	//go:embed lua/wake.lua
-	wakeSource string
-
-	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is a script.
-	parkScript = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
-	wakeScript = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 // Options configures a [Queue]. The zero value has every default.
 type Options struct {
-	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be quick, and
-	// safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its interval.
+	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue. It must be quick,
+	// and safe for concurrent use: it lets an idle worker look for tasks at once instead of after its interval.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background: in place of one that was woken and does
-	// not come, or waits for another key now, or once a slot of a Cluster has arrived. It must be quick.
+	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that was
+	// woken and does not come. It must be quick.
 	Repaired func(key string, t Task)
-	// Logger receives what went wrong in the background. Silent when nil.
+	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
 }
 
-// Queue parks tasks on keys and wakes them. It is safe for use by many goroutines at the same time.
-type Queue struct {
-	client  redis.UniversalClient
-	repair  func(key string, t Task) // may be nil
-	tasks   *asynq.Client
-	inspect *asynq.Inspector
-	log     *slog.Logger
-	woken   func(Task)
-	steps   bool   // the keys are on several nodes: a call is made in steps
-	index   string // the sorted set of all parked tasks
+// Queue parks tasks on keys and wakes them. It is safe for concurrent use.
+//
+// Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one: a program
+// calls Park and Wake only for conflicts of its own. Packages of this module convert a Queue to its engine.
+type Queue parking.Engine
 
-	mu      sync.Mutex
-	closed  bool
-	closing context.Context // ends with Close
-	cancel  context.CancelFunc
-	parking context.Context // ends later: of the parks under way
-	giveUp  context.CancelFunc
-	follows map[string]*followed // the last wake of each key that others wait for
-	pending sync.WaitGroup       // what goes on in the background
-	served  served
-	runs    runs
-	listed  sync.Map // queues that asynq's list has
-}
-
-// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
-// of a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a client of a
-// Cluster that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is nil.
+// New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
+// standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of one.
+// New refuses a Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It panics
+// when client is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
-	if client == nil {
-		panic("delayqueue: New needs a Redis client")
+	inside := parking.Options{Logger: opts.Logger}
+	if woken := opts.Woken; woken != nil {
+		inside.Woken = func(t parking.Task) { woken(Task(t)) }
 	}
-	cluster, ok := client.(*redis.ClusterClient)
-	if ok && cluster.Options().ReadOnly {
-		return nil, errors.New("delayqueue: the client reads from the replicas of the cluster, which are behind: " +
-			"use one without ReadOnly, RouteByLatency and RouteRandomly")
+	if repaired := opts.Repaired; repaired != nil {
+		inside.Repaired = func(key string, t parking.Task) { repaired(key, Task(t)) }
 	}
-	if _, ring := client.(*redis.Ring); ring {
-		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
-			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
-	}
-	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
-	q := &Queue{
-		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, follows: map[string]*followed{}, steps: !oneNode, index: parkedIndex,
-		inspect: asynq.NewInspectorFromRedisClient(client),
-	}
-	q.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, q.answer))
-	if q.log == nil {
-		q.log = slog.New(slog.DiscardHandler)
-	}
-	q.closing, q.cancel = context.WithCancel(context.Background())
-	q.parking, q.giveUp = context.WithCancel(context.Background())
-	return q, nil
+	engine, err := parking.New(client, inside)
+	return (*Queue)(engine), err
 }
 
-// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and does not, once the Queue is closed.
-func (q *Queue) background(until context.Context, limit time.Duration, do func(ctx context.Context)) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return false
-	}
-	q.pending.Go(func() {
-		ctx, cancel := context.WithTimeout(until, limit)
-		defer cancel()
-		do(ctx)
-	})
-	return true
-}
+func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
 
-// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be reached again, for 8 s at most, as long as
-// asynq's own shutdown. Then it ends the Queue. A task that was not woken runs when its timer ends; one that could not be parked is logged, and asynq recovers
+// Close waits up to 1 s for wakes under way, and up to 8 s for tasks that are to be parked once Redis can be reached
+// again. A task that was not woken runs when its timer ends. One that could not be parked is logged, and asynq recovers
 // it: as failed, and archived when it has no retry left.
-func (q *Queue) Close() error {
-	q.mu.Lock()
-	q.closed = true
-	for _, f := range q.follows {
-		f.timer.Stop()
-	}
-	q.mu.Unlock()
-	timer := time.AfterFunc(time.Second, q.cancel)
-	defer timer.Stop()
-	last := time.AfterFunc(parkGrace, q.giveUp)
-	defer last.Stop()
-	q.pending.Wait()
-	q.cancel()
-	q.giveUp()
-	return nil
+func (q *Queue) Close() error { return q.engine().Close() }
+
+// ParkOptions says how a task waits. The zero value is a first attempt without limits.
+type ParkOptions struct {
+	// Attempt is the task's retry count: its conflicts are counted anew once its handler has run.
+	Attempt int
+	// Limits holds for Waiters and Total, and Age bounds the timer. For the other limits see [Limits.Reached].
+	Limits Limits
+	// Look is when the task tries its key again if no wake comes and it is among the first waiters. The further back it
+	// stands, the longer its timer, up to 10 min, or 20 ms for each task before it when that is longer.
+	Look time.Duration
 }
 
-// parkGrace is how long Close waits for parks.
-const parkGrace = 8 * time.Second
+// Parked says where a parked task stands.
+type Parked struct {
+	Conflict
 
-// parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
-const parkedIndex = "railtoken:parked"
-
-// registryPrefix begins the names of all registries.
-const registryPrefix = "railtoken:waiters:{"
-
-// registry returns the name of the sorted set of a key's waiters.
-func registry(key string) string { return registryPrefix + keys.Encode(key) + "}" }
-
-// keyOf returns the key that a registry is of.
-func keyOf(registry string) (string, bool) {
-	if len(registry) <= len(registryPrefix) {
-		return "", false
-	}
-	return keys.Decode(registry[len(registryPrefix) : len(registry)-1])
+	// Waiters is how many tasks wait for the key, this one included, and Ahead how many of them stand before it.
+	Waiters, Ahead int
+	// Timer is when the task tries again if no wake comes.
+	Timer time.Duration
 }
+
+// Park ends the run of an active task and lets it wait for key in asynq's retry set, where [Queue.Wake] finds it. No
+// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of that
+// key is woken. A task that finds no room under its limits waits for its timer alone.
+//
+// The error matches [ErrGone], and nothing has changed, when the task is not active any more.
+//
+// Park makes one call to Redis, on a Cluster three or four. The number of waiters does not change the cost.
+func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
+	p, err := q.engine().Park(ctx, parking.Task(t), key, parking.ParkOptions{
+		Attempt: opts.Attempt, Look: opts.Look,
+		MaxWaiters: opts.Limits.Waiters, MaxTotal: opts.Limits.Total, MaxAge: opts.Limits.Age,
+	})
+	return Parked{Conflict: Conflict(p.Conflict), Waiters: p.Waiters, Ahead: p.Ahead, Timer: p.Timer}, err
+}
+
+// WakeOptions says which waiters [Queue.Wake] wakes. The zero value wakes the next one.
+type WakeOptions struct {
+	// Leaver is the task that releases the key and whose own entry is removed; none when zero.
+	Leaver Task
+	// Most is how many waiters are woken at most; 1 when zero, at most 100.
+	Most int
+}
+
+// Woken says what a wake has done.
+type Woken struct {
+	// Tasks are the waiters that were moved to the heads of their asynq queues, in order; empty when none could run.
+	Tasks []Task
+	// Pending reports that the next waiter's slot moves between nodes of a Cluster: it is woken in the background once the
+	// slot has arrived.
+	Pending bool
+	// Left is how many tasks still wait for the key.
+	Left int
+}
+
+// Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the key is released.
+//
+// A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
+// works on, keep their places and are passed over; when there are only such waiters, the first is put at the head of its
+// queue. When a woken task does not come within half a second, the Queue wakes the next one in its place.
+//
+// Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six. When it
+// fails, the waiters' own timers bring them back.
+func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
+	w, err := q.engine().Wake(ctx, key, parking.WakeOptions{Leaver: parking.Task(opts.Leaver), Most: opts.Most})
+	woken := Woken{Pending: w.Pending, Left: w.Left}
+	for _, t := range w.Tasks {
+		woken.Tasks = append(woken.Tasks, Task(t))
+	}
+	return woken, err
+}
+
+// ForwardWake passes on the wake of a task that ends without trying its key, such as one that has no handler: the next
+// waiter is woken. It also removes the task from the sequence of its key, which its headers name; without headers its
+// place there is kept. It does nothing for a task that neither waits nor is in a sequence.
+func (q *Queue) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
+	return q.engine().ForwardWake(ctx, parking.Task(t), headers)
+}
+
+// Inspector returns the part of the Queue that lists waiting tasks and reorders them.
+func (q *Queue) Inspector() *Inspector { return &Inspector{q.engine()} }

@@ -2,19 +2,12 @@ package delayqueue
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
-)
 
-var (
-	//go:embed lua/replay.lua
-	replaySource string
-	replayScript = redis.NewScript(recordSource + replaySource)
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 const (
@@ -23,30 +16,13 @@ const (
 	archivePage  = 100
 )
 
-// ErrNotArchived reports that a task is not in asynq's archive, and was left alone. The error that matches it is a [NotArchivedError].
-var ErrNotArchived = errors.New("delayqueue: the task is not archived")
-
-// NotArchivedError says where a task is instead of in the archive. It matches [ErrNotArchived].
-type NotArchivedError struct {
-	Task  Task
-	State State
-}
-
-// Error names the task and its state.
-func (e *NotArchivedError) Error() string {
-	return fmt.Sprintf("delayqueue: task %s is not archived: it is %s", e.Task, e.State)
-}
-
-// Is reports whether target is [ErrNotArchived].
-func (e *NotArchivedError) Is(target error) bool { return target == ErrNotArchived }
-
-// Replay runs an archived task again: it is put behind the others that are pending in its queue, whatever it was archived for. Its conflicts
-// and its age count anew. Its result, which was that of the end that it came to, is cleared. Its retry count, its deadline and all else stay.
+// Replay runs an archived task again, for whatever reason it was archived: it joins the tail of its asynq queue. Its
+// conflicts and its age count anew, and its old result is cleared. Its retry count, its deadline and all else stay.
 //
-// The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is somewhere else, as after another Replay.
-func (q *Queue) Replay(ctx context.Context, t Task) error {
-	keys := []string{t.hash(), t.prefix() + "archived", t.prefix() + "pending"}
-	state, err := q.runSettled(ctx, replayScript, keys, t.ID, time.Now().UnixNano())
+// The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, as after another
+// Replay.
+func (i *Inspector) Replay(ctx context.Context, t Task) error {
+	state, err := i.engine.Replay(ctx, parking.Task(t))
 	switch {
 	case err != nil:
 		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)
@@ -58,19 +34,22 @@ func (q *Queue) Replay(ctx context.Context, t Task) error {
 	return nil
 }
 
-// ReplayAll replays, as [Queue.Replay] does, the tasks in the archive of a queue for which choose returns true, but no more than most, those
-// that have been there longest first. It returns how many it has replayed, also with an error. A task that comes to the archive
-// while it works, also a replayed one, may be left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue.
+// ReplayAll replays, like [Inspector.Replay], up to most archived tasks of an asynq queue for which choose returns true,
+// oldest first. It returns how many it has replayed, also with an error. A task that is archived meanwhile may be left
+// for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue.
 //
-// It reads the archive, of 10 000 tasks at most, 100 in two calls to Redis, and makes one for each task that it replays.
-func (q *Queue) ReplayAll(ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool) (int, error) {
-	chosen, err := q.archived(ctx, queue, most, choose)
+// It reads the archive of at most 10 000 tasks, 100 of them in two calls to Redis, and makes one call for each task that
+// it replays.
+func (i *Inspector) ReplayAll(
+	ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool,
+) (int, error) {
+	chosen, err := i.archived(ctx, queue, most, choose)
 	if err != nil {
 		return 0, err
 	}
 	replayed := 0
 	for _, id := range chosen {
-		err := q.Replay(ctx, Task{Queue: queue, ID: id})
+		err := i.Replay(ctx, Task{Queue: queue, ID: id})
 		switch {
 		case err == nil:
 			replayed++
@@ -81,14 +60,16 @@ func (q *Queue) ReplayAll(ctx context.Context, queue string, most int, choose fu
 	return replayed, nil
 }
 
-// archived returns the IDs of the tasks in an archive that are chosen.
-func (q *Queue) archived(ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool) ([]string, error) {
+// archived returns the IDs of the archived tasks that are chosen.
+func (i *Inspector) archived(
+	ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool,
+) ([]string, error) {
 	var chosen []string
 	for page := 1; page <= mostArchived/archivePage; page++ {
 		if err := ctx.Err(); err != nil { // asynq takes no context
 			return nil, fmt.Errorf("delayqueue: list archived tasks: %w", context.Cause(ctx))
 		}
-		infos, err := q.inspect.ListArchivedTasks(queue, asynq.PageSize(archivePage), asynq.Page(page))
+		infos, err := i.engine.Tasks().ListArchivedTasks(queue, asynq.PageSize(archivePage), asynq.Page(page))
 		if err != nil {
 			return nil, fmt.Errorf("delayqueue: list archived tasks: %w", err)
 		}
@@ -99,7 +80,7 @@ func (q *Queue) archived(ctx context.Context, queue string, most int, choose fun
 			if len(chosen) >= most {
 				return chosen, nil
 			}
-			if info.ID != "" && choose(info) { // without an ID it is an entry whose task is gone
+			if info.ID != "" && choose(info) { // an entry without an ID is one whose task is gone
 				chosen = append(chosen, info.ID)
 			}
 		}

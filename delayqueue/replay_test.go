@@ -21,30 +21,30 @@ import (
 func (r *solo) archive(tasks ...delayqueue.Task) {
 	r.Helper()
 	for _, t := range tasks {
-		r.ok(r.client.HSet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "result", "the reason").Err())
-		r.ok(r.inspect.ArchiveTask(t.Queue, t.ID))
+		r.OK(r.Client.HSet(r.Context(), "asynq:{"+t.Queue+"}:t:"+t.ID, "result", "the reason").Err())
+		r.OK(r.Inspect.ArchiveTask(t.Queue, t.ID))
 	}
 }
 
 func TestAReplayedTaskRunsBehindTheOthersWithoutItsOldResult(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task := r.delayed("replayed")
+	task := r.Delayed("replayed")
 	r.archive(task)
 	for i := range 3 {
-		_, err := r.tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(fmt.Sprint(i)))
-		r.ok(err)
+		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(fmt.Sprint(i)))
+		r.OK(err)
 	}
-	r.ok(r.queue.Replay(t.Context(), task))
-	info, err := r.inspect.GetTaskInfo(task.Queue, task.ID)
+	r.OK(r.inspector.Replay(t.Context(), task))
+	info, err := r.Inspect.GetTaskInfo(task.Queue, task.ID)
 	if err != nil || info.State != asynq.TaskStatePending || len(info.Result) != 0 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if archived, err := r.inspect.ListArchivedTasks("default"); err != nil || len(archived) != 0 {
+	if archived, err := r.Inspect.ListArchivedTasks("default"); err != nil || len(archived) != 0 {
 		t.Errorf("in the archive are %v, %v", archived, err)
 	}
 	order := make(chan string, 10)
-	r.serve(1, func(_ context.Context, id string) error {
+	r.Serve(1, func(_ context.Context, id string) error {
 		order <- id
 		return nil
 	})
@@ -58,26 +58,26 @@ func TestAReplayedTaskRunsBehindTheOthersWithoutItsOldResult(t *testing.T) {
 func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task := r.delayed("a")
+	task := r.Delayed("a")
 	for range 3 {
-		r.park(task, "k")
+		r.Park(task, "k")
 	}
 	behind := r.inLine("k", "behind")[0]
 	r.archive(task) // by hand: its record and its entry are left
-	r.ok(r.client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:freed", "railtoken:waiters:{k}").Err())
-	r.ok(r.queue.Replay(t.Context(), task))
-	if left := r.client.HMGet(t.Context(), "asynq:{default}:t:a", "railtoken:look", "railtoken:freed").Val(); left[0] != nil || left[1] != nil {
+	r.OK(r.Client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:freed", "railtoken:waiters:{k}").Err())
+	r.OK(r.inspector.Replay(t.Context(), task))
+	if left := r.Client.HMGet(t.Context(), "asynq:{default}:t:a", "railtoken:look", "railtoken:freed").Val(); left[0] != nil || left[1] != nil {
 		t.Errorf("of its record are left %v", left)
 	}
-	if _, err := r.queue.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
+	if _, err := r.inspector.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
 		t.Errorf("it waits before it has tried: %v", err)
 	}
-	r.client.ZRem(t.Context(), "railtoken:waiters:{k}", "7:defaulta")
+	r.Client.ZRem(t.Context(), "railtoken:waiters:{k}", "7:defaulta")
 	replayed := time.Now().Add(-time.Second)
-	if place := r.park(task, "k"); place.Count != 1 || place.First.Before(replayed) {
+	if place := r.Park(task, "k"); place.Count != 1 || place.First.Before(replayed) {
 		t.Errorf("its first conflict is %+v", place)
 	}
-	if got := r.waiting("k"); !slices.Equal(got, []string{behind.ID, task.ID}) {
+	if got := r.Waiting("k"); !slices.Equal(got, []string{behind.ID, task.ID}) {
 		t.Errorf("in line are %v, want the replayed one last", got)
 	}
 }
@@ -85,29 +85,29 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.delayed("pending"), r.delayed("running"), r.delayed("deleted")
-	r.ok(r.inspect.RunTask("default", "pending"))
-	r.begin(running)
-	r.remove(deleted)
+	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.Delayed("pending"), r.Delayed("running"), r.Delayed("deleted")
+	r.OK(r.Inspect.RunTask("default", "pending"))
+	r.Begin(running)
+	r.Remove(deleted)
 	for task, want := range map[delayqueue.Task]delayqueue.State{parked: delayqueue.StateRetry, pending: delayqueue.StatePending, running: delayqueue.StateActive} {
-		err := r.queue.Replay(t.Context(), task)
+		err := r.inspector.Replay(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotArchivedError](err)
 		if !errors.Is(err, delayqueue.ErrNotArchived) || !ok || where.State != want || where.Task != task {
 			t.Errorf("%s: %v; want it to say %q", task, err, want)
 		}
 	}
-	if w, err := r.queue.Find(t.Context(), parked); err != nil || w.Conflicts != 2 {
+	if w, err := r.inspector.Find(t.Context(), parked); err != nil || w.Conflicts != 2 {
 		t.Errorf("the parked task is now %+v, %v", w, err)
 	}
 	for _, task := range []delayqueue.Task{deleted, {}, {Queue: "no", ID: "such"}} {
-		if err := r.queue.Replay(t.Context(), task); !errors.Is(err, delayqueue.ErrGone) {
+		if err := r.inspector.Replay(t.Context(), task); !errors.Is(err, delayqueue.ErrGone) {
 			t.Errorf("%s: %v, want ErrGone", task, err)
 		}
-		if n := r.client.Exists(t.Context(), "asynq:{"+task.Queue+"}:t:"+task.ID).Val(); n != 0 {
+		if n := r.Client.Exists(t.Context(), "asynq:{"+task.Queue+"}:t:"+task.ID).Val(); n != 0 {
 			t.Errorf("%s: replaying has made a task of nothing", task)
 		}
 	}
-	if r.client.SIsMember(t.Context(), "asynq:queues", "no").Val() {
+	if r.Client.SIsMember(t.Context(), "asynq:queues", "no").Val() {
 		t.Error("replaying has made a queue")
 	}
 }
@@ -115,13 +115,13 @@ func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task := r.delayed("a")
+	task := r.Delayed("a")
 	r.archive(task)
 	var done atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			switch err := r.queue.Replay(t.Context(), task); {
+			switch err := r.inspector.Replay(t.Context(), task); {
 			case err == nil:
 				done.Add(1)
 			case !errors.Is(err, delayqueue.ErrNotArchived):
@@ -133,7 +133,7 @@ func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 	if n := done.Load(); n != 1 {
 		t.Errorf("%d replays succeeded", n)
 	}
-	if pending := r.client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(pending, []string{"a"}) {
+	if pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(pending, []string{"a"}) {
 		t.Errorf("pending are %v", pending)
 	}
 }
@@ -142,9 +142,9 @@ func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for i := range 250 { // some pages
-		r.archive(r.delayed(fmt.Sprintf("%03d", i)))
+		r.archive(r.Delayed(fmt.Sprintf("%03d", i)))
 	}
-	r.client.ZAdd(t.Context(), "asynq:{default}:archived", redis.Z{Score: 1, Member: "its task is gone"})
+	r.Client.ZAdd(t.Context(), "asynq:{default}:archived", redis.Z{Score: 1, Member: "its task is gone"})
 	even := func(info *asynq.TaskInfo) bool {
 		if string(info.Result) != "the reason" {
 			t.Errorf("%s was asked about with the result %q", info.ID, info.Result)
@@ -152,15 +152,15 @@ func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 		return strings.ContainsAny(info.ID[2:], "02468")
 	}
 	for _, step := range []struct{ most, want, left int }{{0, 0, 250}, {-1, 0, 250}, {7, 7, 243}, {1000, 118, 125}, {1000, 0, 125}} {
-		n, err := r.queue.ReplayAll(t.Context(), "default", step.most, even)
+		n, err := r.inspector.ReplayAll(t.Context(), "default", step.most, even)
 		if err != nil || n != step.want {
 			t.Errorf("at most %d: replayed %d, %v; want %d", step.most, n, err, step.want)
 		}
-		if left := r.client.ZCard(t.Context(), "asynq:{default}:archived").Val() - 1; int(left) != step.left {
+		if left := r.Client.ZCard(t.Context(), "asynq:{default}:archived").Val() - 1; int(left) != step.left {
 			t.Errorf("at most %d: %d are left, want %d", step.most, left, step.left)
 		}
 	}
-	if head := r.client.LRange(t.Context(), "asynq:{default}:pending", -1, -1).Val(); !slices.Equal(head, []string{"000"}) {
+	if head := r.Client.LRange(t.Context(), "asynq:{default}:pending", -1, -1).Val(); !slices.Equal(head, []string{"000"}) {
 		t.Errorf("the first to run is %v, want the one that was archived first", head)
 	}
 }
@@ -169,21 +169,21 @@ func TestReplayAllSkipsWhatHasLeftMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for _, id := range []string{"a", "b", "c"} {
-		r.archive(r.delayed(id))
+		r.archive(r.Delayed(id))
 	}
-	n, err := r.queue.ReplayAll(t.Context(), "default", 10, func(info *asynq.TaskInfo) bool {
+	n, err := r.inspector.ReplayAll(t.Context(), "default", 10, func(info *asynq.TaskInfo) bool {
 		switch info.ID { // others are at work between the look and the replay
 		case "a":
-			r.remove(delayqueue.Task{Queue: "default", ID: "a"})
+			r.Remove(delayqueue.Task{Queue: "default", ID: "a"})
 		case "b":
-			r.ok(r.inspect.RunTask("default", "b"))
+			r.OK(r.Inspect.RunTask("default", "b"))
 		}
 		return true
 	})
 	if err != nil || n != 1 {
 		t.Errorf("replayed %d, %v; want the one that was left", n, err)
 	}
-	if n := r.client.LLen(t.Context(), "asynq:{default}:pending").Val(); n != 2 {
+	if n := r.Client.LLen(t.Context(), "asynq:{default}:pending").Val(); n != 2 {
 		t.Errorf("%d are pending", n)
 	}
 }
@@ -192,13 +192,13 @@ func TestReplayAllReportsAQueueThatIsNotThereAndAnEndedContext(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	all := func(*asynq.TaskInfo) bool { return true }
-	if _, err := r.queue.ReplayAll(t.Context(), "no such", 10, all); !errors.Is(err, asynq.ErrQueueNotFound) {
+	if _, err := r.inspector.ReplayAll(t.Context(), "no such", 10, all); !errors.Is(err, asynq.ErrQueueNotFound) {
 		t.Errorf("%v, want ErrQueueNotFound", err)
 	}
-	r.archive(r.delayed("a"))
+	r.archive(r.Delayed("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, err := r.queue.ReplayAll(ctx, "default", 10, all); !errors.Is(err, context.Canceled) || n != 0 {
+	if n, err := r.inspector.ReplayAll(ctx, "default", 10, all); !errors.Is(err, context.Canceled) || n != 0 {
 		t.Errorf("%d, %v; want the context's error", n, err)
 	}
 }

@@ -1,15 +1,5 @@
 package delayqueue
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/hibiken/asynq"
-)
-
 // Task names a task as asynq does: an ID is unique within a queue.
 type Task struct {
 	Queue string
@@ -19,58 +9,18 @@ type Task struct {
 // String returns "queue/id".
 func (t Task) String() string { return t.Queue + "/" + t.ID }
 
-// TaskOf returns the task that ctx was made for. ctx must come from an asynq server.
-func TaskOf(ctx context.Context) (Task, error) {
-	id, ok1 := asynq.GetTaskID(ctx)
-	queue, ok2 := asynq.GetQueueName(ctx)
-	if !ok1 || !ok2 {
-		return Task{}, errors.New("delayqueue: the context is not that of an asynq handler: pass on the one that ProcessTask was given")
-	}
-	return Task{Queue: queue, ID: id}, nil
-}
+// State is where a task is, in asynq's words: "retry" for a parked task, "pending" for one that was woken or whose timer
+// has ended, "active" for one that runs, "scheduled", "archived", "completed"; or [StateGone].
+type State string
 
-// member returns the task's entry in a registry. The length makes it unambiguous, whatever the names hold.
-func (t Task) member() string { return strconv.Itoa(len(t.Queue)) + ":" + t.Queue + t.ID }
+// The states that this package tells apart.
+const (
+	StateActive   State = "active"
+	StatePending  State = "pending"
+	StateRetry    State = "retry"
+	StateArchived State = "archived"
+	StateGone     State = "gone" // asynq knows no such task
+)
 
-// parseMember returns the task of a registry entry.
-func parseMember(member string) (Task, error) {
-	size, rest, ok := strings.Cut(member, ":")
-	n, err := strconv.Atoi(size)
-	if !ok || err != nil || n < 0 || n > len(rest) {
-		return Task{}, fmt.Errorf("delayqueue: %q is no entry of a registry", member)
-	}
-	return Task{Queue: rest[:n], ID: rest[n:]}, nil
-}
-
-// taskOf returns the task of a registry entry, and of anything else one that cannot be: it counts as gone, as in task.lua.
-func taskOf(member string) Task {
-	t, err := parseMember(member)
-	if err != nil {
-		return Task{}
-	}
-	return t
-}
-
-func tasksOf(members []string) (tasks []Task) {
-	for _, member := range members {
-		tasks = append(tasks, taskOf(member))
-	}
-	return tasks
-}
-
-// listed returns the names of all keys that a wake of the task touches, its hash first: see state.lua.
-func (t Task) listed() []string {
-	if t.Queue == "" { // it cannot be, and without a queue its keys have no slot in common
-		return []string{t.hash()}
-	}
-	return []string{t.hash(), t.prefix() + "retry", t.prefix() + "scheduled", t.prefix() + "pending"}
-}
-
-// ended returns the names of all keys that the end of the task's run touches, its hash first: see state.lua. Only a call that may make the task pending
-// needs the last one.
-func (t Task) ended() []string {
-	return []string{t.hash(), t.prefix() + "active", t.prefix() + "lease", t.prefix() + "retry", t.prefix() + "pending"}
-}
-
-// hash returns the name of the hash in which asynq keeps the task.
-func (t Task) hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }
+// over reports whether a task in this state will not run by itself.
+func (s State) over() bool { return s == StateGone || s == StateArchived || s == "completed" }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -74,7 +74,7 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 	}
 	key := lease.Keys()[0]
 	if n := r.SlotBudget.decks.release(key, 0, lease.HandedOff(), lease.ShouldNotify()); n > 0 {
-		r.wake(ctx, key, delayqueue.WakeOptions{Most: n})
+		r.wake(ctx, key, parking.WakeOptions{Most: n})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 const (
@@ -47,7 +47,7 @@ type deck struct {
 
 // promise is a place on deck for a task that was woken.
 type promise struct {
-	task delayqueue.Task
+	task parking.Task
 	at   time.Time
 }
 
@@ -57,8 +57,8 @@ type decks struct {
 	spare    func() bool // reports whether a slot may be kept for a task on standby; always when nil
 	mu       sync.Mutex
 	keys     map[string]*deck
-	coming   map[delayqueue.Task]string // the keys of the tasks that were promised a place
-	early    map[delayqueue.Task]uint64 // tasks that have arrived while wakes were under way, and which arrival that was
+	coming   map[parking.Task]string // the keys of the tasks that were promised a place
+	early    map[parking.Task]uint64 // tasks that have arrived while wakes were under way, and which arrival that was
 	arrivals uint64
 	asking   int  // tasks that are being woken, of all keys
 	pickup   mean // from the wake of a task to its run
@@ -73,7 +73,7 @@ type state struct {
 }
 
 // arrive notes that the run of a task begins, and reports whether this server has promised it a place on deck for a key.
-func (k *decks) arrive(t delayqueue.Task) (key string, promised bool) {
+func (k *decks) arrive(t parking.Task) (key string, promised bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, ok := k.coming[t]
@@ -96,7 +96,7 @@ func (k *decks) arrive(t delayqueue.Task) (key string, promised bool) {
 }
 
 // noteEarly notes that a task has arrived of which a wake under way may tell only now. The caller holds the mutex.
-func (k *decks) noteEarly(t delayqueue.Task) {
+func (k *decks) noteEarly(t parking.Task) {
 	if len(k.early) >= k.crowd {
 		oldest := k.arrivals
 		for _, d := range k.keys {
@@ -104,7 +104,7 @@ func (k *decks) noteEarly(t delayqueue.Task) {
 				oldest = min(oldest, d.since)
 			}
 		}
-		maps.DeleteFunc(k.early, func(_ delayqueue.Task, n uint64) bool { return n <= oldest })
+		maps.DeleteFunc(k.early, func(_ parking.Task, n uint64) bool { return n <= oldest })
 		k.crowd = max(2*len(k.early), fewDecks)
 	}
 	k.arrivals++
@@ -249,7 +249,7 @@ func (k *decks) open(d *deck) int {
 }
 
 // woke notes what has come of waking so many tasks; ok is false when nobody knows.
-func (k *decks) woke(key string, asked int, w delayqueue.Woken, ok bool) {
+func (k *decks) woke(key string, asked int, w parking.Woken, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d := k.keys[key]; d != nil {
@@ -286,7 +286,7 @@ func (k *decks) deck(key string) *deck {
 func (k *decks) forget(now time.Time) {
 	if k.keys == nil {
 		k.keys, k.sweep = map[string]*deck{}, fewDecks
-		k.coming, k.early = map[delayqueue.Task]string{}, map[delayqueue.Task]uint64{}
+		k.coming, k.early = map[parking.Task]string{}, map[parking.Task]uint64{}
 	}
 	if len(k.keys) < k.sweep {
 		return

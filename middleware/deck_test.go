@@ -8,17 +8,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
-func numbered(n int) delayqueue.Task {
-	return delayqueue.Task{Queue: "default", ID: fmt.Sprint(n)}
+func numbered(n int) parking.Task {
+	return parking.Task{Queue: "default", ID: fmt.Sprint(n)}
 }
 
 // wake has the deck of a key wake as many as it wants after a release, and tells it who was woken.
-func (k *decks) wakeAll(key string, left int, tasks ...delayqueue.Task) {
+func (k *decks) wakeAll(key string, left int, tasks ...parking.Task) {
 	n := k.release(key, 5*time.Millisecond, false, true)
-	k.woke(key, n, delayqueue.Woken{Tasks: tasks, Left: left}, true)
+	k.woke(key, n, parking.Woken{Tasks: tasks, Left: left}, true)
 }
 
 // counters returns what is left of a deck's bookkeeping.
@@ -113,7 +113,7 @@ func TestATaskThatArrivesBeforeItsWakeWasAnsweredIsNotExpected(t *testing.T) {
 		if _, promised := k.arrive(numbered(1)); promised {
 			t.Error("nobody knew of it yet")
 		}
-		k.woke("a", n, delayqueue.Woken{Tasks: []delayqueue.Task{numbered(1), numbered(2)}}, true)
+		k.woke("a", n, parking.Woken{Tasks: []parking.Task{numbered(1), numbered(2)}}, true)
 		if got := k.look("a").onDeck; got != 1 {
 			t.Errorf("%d are expected, want the second alone", got)
 		}
@@ -136,14 +136,14 @@ func TestArrivalsAreNotRememberedForLong(t *testing.T) {
 			if before == "" {
 				before = "slow"
 			}
-			k.woke(before, n, delayqueue.Woken{}, true)
+			k.woke(before, n, parking.Woken{}, true)
 			n, before = next, key
 			time.Sleep(100 * time.Microsecond)
 		}
 		if _, _, _, _, early := k.counters(); early > 1000 {
 			t.Errorf("%d tasks are remembered that came while others were being woken", early)
 		}
-		k.woke(before, n, delayqueue.Woken{}, true)
+		k.woke(before, n, parking.Woken{}, true)
 		k.wantZero(t)
 	})
 }
@@ -162,7 +162,7 @@ func TestAnArrivalIsNoAnswerToALaterWake(t *testing.T) {
 		if key, promised := k.arrive(numbered(1)); key != "a" || !promised {
 			t.Errorf("a task that was woken after it had parked was promised %q, %v", key, promised)
 		}
-		k.woke("slow", other, delayqueue.Woken{}, true)
+		k.woke("slow", other, parking.Woken{}, true)
 		k.wantZero(t)
 	})
 }
@@ -187,7 +187,7 @@ func TestAWakeThatWasAbsorbedIsPassedOnOnce(t *testing.T) {
 		if !k.leave("a", false) {
 			t.Error("the last one gave up, and nobody was woken")
 		}
-		k.woke("a", 1, delayqueue.Woken{}, true)
+		k.woke("a", 1, parking.Woken{}, true)
 		k.enter("a", 1, false)
 		if k.leave("a", false) {
 			t.Error("passed on twice")
@@ -199,7 +199,7 @@ func TestAWakeThatWasAbsorbedIsPassedOnOnce(t *testing.T) {
 		if k.leave("a", false) {
 			t.Error("passed on although one has taken the key, who will wake another")
 		}
-		k.woke("a", k.asking, delayqueue.Woken{}, true)
+		k.woke("a", k.asking, parking.Woken{}, true)
 		k.wantZero(t)
 	})
 }
@@ -210,11 +210,11 @@ func TestAWakeThatFailedKeepsWhatWasKnown(t *testing.T) {
 		var k decks
 		k.park("a", 7, 1)
 		n := k.release("a", time.Millisecond, false, true)
-		k.woke("a", n, delayqueue.Woken{}, false)
+		k.woke("a", n, parking.Woken{}, false)
 		if n := k.release("a", time.Millisecond, false, false); n == 0 {
 			t.Error("it has forgotten that seven are parked")
 		} else {
-			k.woke("a", n, delayqueue.Woken{Left: 0}, true)
+			k.woke("a", n, parking.Woken{Left: 0}, true)
 		}
 		if n := k.release("a", time.Millisecond, false, false); n != 0 {
 			t.Errorf("nobody is parked and nobody has asked, and %d are woken", n)
@@ -280,12 +280,12 @@ func TestTheCountsEndAtZeroWhateverHappens(t *testing.T) {
 							time.Sleep(time.Millisecond)
 						}
 						if k.leave(key, random.IntN(2) == 0) {
-							k.woke(key, 1, delayqueue.Woken{}, random.IntN(3) > 0)
+							k.woke(key, 1, parking.Woken{}, random.IntN(3) > 0)
 						}
 					}
 					k.park(key, random.IntN(5), random.IntN(4))
 					if n := k.release(key, time.Millisecond, random.IntN(2) == 0, random.IntN(2) == 0); n > 0 || random.IntN(9) == 0 {
-						var w delayqueue.Woken
+						var w parking.Woken
 						for range random.IntN(n + 1) {
 							w.Tasks = append(w.Tasks, numbered(random.IntN(50)))
 						}

@@ -44,7 +44,7 @@
 //     order, with FailFast or with a strategy of one's own (also one that only wraps a Requeue) takes the key whenever it is
 //     free; neither kind need wake the right task of the other, so that tasks may wait for their timers. Exclusion holds all the same;
 //   - each task has exactly one key. One with more is archived with a [KeyError];
-//   - they are enqueued with [delayqueue.Queue.Enqueue] or worker.Client.EnqueueInOrder. Others join the line when they first run;
+//   - they are enqueued with worker.Client.EnqueueInOrder. Others join the line when they first run;
 //   - Redis keeps its data: the line is on the Redis of the tasks. One that was lost costs the order, and nothing else.
 //
 // A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL: the next in line finds the key free and has the task of the

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -57,7 +57,7 @@ func (r *run) leaveDeck(ctx context.Context, got bool) {
 	key := r.onDeck
 	r.onDeck = ""
 	if r.SlotBudget.decks.leave(key, got) {
-		r.wake(ctx, key, delayqueue.WakeOptions{Most: 1})
+		r.wake(ctx, key, parking.WakeOptions{Most: 1})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -101,7 +102,8 @@ func (l *line) add(t delayqueue.Task) {
 
 // handle is the handler of all tasks.
 func (l *line) handle(ctx context.Context, _ *asynq.Task) error {
-	task, err := delayqueue.TaskOf(ctx)
+	id, err := parking.TaskOf(ctx)
+	task := delayqueue.Task(id)
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func (l *line) reach(what string, reached func() bool) {
 // inLine returns the tasks that wait for the key.
 func (l *line) inLine() []delayqueue.Task {
 	l.Helper()
-	waiters, err := l.queue.Waiters(context.Background(), l.key, 100)
+	waiters, err := l.queue.Inspector().Waiters(context.Background(), l.key, 100)
 	if err != nil {
 		l.Fatal(err)
 	}

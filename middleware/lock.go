@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -89,6 +90,9 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// engine parks and wakes tasks; nil when there is no Queue.
+func (o Options) engine() *parking.Engine { return (*parking.Engine)(o.Queue) }
 
 func (o Options) strategy() Strategy {
 	if o.Strategy == nil {

@@ -27,7 +27,7 @@ func TestAConflictParksTheTaskAndTheReleaseWakesIt(t *testing.T) {
 	})
 	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 	r.settled(task, asynq.TaskStateRetry)
-	if waiters, err := r.queue.Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 1 || waiters[0].Task != task {
+	if waiters, err := r.queue.Inspector().Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 1 || waiters[0].Task != task {
 		t.Fatalf("waiters %v, %v; want the task", waiters, err)
 	}
 	released := time.Now()
@@ -35,7 +35,7 @@ func TestAConflictParksTheTaskAndTheReleaseWakesIt(t *testing.T) {
 	started := receive(t, ran)
 	t.Logf("the handler began %v after the release", started.Sub(released))
 	r.gone(task)
-	if waiters, err := r.queue.Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
+	if waiters, err := r.queue.Inspector().Waiters(t.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
 		t.Errorf("waiters %v, %v; want none", waiters, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -21,7 +22,7 @@ type Order int
 const (
 	// BestEffort wakes the task next that was refused first. A task that arrives while the key is free does not queue up.
 	BestEffort Order = iota
-	// FIFO runs tasks in the order in which they came: by [delayqueue.Queue.Enqueue], or when they first ran. Nobody passes a task
+	// FIFO runs tasks in the order in which they came: by worker.Client.EnqueueInOrder, or when they first ran. Nobody passes a task
 	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
 	FIFO
 	// StrictFIFO is FIFO, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
@@ -92,20 +93,20 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 }
 
 // holdsUp reports whether the first in line has failed, and may hold up the others no more.
-func (r *run) holdsUp(t delayqueue.Position) bool {
+func (r *run) holdsUp(t parking.Position) bool {
 	return r.maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
 }
 
 // askTurn joins the line with the run's task, at the place that it was given before if there is one.
-func (r *run) askTurn(ctx context.Context) (delayqueue.Position, error) {
+func (r *run) askTurn(ctx context.Context) (parking.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.Queue.Join(ctx, r.id, r.keys[0], delayqueue.JoinOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
+	return r.engine().Join(ctx, r.id, r.keys[0], parking.JoinOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
 }
 
 // bringBack has the first in line run again whose worker has died, so that those behind it do not wait until asynq does. Nothing of it may run any
 // more, which only the lock can tell: if it is held, bringBack returns by whom.
-func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bool) (back bool, held *locking.HeldError) {
+func (r *run) bringBack(ctx context.Context, t parking.Task, begun, locked bool) (back bool, held *locking.HeldError) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	var err error
@@ -118,7 +119,7 @@ func (r *run) bringBack(ctx context.Context, t delayqueue.Task, begun, locked bo
 		}
 	}
 	if err == nil {
-		back, err = r.Queue.BringBack(ctx, t, begun)
+		back, err = r.engine().BringBack(ctx, t, begun)
 	}
 	if err != nil {
 		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
@@ -135,7 +136,7 @@ func (r *run) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 }
 
 // notYet returns the refusal of a task that is not the first in line; nil for the first.
-func notYet(key string, t delayqueue.Position, now time.Time) *locking.HeldError {
+func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 	if t.Ahead == 0 {
 		return nil
 	}
@@ -144,8 +145,8 @@ func notYet(key string, t delayqueue.Position, now time.Time) *locking.HeldError
 	case !t.FirstAgain.IsZero():
 		h.Remaining = max(t.FirstAgain.Sub(now), 0)
 	case t.FirstLease.IsZero():
-	case now.Before(t.FirstLease.Add(delayqueue.LeftAfter)): // by then it has ended, or its worker has died
-		h.Remaining = max(t.FirstLease.Add(delayqueue.LostAfter).Sub(now), 0)
+	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // by then it has ended, or its worker has died
+		h.Remaining = max(t.FirstLease.Add(parking.LostAfter).Sub(now), 0)
 	default:
 		h.Remaining = recovererDelay
 	}
@@ -164,7 +165,7 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	switch {
 	case !lease.ShouldNotify():
 	case held != nil: // who is first may have come for the lock just now
-		r.wakeTasks(ctx, []delayqueue.Task{r.first}, ByRelease)
+		r.wakeTasks(ctx, []parking.Task{r.first}, ByRelease)
 	default:
 		r.wakeFirst(ctx)
 	}
@@ -196,16 +197,16 @@ func (r *run) comesBack(err error) bool {
 }
 
 // leaveLine takes the task out of its line, and returns who is next.
-func (r *run) leaveLine(ctx context.Context, t delayqueue.Task, key string) delayqueue.Front {
+func (r *run) leaveLine(ctx context.Context, t parking.Task, key string) parking.Front {
 	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (delayqueue.Front, error) { return r.Queue.Remove(ctx, t, key) })
+		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
 	return left
 }
 
 // leaveNeedlessLine takes a task out of the line that its producer has put it in though its handler knows no order.
 func (r *run) leaveNeedlessLine(ctx context.Context) {
 	for _, key := range r.keys {
-		if delayqueue.EnqueuedFor(r.id, key, r.task.Headers()) {
+		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
 			r.leaveLine(ctx, r.id, key)
 		}
 	}
@@ -225,12 +226,12 @@ func (r *run) quitLine(ctx context.Context) {
 // wakeFirst promotes who is first in line, if that one is parked.
 func (r *run) wakeFirst(ctx context.Context) {
 	left, _ := insist(ctx, r, "who is first in line is not known; its timer will bring it back",
-		func(ctx context.Context) (delayqueue.Front, error) { return r.Queue.Front(ctx, r.keys[0]) })
+		func(ctx context.Context) (parking.Front, error) { return r.engine().Front(ctx, r.keys[0]) })
 	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 }
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
-func (r *run) wakeInLine(ctx context.Context, left delayqueue.Front, lease *locking.Lease) {
+func (r *run) wakeInLine(ctx context.Context, left parking.Front, lease *locking.Lease) {
 	r.SlotBudget.decks.held(r.keys[0], r.noteHold())
 	next := left.Next
 	if r.SlotBudget.decks.placesFor(r.keys[0]) == 0 {
@@ -246,14 +247,15 @@ func (r *run) wakeInLine(ctx context.Context, left delayqueue.Front, lease *lock
 }
 
 // wakeTasks promotes some tasks of the run's key, if they are parked: the first for a cause, the others for standby.
-func (r *run) wakeTasks(ctx context.Context, tasks []delayqueue.Task, cause WakeCause) {
+func (r *run) wakeTasks(ctx context.Context, tasks []parking.Task, cause WakeCause) {
 	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
-		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (delayqueue.Woken, error) { return r.Queue.WakeTask(ctx, r.keys[0], t) })
+		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (parking.Woken, error) { return r.engine().WakeTask(ctx, r.keys[0], t) })
 		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
 		if i > 0 {
 			e.Cause = ByStandby
 		}
-		for _, e.Next = range woken.Tasks {
+		for _, t := range woken.Tasks {
+			e.Next = delayqueue.Task(t)
 			r.observe(ctx, e)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -29,7 +30,7 @@ func (r *rig) crash(queue, key string, works bool) delayqueue.Task {
 		return nil
 	})
 	if err == nil {
-		_, err = r.queue.Join(r.Context(), task, key, delayqueue.JoinOptions{Begins: true, Works: works})
+		_, err = (*parking.Engine)(r.queue).Join(r.Context(), parking.Task(task), key, parking.JoinOptions{Begins: true, Works: works})
 	}
 	if err != nil {
 		r.Fatal(err)

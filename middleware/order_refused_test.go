@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -85,9 +86,9 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 					if !lease.ShouldNotify() {
 						return
 					}
-					left, err := outside.queue.Front(context.Background(), queue)
+					left, err := (*parking.Engine)(outside.queue).Front(context.Background(), queue)
 					if err == nil && len(left.Next) > 0 {
-						_, err = outside.queue.WakeTask(context.Background(), queue, left.Next[0])
+						_, err = (*parking.Engine)(outside.queue).WakeTask(context.Background(), queue, left.Next[0])
 					}
 					if err != nil {
 						t.Error(err)

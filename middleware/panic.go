@@ -28,7 +28,7 @@ func (r *run) abandon(ctx context.Context) {
 // observe tells the observer of an event of this run.
 func (r *run) observe(ctx context.Context, e Event) {
 	if e.Task == (delayqueue.Task{}) {
-		e.Task = r.id
+		e.Task = delayqueue.Task(r.id)
 	}
 	e.Type, e.Keys = r.task.Type(), r.keys
 	tell(ctx, r.Observer, r.Logger, e)

@@ -222,7 +222,7 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 	if !strings.Contains(info.LastErr, want) {
 		r.Errorf("the task's error is %q, want %q in it", info.LastErr, want)
 	}
-	if waiters, err := r.queue.Waiters(r.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
+	if waiters, err := r.queue.Inspector().Waiters(r.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
 		r.Errorf("waiters %v, %v; want none", waiters, err)
 	}
 }

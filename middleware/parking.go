@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,10 +21,10 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	}
 	met := r.run.Met(r.attempt)
 	met.Count++
-	limit := d.Limits.Reached(met)
+	limit := d.Limits.Reached(delayqueue.Conflict(met))
 	if limit == delayqueue.NoLimit && d.OnLimit != nil { // else a task that finds the waiters full waits all the same
-		var err error
-		if limit, err = r.Queue.Full(ctx, r.id, held.Key, d.Limits); err != nil {
+		full, err := r.engine().Full(ctx, r.id, held.Key, d.Limits.Waiters, d.Limits.Total)
+		if limit = delayqueue.Limit(full); err != nil {
 			r.Logger.WarnContext(ctx, "the limits of a task are not known; it waits on", "task", r.id.String(), "error", err)
 		}
 	}
@@ -35,30 +36,31 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if r.run == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
-	opts := delayqueue.ParkOptions{
-		Attempt: r.attempt, Limits: d.Limits, Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
+	opts := parking.ParkOptions{
+		Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+		Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
 	}
 	if opts.InOrder {
 		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
 		if d.OnLimit == nil {
-			opts.Limits.Waiters, opts.Limits.Total = 0, 0 // it has its place in the sequence, and must be found there
+			opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has its place in the sequence, and must be found there
 		}
 	}
 	if r.LockNames != nil {
 		lock, mark := r.LockNames(held.Key)
-		opts.Locks = []delayqueue.LockNames{{Lock: lock, Notify: mark}}
+		opts.Locks = []parking.LockNames{{Lock: lock, Notify: mark}}
 	}
-	r.run.Park(held.Key, opts, func(p delayqueue.Parked) { r.parked(ctx, held, d, p) })
+	r.run.Park(held.Key, opts, func(p parking.Parked) { r.parked(ctx, held, d, p) })
 	return conflict
 }
 
 // parked notes that the task waits. When the park has not looked whether the key was given back before, the locker is asked once more.
-func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p delayqueue.Parked) {
+func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.SlotBudget.decks.park(held.Key, p.Waiters, d.Places)
 	r.observe(ctx, Event{
-		Kind: Parked, Task: p.Task, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
+		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
 	if !p.Looked {
 		r.lookAgain(ctx, held.Key, p)
@@ -66,11 +68,11 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 }
 
 // lookAgain looks whether a key that a task waits for was given back before it did. Then it gives the key back at once, which wakes the next in line.
-func (r *run) lookAgain(ctx context.Context, key string, p delayqueue.Parked) {
+func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	if r.order != BestEffort {
-		turn, err := r.Queue.Join(looking, p.Task, key, delayqueue.JoinOptions{At: r.place, Keep: 2 * r.maxAge})
+		turn, err := r.engine().Join(looking, p.Task, key, parking.JoinOptions{At: r.place, Keep: 2 * r.maxAge})
 		if err != nil || turn.Ahead > 0 {
 			return
 		}
@@ -135,7 +137,7 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 // atLimit ends the waiting of a task: it is archived, or the strategy's callback has the last word.
 func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
-	if err := r.Queue.Forget(ctx, r.id); err != nil {
+	if err := r.engine().Forget(ctx, r.id); err != nil {
 		r.Logger.WarnContext(ctx, "the conflicts of a task at a limit count on when it is run again by hand", "task", r.id.String(), "error", err)
 	}
 	if d.OnLimit != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -30,7 +31,7 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	r := &run{lock: &lock{Options: opts, interest: interest}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
 	for range 5 {
 		sleepers.decks.park("k", 3, 1)
-		r.lookAgain(t.Context(), "k", delayqueue.Parked{Task: r.id, Timer: time.Second})
+		r.lookAgain(t.Context(), "k", parking.Parked{Task: r.id, Timer: time.Second})
 	}
 	sleepers.decks.wantZero(t)
 	sleepers.decks.park("k", 3, 1)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -22,14 +22,14 @@ func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
 			r := newRig(t, redistest.Start(t).Client(t))
 			r.hold("order:1")
 			first := r.enqueue(payload{Key: "order:1"}, asynq.Queue("elsewhere"))
-			if _, err := r.queue.Join(t.Context(), first, "order:1", delayqueue.JoinOptions{}); err != nil {
+			if _, err := (*parking.Engine)(r.queue).Join(t.Context(), parking.Task(first), "order:1", parking.JoinOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
 			opts.LockNames = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {
-					if _, err := r.queue.Remove(ctx, first, "order:1"); err != nil {
+					if _, err := (*parking.Engine)(r.queue).Remove(ctx, parking.Task(first), "order:1"); err != nil {
 						t.Error(err)
 					}
 				}

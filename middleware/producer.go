@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -64,6 +65,7 @@ type ProducerOptions struct {
 // Producer enqueues tasks whose keys are known when they are enqueued. It is safe for use by many goroutines at the same time.
 type Producer struct {
 	opts   ProducerOptions
+	engine *parking.Engine
 	limits tasklock.Limits
 }
 
@@ -75,7 +77,7 @@ func NewProducer(opts ProducerOptions) *Producer {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Producer{opts, tasklock.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize}}
+	return &Producer{opts, (*parking.Engine)(opts.Queue), tasklock.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize}}
 }
 
 // EnqueueContext enqueues a task as asynq's Client does, with asynq's options and those of this package ([Keys], [WhenHeld]), which must be among opts: asynq does
@@ -91,9 +93,9 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 	if err != nil {
 		return nil, err
 	}
-	add := delayqueue.AddOptions{Keys: keys}
+	add := parking.AddOptions{Keys: keys}
 	if strategy == nil {
-		return p.opts.Queue.Add(ctx, task, add, opts...)
+		return p.engine.Add(ctx, task, add, opts...)
 	}
 	add.AtOnce = true
 	if p.opts.LockNames != nil {
@@ -102,8 +104,8 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 			lock, _ := p.opts.LockNames(key)
 			look.Locks = append(look.Locks, lock)
 		}
-		info, err := p.opts.Queue.Add(ctx, task, look, opts...)
-		if !errors.Is(err, delayqueue.ErrLocked) && !errors.Is(err, delayqueue.ErrForeign) {
+		info, err := p.engine.Add(ctx, task, look, opts...)
+		if !errors.Is(err, parking.ErrLocked) && !errors.Is(err, parking.ErrForeign) {
 			return info, err
 		}
 	}
@@ -166,7 +168,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, interest time.Duratio
 	}
 	if interest > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
-			if _, err := p.opts.Queue.Wake(ctx, key, delayqueue.WakeOptions{}); err != nil {
+			if _, err := p.engine.Wake(ctx, key, parking.WakeOptions{}); err != nil {
 				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
 			}
 		}
@@ -176,7 +178,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, interest time.Duratio
 
 // decide does what the strategy says about a task, one of whose keys is held unless held is nil.
 func (p *Producer) decide(
-	ctx context.Context, task *asynq.Task, s Strategy, held *locking.HeldError, add delayqueue.AddOptions, opts []asynq.Option,
+	ctx context.Context, task *asynq.Task, s Strategy, held *locking.HeldError, add parking.AddOptions, opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	var d Decision
 	if held != nil {
@@ -190,8 +192,10 @@ func (p *Producer) decide(
 		}
 	}
 	if d.Outcome == Park {
-		add.WaitFor, add.ParkOptions = held.Key, delayqueue.ParkOptions{Look: d.Delay, Limits: d.Limits}
-		info, err := p.opts.Queue.Add(ctx, task, add, opts...)
+		add.WaitFor, add.ParkOptions = held.Key, parking.ParkOptions{
+			Look: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+		}
+		info, err := p.engine.Add(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 			p.observe(ctx, Refused, t, task, add.Keys, held, nil)
@@ -202,15 +206,15 @@ func (p *Producer) decide(
 				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back", "error", withoutKeys(asked))
 			}
 		}
-		if !errors.Is(err, delayqueue.ErrForeign) {
+		if !errors.Is(err, parking.ErrForeign) {
 			return info, err
 		}
 		add.WaitFor = ""
 	}
-	info, err := p.opts.Queue.Add(ctx, task, add, opts...)
-	if errors.Is(err, delayqueue.ErrForeign) {
+	info, err := p.engine.Add(ctx, task, add, opts...)
+	if errors.Is(err, parking.ErrForeign) {
 		add.AtOnce = false
-		return p.opts.Queue.Add(ctx, task, add, opts...)
+		return p.engine.Add(ctx, task, add, opts...)
 	}
 	return info, err
 }

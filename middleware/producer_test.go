@@ -134,7 +134,7 @@ func TestAHeldKeyParksTheTaskWithoutARun(t *testing.T) {
 		if err != nil || info.State != asynq.TaskStateRetry {
 			r.Fatalf("%+v, %v", info, err)
 		}
-		if waiters, err := r.queue.Waiters(r.Context(), "order:1", 9); err != nil || len(waiters) != 1 || waiters[0].Task.ID != "a" {
+		if waiters, err := r.queue.Inspector().Waiters(r.Context(), "order:1", 9); err != nil || len(waiters) != 1 || waiters[0].Task.ID != "a" {
 			r.Fatalf("%+v, %v", waiters, err)
 		}
 		if _, err := p.EnqueueContext(r.Context(), taskFor(r, "order:1"), opts[0], asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {

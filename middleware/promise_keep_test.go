@@ -226,7 +226,7 @@ func TestScriptsAreSentAgainAfterAFailover(t *testing.T) {
 	if err := second.Do(t.Context(), "replicaof", "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"../delayqueue/lua/park.lua", "../delayqueue/lua/wake.lua", "../locking/lua/acquire.lua", "../locking/lua/release.lua"} {
+	for _, file := range []string{"../internal/parking/lua/park.lua", "../internal/parking/lua/wake.lua", "../locking/lua/acquire.lua", "../locking/lua/release.lua"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

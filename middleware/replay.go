@@ -39,9 +39,9 @@ func (o ReplayOptions) Validate() error {
 }
 
 // ReplayConflicts runs the tasks again that were archived at a limit of their waiting, and returns how many, also with an error. Each is
-// put behind the others that are pending in its queue, with a conflict count and an age of zero; see [delayqueue.Queue.ReplayAll] for the
+// put behind the others that are pending in its queue, with a conflict count and an age of zero; see [delayqueue.Inspector.ReplayAll] for the
 // cost. Tasks that were archived for another reason stay, also when an earlier end of theirs was a conflict, and so do those of
-// [FailFast]: replay them one by one with [delayqueue.Queue.Replay].
+// [FailFast]: replay them one by one with [delayqueue.Inspector.Replay].
 //
 // A replayed task whose key is still held waits in line again, and may be archived again: call it when what held the key is mended.
 func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOptions) (int, error) {
@@ -51,7 +51,7 @@ func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOp
 	if opts.Most == 0 {
 		opts.Most = defaultMaxReplays
 	}
-	return queue.ReplayAll(ctx, opts.Queue, opts.Most, opts.choose)
+	return queue.Inspector().ReplayAll(ctx, opts.Queue, opts.Most, opts.choose)
 }
 
 // choose reports whether an archived task is one to be replayed.

@@ -106,18 +106,18 @@ func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *te
 			if tt.again > 0 && (got.Waited <= 0 || got.Waited > limit) {
 				t.Errorf("it waited %v", got.Waited)
 			}
-			if _, err := r.queue.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
+			if _, err := r.queue.Inspector().Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
 				t.Errorf("it waits still: %v", err)
 			}
 
 			if bound != delayqueue.WaitersLimit { // while the key is held it waits again, with a new count
-				if err := r.queue.Replay(t.Context(), task); err != nil {
+				if err := r.queue.Inspector().Replay(t.Context(), task); err != nil {
 					t.Fatal(err)
 				}
 				if info := r.settled(task, asynq.TaskStateRetry); len(info.Result) != 0 || info.Retried != 0 {
 					t.Errorf("the replayed task has the result %q and %d retries", info.Result, info.Retried)
 				}
-				if w, err := r.queue.Find(t.Context(), task); err != nil || w.Conflicts != 1 || w.Key != "order:1" || w.Position != 1 {
+				if w, err := r.queue.Inspector().Find(t.Context(), task); err != nil || w.Conflicts != 1 || w.Key != "order:1" || w.Position != 1 {
 					t.Errorf("the replayed task waits as %+v, %v; want its first conflict", w, err)
 				}
 				for range tt.again - 1 {

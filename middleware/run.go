@@ -7,6 +7,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -14,8 +15,8 @@ import (
 type run struct {
 	*lock
 	task    *asynq.Task
-	id      delayqueue.Task
-	run     *delayqueue.Run // nil when the task cannot be parked
+	id      parking.Task
+	run     *parking.Run // nil when the task cannot be parked
 	keys    []string
 	attempt int // the task's retry count
 	left    int // how many retries it has left
@@ -28,7 +29,7 @@ type run struct {
 	promised  string          // the key that it was woken for
 	place     time.Time       // of an ordered task in the line of its key
 	ahead     int             // tasks before it
-	first     delayqueue.Task // of them
+	first     parking.Task    // of them
 	turns     outage          // of what tells whose turn it is
 	begun     bool            // the line knows that the task is not parked
 	noDeck    bool            // it has tried the deck in vain
@@ -42,7 +43,7 @@ type run struct {
 
 // begin finds out which task this is.
 func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
-	id, err := delayqueue.TaskOf(ctx)
+	id, err := parking.TaskOf(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
 	if l.Queue != nil {
-		if r.run, err = l.Queue.Run(id); err != nil {
+		if r.run, err = l.engine().Run(id); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +78,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
 	if r.run.ByTimer(r.attempt) {
-		e := Event{Kind: Woke, Cause: ByTimer, Next: r.id}
+		e := Event{Kind: Woke, Cause: ByTimer, Next: delayqueue.Task(r.id)}
 		if len(r.keys) == 1 {
 			e.Key = r.keys[0]
 		}
@@ -97,7 +98,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	if err := r.Queue.ForwardWake(ctx, r.id, r.task.Headers()); err != nil {
+	if err := r.engine().ForwardWake(ctx, r.id, r.task.Headers()); err != nil {
 		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
 	}
 }
@@ -215,7 +216,7 @@ func (r *run) waited() time.Duration {
 // conflict returns the error of a run that ends in conflict.
 func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
 	e := &ConflictError{
-		Task: r.id, Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
+		Task: delayqueue.Task(r.id), Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
 		Waited: r.waited(),
 	}
 	if !held.Holder.Since.IsZero() {

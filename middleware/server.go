@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 // ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that cannot be reached, has not
@@ -39,7 +39,7 @@ func retryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 	return func(n int, err error, task *asynq.Task) time.Duration {
 		if delay, ok := waits(err); ok {
-			return delayqueue.WholeSeconds(time.Now(), delay)
+			return parking.WholeSeconds(time.Now(), delay)
 		}
 		return next(n, err, task)
 	}

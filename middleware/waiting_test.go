@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -158,7 +159,8 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 }
 
 func (w *waiting) handle(ctx context.Context, _ *asynq.Task) error {
-	task, err := delayqueue.TaskOf(ctx)
+	id, err := parking.TaskOf(ctx)
+	task := delayqueue.Task(id)
 	if deadline, ok := ctx.Deadline(); ok {
 		w.left = time.Until(deadline)
 	}
@@ -301,7 +303,7 @@ func TestAConflictMovesToTheQueueOfConflicts(t *testing.T) {
 				if _, err := r.inspect.GetTaskInfo(before.Queue, before.ID); !errors.Is(err, asynq.ErrTaskNotFound) {
 					r.Errorf("in its own queue it is still: %v", err)
 				}
-				if w, err := r.queue.Find(r.Context(), w.task); err != nil || w.Key != "order:1" || w.Conflicts != 1 {
+				if w, err := r.queue.Inspector().Find(r.Context(), w.task); err != nil || w.Key != "order:1" || w.Conflicts != 1 {
 					r.Errorf("it waits as %+v, %v", w, err)
 				}
 				w.refused(asynq.ErrDuplicateTask)

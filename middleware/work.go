@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -48,7 +49,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 // in line is the next one's. It returns why the lease was lost, or nil.
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
-	var left delayqueue.Front
+	var left parking.Front
 	if leaving && r.order != BestEffort { // before the keys: who has them next must find that it is its turn
 		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
 			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
@@ -84,11 +85,11 @@ func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 // wakeNext promotes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
 func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
-	var wakes []delayqueue.KeyWake
+	var wakes []parking.KeyWake
 	for _, key := range r.keys {
 		n := r.SlotBudget.decks.release(key, held, lease.HandedOff(), lease.ShouldNotify())
 		if n > 0 {
-			wakes = append(wakes, delayqueue.KeyWake{Key: key, WakeOptions: delayqueue.WakeOptions{Leaver: r.id, Most: n}})
+			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
 		}
 	}
 	if len(wakes) > 0 {
@@ -97,16 +98,16 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 }
 
 // wake promotes the next tasks of a key, as many as the options say and at least one.
-func (r *run) wake(ctx context.Context, key string, opts delayqueue.WakeOptions) {
-	r.wakeAll(ctx, []delayqueue.KeyWake{{Key: key, WakeOptions: opts}}, false)
+func (r *run) wake(ctx context.Context, key string, opts parking.WakeOptions) {
+	r.wakeAll(ctx, []parking.KeyWake{{Key: key, WakeOptions: opts}}, false)
 }
 
 // wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for the first of its tasks, unless it was
 // handed on in this process or a task waits for it in its slot.
-func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn bool) {
+func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn bool) {
 	_, _ = insist(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
-		for i, woken := range r.Queue.WakeAll(ctx, wakes) {
+		for i, woken := range r.engine().WakeAll(ctx, wakes) {
 			w := wakes[i]
 			if woken.Err != nil {
 				left, failed = append(left, w), woken.Err
@@ -118,14 +119,14 @@ func (r *run) wakeAll(ctx context.Context, wakes []delayqueue.KeyWake, handedOn 
 				if i > 0 || handedOn || r.SlotBudget.decks.isAwaited(w.Key) {
 					cause = ByStandby
 				}
-				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: next})
+				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: delayqueue.Task(next)})
 			}
 		}
 		wakes = left
 		return none, failed
 	})
 	for _, w := range wakes {
-		r.SlotBudget.decks.woke(w.Key, w.Most, delayqueue.Woken{}, false)
+		r.SlotBudget.decks.woke(w.Key, w.Most, parking.Woken{}, false)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 // Client enqueues tasks. It is safe for use by many goroutines at the same time.
@@ -83,7 +84,7 @@ func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	if taskType == "" || key == "" {
 		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
 	}
-	info, err := c.Queue().Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
+	info, err := (*parking.Engine)(c.Queue()).Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
 	if err != nil {
 		err = fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}
@@ -115,7 +116,7 @@ func whole(opts []asynq.Option) []asynq.Option {
 // delayed task would run before its time.
 func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
-		return asynq.ProcessAt(now.Add(delayqueue.WholeSeconds(now, at.Sub(now))))
+		return asynq.ProcessAt(now.Add(parking.WholeSeconds(now, at.Sub(now))))
 	}
 	d, ok := opt.Value().(time.Duration)
 	if !ok || d <= 0 {
@@ -123,7 +124,7 @@ func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	}
 	switch opt.Type() {
 	case asynq.ProcessInOpt:
-		return asynq.ProcessIn(delayqueue.WholeSeconds(now, d))
+		return asynq.ProcessIn(parking.WholeSeconds(now, d))
 	case asynq.TimeoutOpt:
 		return asynq.Timeout(roundUp(d))
 	case asynq.RetentionOpt:

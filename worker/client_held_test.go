@@ -43,7 +43,7 @@ func TestAClientKnowsOfAHeldKey(t *testing.T) {
 	if err != nil || conn.HGet(t.Context(), "asynq:{default}:t:"+info.ID, "railtoken:keys").Val() != "order:43" {
 		t.Errorf("without WhenHeld: %+v, %v", info, err)
 	}
-	if waiters, err := c.Queue().Waiters(t.Context(), "order:42", 9); err != nil || len(waiters) != 1 || waiters[0].Task.ID != parked.ID {
+	if waiters, err := c.Queue().Inspector().Waiters(t.Context(), "order:42", 9); err != nil || len(waiters) != 1 || waiters[0].Task.ID != parked.ID {
 		t.Errorf("waiting are %+v, %v", waiters, err)
 	}
 	if err := c.Close(); err != nil {

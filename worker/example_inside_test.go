@@ -70,19 +70,19 @@ func Example_lookInside() {
 	<-begun
 	for _, name := range []string{"allocate", "refund", "remind"} {
 		for task := enqueue(name); ctx.Err() == nil; { // until it is parked
-			if waiter, err := queue.Find(ctx, task); err == nil && waiter.State == delayqueue.StateRetry {
+			if waiter, err := queue.Inspector().Find(ctx, task); err == nil && waiter.State == delayqueue.StateRetry {
 				break
 			}
 		}
 	}
 
-	waiters, err := queue.Waiters(ctx, "order:1042", 100)
+	waiters, err := queue.Inspector().Waiters(ctx, "order:1042", 100)
 	check(err)
 	for _, waiter := range waiters {
 		fmt.Println(waiter.Position, waiter.Task.ID)
 	}
-	check(queue.PutFirst(ctx, "order:1042", waiters[1].Task))
-	check(queue.Drop(ctx, waiters[2].Task))
+	check(queue.Inspector().PutFirst(ctx, "order:1042", waiters[1].Task))
+	check(queue.Inspector().Drop(ctx, waiters[2].Task))
 	close(looked)
 	<-ctx.Done()
 	check(w.Shutdown())

@@ -126,7 +126,7 @@ func TestMiddlewaresSeeATaskThatWaits(t *testing.T) {
 			t.Errorf("the middlewares ran in the order %v, and did not see a task that waits", order)
 		}
 		time.Sleep(time.Second)
-		if waiters, err := w.Queue().Waiters(t.Context(), "order:42", 10); err != nil || len(waiters) != 1 {
+		if waiters, err := w.Queue().Inspector().Waiters(t.Context(), "order:42", 10); err != nil || len(waiters) != 1 {
 			t.Errorf("waiters %v, %v", waiters, err)
 		}
 	})

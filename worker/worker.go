@@ -14,6 +14,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -149,9 +150,9 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 
 // leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has come to its locks.
 func (w *Worker) leave(ctx context.Context, headers map[string]string) {
-	task, err := delayqueue.TaskOf(ctx)
+	task, err := parking.TaskOf(ctx)
 	if err == nil {
-		err = w.attached.Queue().ForwardWake(ctx, task, headers)
+		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), headers)
 	}
 	if err != nil {
 		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)

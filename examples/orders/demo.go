@@ -42,9 +42,9 @@ func (p *program) demo(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitWrong, err
 	}
-	if with.stopStatus() != exitOK {
+	if status := with.stopStatus(); status != exitOK {
 		with.print(p.out)
-		return with.status(), nil
+		return status, nil
 	}
 	fmt.Fprintf(p.out, "done in %s\n\n", readable(with.Duration))
 	compare(p.out, without, with)

@@ -107,7 +107,7 @@ func (r *run) checkRegistries() {
 	}
 	for _, j := range r.jobs {
 		for _, key := range j.keys() {
-			waiters, err := queue.Waiters(r.Context(), key, 100)
+			waiters, err := queue.Inspector().Waiters(r.Context(), key, 100)
 			if err != nil {
 				r.Error(err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -27,7 +28,7 @@ type job struct {
 	Hold    time.Duration // how long its handler runs
 	Fails   int           // how many runs fail before one writes the effect
 	Retries int           // MaxRetry
-	InLine  bool          // enqueued by delayqueue.Queue.Enqueue
+	InLine  bool          // enqueued by parking.Engine.Enqueue
 	Waits   bool          // enqueued by a middleware.Producer, and parked when a key is held; without both by asynq's client
 }
 
@@ -119,7 +120,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	if s.Eager {
 		interval = 50 * time.Millisecond
 	}
-	conn := p.queue.Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
+	conn := (*parking.Engine)(p.queue).Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
 	server := asynq.NewServerFromRedisClient(conn, middleware.ServerConfig(asynq.Config{
 		Concurrency: 8, Queues: s.Queues, LogLevel: asynq.FatalLevel, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -87,7 +88,7 @@ func (r *run) enqueue(p *producer, j job) {
 		switch {
 		case j.InLine:
 			r.ledger.call(j)
-			_, err = p.queue.Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
+			_, err = (*parking.Engine)(p.queue).Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
 		case j.Waits:
 			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
 			waits := slices.Concat(opts, []asynq.Option{middleware.Keys(j.keys()...), middleware.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})

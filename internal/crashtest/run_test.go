@@ -15,7 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -183,7 +183,7 @@ func (r *run) leave(queue, id string) {
 	if j.Retries == 0 {
 		r.givenUp = append(r.givenUp, queue+"/"+id)
 		r.ledger.giveUp(j.ID)
-		if r.order != middleware.BestEffort && !begun(r.m, j.keys()[0], queue, id) && (r.restart < delayqueue.LeftAfter || r.mate != nil) {
+		if r.order != middleware.BestEffort && !begun(r.m, j.keys()[0], queue, id) && (r.restart < parking.LeftAfter || r.mate != nil) {
 			r.waited = append(r.waited, queue+"/"+id)
 		}
 	}

@@ -46,7 +46,7 @@ var asynqSteps = map[string]string{
 // ownScripts are our own scripts: "park", "acquire" and so on, as their files are called.
 var ownScripts = sync.OnceValue(func() map[string]string {
 	scripts := map[string]string{}
-	for _, dir := range []string{"../../delayqueue/lua", "../../locking/lua", "../../internal/asynqconn/lua"} {
+	for _, dir := range []string{"../parking/lua", "../../locking/lua", "../../internal/asynqconn/lua"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
 		for _, file := range files {
 			source, err := os.ReadFile(file)

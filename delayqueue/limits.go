@@ -1,0 +1,71 @@
+package delayqueue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits bounds how long, how often and in what company a task waits. The zero value sets no limit: a task waits until it
+// gets its key.
+type Limits struct {
+	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
+	Conflicts int
+	// Age is how long after its first conflict a task may wait again; no limit when zero.
+	Age time.Duration
+	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand may
+	// count for a while: each task that finds no room has a few of them checked.
+	Waiters int
+	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks that
+	// were deleted or archived by hand count as they do for Waiters.
+	Total int
+}
+
+// Validate returns all faults of the limits at once, or nil.
+func (l Limits) Validate() error {
+	var errs []error
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{{"Conflicts", l.Conflicts}, {"Waiters", l.Waiters}, {"Total", l.Total}} {
+		if limit.value < 0 {
+			errs = append(errs, fmt.Errorf("delayqueue: %s is %d: it cannot be negative", limit.name, limit.value))
+		}
+	}
+	if l.Age < 0 {
+		errs = append(errs, fmt.Errorf("delayqueue: Age is %v: it cannot be negative", l.Age))
+	}
+	return errors.Join(errs...)
+}
+
+// Limit names one of the [Limits].
+type Limit string
+
+// The limits that a task can reach.
+const (
+	NoLimit        Limit = ""
+	ConflictsLimit Limit = "conflicts"
+	AgeLimit       Limit = "age"
+	WaitersLimit   Limit = "waiters"
+	TotalLimit     Limit = "total"
+)
+
+// Conflict is what a task has met since its handler last ran.
+type Conflict struct {
+	// Count is how often it was refused.
+	Count int
+	// First is when it was refused first, by the clock of Redis; zero when it never was.
+	First time.Time
+}
+
+// Reached returns the limit on conflicts or age that a task has exceeded, its present conflict included in c; [NoLimit]
+// when it has exceeded neither.
+func (l Limits) Reached(c Conflict) Limit {
+	switch {
+	case l.Conflicts > 0 && c.Count > l.Conflicts:
+		return ConflictsLimit
+	case l.Age > 0 && !c.First.IsZero() && time.Since(c.First) > l.Age:
+		return AgeLimit
+	}
+	return NoLimit
+}

@@ -1,0 +1,86 @@
+package delayqueue
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/parking"
+)
+
+// lookBatch is how many tasks are asked about in one pipeline.
+const lookBatch = 500
+
+// Waiter is a task that waits for a key.
+type Waiter struct {
+	Task Task
+	Key  string
+
+	// Position is the task's place among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that are gone,
+	// and that a wake will skip, are counted too. It says nothing about tasks that run in order.
+	Position int
+	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last ran.
+	Since     time.Time
+	Conflicts int
+	// State is where the task is. A waiting task is parked, or about to be, or has just been.
+	State State
+	// Next is when its own timer brings it back at the latest, in whole seconds; zero when it is not parked right now.
+	Next time.Time
+
+	set    string // of the waiters that its record names
+	joined time.Time
+}
+
+// waits reports whether a task, all of which was read, is among the waiters and will run.
+func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
+
+// readRecords reads where the tasks are, what they wait for, and their conflicts.
+func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
+	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
+		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:registry", "railtoken:conflicts", "railtoken:first")
+	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
+}
+
+// readRecord reads the fields of a task's hash. What is missing or foreign leaves w as it is.
+func (w *Waiter) readRecord(fields []any) {
+	text := make([]string, 4)
+	for n, field := range fields {
+		text[n], _ = field.(string)
+	}
+	w.State = State(text[0])
+	if w.State == "" {
+		w.State = StateGone
+		return
+	}
+	if key, ok := parking.KeyOf(text[1]); ok && parking.WaitersKey(key) == text[1] {
+		w.Key, w.set = key, text[1]
+	}
+	if n, err := strconv.Atoi(text[2]); err == nil {
+		w.Conflicts = n
+	}
+	if us, err := strconv.ParseInt(text[3], 10, 64); err == nil && us > 0 {
+		w.Since = time.UnixMicro(us)
+	}
+}
+
+// readTimers reads when the timers of parked tasks end.
+func (i *Inspector) readTimers(ctx context.Context, waiters []Waiter) error {
+	return ask(ctx, i.client(), "the timers of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.FloatCmd {
+		if w.State != StateRetry && w.State != "scheduled" {
+			return nil
+		}
+		return p.ZScore(ctx, parking.Task(w.Task).Prefix()+string(w.State), w.Task.ID)
+	}, func(w *Waiter, at *redis.FloatCmd) { w.Next = time.Unix(int64(at.Val()), 0) })
+}
+
+// readPositions reads where the tasks stand among the waiters that their records name; 0 when they do not.
+func (i *Inspector) readPositions(ctx context.Context, waiters []Waiter) error {
+	return ask(ctx, i.client(), "the places of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.IntCmd {
+		if w.set == "" {
+			return nil
+		}
+		return p.ZRank(ctx, w.set, parking.Task(w.Task).Entry())
+	}, func(w *Waiter, rank *redis.IntCmd) { w.Position = int(rank.Val()) + 1 })
+}

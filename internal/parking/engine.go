@@ -1,0 +1,160 @@
+package parking
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/keys"
+)
+
+var (
+	//go:embed lua/park.lua
+	parkSource string
+	//go:embed lua/wake.lua
+	wakeSource string
+
+	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is a script.
+	parkScript = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
+	wakeScript = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
+)
+
+// Options configures an [Engine]. The zero value has every default.
+type Options struct {
+	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be quick, and
+	// safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its interval.
+	Woken func(Task)
+	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background: in place of one that was woken and does
+	// not come, or waits for another key now, or once a slot of a Cluster has arrived. It must be quick.
+	Repaired func(key string, t Task)
+	// Logger receives what went wrong in the background. Silent when nil.
+	Logger *slog.Logger
+	// Index names the sorted set of all waiters; railtoken:parked when empty. Tests that share a Redis have one each.
+	Index string
+}
+
+// Engine parks tasks on keys and wakes them. It is safe for use by many goroutines at the same time.
+type Engine struct {
+	client  redis.UniversalClient
+	repair  func(key string, t Task) // may be nil
+	tasks   *asynq.Client
+	inspect *asynq.Inspector
+	log     *slog.Logger
+	woken   func(Task)
+	steps   bool   // the keys are on several nodes: a call is made in steps
+	index   string // the sorted set of all parked tasks
+
+	mu      sync.Mutex
+	closed  bool
+	closing context.Context // ends with Close
+	cancel  context.CancelFunc
+	parking context.Context // ends later: of the parks under way
+	giveUp  context.CancelFunc
+	follows map[string]*followed // the last wake of each key that others wait for
+	pending sync.WaitGroup       // what goes on in the background
+	served  served
+	runs    runs
+	listed  sync.Map // queues that asynq's list has
+}
+
+// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
+// of a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a client of a
+// Cluster that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is nil.
+func New(client redis.UniversalClient, opts Options) (*Engine, error) {
+	if client == nil {
+		panic("delayqueue: New needs a Redis client")
+	}
+	cluster, ok := client.(*redis.ClusterClient)
+	if ok && cluster.Options().ReadOnly {
+		return nil, errors.New("delayqueue: the client reads from the replicas of the cluster, which are behind: " +
+			"use one without ReadOnly, RouteByLatency and RouteRandomly")
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
+			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
+	}
+	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
+	e := &Engine{
+		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, follows: map[string]*followed{}, steps: !oneNode, index: cmp.Or(opts.Index, parkedIndex),
+		inspect: asynq.NewInspectorFromRedisClient(client),
+	}
+	e.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, e.answer))
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	e.closing, e.cancel = context.WithCancel(context.Background())
+	e.parking, e.giveUp = context.WithCancel(context.Background())
+	return e, nil
+}
+
+// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and does not, once the Queue is closed.
+func (e *Engine) background(until context.Context, limit time.Duration, do func(ctx context.Context)) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.pending.Go(func() {
+		ctx, cancel := context.WithTimeout(until, limit)
+		defer cancel()
+		do(ctx)
+	})
+	return true
+}
+
+// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be reached again, for 8 s at most, as long as
+// asynq's own shutdown. Then it ends the Queue. A task that was not woken runs when its timer ends; one that could not be parked is logged, and asynq recovers
+// it: as failed, and archived when it has no retry left.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	for _, f := range e.follows {
+		f.timer.Stop()
+	}
+	e.mu.Unlock()
+	timer := time.AfterFunc(time.Second, e.cancel)
+	defer timer.Stop()
+	last := time.AfterFunc(parkGrace, e.giveUp)
+	defer last.Stop()
+	e.pending.Wait()
+	e.cancel()
+	e.giveUp()
+	return nil
+}
+
+// parkGrace is how long Close waits for parks.
+const parkGrace = 8 * time.Second
+
+// parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
+const parkedIndex = "railtoken:parked"
+
+// registryPrefix begins the names of all registries.
+const registryPrefix = "railtoken:waiters:{"
+
+// registry returns the name of the sorted set of a key's waiters.
+func WaitersKey(key string) string { return registryPrefix + keys.Encode(key) + "}" }
+
+// keyOf returns the key that a registry is of.
+func KeyOf(registry string) (string, bool) {
+	if len(registry) <= len(registryPrefix) {
+		return "", false
+	}
+	return keys.Decode(registry[len(registryPrefix) : len(registry)-1])
+}
+
+// Client returns the Redis client of asynq's tasks.
+func (e *Engine) Client() redis.UniversalClient { return e.client }
+
+// Tasks returns asynq's Inspector of the tasks.
+func (e *Engine) Tasks() *asynq.Inspector { return e.inspect }
+
+// Index returns the name of the sorted set of all waiters, whatever their keys.
+func (e *Engine) Index() string { return e.index }

@@ -1,0 +1,82 @@
+package parking
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ParkedIndex is the name of the index of all parked tasks.
+const ParkedIndex = parkedIndex
+
+// steps are the scripts that run on a Cluster alone.
+var steps = map[string]*redis.Script{
+	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
+	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep,
+	"ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
+}
+
+// ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
+func ClusterScripts() map[string]string {
+	names := map[string]string{
+		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
+	}
+	for name, s := range steps {
+		names[s.Hash()] = name
+	}
+	return names
+}
+
+// LoadSteps loads every step on every master, so that each is one command.
+func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
+	for _, s := range steps {
+		if err := s.Load(ctx, client).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle waits for what the queue does in the background.
+func (q *Engine) Settle() { q.pending.Wait() }
+
+// Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none for as it is.
+func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
+	o.nonce, o.message = nonce, message
+	return o
+}
+
+// Fetched returns the options for a task that was fetched with this message.
+func (o ParkOptions) Fetched(message string) ParkOptions {
+	o.deadline = deadlineOf(message)
+	return o
+}
+
+// Late returns the options of a run that asynq has given up.
+func (o ParkOptions) Late() ParkOptions {
+	o.late = true
+	return o
+}
+
+// Postpone ends the run of a task that is tried again after opts.Look.
+func (q *Engine) Postpone(ctx context.Context, t Task, opts ParkOptions) error {
+	return q.postpone(ctx, t, opts)
+}
+
+// ErrNotYet is the error of a park for which asynq's lease has not ended.
+var ErrNotYet = errNotYet
+
+// Runs returns how many runs the Queue remembers.
+func (q *Engine) Runs() int {
+	q.runs.mu.Lock()
+	defer q.runs.mu.Unlock()
+	return len(q.runs.tasks)
+}
+
+// First returns the first of the Tasks; zero when there is none.
+func (w Woken) First() Task {
+	if len(w.Tasks) == 0 {
+		return Task{}
+	}
+	return w.Tasks[0]
+}

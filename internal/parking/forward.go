@@ -1,0 +1,39 @@
+package parking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/keys"
+)
+
+// ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its place in the line that
+// [Engine.Enqueue] has put it in, which its headers tell. The next in line is woken. Without headers a place in line is kept. It does nothing for a
+// task that was never parked or in line.
+func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
+	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:registry").Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	if key, ok := KeyOf(name); ok {
+		var w Woken
+		w, err = e.Wake(ctx, key, WakeOptions{Leaver: t})
+		e.repaired(key, w)
+	}
+	encoded, _, _ := strings.Cut(headers[headerLine], " ")
+	if key, ok := keys.Decode(encoded); ok && EnqueuedFor(t, key, headers) { // else it has the headers of another task
+		left, failed := e.Remove(ctx, t, key)
+		if failed == nil && left.Parked > 0 && len(left.Next) > 0 {
+			_, failed = e.WakeTask(ctx, key, left.Next[0])
+		}
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		return fmt.Errorf("delayqueue: task %s leaves: %w", t, err)
+	}
+	return nil
+}

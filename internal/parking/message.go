@@ -1,0 +1,64 @@
+package parking
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
+const (
+	queueField        = 4
+	retryField        = 5
+	retriedField      = 6
+	errorField        = 7
+	deadlineField     = 9
+	uniqueField       = 10
+	lastFailedAtField = 11
+)
+
+// varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
+func varintOf(message string, number protowire.Number) int64 {
+	value, _ := protowire.ConsumeVarint(fieldOf(message, number, protowire.VarintType))
+	return int64(value)
+}
+
+// textOf returns a text of the message; "" when it is missing.
+func textOf(message string, number protowire.Number) string {
+	value, _ := protowire.ConsumeBytes(fieldOf(message, number, protowire.BytesType))
+	return string(value)
+}
+
+// fieldOf returns a field of the message, encoded; nil when it is missing.
+func fieldOf(message string, number protowire.Number, kind protowire.Type) (value []byte) {
+	for rest := []byte(message); len(rest) > 0; {
+		field, wire, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return nil
+		}
+		rest = rest[n:]
+		if n = protowire.ConsumeFieldValue(field, wire, rest); n < 0 {
+			return nil
+		}
+		if field == number && wire == kind {
+			value = rest[:n]
+		}
+		rest = rest[n:]
+	}
+	return value
+}
+
+// deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be read.
+func deadlineOf(message string) int64 { return max(varintOf(message, deadlineField), 0) }
+
+// failed returns the message of a task that has failed once more. Of a field that is there twice a reader of protobuf heeds the last one.
+func failed(message string, retried, at int64, text string) string {
+	m := protowire.AppendTag([]byte(message), retriedField, protowire.VarintType)
+	m = protowire.AppendVarint(m, uint64(retried))
+	m = protowire.AppendTag(m, errorField, protowire.BytesType)
+	m = protowire.AppendString(m, text)
+	m = protowire.AppendTag(m, lastFailedAtField, protowire.VarintType)
+	return string(protowire.AppendVarint(m, uint64(at)))
+}
+
+// inQueue returns the message of a task that is in another queue from then on.
+func inQueue(message []byte, queue string) []byte {
+	m := protowire.AppendTag(message[:len(message):len(message)], queueField, protowire.BytesType)
+	return protowire.AppendString(m, queue)
+}

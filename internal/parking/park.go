@@ -1,0 +1,211 @@
+package parking
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
+// timer ends, and the registry outlives two of the longest timers, so a registry in use does not run out; this removes what tasks that
+// were deleted by hand leave behind.
+const idleRegistry = 48 * time.Hour
+
+// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given its run up.
+var ErrGone = errors.New("delayqueue: the task is gone")
+
+// Conflict is what a task has met so far since its handler last ran.
+type Conflict struct {
+	// Count is how often it was refused.
+	Count int
+	// First is when it was refused first, by the clock of Redis; zero when it never was.
+	First time.Time
+}
+
+// Parked is where a parked task stands.
+type Parked struct {
+	Conflict
+	// Task is the task: in another queue than before when [ParkOptions].Queue has named one.
+	Task Task
+	// Free reports that the key was given back meanwhile. The task does not wait: it is at the head of its queue.
+	Free bool
+	// Looked reports that Park has looked whether the key was given back; else the caller must look once more.
+	Looked bool
+	// Waiters is how many tasks wait for the key, this one included.
+	Waiters int
+	// Ahead is how many of them stand before it.
+	Ahead int
+	// Timer is when the task tries again although nobody woke it.
+	Timer time.Duration
+}
+
+// ParkOptions is what [Engine.Park] must know of a task. The zero value is a first attempt without bounds.
+type ParkOptions struct {
+	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
+	Attempt int
+	// MaxWaiters and MaxTotal bound how many tasks may wait for the key and for all keys, and MaxAge how long the task may wait; no limit when zero.
+	MaxWaiters, MaxTotal int
+	MaxAge               time.Duration
+	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
+	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than the bound on Age, if there is one.
+	Look time.Duration
+	// Waited is how long ago the task was refused first in this run.
+	Waited time.Duration
+	// InOrder says that the tasks of the key run in the order of their [Engine.Join]. Then Ahead, and not how many were refused before it, is how many stand
+	// before the task.
+	InOrder bool
+	Ahead   int
+	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited for, when it is the task's turn.
+	// Of two conflicts in a row one alone believes Redis. None when they are elsewhere.
+	Locks []LockNames
+	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness lock and its counts. It needs all
+	// queues on one Redis. Where another task has the ID there, the task stays where it is.
+	Queue string
+
+	message  []byte // of the task, as asynq would keep it; as it is when nil
+	unique   string // its uniqueness lock, if it has one
+	deadline int64  // of the task (s), 0 for none
+	nonce    string // of the run
+	late     bool   // asynq's lease must have ended
+}
+
+// LockNames are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
+type LockNames struct {
+	Lock, Notify string
+}
+
+// Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and [Engine.Wake] finds it. No count of
+// asynq's moves. A task waits for one key at a time; if it was woken for another key, which it can no longer give back, the next waiter
+// of that key is woken.
+//
+// A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. It does nothing, and the error matches [ErrGone],
+// when the task is not active any more.
+//
+// It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with the number of waiters.
+func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
+	place, err := e.park(ctx, t, key, opts)
+	if err != nil {
+		return Parked{}, fmt.Errorf("delayqueue: park task %s: %w", t, err)
+	}
+	return place, nil
+}
+
+// idle returns how long a registry is kept that no task joins.
+func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.MaxAge, 2*o.Look).Milliseconds() }
+
+// withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
+func (o ParkOptions) withUnique(names []string) []string {
+	if o.unique == "" {
+		return names
+	}
+	return append(names[:4:4], o.unique)
+}
+
+func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
+	if opts.nonce == "" {
+		opts.nonce = rand.Text()
+	}
+	if e.steps {
+		return e.parkInSteps(ctx, t, WaitersKey(key), opts)
+	}
+	there := Task{Queue: opts.Queue, ID: t.ID}
+	names := append(t.ended(), WaitersKey(key), e.index, SequenceKey(key), cmp.Or(opts.unique, t.Hash()))
+	args := []any{
+		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
+		opts.idle(), opts.Look.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
+	}
+	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
+		args = append(args, "", "", opts.Ahead)
+	} else {
+		names = append(names, there.Hash(), there.Prefix()+"retry")
+		args = append(args, there.Entry(), inQueue(opts.message, opts.Queue), opts.Ahead)
+	}
+	args = append(args, opts.Waited.Microseconds(), opts.deadline)
+	for _, l := range opts.Locks {
+		names = append(names, l.Lock, l.Notify)
+	}
+	place, swallowed, moved, err := parsePlace(parkScript.Run(ctx, e.client, names, args...))
+	if err != nil {
+		return Parked{}, err
+	}
+	place.Task = t
+	if moved {
+		place.Task = there
+		e.list(ctx, there.Queue)
+	}
+	if place.Free && e.woken != nil {
+		e.woken(t)
+	}
+	e.passOn(ctx, swallowed)
+	return place, nil
+}
+
+// list has asynq know a queue to which it has not enqueued itself.
+func (e *Engine) list(ctx context.Context, queue string) {
+	if _, listed := e.listed.Load(queue); listed {
+		return
+	}
+	if err := e.client.SAdd(ctx, "asynq:queues", queue).Err(); err != nil {
+		e.log.WarnContext(ctx, "a queue is not in asynq's list of queues; the Inspector does not show it", "queue", queue, "error", err)
+		return
+	}
+	e.listed.Store(queue, true)
+}
+
+// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the task waits for no key. The error
+// matches [ErrGone] when the task is not active any more. It makes one call to Redis.
+func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
+	reply, err := postponeStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]),
+		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.Look.Milliseconds()).Text()
+	if err == nil {
+		err = resigned(reply)
+	}
+	if err != nil {
+		return fmt.Errorf("delayqueue: put off task %s: %w", t, err)
+	}
+	return nil
+}
+
+var errNotYet = errors.New("asynq's lease on the task has not ended")
+
+// resigned returns the error of a reply of the resign function.
+func resigned(reply string) error {
+	switch reply {
+	case "not active":
+		return ErrGone
+	case "not yet":
+		return errNotYet
+	default:
+		return nil
+	}
+}
+
+// passOn wakes the next waiter of a line in place of a task that was woken from it and now waits for another key.
+func (e *Engine) passOn(ctx context.Context, registry string) {
+	key, ok := KeyOf(registry)
+	if !ok {
+		return
+	}
+	w, err := e.Wake(ctx, key, WakeOptions{})
+	if err != nil {
+		e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+	}
+	e.repaired(key, w)
+}
+
+// parsePlace reads the reply of the park script.
+func parsePlace(cmd *redis.Cmd) (p Parked, swallowed string, moved bool, err error) {
+	r := replyOf(cmd)
+	outcome := r.text()
+	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()
+	p.Ahead, _ = strconv.Atoi(r.text())
+	p.Timer, moved, p.Looked = time.Duration(r.number())*time.Millisecond, r.yes(), r.yes()
+	p.Free = outcome == "free"
+	return p, swallowed, moved, cmp.Or(r.err, resigned(outcome))
+}

@@ -1,0 +1,126 @@
+package parking_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/parking"
+)
+
+// lockNames are two locks, as of a key and of a name of it that another program uses.
+var lockNames = []parking.LockNames{{Lock: "lock:{k}", Notify: "lock:{k}:interest"}, {Lock: "old:{k}", Notify: "old:{k}:interest"}}
+
+func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string][]string{"": nil, "first": {"lock:{k}"}, "second": {"old:{k}"}, "both": {"lock:{k}", "old:{k}"}} {
+		t.Run("held "+name, func(t *testing.T) {
+			t.Parallel()
+			r := newSolo(t)
+			for _, lock := range held {
+				r.OK(r.Client.Set(t.Context(), lock, "owner", 0).Err())
+			}
+			_, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.TaskID("backlog"))
+			r.OK(err)
+			heard := make(chan parking.Task, 1)
+			queue, err := parking.New(r.Client, parking.Options{Woken: func(t parking.Task) { heard <- t }})
+			r.OK(err)
+			t.Cleanup(func() { _ = queue.Close() })
+			task := r.Begin(r.Delayed("a"))
+			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames})
+			free := len(held) == 0
+			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
+				t.Fatalf("%+v, %v", place, err)
+			}
+			pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
+			if want := map[bool][]string{true: {"backlog", "a"}, false: {"backlog"}}[free]; !slices.Equal(pending, want) {
+				t.Errorf("pending are %v, want %v", pending, want)
+			}
+			if got := r.Waiting("k"); len(got) != map[bool]int{true: 0, false: 1}[free] {
+				t.Errorf("for the key wait %v", got)
+			}
+			if n, err := r.inspector().Count(t.Context()); err != nil || (n == 0) != free {
+				t.Errorf("%d are parked, %v", n, err)
+			}
+			if free && receive(t, heard) != task {
+				t.Error("who listens heard of another task")
+			}
+			if leases := r.Client.ZCard(t.Context(), "asynq:{default}:lease").Val() + r.Client.LLen(t.Context(), "asynq:{default}:active").Val(); leases != 0 {
+				t.Errorf("%d leases and active tasks are left", leases)
+			}
+		})
+	}
+}
+
+// A task that was woken for a key, and finds it held again, stands in line when the key is given back before it parks.
+func TestAFreedTaskLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	a, b := r.Delayed("a"), r.Delayed("b")
+	r.Park(a, "k")
+	r.Park(b, "k")
+	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames})
+	if err != nil || !place.Free || place.Waiters != 1 || place.Count != 2 {
+		t.Errorf("%+v, %v", place, err)
+	}
+	if got := r.Waiting("k"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("in line are %v", got)
+	}
+}
+
+func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	tasks := r.arrive("k", 2)
+	for i, want := range []bool{false, true} {
+		task := r.Begin(tasks[1-i])
+		place, err := r.Engine.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockNames})
+		if err != nil || place.Free != want || place.Ahead != 1-i {
+			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
+		}
+	}
+	if got := r.Waiting("k"); !slices.Equal(got, []string{tasks[1].ID}) {
+		t.Errorf("for the key wait %v", got)
+	}
+}
+
+// A holder looks for the mark when it gives the key back.
+func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
+	t.Parallel()
+	r := newSolo(t)
+	held := func(names parking.LockNames) { r.OK(r.Client.Set(t.Context(), names.Lock, "owner", 0).Err()) }
+	held(lockNames[0])
+	const slack = 2 * time.Minute
+	park := func(id string, opts parking.ParkOptions) {
+		opts.Locks = lockNames
+		if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed(id)), "k", opts); err != nil || place.Free {
+			t.Fatalf("%s: %+v, %v", id, place, err)
+		}
+	}
+	for _, step := range []struct {
+		id   string
+		opts parking.ParkOptions
+		want time.Duration
+	}{
+		{"first", parking.ParkOptions{Look: 30 * time.Second}, 30*time.Second + slack},
+		{"longer", parking.ParkOptions{Look: 20 * time.Minute}, 20*time.Minute + slack},
+		{"shorter", parking.ParkOptions{Look: 10 * time.Minute}, 20*time.Minute + slack},
+		{"without a place", parking.ParkOptions{Look: time.Hour, MaxWaiters: 1}, time.Hour + slack},
+	} {
+		park(step.id, step.opts)
+		for _, names := range lockNames {
+			if ttl := r.Client.PTTL(t.Context(), names.Notify).Val(); ttl > step.want || ttl < step.want-30*time.Second {
+				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Notify, ttl, step.want)
+			}
+		}
+	}
+	r.OK(r.Client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Notify).Err())
+	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
+		t.Errorf("%+v, %v", place, err)
+	}
+	if n := r.Client.Exists(t.Context(), lockNames[0].Notify).Val(); n != 0 {
+		t.Error("a task that does not wait has left a mark")
+	}
+}
