@@ -42,9 +42,9 @@ func (p *program) demo(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitWrong, err
 	}
-	if status := with.stopStatus(); status != exitOK {
+	if with.stopStatus() != exitOK {
 		with.print(p.out)
-		return status, nil
+		return with.status(), nil
 	}
 	fmt.Fprintf(p.out, "done in %s\n\n", readable(with.Duration))
 	compare(p.out, without, with)
