@@ -4,6 +4,7 @@ package contestant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,10 +21,7 @@ const (
 	Railtoken       = "railtoken"
 	NameRaw         = "raw connection"
 	NameFloor       = "floor"
-	NameRedislock   = "redislock"
-	NameRedsync     = "redsync"
 	NameRueidislock = "rueidislock"
-	NameEtcd        = "etcd"
 )
 
 // Store is the kind of server that a contestant locks on.
@@ -39,23 +37,23 @@ const (
 type Kind struct {
 	Name  string
 	Store Store
-	// Open sets it up on the servers with these addresses: one, or several that are independent
-	// of each other; those of the members of a cluster for etcd.
-	Open func(addrs []string) (Locker, error)
+	// Open sets it up on the servers with these addresses: one, or several that are independent of each other; those of
+	// the members of a cluster for etcd.
+	Open func(addrs []string) (*Locker, error)
 	// Aged is how long the servers must have run before they are trusted; zero when it asks for nothing.
 	Aged time.Duration
 
-	pooled func(addrs []string, connections int) (Locker, error)
+	pooled func(addrs []string, connections int) (*Locker, error)
 }
 
-// Locker is one contestant.
-type Locker interface {
-	// Pair acquires a key that nobody else wants, and releases it.
-	Pair(ctx context.Context, key string) error
+// Locker is one contestant. Its functions may be called by many goroutines at the same time.
+type Locker struct {
+	// Pair acquires a key that no other caller wants, and releases it.
+	Pair func(ctx context.Context, key string) error
 	// Do waits for a key in the contestant's own way, calls hold and releases it. It gives up waiting when ctx ends.
-	Do(ctx context.Context, key string, hold func()) error
+	Do func(ctx context.Context, key string, hold func()) error
 	// Close ends its connections.
-	Close() error
+	Close func() error
 }
 
 // The contestants on a single server and on several independent ones, and those of either for keys that many want.
@@ -66,38 +64,38 @@ var (
 	ContendedFiveNodes = []Kind{GateRedlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 )
 
-// Pooled returns those of the kinds that keep a pool of go-redis with so many connections, under names of their own. By itself a
-// pool has ten for each processor, which is little for many callers that are far away from the server.
+// Pooled returns those of the kinds that keep a pool of go-redis with so many connections, under names of their own. By
+// itself a pool has ten for each processor, which is little for many callers that are far away from the server.
 func Pooled(kinds []Kind, connections int) []Kind {
 	var pooled []Kind
 	for _, k := range kinds {
 		if k.pooled != nil {
-			pooled = append(pooled, Kind{
-				Name: fmt.Sprintf("%s pool %d", k.Name, connections),
-				Open: func(addrs []string) (Locker, error) { return k.pooled(addrs, connections) },
-			})
+			open := func(addrs []string) (*Locker, error) { return k.pooled(addrs, connections) }
+			pooled = append(pooled, Kind{Name: fmt.Sprintf("%s pool %d", k.Name, connections), Open: open})
 		}
 	}
 	return pooled
 }
 
 // pooling returns a kind whose pools of go-redis can have another size than the usual one, which 0 stands for.
-func pooling(name string, open func(addrs []string, connections int) (Locker, error)) Kind {
-	return Kind{Name: name, Open: func(addrs []string) (Locker, error) { return open(addrs, 0) }, pooled: open}
+func pooling(name string, open func(addrs []string, connections int) (*Locker, error)) Kind {
+	return Kind{Name: name, Open: func(addrs []string) (*Locker, error) { return open(addrs, 0) }, pooled: open}
 }
 
 // Named returns the kind among kinds that has this name.
-func Named(kinds []Kind, name string) (kind Kind, ok bool) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
-	if i < 0 {
-		return Kind{}, false
+func Named(kinds []Kind, name string) (Kind, error) {
+	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); i >= 0 {
+		return kinds[i], nil
 	}
-	return kinds[i], true
+	return Kind{}, fmt.Errorf("there is no contestant %q", name)
 }
 
-// options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely on to give up
-// on a server that hangs, and a feature of other servers that would be tried in vain on each connection. connections is the size of the
-// pool, the usual one when 0.
+// doesNotWait is the Do of a Locker that cannot wait.
+func doesNotWait(context.Context, string, func()) error { return errors.ErrUnsupported }
+
+// options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely on
+// to give up on a server that hangs, and a feature of other servers that would be tried in vain on each connection.
+// connections is the size of the pool, the usual one when 0.
 func options(addr string, connections int) *redis.Options {
 	return &redis.Options{
 		PoolSize:                 connections,

@@ -228,7 +228,7 @@ type servers struct {
 	etcd  *server.Etcd
 }
 
-func open(t *testing.T, kind contestant.Kind, n int) (servers, contestant.Locker) {
+func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locker) {
 	t.Helper()
 	var s servers
 	var addrs []string

@@ -20,10 +20,11 @@ const (
 	etcdOpenTimeout      = 30 * time.Second
 )
 
-// Etcd is the mutex of go.etcd.io/etcd/client/v3/concurrency: a lock that consensus makes safe. A process has one session, whose lease
-// keeps all its locks. Only those who wait for keys that others of the same process want have a session each, as in the package's
-// example: mutexes of one session do not exclude each other. It waits by a watch on the one before it.
-var Etcd = Kind{Name: NameEtcd, Store: OnEtcd, Open: func(addrs []string) (Locker, error) {
+// Etcd is the mutex of go.etcd.io/etcd/client/v3/concurrency: a lock that consensus makes safe. A process has one session,
+// whose lease keeps all its locks. Only callers that wait for keys that others of the same process want have a session
+// each, as in the package's example: mutexes of one session do not exclude each other. It waits by a watch on the one
+// before it.
+var Etcd = Kind{Name: "etcd", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: addrs, Logger: zap.NewNop(),
 		DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
@@ -32,20 +33,27 @@ var Etcd = Kind{Name: NameEtcd, Store: OnEtcd, Open: func(addrs []string) (Locke
 		return nil, err
 	}
 	e := &etcd{client: client, free: map[string][]*concurrency.Session{}}
-	e.session, err = e.open()
+	session, err := e.open()
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return e, nil
+	pair := func(ctx context.Context, key string) error {
+		mutex := concurrency.NewMutex(session, key)
+		if err := mutex.TryLock(ctx); err != nil {
+			return err
+		}
+		return mutex.Unlock(ctx)
+	}
+	return &Locker{Pair: pair, Do: e.do, Close: e.close}, nil
 }}
 
+// etcd lends sessions to callers that wait.
 type etcd struct {
-	client  *clientv3.Client
-	session *concurrency.Session
+	client *clientv3.Client
 
 	mu   sync.Mutex
-	all  []*concurrency.Session // of those who wait
-	free map[string][]*concurrency.Session
+	all  []*concurrency.Session
+	free map[string][]*concurrency.Session // by the key that they waited for
 }
 
 // open makes a session. Its lease must last longer than this call.
@@ -56,20 +64,17 @@ func (e *etcd) open() (*concurrency.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a lease of etcd: %w", err)
 	}
-	return concurrency.NewSession(e.client, concurrency.WithLease(lease.ID))
-}
-
-// Pair acquires and releases.
-func (e *etcd) Pair(ctx context.Context, key string) error {
-	mutex := concurrency.NewMutex(e.session, key)
-	if err := mutex.TryLock(ctx); err != nil {
-		return err
+	session, err := concurrency.NewSession(e.client, concurrency.WithLease(lease.ID))
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all = append(e.all, session)
 	}
-	return mutex.Unlock(ctx)
+	return session, err
 }
 
-// Do waits in etcd's line, with a session that no other caller has meanwhile.
-func (e *etcd) Do(ctx context.Context, key string, hold func()) error {
+// do waits in etcd's queue, with a session that no other caller has meanwhile.
+func (e *etcd) do(ctx context.Context, key string, hold func()) error {
 	session, err := e.take(key)
 	if err != nil {
 		return err
@@ -83,44 +88,36 @@ func (e *etcd) Do(ctx context.Context, key string, hold func()) error {
 	return mutex.Unlock(context.WithoutCancel(ctx))
 }
 
-// take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its own clean-up, its
-// place in the line stays, and the next wait of that session for that key takes it up: with another key the line would stand still.
+// take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its own
+// clean-up, its place in the queue stays, and the next wait of that session for that key takes it up: with another key the
+// queue would stand still.
 func (e *etcd) take(key string) (*concurrency.Session, error) {
 	e.mu.Lock()
 	if free := e.free[key]; len(free) > 0 {
-		session := free[len(free)-1]
+		defer e.mu.Unlock()
 		e.free[key] = free[:len(free)-1]
-		e.mu.Unlock()
-		return session, nil
+		return free[len(free)-1], nil
 	}
 	e.mu.Unlock()
-	session, err := e.open()
-	if err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all = append(e.all, session)
-	return session, nil
+	return e.open()
 }
 
 // give takes a session back, unless its lease has ended.
 func (e *etcd) give(key string, session *concurrency.Session) {
 	select {
 	case <-session.Done():
-		return
 	default:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.free[key] = append(e.free[key], session)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.free[key] = append(e.free[key], session)
 }
 
-// Close ends the connections. The leases end by themselves: a cluster without a majority could not be asked to end them.
-func (e *etcd) Close() error {
+// close ends the connections. Leases end by themselves: a cluster without a majority could not be asked to end them.
+func (e *etcd) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, session := range append(e.all, e.session) {
+	for _, session := range e.all {
 		session.Orphan()
 	}
 	return e.client.Close()

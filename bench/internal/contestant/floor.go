@@ -8,12 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that deletes the key
-// when it still has that value. It has no fencing token, no renewal and no way to wait.
-var Floor = pooling(NameFloor, func(addrs []string, connections int) (Locker, error) {
-	return floor{redis.NewClient(options(addrs[0], connections))}, nil
-})
-
 var (
 	errTaken = errors.New("the key is taken")
 	errGone  = errors.New("the key was no longer held at the release")
@@ -27,29 +21,24 @@ return redis.call('DEL', KEYS[1])`
 
 var compareAndDelete = redis.NewScript(compareAndDeleteScript)
 
-type floor struct{ client *redis.Client }
-
-// Pair acquires and releases.
-func (f floor) Pair(ctx context.Context, key string) error {
-	value := rand.Text()
-	err := f.client.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: TTL}).Err()
-	if errors.Is(err, redis.Nil) {
-		return errTaken
-	}
-	if err != nil {
+// Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that deletes
+// the key when it still has that value. It has no fencing token, no renewal and no way to wait.
+var Floor = pooling(NameFloor, func(addrs []string, connections int) (*Locker, error) {
+	client := redis.NewClient(options(addrs[0], connections))
+	pair := func(ctx context.Context, key string) error {
+		value := rand.Text()
+		err := client.SetArgs(ctx, key, value, redis.SetArgs{Mode: "NX", TTL: TTL}).Err()
+		if errors.Is(err, redis.Nil) {
+			return errTaken
+		}
+		if err != nil {
+			return err
+		}
+		deleted, err := compareAndDelete.Run(ctx, client, []string{key}, value).Int()
+		if err == nil && deleted == 0 {
+			return errGone
+		}
 		return err
 	}
-	deleted, err := compareAndDelete.Run(ctx, f.client, []string{key}, value).Int()
-	if err == nil && deleted == 0 {
-		return errGone
-	}
-	return err
-}
-
-// Do makes one attempt.
-func (f floor) Do(context.Context, string, func()) error {
-	return errors.ErrUnsupported
-}
-
-// Close ends the connections.
-func (f floor) Close() error { return f.client.Close() }
+	return &Locker{Pair: pair, Do: doesNotWait, Close: client.Close}, nil
+})

@@ -85,7 +85,7 @@ type load struct {
 	t     *results.Table
 	row   *results.Row
 	meter usage.Meter
-	lock  contestant.Locker
+	lock  *contestant.Locker
 }
 
 func (l *load) measure(ctx context.Context, env *measure.Env, kind contestant.Kind) (err error) {
@@ -164,7 +164,7 @@ func (l *load) processorTime(ctx context.Context, slice time.Duration) error {
 
 // caller makes pairs with a key of its own.
 type caller struct {
-	lock       contestant.Locker
+	lock       *contestant.Locker
 	first, key string // its first key, and the present one
 	failed     int
 }

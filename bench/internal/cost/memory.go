@@ -11,9 +11,9 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/tasks"
 	"github.com/railtoken/railtoken/bench/internal/usage"
 	"github.com/railtoken/railtoken/locking"
-	"github.com/railtoken/railtoken/middleware"
 )
 
 // The columns of memory.
@@ -52,7 +52,7 @@ func measureMemory(ctx context.Context, env *measure.Env, t *results.Table) erro
 	for round := range min(env.Rounds, memoryRounds) {
 		for _, step := range []func(context.Context, *store) error{
 			held, expired,
-			waiting(bareTask, bare), waiting(parkedTask, parked(middleware.BestEffort)), waiting(fifoTask, parked(middleware.FIFO)),
+			waiting(bareTask, tasks.RetryUncounted), waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
 		} {
 			if err := withStore(ctx, env, t, step); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
@@ -177,6 +177,24 @@ func expired(ctx context.Context, s *store) error {
 		return err
 	}
 	return s.add(ctx, forgotten)
+}
+
+// waiting lets tasks wait for a key that another one holds: in asynq's retry set, until their timers come in an hour or more.
+func waiting(row string, c tasks.Contestant) func(context.Context, *store) error {
+	return func(ctx context.Context, s *store) error {
+		stop, err := tasks.StartHeld(ctx, s.at.Addr(), c, s.n)
+		if err == nil {
+			err = until(ctx, settleBound, "all tasks wait", func() (bool, error) {
+				in, err := s.at.Probe().ZCard(ctx, "asynq:{default}:retry").Result()
+				return in >= int64(s.n), err
+			})
+			err = errors.Join(err, stop())
+		}
+		if err == nil {
+			err = s.add(ctx, row)
+		}
+		return err
+	}
 }
 
 // lockAll takes each of n keys.

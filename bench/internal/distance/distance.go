@@ -1,7 +1,7 @@
 // Package distance puts a network between a client and a server of the same machine: a proxy whose bytes take their time.
 //
-// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came, however many are
-// under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip too early.
+// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came, however
+// many are under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip too early.
 package distance
 
 import (
@@ -22,31 +22,27 @@ const (
 type Proxy struct {
 	target   string
 	oneWay   time.Duration
-	listener *net.TCPListener
+	listener net.Listener
 
 	mu     sync.Mutex
 	closed bool
-	open   map[*net.TCPConn]bool
+	open   map[net.Conn]bool
 	wg     sync.WaitGroup
 }
 
-// Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after oneWay, and what it
-// gets from there is given to the client after oneWay. The target need not listen yet.
+// Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after oneWay,
+// and what it gets from there is given to the client after oneWay. The target need not listen yet.
 func Listen(ctx context.Context, target string, oneWay time.Duration) (*Proxy, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	listener, ok := l.(*net.TCPListener)
-	if !ok {
-		return nil, errors.Join(errors.New("not a TCP listener"), l.Close())
-	}
-	p := &Proxy{target: target, oneWay: oneWay, listener: listener, open: map[*net.TCPConn]bool{}}
+	p := &Proxy{target: target, oneWay: oneWay, listener: listener, open: map[net.Conn]bool{}}
 	p.wg.Go(p.accept)
 	return p, nil
 }
 
-// Addr is where clients are to connect.
+// Addr is where clients connect.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close ends all connections at once and returns when nothing of the proxy is left.
@@ -64,7 +60,7 @@ func (p *Proxy) Close() error {
 
 func (p *Proxy) accept() {
 	for {
-		client, err := p.listener.AcceptTCP()
+		client, err := p.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -77,38 +73,37 @@ func (p *Proxy) accept() {
 }
 
 // serve passes one connection on until both sides have ended it.
-func (p *Proxy) serve(client *net.TCPConn) {
+func (p *Proxy) serve(client net.Conn) {
 	if !p.keep(client) {
 		return
 	}
 	defer p.drop(client)
-	addr, err := net.ResolveTCPAddr("tcp", p.target)
-	if err != nil {
-		return
-	}
-	server, err := net.DialTCP("tcp", nil, addr)
+	server, err := net.Dial("tcp", p.target) //nolint:noctx // Close ends it
 	if err != nil || !p.keep(server) {
 		return
 	}
 	defer p.drop(server)
-	var ways sync.WaitGroup
-	ways.Go(func() { carry(client, server, p.oneWay) })
-	ways.Go(func() { carry(server, client, p.oneWay) })
-	ways.Wait()
+	from, isTCP := client.(end)
+	to, areTCP := server.(end)
+	if isTCP && areTCP {
+		var ways sync.WaitGroup
+		ways.Go(func() { carry(from, to, p.oneWay) })
+		ways.Go(func() { carry(to, from, p.oneWay) })
+		ways.Wait()
+	}
 }
 
-func (p *Proxy) keep(conn *net.TCPConn) bool {
+func (p *Proxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.open[conn] = true
 	if p.closed {
 		_ = conn.Close()
-		return false
 	}
-	p.open[conn] = true
-	return true
+	return !p.closed
 }
 
-func (p *Proxy) drop(conn *net.TCPConn) {
+func (p *Proxy) drop(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, conn)
@@ -129,37 +124,35 @@ type end interface {
 
 // carry is one way of a connection, until its sender has no more to say, or one of the two is gone.
 func carry(from, to end, oneWay time.Duration) {
-	line := make(chan parcel, underWay)
+	queue := make(chan parcel, underWay)
 	var delivery sync.WaitGroup
-	delivery.Go(func() { deliver(line, from, to) })
+	delivery.Go(func() { deliver(queue, from, to) })
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
 		due := time.Now().Add(oneWay)
 		if n > 0 {
-			line <- parcel{due, append([]byte(nil), buf[:n]...)}
+			queue <- parcel{due, append([]byte(nil), buf[:n]...)}
 		}
 		if err != nil {
-			line <- parcel{due: due}
+			queue <- parcel{due: due}
 			break
 		}
 	}
-	close(line)
+	close(queue)
 	delivery.Wait()
 }
 
-func deliver(line <-chan parcel, from, to end) {
+func deliver(queue <-chan parcel, from, to end) {
 	gone := false
-	for next := range line {
+	for next := range queue {
 		if gone {
 			continue // until the reader has noticed too
 		}
 		time.Sleep(time.Until(next.due))
 		if next.bytes == nil {
 			_ = to.CloseWrite()
-			continue
-		}
-		if _, err := to.Write(next.bytes); err != nil {
+		} else if _, err := to.Write(next.bytes); err != nil {
 			gone = true
 			_ = from.Close()
 		}

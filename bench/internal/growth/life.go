@@ -51,7 +51,7 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 	c := &chain{
 		order: order, lives: lives, meter: usage.Meter{Servers: []*server.Server{at}}, next: 1,
 		come:  make([]chan struct{}, 1+depth+(1+parts)*lives+lifeAhead),
-		asked: make(chan int), lived: make(chan error), over: make(chan struct{}),
+		asked: make(chan int, 1), lived: make(chan error, 1), over: make(chan struct{}),
 	}
 	for i := range c.come {
 		c.come[i] = make(chan struct{})
@@ -133,11 +133,7 @@ func (c *chain) slice(ctx context.Context) (usage.Cost, error) {
 
 // pass lets the tasks live on for a slice.
 func (c *chain) pass(ctx context.Context) error {
-	select {
-	case c.asked <- c.lives:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	c.asked <- c.lives // the task that rests, or that comes to run, takes it
 	select {
 	case err := <-c.lived:
 		return err
@@ -183,10 +179,7 @@ func (c *chain) live(ctx context.Context) error {
 		return nil
 	}
 	c.left = 0
-	select {
-	case c.lived <- err:
-	case <-c.over:
-	}
+	c.lived <- err
 	return nil
 }
 

@@ -127,7 +127,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // lockers are the contestants for contended keys that are set up in a process.
-type lockers map[string]contestant.Locker
+type lockers map[string]*contestant.Locker
 
 func (l lockers) contend(ctx context.Context, r request) (measure.Contention, error) {
 	do := func(_ context.Context, _ int, hold func()) error {
@@ -144,13 +144,13 @@ func (l lockers) contend(ctx context.Context, r request) (measure.Contention, er
 	return measure.Contend(ctx, r.Window, r.Callers, len(r.Keys), do), nil
 }
 
-func (l lockers) open(r request) (locks contestant.Locker, err error) {
+func (l lockers) open(r request) (locks *contestant.Locker, err error) {
 	if l[r.Name] == nil {
-		kind, ok := contestant.Named(contendedKinds(r.Five), r.Name)
-		if !ok {
-			return nil, errors.New("there is no such contestant")
+		kind, err := contestant.Named(contendedKinds(r.Five), r.Name)
+		if err == nil {
+			locks, err = kind.Open(r.Addrs)
 		}
-		if locks, err = kind.Open(r.Addrs); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		l[r.Name] = locks

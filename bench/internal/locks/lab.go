@@ -51,14 +51,12 @@ type lab struct {
 // fleet returns the redis-servers of a place, which are the same near and far.
 func (l *lab) fleet(ctx context.Context, at place) (fleet, error) {
 	at.far = false
-	if l.fleets[at] == nil {
-		started, err := server.StartAll(ctx, l.env.Dir, at.servers)
-		if err != nil {
-			return nil, err
-		}
-		l.fleets[at] = started
+	if l.fleets[at] != nil {
+		return l.fleets[at], nil
 	}
-	return l.fleets[at], nil
+	var err error
+	l.fleets[at], err = server.StartAll(ctx, l.env.Dir, at.servers)
+	return l.fleets[at], err
 }
 
 // startFives starts five servers, and five to be broken, unless they run.

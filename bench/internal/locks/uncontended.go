@@ -25,7 +25,7 @@ const keysEach = 64
 // opened is a contestant that has been set up.
 type opened struct {
 	name  string
-	locks contestant.Locker
+	locks *contestant.Locker
 }
 
 func openAll(kinds []contestant.Kind, at *site) (all []opened, end func(), err error) {

@@ -34,16 +34,11 @@ func Number(v float64) string {
 
 // thousands sets a thin space before each three digits.
 func thousands(v float64) string {
-	digits := strconv.FormatFloat(math.Abs(v), 'f', 0, 64)
-	grouped := ""
-	for len(digits) > 3 {
-		grouped = "\u2009" + digits[len(digits)-3:] + grouped
-		digits = digits[:len(digits)-3]
+	text := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "\u2009" + text[i:]
 	}
-	if v < 0 {
-		digits = "-" + digits
-	}
-	return digits + grouped
+	return text
 }
 
 // shown is the median.

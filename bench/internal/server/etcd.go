@@ -33,10 +33,11 @@ type Reach func(ctx context.Context, addr string) (string, error)
 func StartEtcd(ctx context.Context, dir string, n int, reach Reach) (*Etcd, error) {
 	var err error
 	for range 5 {
-		var e *Etcd
-		if e, err = startEtcd(ctx, dir, n, reach); err == nil {
+		e := &Etcd{}
+		if err = e.start(ctx, dir, n, reach); err == nil {
 			return e, nil
 		}
+		err = errors.Join(err, e.End())
 		if ctx.Err() != nil {
 			break
 		}
@@ -45,67 +46,52 @@ func StartEtcd(ctx context.Context, dir string, n int, reach Reach) (*Etcd, erro
 	return nil, fmt.Errorf("etcd does not start; its log is in %s: %w", dir, err)
 }
 
-func startEtcd(ctx context.Context, dir string, n int, reach Reach) (*Etcd, error) {
+func (e *Etcd) start(ctx context.Context, dir string, n int, reach Reach) error {
 	addrs, err := freeAddrs(ctx, 2*n)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &Etcd{addrs: addrs[:n]}
-	peers := addrs[n:]
-	root := dir
-	if memory, ok := inMemory(n); ok {
-		root, e.ram = memory, true
+	e.addrs = addrs[:n]
+	root, ram := inMemory(n)
+	if e.ram = ram; !ram {
+		root = dir
 	}
 	if e.dir, err = os.MkdirTemp(root, "bench-etcd-"); err != nil {
-		return nil, err
+		return err
 	}
-	reached := make([]string, n)
-	cluster := make([]string, n)
-	for i, peer := range peers {
+	reached, cluster := make([]string, n), make([]string, n)
+	for i, peer := range addrs[n:] {
 		reached[i] = peer
 		if reach != nil {
 			if reached[i], err = reach(ctx, peer); err != nil {
-				return nil, errors.Join(err, e.End())
+				return err
 			}
 		}
 		cluster[i] = member(i) + "=http://" + reached[i]
 	}
 	token := rand.Text()
 	for i, addr := range e.addrs {
-		if err := e.start(dir, i,
-			"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
-			"--listen-peer-urls", "http://"+peers[i], "--initial-advertise-peer-urls", "http://"+reached[i],
-			"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-token", token,
-		); err != nil {
-			return nil, errors.Join(err, e.End())
+		log, err := os.Create(filepath.Join(dir, filepath.Base(e.dir)+"-"+member(i)+".log"))
+		if err != nil {
+			return err
 		}
+		p, err := run(log, "etcd", "--name", member(i), "--data-dir", filepath.Join(e.dir, member(i)), "--logger", "zap",
+			"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
+			"--listen-peer-urls", "http://"+addrs[n+i], "--initial-advertise-peer-urls", "http://"+reached[i],
+			"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-token", token,
+			"--initial-cluster-state", "new")
+		if err = errors.Join(err, log.Close()); err != nil {
+			return err
+		}
+		e.members = append(e.members, p)
 	}
-	e.probe, err = clientv3.New(clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()})
-	if err == nil {
-		err = e.await(ctx)
+	if e.probe, err = clientv3.New(clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()}); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(err, e.End())
-	}
-	return e, nil
+	return e.await(ctx)
 }
 
 func member(i int) string { return "member" + strconv.Itoa(i) }
-
-func (e *Etcd) start(logs string, i int, args ...string) error {
-	log, err := os.OpenFile(filepath.Join(logs, filepath.Base(e.dir)+"-"+member(i)+".log"), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	p, err := run(log, "etcd", append(args, "--name", member(i), "--data-dir", filepath.Join(e.dir, member(i)),
-		"--initial-cluster-state", "new", "--logger", "zap")...)
-	if err != nil {
-		return err
-	}
-	e.members = append(e.members, p)
-	return nil
-}
 
 // await returns when the members agree on a leader.
 func (e *Etcd) await(ctx context.Context) error {
@@ -174,18 +160,15 @@ func (e *Etcd) Version(ctx context.Context) (string, error) {
 
 // Leader returns which member leads.
 func (e *Etcd) Leader(ctx context.Context) (int, error) {
-	var errs []error
+	err := errors.New("no member of etcd says that it leads")
 	for i, addr := range e.addrs {
-		status, err := e.status(ctx, addr)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if status.Leader == status.Header.GetMemberId() {
+		status, failed := e.status(ctx, addr)
+		if failed == nil && status.Leader == status.Header.GetMemberId() {
 			return i, nil
 		}
+		err = errors.Join(err, failed)
 	}
-	return 0, errors.Join(append(errs, errors.New("no member of etcd says that it leads"))...)
+	return 0, err
 }
 
 // Pause stops a member as it is, see [Server.Pause].
@@ -198,13 +181,15 @@ func (e *Etcd) Resume(i int) error { return e.members[i].Resume() }
 func (e *Etcd) Kill(i int) { e.members[i].end() }
 
 // End ends the cluster and removes its data.
-func (e *Etcd) End() error {
+func (e *Etcd) End() (err error) {
 	for _, p := range e.members {
 		p.end()
 	}
-	var err error
 	if e.probe != nil {
 		err = e.probe.Close()
 	}
-	return errors.Join(err, os.RemoveAll(e.dir))
+	if e.dir != "" {
+		err = errors.Join(err, os.RemoveAll(e.dir))
+	}
+	return err
 }

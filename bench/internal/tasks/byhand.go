@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -95,7 +96,7 @@ func byHand(name string, timed bool, isFailure func(error) bool,
 	return Contestant{Name: name, Locks: true, Timed: timed, Start: func(_ context.Context, job Job) (func() error, error) {
 		cfg := asynq.Config{
 			Concurrency: Slots, TaskCheckInterval: checkInterval, IsFailure: isFailure,
-			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return retryDelay },
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return cmp.Or(job.RetryDelay, retryDelay) },
 		}
 		return startAsynq(job, cfg, func(ctx context.Context, client *redis.Client, p payload) error {
 			return handle(ctx, job, client, p)

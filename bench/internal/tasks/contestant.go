@@ -25,8 +25,9 @@ type Job struct {
 	Addr     string
 	Scenario Scenario
 	Tally    *Tally
-	// Retries of asynq that a task was enqueued with.
-	Retries int
+	// Retries of asynq that a task was enqueued with, and RetryDelay before each, a second when 0.
+	Retries    int
+	RetryDelay time.Duration
 }
 
 // Contestant is a way to work on tasks that want the same keys.

@@ -2,12 +2,33 @@ package tasks
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
+
+func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
+	t.Parallel()
+	contests, err := part{&measure.Env{Scale: 1}}.contests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range contests {
+		names = append(names, c.scenario.Name)
+		if c.scenario.Title == "" || len(c.contestants) < 4 || !c.counted && slices.Contains([]string{"K1", "K4", "K20", "orders", "sellers"}, c.scenario.Name) {
+			t.Errorf("%s: %+v", c.scenario.Name, c)
+		}
+	}
+	want := []string{"K1", "K4", "K20", "orders", "sellers", "noop", "zipf-0.8", "zipf-1.0", "zipf-1.2", "zipf-1.4", "hotkey", "wake-all"}
+	if !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+}
 
 func TestARowSaysWhatMustNotBe(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -10,12 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
-
-// The types of an order's tasks, and the queues that they are in.
-const (
-	audit    = "audit"
-	allocate = "allocate"
 )
 
 // Order is what a customer bought.
@@ -39,8 +34,8 @@ func ReadOrdersFile(path string) ([]Order, error) {
 	return orders, nil
 }
 
-// ReadOrders reads orders from CSV with a header that names order_id and seller_ids, separated by spaces, among other columns. It
-// returns the first fault with its line, and no order then.
+// ReadOrders reads orders from CSV with a header that names order_id and seller_ids, separated by spaces, among other
+// columns. It returns the first fault with its line, and no order then.
 func ReadOrders(r io.Reader) ([]Order, error) {
 	in := csv.NewReader(r)
 	header, err := in.Read()
@@ -54,29 +49,25 @@ func ReadOrders(r io.Reader) ([]Order, error) {
 	if id < 0 || sellers < 0 {
 		return nil, fmt.Errorf("the header is %q: it must name order_id and seller_ids", header)
 	}
-	var orders []Order
-	for {
-		row, err := in.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err // it names the line
-		}
-		o := Order{ID: strings.TrimSpace(row[id]), Sellers: strings.Fields(row[sellers])}
-		if o.ID == "" || len(o.Sellers) == 0 {
-			line, _ := in.FieldPos(0)
-			return nil, fmt.Errorf("line %d: an order needs an order_id and at least one of seller_ids", line)
-		}
-		orders = append(orders, o)
+	rows, err := in.ReadAll()
+	if err != nil {
+		return nil, err // it names the line
 	}
-	if len(orders) == 0 {
+	if len(rows) == 0 {
 		return nil, errors.New("there is a header but no order")
+	}
+	orders := make([]Order, len(rows))
+	for i, row := range rows {
+		orders[i] = Order{ID: strings.TrimSpace(row[id]), Sellers: strings.Fields(row[sellers])}
+		if orders[i].ID == "" || len(orders[i].Sellers) == 0 {
+			return nil, fmt.Errorf("line %d: an order needs an order_id and at least one of seller_ids", i+2)
+		}
 	}
 	return orders, nil
 }
 
-// GenerateOrders returns n orders, the same for the same seed. A few sellers have a part in very many of them, as in a real shop.
+// GenerateOrders returns n orders, the same for the same seed. A few sellers have a part in very many of them, as in a
+// real shop.
 func GenerateOrders(n int, seed uint64) []Order {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)))
 	zipf := rand.NewZipf(rng, 1.15, 8, uint64(max(n/4, 20)-1))
@@ -92,33 +83,32 @@ func GenerateOrders(n int, seed uint64) []Order {
 	return orders
 }
 
-// ByOrder returns the tasks of some orders: an audit and an allocation of each, enqueued one right after the other into queues of
-// their own, with the order as their key. The orders are shuffled, and of too many those with the most tasks are kept.
+// ByOrder returns the tasks of some orders: an audit and an allocation of each, enqueued one right after the other into
+// queues of their own, with the order as their key. The orders are shuffled, and of too many those with the most tasks are
+// kept.
 func ByOrder(orders []Order, most int, work time.Duration, seed uint64) Scenario {
-	s := fromOrders(orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
-	s.Name = "orders"
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and an allocation of each order next to each other, %d keys: the order",
-		len(s.Tasks), work, s.Keys())
+	s := fromOrders("orders", orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
+	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and an allocation of each order next to each other,"+
+		" %d keys: the order", len(s.Tasks), work, s.Keys())
 	return s
 }
 
-// BySeller returns the tasks of some orders, all shuffled: an audit and an allocation of each, in queues of their own, with the order's
-// first seller as their key. Of too many those of the sellers with the most are kept.
+// BySeller returns the tasks of some orders, all shuffled: an audit and an allocation of each, in queues of their own, with
+// the order's first seller as their key. Of too many those of the sellers with the most are kept.
 func BySeller(orders []Order, most int, work time.Duration, seed uint64) Scenario {
-	s := fromOrders(orders, most, work, seed, func(o Order) string { return "seller:" + o.Sellers[0] })
+	s := fromOrders("sellers", orders, most, work, seed, func(o Order) string { return "seller:" + o.Sellers[0] })
 	shuffle(s.Tasks, seed)
 	s.number()
-	s.Name = "sellers"
 	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, %d keys: the seller", len(s.Tasks), work, s.Keys())
 	return s
 }
 
-func fromOrders(orders []Order, most int, work time.Duration, seed uint64, key func(Order) string) Scenario {
+func fromOrders(name string, orders []Order, most int, work time.Duration, seed uint64, key func(Order) string) Scenario {
 	orders = hottest(orders, (most+1)/2, key)
 	shuffle(orders, seed)
-	s := Scenario{Bare: Slots}
+	s := Scenario{Name: name, Bare: Slots}
 	for _, o := range orders {
-		for _, kind := range []string{audit, allocate} {
+		for _, kind := range []string{"audit", "allocate"} {
 			s.Tasks = append(s.Tasks, Task{Key: key(o), Work: work, Type: kind, Queue: kind})
 		}
 	}
@@ -130,17 +120,14 @@ func fromOrders(orders []Order, most int, work time.Duration, seed uint64, key f
 func hottest(orders []Order, most int, key func(Order) string) []Order {
 	count, first := map[string]int{}, map[string]int{}
 	for i, o := range orders {
-		count[key(o)]++
-		if count[key(o)] == 1 {
+		if count[key(o)] == 0 {
 			first[key(o)] = i
 		}
+		count[key(o)]++
 	}
 	sorted := slices.Clone(orders)
 	slices.SortStableFunc(sorted, func(a, b Order) int {
-		if d := count[key(b)] - count[key(a)]; d != 0 {
-			return d
-		}
-		return first[key(a)] - first[key(b)]
+		return cmp.Or(count[key(b)]-count[key(a)], first[key(a)]-first[key(b)])
 	})
 	return sorted[:min(most, len(sorted))]
 }

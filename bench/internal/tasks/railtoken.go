@@ -26,9 +26,11 @@ var (
 		return c
 	}()
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
-	RailtokenFIFO = inOrder("railtoken FIFO", middleware.FIFO)
+	RailtokenFIFO = inOrder("railtoken FIFO", middleware.Requeue{Order: middleware.FIFO})
+	// RailtokenFIFOParks parks every task in conflict too.
+	RailtokenFIFOParks = inOrder("railtoken FIFO parks", middleware.Requeue{Order: middleware.FIFO, Standby: -1})
 	// RailtokenStrictFIFO does so also when a task fails, which holds up those behind it.
-	RailtokenStrictFIFO = inOrder("railtoken StrictFIFO", middleware.StrictFIFO)
+	RailtokenStrictFIFO = inOrder("railtoken StrictFIFO", middleware.Requeue{Order: middleware.StrictFIFO})
 )
 
 func ours(name string, strategy middleware.Strategy) Contestant {
@@ -38,8 +40,8 @@ func ours(name string, strategy middleware.Strategy) Contestant {
 	}
 }
 
-func inOrder(name string, order middleware.Order) Contestant {
-	c := ours(name, middleware.Requeue{Order: order})
+func inOrder(name string, strategy middleware.Strategy) Contestant {
+	c := ours(name, strategy)
 	c.InOrder = true
 	return c
 }

@@ -25,86 +25,88 @@ type Limits struct {
 
 // Rehearse runs the contestant for as long as the limits say and learns which commands it sends. Nothing of it is measured.
 func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits) (*server.Sent, error) {
-	var sent *server.Sent
-	_, err := withServer(ctx, dir, func(at *server.Server) (Result, error) {
-		learned := server.LearnFrom(ctx, at)
-		r, err := counted(ctx, at, nil, c, s, limits)
-		var failed error
-		sent, failed = learned()
-		return r, errors.Join(err, failed)
-	})
-	return sent, err
+	at, err := server.Start(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Kill()
+	learned := server.LearnFrom(ctx, at)
+	_, err = counted(ctx, at, nil, c, s, limits)
+	sent, failed := learned()
+	return sent, errors.Join(err, failed)
 }
 
 // Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The tasks
 // are enqueued before it starts. sent counts the commands; nil disables that.
-func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits, sent *server.Sent) (Result, error) {
-	return withServer(ctx, dir, func(at *server.Server) (Result, error) {
-		return counted(ctx, at, sent, c, s, limits)
-	})
-}
-
-func withServer(ctx context.Context, dir string, do func(*server.Server) (Result, error)) (Result, error) {
+func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits, sent *server.Sent) (r Result, err error) {
 	at, err := server.Start(ctx, dir)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	defer at.Kill()
-	return do(at)
+	return counted(ctx, at, sent, c, s, limits)
+}
+
+// StartHeld has a contestant run a task that holds a key for an hour, and n others that wait for it, each for an hour when
+// asynq's timer decides. stop ends it.
+func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func() error, err error) {
+	s := Scenario{}
+	for range n + 1 {
+		s.add(Task{Key: "order-000001", Work: time.Hour})
+	}
+	job := Job{Addr: addr, Scenario: s, Tally: NewTally(s.Tasks), Retries: retries, RetryDelay: time.Hour}
+	if err := enqueue(ctx, job, c.InOrder, s.Tasks); err != nil {
+		return nil, err
+	}
+	return c.Start(ctx, job)
 }
 
 // counted runs the contestant between two looks at the commands that the server has got.
-func counted(ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits) (Result, error) {
+func counted(ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits) (r Result, err error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks), Retries: limits.Retries}
 	late := func(t Task) bool { return t.Late }
 	if err := enqueue(ctx, job, c.InOrder, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
-		return Result{}, err
+		return r, err
 	}
-	count := func() (float64, error) { return math.NaN(), nil }
+	before, after := 0.0, math.NaN()
 	if sent != nil {
-		on := sent.On(at)
-		count = func() (float64, error) { return on.Count(ctx) }
+		if before, err = sent.On(at).Count(ctx); err != nil {
+			return r, err
+		}
 	}
-	before, err := count()
-	if err != nil {
-		return Result{}, err
-	}
-	r, err := work(ctx, c, job, limits.Bound)
-	if err != nil {
+	if r, err = work(ctx, c, job, limits.Bound); err != nil {
 		return r, err
 	}
-	after, err := count()
-	if err != nil {
-		return r, err
+	if sent != nil {
+		if after, err = sent.On(at).Count(ctx); err != nil {
+			return r, err
+		}
 	}
 	r.Commands = after - before
-	vanished, err := vanished(job, r)
-	r.Lost += vanished
-	return r, err
+	return r, addVanished(job, &r)
 }
 
 // work lets the contestant work until all is over or the time is up, and stops it.
-func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Result, error) {
+func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (r Result, err error) {
 	runtime.GC() // the garbage of the last contestant is not this one's
-	up := time.NewTimer(bound)
-	defer up.Stop()
+	up := time.After(bound)
 	spent, err := usage.Process()
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	began := time.Now()
 	stop, err := c.Start(ctx, job)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	added := make(chan error, 1)
 	go func() { added <- enqueueLate(ctx, c, job) }()
 	select {
 	case <-job.Tally.Over():
-	case <-up.C:
+	case <-up:
 	case <-ctx.Done():
 	}
-	r := job.Tally.Freeze(began)
+	r = job.Tally.Freeze(began)
 	now, err := usage.Process()
 	r.CPU = now - spent
 	return r, errors.Join(err, <-added, stop(), ctx.Err())
@@ -116,31 +118,29 @@ func enqueueLate(ctx context.Context, c Contestant, job Job) error {
 	if len(late) == 0 {
 		return nil
 	}
-	if _, err := await(ctx, time.After(settled)); err != nil {
+	if err := sleep(ctx, settled); err != nil {
 		return err
 	}
 	return enqueue(ctx, job, c.InOrder, late)
 }
 
-// vanished returns how many tasks were not done and are nowhere any more. Those that were broken off at the end may have
-// been done without being counted: they are at most as many as there are slots, and only in runs that did not finish.
-func vanished(job Job, r Result) (int, error) {
+// addVanished counts tasks as lost that were not done and are nowhere any more. Those that were broken off at the end may
+// have been done without being counted: they are at most as many as there are slots, and only in runs that did not finish.
+func addVanished(job Job, r *Result) error {
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: job.Addr})
 	defer inspector.Close()
 	queues, err := inspector.Queues()
-	if err != nil {
-		return 0, err
-	}
-	left := 0
+	gone := r.Tasks - r.Done
 	for _, queue := range queues {
-		info, err := inspector.GetQueueInfo(queue)
-		if err != nil {
-			return 0, fmt.Errorf("look at queue %s: %w", queue, err)
+		info, failed := inspector.GetQueueInfo(queue)
+		if failed != nil {
+			return fmt.Errorf("look at queue %s: %w", queue, failed)
 		}
-		left += info.Size
+		gone -= info.Size
 	}
 	if !r.Finished {
-		return max(0, r.Tasks-r.Done-left-Slots), nil
+		gone -= Slots
 	}
-	return max(0, r.Tasks-r.Done-left), nil
+	r.Lost += max(0, gone)
+	return err
 }

@@ -45,41 +45,31 @@ func NewTally(tasks []Task) *Tally {
 func (t *Tally) Over() <-chan struct{} { return t.over }
 
 // Run notes that a worker has begun to run task n.
-func (t *Tally) Run(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.frozen {
-		t.runs[n]++
-	}
-}
+func (t *Tally) Run(n int) { t.note(func() { t.runs[n]++ }) }
 
 // Parked notes that a task was parked.
-func (t *Tally) Parked() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.frozen {
-		t.parked++
-	}
-}
+func (t *Tally) Parked() { t.note(func() { t.parked++ }) }
 
 // Fault notes an error that belongs to no contestant's plan.
-func (t *Tally) Fault(err error) {
+func (t *Tally) Fault(err error) { t.note(func() { t.err = err }) }
+
+// Lost notes that no worker will run task n any more.
+func (t *Tally) Lost(n int) {
+	t.note(func() {
+		if t.done[n].IsZero() && !t.lost[n] {
+			t.lost[n] = true
+			t.close(n)
+		}
+	})
+}
+
+// note counts, unless the counting has ended.
+func (t *Tally) note(count func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.frozen {
-		t.err = err
+		count()
 	}
-}
-
-// Lost notes that nobody will work on task n any more.
-func (t *Tally) Lost(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.frozen || !t.done[n].IsZero() || t.lost[n] {
-		return
-	}
-	t.lost[n] = true
-	t.close(n)
 }
 
 // Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that ends
