@@ -136,17 +136,17 @@ func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultF
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not come.
 func (a *Attached) repaired(key string, next delayqueue.Task) {
-	tell(a.opts.Observer, a.opts.Logger, middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next})
+	e := middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next}
+	tell(context.Background(), a.opts.Observer, a.opts.Logger, e)
 }
 
 // tell gives an event to an observer, if there is one.
-func tell(observer middleware.Observer, log *slog.Logger, e middleware.Event) {
+func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e middleware.Event) {
 	if observer == nil {
 		return
 	}
-	ctx := context.Background()
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Next.String(), func() { observer(ctx, e) })
+	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
 }
 
 // fewServers is how many servers of a process a wake reaches at once.

@@ -15,7 +15,7 @@ import (
 
 // ProducerOptions configures [NewProducer]. The zero value has every default: the locks are on the Redis of the tasks.
 type ProducerOptions struct {
-	// Keys finds the keys of the tasks of some types. Those of others are given with the option middleware.Keys, or are not known.
+	// Keys finds the keys of the tasks of some types. Those of others are given with the option [Keys], or are not known.
 	Keys map[string]middleware.KeyFunc
 	// Locker and LockNames are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
@@ -28,11 +28,12 @@ type ProducerOptions struct {
 	Logger *slog.Logger
 }
 
-// Producer enqueues tasks with their keys, in a process with or without asynq servers: see [middleware.Producer]. Close it when it is used no more.
+// Producer enqueues tasks with their keys, in a process with or without asynq servers. It is safe for use by many goroutines at the same
+// time. Close it when it is used no more.
 type Producer struct {
-	*middleware.Producer
-	queue  *delayqueue.Queue
-	single io.Closer // nil when the locks are the caller's
+	opts    ProducerOptions
+	queue   *delayqueue.Queue
+	closers []io.Closer // what NewProducer has made
 }
 
 // NewProducer returns a Producer on the Redis of the tasks. The client stays the caller's: close it after the Producer.
@@ -40,34 +41,34 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq servers")
 	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger})
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{queue: queue}
+	p := &Producer{opts, queue, []io.Closer{queue}}
 	if opts.Locker == nil {
 		single, err := locking.NewSingle(client, locking.SingleOptions{})
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.single, opts.Locker = single, single
+		p.closers, p.opts.Locker = append(p.closers, single), single
 		if _, oneNode := client.(*redis.Client); oneNode {
-			opts.LockNames = single.RedisKeys
+			p.opts.LockNames = single.RedisKeys
 		}
 	}
-	p.Producer = middleware.NewProducer(middleware.ProducerOptions{
-		Queue: queue, Locker: opts.Locker, LockNames: opts.LockNames, Keys: opts.Keys,
-		MaxKeySize: opts.MaxKeySize, MaxKeys: opts.MaxKeys, Observer: opts.Observer, Logger: opts.Logger,
-	})
 	return p, nil
 }
 
-// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed with a. keys is that of [ProducerOptions].
-func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *middleware.Producer {
-	return middleware.NewProducer(middleware.ProducerOptions{
-		Queue: a.queue, Locker: a.locker, LockNames: a.opts.LockNames, Keys: keys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
+// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed with a. keys is that of
+// [ProducerOptions].
+func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
+	return &Producer{queue: a.queue, opts: ProducerOptions{
+		Keys: keys, Locker: a.locker, LockNames: a.opts.LockNames, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
 		Observer: a.opts.Observer, Logger: a.opts.Logger,
-	})
+	}}
 }
 
 // Queue returns the tasks that wait, to be looked at and reordered. It is closed with the Producer.
@@ -75,11 +76,11 @@ func (p *Producer) Queue() *delayqueue.Queue { return p.queue }
 
 // Close ends what NewProducer has made.
 func (p *Producer) Close() error {
-	err := p.queue.Close()
-	if p.single != nil {
-		err = errors.Join(err, p.single.Close())
+	var errs []error
+	for _, c := range p.closers {
+		errs = append(errs, c.Close())
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("attach: close the producer: %w", err)
 	}
 	return nil

@@ -24,7 +24,7 @@ func TestAHandlersNextStepWaitsForItsKey(t *testing.T) {
 		if id == "next" {
 			return nil
 		}
-		info, err := producer.EnqueueContext(ctx, asynq.NewTask("test", task.Payload()), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID("next"))
+		info, err := producer.EnqueueContext(ctx, asynq.NewTask("test", task.Payload()), attach.WhenHeld(middleware.Requeue{}), asynq.TaskID("next"))
 		if err == nil {
 			states <- info.State
 		}
@@ -46,7 +46,7 @@ func TestAProducerHasTheLimitsOfItsServers(t *testing.T) {
 	}
 	defer p.Close()
 	for name, keys := range map[string][]string{"a long key": {long}, "many keys": {"a", "b", "c"}} {
-		_, err = p.EnqueueContext(t.Context(), asynq.NewTask("test", nil), middleware.Keys(keys...))
+		_, err = p.EnqueueContext(t.Context(), asynq.NewTask("test", nil), attach.Keys(keys...))
 		if wrong := name == "many keys"; (err != nil) != wrong {
 			t.Errorf("%s: %v", name, err)
 		}

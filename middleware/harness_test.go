@@ -28,6 +28,7 @@ type rig struct {
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	events  *events
+	looks   time.Duration // the TaskCheckInterval, unless a test says otherwise
 
 	attached *attach.Attached       // last
 	budget   *middleware.SlotBudget // of that
@@ -48,6 +49,7 @@ func newRig(t *testing.T, client redis.UniversalClient) *rig {
 	return &rig{
 		T: t, client: client, locker: locker, queue: queue, events: &events{changed: make(chan struct{})},
 		tasks: asynq.NewClientFromRedisClient(client), inspect: asynq.NewInspectorFromRedisClient(client),
+		looks: 10 * time.Millisecond,
 	}
 }
 
@@ -74,7 +76,7 @@ func (r *rig) options(s middleware.Strategy) options {
 // attach attaches locks to the servers of a configuration until the end of the test.
 func (r *rig) attach(opts options, cfg asynq.Config) *attach.Attached {
 	r.Helper()
-	cfg.TaskCheckInterval, cfg.LogLevel = cmp.Or(cfg.TaskCheckInterval, 10*time.Millisecond), asynq.FatalLevel
+	cfg.TaskCheckInterval, cfg.LogLevel = cmp.Or(cfg.TaskCheckInterval, r.looks), asynq.FatalLevel
 	a, err := attach.New(r.client, cfg, opts.Options)
 	if err != nil {
 		r.Fatal(err)

@@ -118,7 +118,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
-		l.interest = interest
+		l.interest = tasklock.NotifyFor
 	}
 	if l.SlotBudget == nil {
 		l.SlotBudget = NewSlotBudget(SlotBudgetOptions{Waiting: max(runtime.NumCPU()/2, 1)})
@@ -166,7 +166,3 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 	returned = true
 	return err
 }
-
-// interest is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. It asks anew
-// each time.
-const interest = 2 * time.Minute

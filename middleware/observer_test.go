@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -147,7 +148,7 @@ func TestARepairedWakeIsTold(t *testing.T) {
 	lease := r.hold("order:1")
 	p := r.attached.Producer(nil)
 	for _, id := range []string{"a", "b"} {
-		if _, err := p.EnqueueContext(t.Context(), taskFor(t, "order:1"), middleware.Keys("order:1"), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID(id)); err != nil {
+		if _, err := p.EnqueueContext(t.Context(), taskFor(t, "order:1"), attach.Keys("order:1"), attach.WhenHeld(middleware.Requeue{}), asynq.TaskID(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,9 +168,9 @@ func TestAProducersWaitIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")
-	p := r.producer(func(o *middleware.ProducerOptions) { o.Observer = r.events.Observe })
+	p := r.producer(func(o *attach.ProducerOptions) { o.Observer = r.events.Observe })
 	for _, s := range []middleware.Strategy{middleware.FailFast{}, middleware.Requeue{}} {
-		_, _ = p.EnqueueContext(t.Context(), taskFor(t, "order:1"), middleware.WhenHeld(s), asynq.TaskID("a"))
+		_, _ = p.EnqueueContext(t.Context(), taskFor(t, "order:1"), attach.WhenHeld(s), asynq.TaskID("a"))
 	}
 	for _, fits := range []func(middleware.Event) bool{ofKind(middleware.Refused), ended(middleware.NotEnqueued), parked} {
 		for _, e := range r.events.await(r, 1, fits) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -122,7 +123,7 @@ func (r *run) bringBack(ctx context.Context, t parking.Task, begun, locked bool)
 		back, err = r.engine().BringBack(ctx, t, begun)
 	}
 	if err != nil {
-		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", withoutKeys(err))
+		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", tasklock.WithoutKeys(err))
 	}
 	return back, nil
 }

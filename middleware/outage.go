@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/railtoken/railtoken/internal/tasklock"
 )
 
 const (
@@ -30,7 +32,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	if o.delays == nil {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
-		r.Logger.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", withoutKeys(cause))
+		r.Logger.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error", tasklock.WithoutKeys(cause))
 		r.observe(ctx, Event{Kind: Unavailable, Err: cause})
 	}
 	left := o.patienceEnds(ctx).Sub(now)

@@ -10,6 +10,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -28,7 +29,7 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	defer queue.Close()
 	sleepers := NewSlotBudget(SlotBudgetOptions{Waiting: 4, Slots: 8})
 	opts := Options{Locker: locker, Queue: queue, SlotBudget: sleepers, Logger: slog.New(slog.DiscardHandler)}
-	r := &run{lock: &lock{Options: opts, interest: interest}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
+	r := &run{lock: &lock{Options: opts, interest: tasklock.NotifyFor}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
 	for range 5 {
 		sleepers.decks.park("k", 3, 1)
 		r.lookAgain(t.Context(), "k", parking.Parked{Task: r.id, Timer: time.Second})

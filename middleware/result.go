@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -70,14 +69,6 @@ func ParseConflict(result []byte) (*ConflictError, error) {
 		e.Holder.Since = *rec.HeldSince
 	}
 	return e, nil
-}
-
-// withoutKeys returns err without the keys that it was about, for logs.
-func withoutKeys(err error) error {
-	if op, ok := errors.AsType[*locking.OpError](err); ok {
-		return op.Err
-	}
-	return err
 }
 
 // hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.

@@ -4,6 +4,6 @@ package middleware_test
 
 // Fewer with the race detector, which makes each several times as long: make thorough plays all.
 const (
-	releaseSeeds = 16
-	restartSeeds = 8
+	releaseSeeds = 12
+	restartSeeds = 4
 )

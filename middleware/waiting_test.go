@@ -143,7 +143,7 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 				w := &waiting{rig: r, lease: r.hold("order:1"), opts: append(tt.opts, asynq.MaxRetry(0)), ran: make(chan delayqueue.Task, 10)}
 				strategy := parkAlways()
 				strategy.Delay = time.Hour
-				r.serve(r.options(strategy), asynq.Config{}, w.handle)
+				r.serve(r.options(strategy), asynq.Config{TaskCheckInterval: lookSeldom}, w.handle)
 				w.task = r.enqueue(payload{Key: "order:1"}, w.opts...)
 				r.events.await(r, 1, parked)
 				if info := r.info(w.task); info.State != asynq.TaskStateRetry || info.Retried != 0 || info.MaxRetry != 0 {

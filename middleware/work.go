@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -79,7 +80,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 // warnOfKept tells the log of keys that could not be given back.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
-		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", withoutKeys(err))
+		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklock.WithoutKeys(err))
 }
 
 // wakeNext promotes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.

@@ -54,7 +54,7 @@ func (c *Client) closeConn() error {
 	return c.conn.Close()
 }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys, middleware.WhenHeld), and returns what asynq
+// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys, attach.WhenHeld), and returns what asynq
 // says of it. Durations and times that asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
 //
 // A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time that it is sent again. With WhenHeld the

@@ -31,11 +31,11 @@ func TestAClientKnowsOfAHeldKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lease.Release(t.Context()) }()
-	_, err = c.Enqueue(t.Context(), "audit", order{"42"}, middleware.WhenHeld(middleware.FailFast{}))
+	_, err = c.Enqueue(t.Context(), "audit", order{"42"}, attach.WhenHeld(middleware.FailFast{}))
 	if conflict, ok := errors.AsType[*middleware.ConflictError](err); !ok || conflict.Key != "order:42" {
 		t.Errorf("FailFast gives %v", err)
 	}
-	parked, err := c.Enqueue(t.Context(), "audit", order{"42"}, middleware.WhenHeld(middleware.Requeue{}))
+	parked, err := c.Enqueue(t.Context(), "audit", order{"42"}, attach.WhenHeld(middleware.Requeue{}))
 	if err != nil || parked.State != asynq.TaskStateRetry {
 		t.Errorf("Requeue gives %+v, %v", parked, err)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// mostArchived is how many tasks asynq keeps in the archive of one queue. It drops the oldest without a word.
+// mostArchived is how many archived tasks asynq keeps for a queue. It silently deletes older ones.
 const mostArchived = 10_000
 
-// archives looks into the archives of a run's queues.
+// archives reads the archives of a run's queues.
 type archives struct {
 	conn    redis.UniversalClient
 	inspect *asynq.Inspector
@@ -36,7 +36,7 @@ func (a *archives) count() (int, error) {
 	total := 0
 	for _, queue := range a.queues {
 		if !slices.Contains(existing, queue) {
-			continue // no task was ever in it
+			continue // it never had a task
 		}
 		info, err := a.inspect.GetQueueInfo(queue)
 		if err != nil {
@@ -72,7 +72,7 @@ func (a *archives) read() (archived, error) {
 	return found, nil
 }
 
-// alive returns the tasks that asynq still has to run, by ID, with what it knows of each.
+// alive returns the tasks that asynq still has to run, by ID, each with its state.
 func (a *archives) alive() (map[string]string, error) {
 	alive := map[string]string{}
 	for _, queue := range a.queues {
@@ -96,7 +96,7 @@ func pages(queue string, list func(string, ...asynq.ListOption) ([]*asynq.TaskIn
 	for page := 1; ; page++ {
 		tasks, err := list(queue, asynq.PageSize(size), asynq.Page(page))
 		if errors.Is(err, asynq.ErrQueueNotFound) {
-			return nil // no task was ever in it
+			return nil // it never had a task
 		}
 		if err != nil {
 			return fmt.Errorf("orders: read queue %s: %w", queue, err)
@@ -111,12 +111,12 @@ func pages(queue string, list func(string, ...asynq.ListOption) ([]*asynq.TaskIn
 }
 
 const (
-	// clearPatience is how long tasks that other processes are about to end may keep a queue from being deleted.
+	// clearPatience is how long to wait for other processes to end tasks of a queue that is to be deleted.
 	clearPatience = 10 * time.Second
 	clearTick     = 50 * time.Millisecond
 )
 
-// clear deletes the queues with all that is left in them, and asynq's counters of them.
+// clear deletes the queues with everything in them, and asynq's counters for them.
 func (a *archives) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clearPatience)
 	defer cancel()
@@ -135,13 +135,13 @@ func (a *archives) clearQueue(ctx context.Context, queue string) error {
 		if err == nil || errors.Is(err, asynq.ErrQueueNotFound) {
 			break
 		}
-		select { // asynq deletes no queue in which a task is active
+		select { // asynq refuses to delete a queue with an active task
 		case <-ticker.C:
 		case <-ctx.Done():
 			return fmt.Errorf("orders: delete queue %s: %w", queue, err)
 		}
 	}
-	// DeleteQueue leaves the counters, some of them for ever.
+	// DeleteQueue leaves the counters behind, some of them forever.
 	today := ":" + time.Now().UTC().Format(time.DateOnly)
 	var counters []string
 	for _, counter := range []string{"processed", "failed", "processed" + today, "failed" + today} {

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// awaitTick is how often the end of a run is looked for when no event tells of it.
+	// awaitTick is how often to check for the end of a run when no event announces it.
 	awaitTick = 200 * time.Millisecond
-	// awaitPatience is how long Redis may be away meanwhile.
+	// awaitPatience is how long Redis may be unreachable meanwhile.
 	awaitPatience = 15 * time.Second
 )
 
-// await returns when total tasks have ended, or the cause when ctx ends before. nudge is closed when this process alone has
-// seen as many ends; other processes may work too.
+// await returns nil when total tasks have ended, or the cause when ctx ends first. nudge is closed when this process by itself
+// has seen that many ends. Other processes may work on the tasks too.
 func await(ctx context.Context, total int, nudge <-chan struct{}, p progress, ended func() (int, error)) error {
 	ticker := time.NewTicker(awaitTick)
 	defer ticker.Stop()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// entry is one row of the ledger: a task whose effect is there, and what it added to which key's counter.
+// entry is one row of the ledger: the effect of a task, with what it added to the counter of each key.
 type entry struct {
 	TaskID       string
 	Began, Ended time.Time
@@ -40,7 +40,7 @@ func (s *store) ledger(ctx context.Context) ([]entry, error) {
 	return entries, rows.Err()
 }
 
-// counters returns what every counter says, by key.
+// counters returns the value of every counter, by key.
 func (s *store) counters(ctx context.Context, run runID) (map[string]int64, error) {
 	counters := map[string]int64{}
 	for _, t := range []struct {
@@ -73,14 +73,14 @@ func (s *store) counters(ctx context.Context, run runID) (map[string]int64, erro
 	return counters, nil
 }
 
-// balance is what a comparison of the ledger with the counters shows.
+// balance is the result of comparing the ledger with the counters.
 type balance struct {
 	Lost     int64 // what the counters lack
 	Doubled  int64 // what they have too much
 	Overlaps int   // pairs of tasks that worked on a key at the same time, by the times in the ledger
 }
 
-// balanceOf compares the counters with the ledger, key by key, so that too much here cannot hide too little there.
+// balanceOf compares the counters with the ledger, key by key, so that a surplus of one key cannot hide a deficit of another.
 func balanceOf(entries []entry, counters map[string]int64) balance {
 	expected := map[string]int64{}
 	holds := map[string][]entry{}

@@ -15,12 +15,12 @@ func TestBalanceCountsKeyByKey(t *testing.T) {
 		counters map[string]int64
 		want     balance
 	}{
-		"all there":                    {map[string]int64{"order:1": 2, "seller:1": 5}, balance{}},
-		"one lost":                     {map[string]int64{"order:1": 1, "seller:1": 5}, balance{Lost: 1}},
-		"counter missing":              {map[string]int64{"order:1": 2}, balance{Lost: 5}},
-		"one doubled":                  {map[string]int64{"order:1": 2, "seller:1": 10}, balance{Doubled: 5}},
-		"one hides not the other":      {map[string]int64{"order:1": 3, "seller:1": 4}, balance{Lost: 1, Doubled: 1}},
-		"a counter nobody has changed": {map[string]int64{"order:1": 2, "seller:1": 5, "seller:2": 3}, balance{Doubled: 3}},
+		"all there":                  {map[string]int64{"order:1": 2, "seller:1": 5}, balance{}},
+		"one lost":                   {map[string]int64{"order:1": 1, "seller:1": 5}, balance{Lost: 1}},
+		"counter missing":            {map[string]int64{"order:1": 2}, balance{Lost: 5}},
+		"one doubled":                {map[string]int64{"order:1": 2, "seller:1": 10}, balance{Doubled: 5}},
+		"one hides not the other":    {map[string]int64{"order:1": 3, "seller:1": 4}, balance{Lost: 1, Doubled: 1}},
+		"a counter without a change": {map[string]int64{"order:1": 2, "seller:1": 5, "seller:2": 3}, balance{Doubled: 3}},
 	} {
 		if got := balanceOf(entries, test.counters); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)

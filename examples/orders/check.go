@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// check compares what was to be done with the database and asynq's queues. ended is nil when every task has ended; produced
+// check compares the tasks of a run with the database and asynq's queues. ended is nil when every task has ended. produced
 // says that all tasks have been enqueued.
 func (r *run) check(ctx context.Context, s *store, a *archives, ended error, produced bool) (*report, error) {
 	rep := &report{Stopped: ended}
 	alive := map[string]string{}
 	var err error
 	if ended != nil {
-		// Before the ledger: a task that other processes finish meanwhile is then in one of the two.
+		// Read before the ledger, so that a task that another process finishes meanwhile is in one of the two.
 		if alive, err = a.alive(); err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (r *run) check(ctx context.Context, s *store, a *archives, ended error, pro
 				rep.note("lost", id, "archived, but not for a conflict: "+lastErr)
 			case waits:
 				rep.Unfinished++
-				if !errors.Is(ended, context.Canceled) { // nobody asks where the tasks are that Ctrl-C left behind
+				if !errors.Is(ended, context.Canceled) { // after Ctrl-C, unfinished tasks are expected
 					rep.note("not reached", id, state)
 				}
 			case ended != nil && !produced:

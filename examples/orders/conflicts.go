@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// ending is what became of a wait.
+// ending says how a wait ended.
 type ending string
 
 const (
@@ -30,7 +30,7 @@ type wait struct {
 	Ending       ending
 }
 
-// outcomes counts what became of conflicts. A task that is parked several times counts several times.
+// outcomes counts how conflicts ended. A task that is parked several times counts several times.
 type outcomes struct {
 	InSlot   int // got the key in the same run
 	Parked   int
@@ -38,8 +38,8 @@ type outcomes struct {
 	Bound    int // archived at a bound of its waiting
 }
 
-// conflicts is the observer of all workers of this process: what the report and the timeline know of waiting comes from it. It is
-// safe for use by many goroutines.
+// conflicts is the observer of all workers of this process. The report and the timeline take their data on waiting from it. It
+// is safe for concurrent use.
 type conflicts struct {
 	mu       sync.Mutex
 	first    map[string]time.Time // of a task's refusals since it last ran
@@ -59,7 +59,7 @@ type openWait struct {
 // durations is how long tasks waited from their first conflict to their start.
 type durations []time.Duration
 
-// percentile returns the p-th percentile, 0 to 100, by nearest rank; 0 of nothing.
+// percentile returns the p-th percentile, 0 to 100, by nearest rank; 0 if there are no durations.
 func (d durations) percentile(p int) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -87,7 +87,7 @@ func (c *conflicts) Observe(_ context.Context, e middleware.Event) {
 		if c.ended(e) {
 			c.archived()
 		}
-	default: // the others tell nothing of a wait
+	default: // the others are not about waiting
 	}
 }
 
@@ -141,7 +141,7 @@ func (c *conflicts) ended(e middleware.Event) (archived bool) {
 	switch {
 	case err.Outcome == middleware.Park:
 		c.Parked++
-		if err.Conflicts > 1 { // Refused tells of the first alone
+		if err.Conflicts > 1 { // there is one Refused event per wait
 			c.refusedAt(e)
 		}
 	case err.Limit != delayqueue.NoLimit:
@@ -169,7 +169,7 @@ func (c *conflicts) closeWait(id string, at time.Time, how ending) {
 	c.waits[open.key] = append(c.waits[open.key], open.wait)
 }
 
-// met is what a conflicts has met until now.
+// met is what a conflicts has seen so far.
 type met struct {
 	outcomes
 	Durations durations

@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// crew is the workers of this process and what they share.
+// crew is the workers of this process, with what they share.
 type crew struct {
 	handlers  *handlers
 	tracker   *tracker
@@ -41,7 +41,7 @@ func (c *crew) ended() {
 	}
 }
 
-// start makes n workers and starts them. After an error none runs.
+// start makes and starts n workers. After an error, none runs.
 func (c *crew) start(ctx context.Context, cfg worker.Config, n int) error {
 	cfg.Observer = c.conflicts.Observe
 	for i := range n {
@@ -60,7 +60,7 @@ func (c *crew) start(ctx context.Context, cfg worker.Config, n int) error {
 	return nil
 }
 
-// shutdown ends the workers, all at a time.
+// shutdown ends all workers at the same time.
 func (c *crew) shutdown() error {
 	var all sync.WaitGroup
 	errs := make([]error, len(c.workers))

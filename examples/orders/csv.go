@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// columns is what an orders file must have, in any order.
+// columns are those that an orders file must have, in any order.
 var columns = []string{"purchased_at", "order_id", "status", "items", "value", "seller_ids"}
 
 const (
@@ -86,7 +86,7 @@ func readOrders(r io.Reader) ([]order, error) {
 	return orders, nil
 }
 
-// columnsOf returns where in a line each column stands.
+// columnsOf returns the position of each column.
 func columnsOf(header []string) (map[string]int, error) {
 	at := map[string]int{}
 	for i, name := range header {
@@ -106,7 +106,7 @@ func columnsOf(header []string) (map[string]int, error) {
 	return at, nil
 }
 
-// csvFault says in our own words what encoding/csv has found.
+// csvFault rewrites an error of encoding/csv with a remedy.
 func csvFault(err error) error {
 	parse, ok := errors.AsType[*csv.ParseError](err)
 	switch {

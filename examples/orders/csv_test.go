@@ -31,7 +31,7 @@ func TestReadOrdersReadsEveryColumn(t *testing.T) {
 	}
 }
 
-func TestReadOrdersTakesColumnsInAnyOrderAfterAByteOrderMark(t *testing.T) {
+func TestReadOrdersTakesAnyColumnOrderAndByteOrderMark(t *testing.T) {
 	t.Parallel()
 	orders, err := readOrders(strings.NewReader("\ufeffSELLER_IDS,note,value,items,status,order_id,purchased_at\n" +
 		"\"s1  s2\",\"a, b\",5,2,new,o1,2018-05-31T14:30:00-03:00\n"))

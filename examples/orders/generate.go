@@ -16,11 +16,11 @@ const (
 // firstPurchase is when the generated orders begin.
 var firstPurchase = time.Date(2026, time.March, 2, 8, 0, 0, 0, time.UTC)
 
-// statuses is drawn from: most orders are delivered.
+// statuses has the statuses to draw from. Most orders are delivered.
 var statuses = []string{"delivered", "delivered", "delivered", "delivered", "delivered", "delivered", "shipped", "shipped", "processing", "invoiced"}
 
-// generateOrders returns n orders, the same for the same seed. Sellers are drawn by a Zipf law: a few of them have a part in
-// very many orders, as in a real shop, and those are the keys that tasks conflict on.
+// generateOrders returns n orders, the same for the same seed. Sellers follow a Zipf law: a few of them take part in very many
+// orders, as in a real shop. These are the keys that tasks conflict on.
 func generateOrders(n int, seed uint64) []order {
 	rng := rand.New(rand.NewPCG(seed, uint64(n)))
 	sellers := max(n/ordersPerSeller, fewestSellers)

@@ -57,7 +57,7 @@ func (h *handlers) register(w *worker.Worker) error {
 	return errors.Join(worker.Handle(w, auditType, audit), worker.Handle(w, allocateType, allocate))
 }
 
-// audit looks an order over and counts a revision of it.
+// audit checks an order and counts a revision of it.
 func (h *handlers) audit(ctx context.Context, p auditPayload) error {
 	return h.apply(ctx, auditType, h.auditChanges(p))
 }
@@ -88,8 +88,8 @@ func keysOf(changes []change) []string {
 	return keys
 }
 
-// apply makes the changes of one task: claim the rows, work, write. It is a read-modify-write with a pause in its middle, which
-// loses updates when two tasks do it to one row at a time.
+// apply makes the changes of one task: claim the rows, work, write. It is a read-modify-write with a pause in between, which
+// loses updates if two tasks do it to the same row at the same time.
 func (h *handlers) apply(ctx context.Context, taskType string, changes []change) error {
 	taskID, _ := asynq.GetTaskID(ctx)
 	defer h.tracker.enter(taskID, taskType, keysOf(changes))()
@@ -114,11 +114,11 @@ func (h *handlers) apply(ctx context.Context, taskType string, changes []change)
 		return err
 	case err != nil:
 		return err
-	case done: // an earlier run of this task had come to its end, but asynq did not hear of it
+	case done: // an earlier run of this task finished, but asynq did not learn of it
 		h.again.Add(1)
 	}
 	if locked {
-		lease.MarkCommitted() // should the lease be lost now, the work is done all the same
+		lease.MarkCommitted() // if the lease is lost now, the work is done
 	}
 	h.done()
 	return nil
@@ -134,7 +134,7 @@ func fence(ctx context.Context, lease *locking.Lease, changes []change) (err err
 	return nil
 }
 
-// span is how long the work of a task takes: something from Min to Max.
+// span is how long the work of a task takes: a random time from Min to Max.
 type span struct{ Min, Max time.Duration }
 
 // spend works for a while. It stops, with the cause, when ctx ends: the lease is lost, or the process shuts down.

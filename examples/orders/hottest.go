@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// heat is how much tasks fought for a key.
+// heat is how much tasks competed for a key.
 type heat struct {
 	key       string
 	conflicts int // refusals; without locks, overlaps
@@ -15,8 +15,8 @@ type heat struct {
 	shared    bool // both types of tasks held it
 }
 
-// hottest returns the keys that tasks fought most for, the hottest first, at most n. A quarter of them is keys that both types
-// of tasks hold, if there are any with a conflict: a hot seller has many allocations, but only an order is audited too.
+// hottest returns at most n keys, those that tasks competed for most first. A quarter of them are keys that both types of tasks
+// hold, if any of these had a conflict: a hot seller has many allocations, but only an order is audited too.
 func (r *report) hottest(n int) []string {
 	all := make([]heat, 0, len(r.Seen.Holds))
 	for key := range r.Seen.Holds {

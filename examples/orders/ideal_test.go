@@ -20,7 +20,7 @@ func TestIdealIsTheWorkOfTheBusiestKey(t *testing.T) {
 	}
 }
 
-func TestIdealSaysWhyARunIsFarFromIt(t *testing.T) {
+func TestIdealExplainsASlowRun(t *testing.T) {
 	t.Parallel()
 	const why = "RAILTOKEN_REDIS_ADDR"
 	i := ideal{Key: "run/seller:1", Tasks: 20, Work: time.Second}

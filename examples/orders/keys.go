@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// runID names one run of the example. Its queues and keys carry it, so that runs on the same Redis leave each other alone: a
-// run that crashed may still hold a lock for some seconds, and its tasks may still stand in line. A business that runs its
-// workers forever would lock "order:17" as it is.
+// runID names one run of the example. Its queues and keys carry the name, so that runs on the same Redis do not disturb each
+// other: a run that crashed may still hold locks for some seconds, and its tasks may still wait. A real business would lock
+// "order:17" as it is.
 type runID string
 
 // newRunID returns a name that no other run has.

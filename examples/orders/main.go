@@ -1,5 +1,5 @@
-// Command orders works on orders with two types of tasks that must never touch the same order at the same time, and shows
-// whether they did: how many overlaps, lost updates and lost tasks there were, and a timeline of who held which key.
+// Command orders runs two types of tasks that must never touch the same order at the same time. It reports whether they did:
+// overlaps, lost updates, lost tasks, and a timeline that shows which task held which key.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// quiet keeps go-redis from writing to stderr each time that a connection fails: what it cannot do is reported by who asked for it.
+// quiet keeps go-redis from writing to stderr each time a connection fails. The caller of go-redis reports the error.
 type quiet struct{}
 
 // Printf does nothing.

@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// options is what the command line says.
+// options are those of the command line.
 type options struct {
 	Orders      string
 	N           int

@@ -22,8 +22,8 @@ const (
 type producer struct {
 	client *worker.Client
 	run    runID
-	// singleTry has every n-th allocation enqueued with no retry at all, so that it meets its conflicts on its last attempt,
-	// where asynq by itself would archive it. None when 0.
+	// singleTry enqueues every n-th allocation without any retry, so that it meets its conflicts on its last attempt, where
+	// asynq by itself would archive it. None if 0.
 	singleTry int
 
 	enqueued atomic.Int64
@@ -53,7 +53,7 @@ func (p *producer) enqueue(ctx context.Context, orders []order) error {
 	return context.Cause(ctx)
 }
 
-// enqueueOrder adds the two tasks of one order, one right after the other: they compete for the order.
+// enqueueOrder adds the two tasks of an order, one right after the other, so that they compete for the order.
 func (p *producer) enqueueOrder(ctx context.Context, i int, o order) error {
 	retries := allocateRetries
 	if p.singleTry > 0 && i%p.singleTry == 0 {

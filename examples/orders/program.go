@@ -23,7 +23,7 @@ type program struct {
 	closers  []func()
 }
 
-// close gives back what the program took, last things first.
+// close releases what the program has opened, the last first.
 func (p *program) close() {
 	for _, c := range slices.Backward(p.closers) {
 		c()
@@ -109,7 +109,7 @@ func (p *program) prepare(orders []order, noLock bool) (*run, error) {
 	return r, nil
 }
 
-// do makes the run. It takes the end by a signal for a result, not for an error.
+// do makes the run. A run that was ended by a signal is a result, not an error.
 func (p *program) do(ctx context.Context, r *run) (*report, error) {
 	rep, err := r.do(ctx)
 	if errors.Is(err, context.Canceled) && rep == nil {
@@ -135,7 +135,7 @@ func (p *program) redisName() string {
 	return p.env.Redis.String()
 }
 
-// status returns the exit status that a report calls for.
+// status returns the exit status for a report.
 func (r *report) status() int {
 	if len(r.faults()) > 0 {
 		return exitWrong
@@ -143,7 +143,7 @@ func (r *report) status() int {
 	return r.stopStatus()
 }
 
-// stopStatus returns the exit status that the end of the run calls for, whatever was found.
+// stopStatus returns the exit status for the way in which the run ended, whatever was found.
 func (r *report) stopStatus() int {
 	switch {
 	case r.Stopped == nil:

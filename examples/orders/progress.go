@@ -18,7 +18,7 @@ type progress interface {
 	close()
 }
 
-// newProgress returns a bar on a terminal, and lines now and then elsewhere.
+// newProgress returns a bar on a terminal, and prints a line now and then elsewhere.
 func newProgress(out io.Writer, total int) progress {
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return barProgress{progressbar.NewOptions(total,
@@ -31,7 +31,7 @@ func newProgress(out io.Writer, total int) progress {
 
 type barProgress struct{ bar *progressbar.ProgressBar }
 
-// A bar that cannot be drawn is no reason to end a run.
+// If the bar cannot be drawn, the run goes on.
 func (p barProgress) show(ended int) { _ = p.bar.Set(ended) }
 func (p barProgress) close()         { _ = p.bar.Finish() }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/railtoken/railtoken/worker/embedded"
 )
 
-// addresses are the variables that name a Redis, each its own kind.
+// addresses are the variables that name a Redis, each of another kind.
 var addresses = []string{"RAILTOKEN_REDIS_ADDR", "RAILTOKEN_REDIS_MASTER", "RAILTOKEN_REDIS_SENTINELS", "RAILTOKEN_REDIS_CLUSTER"}
 
-// mostEmbedded is how many orders the embedded Redis gets done in less than a minute or so.
+// mostEmbedded is how many orders the embedded Redis can handle in a minute or so.
 const mostEmbedded = 800
 
-// environment returns what the RAILTOKEN_* variables say. When they name no Redis and one may be embedded, it is started;
-// close ends it.
+// environment reads the RAILTOKEN_* variables. If they name no Redis and mayEmbed is set, it starts an embedded one, which
+// closeRedis ends.
 func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis func(), err error) {
 	closeRedis = func() {}
 	named := false
@@ -31,7 +31,7 @@ func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis 
 		}
 		closeRedis = func() { _ = server.Close() } // never fails
 		isEmbedded = true
-		// FromEnv insists on an address, and everything else that it reads and checks counts for an embedded Redis too.
+		// FromEnv requires an address. Everything else that it reads applies to an embedded Redis too.
 		err = os.Setenv(addresses[0], server.Addr())
 		defer os.Unsetenv(addresses[0])
 		if err != nil {
@@ -42,7 +42,7 @@ func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis 
 	return cfg, isEmbedded, closeRedis, err
 }
 
-// connect returns a client of our own, to look into asynq's archive and to clean up.
+// connect returns a client for reading asynq's archive and for cleaning up.
 func connect(at worker.Redis) redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs: []string{at.Addr}, DB: at.DB, Username: at.Username, Password: string(at.Password),

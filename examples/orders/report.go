@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// report is what a run came to.
+// report is the result of a run.
 type report struct {
 	Enqueued   int
 	Done       int      // the effect is in the ledger
 	Refused    int      // in the archive, with the conflict as the reason
 	Unfinished int      // of a run that was stopped
 	Lost       int      // neither done nor refused nor still to run
-	Example    string   // of a refusal's reason
-	Notes      []string // on the first tasks that have no end
+	Example    string   // a reason for a refusal
+	Notes      []string // on the first unfinished tasks
 	Stopped    error    // why the run was ended early; nil when it was not
 
 	Balance  balance
-	Overlaps int // that the handlers of this process met
+	Overlaps int // that the handlers of this process saw
 	Met      met
 	Seen     seen
 	Fenced   int64
@@ -31,28 +31,28 @@ type report struct {
 	NoLock    bool
 }
 
-// mostNotes is how many tasks without an end a report describes.
+// mostNotes is how many unfinished tasks a report describes.
 const mostNotes = 5
 
-// note keeps what is known of a task that has no end.
+// note records what is known of a task that has not ended.
 func (r *report) note(what, taskID, known string) {
 	if len(r.Notes) < mostNotes {
 		r.Notes = append(r.Notes, what+": "+taskID+": "+known)
 	}
 }
 
-// add takes in what the workers of this process have seen.
+// add includes what the workers of this process have seen.
 func (r *report) add(c *crew) {
 	r.Met, r.Seen = c.conflicts.met(time.Now()), c.tracker.seen()
 	r.Overlaps = r.Seen.Overlaps
 	r.Fenced, r.Again = c.handlers.fenced.Load(), c.handlers.again.Load()
 }
 
-// overlaps returns how often two tasks worked on a key at a time. The handlers of this process saw it as it happened; the ledger
-// knows of other processes too, but only of tasks that came to their end.
+// overlaps returns how often two tasks worked on a key at the same time. The handlers of this process saw it as it happened. The
+// ledger covers other processes too, but only tasks that finished.
 func (r *report) overlaps() int { return max(r.Overlaps, r.Balance.Overlaps) }
 
-// faults returns what went wrong, one sentence each; none when nothing did.
+// faults returns what went wrong, a sentence each.
 func (r *report) faults() []string {
 	var faults []string
 	for _, f := range []struct {
@@ -152,7 +152,7 @@ func (r *report) rate() float64 {
 	return float64(r.Done+r.Refused) / r.Duration.Seconds()
 }
 
-// nameWidth is that of the table's first column, which tabwriter would align to the right as it does the numbers.
+// nameWidth is the width of the table's first column. tabwriter would align it to the right, like the numbers.
 const nameWidth = 36
 
 func padded(name string) string {

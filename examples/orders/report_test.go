@@ -94,7 +94,7 @@ func TestReportDescribesAFewLostTasksOnly(t *testing.T) {
 	}
 }
 
-func TestReportShowsTheIdealOfARunWithLocks(t *testing.T) {
+func TestReportShowsTheIdealOfALockedRun(t *testing.T) {
 	t.Parallel()
 	r := goodReport()
 	r.Seen.Holds = map[string][]hold{"k": {{Began: at(0), Ended: at(2400)}}}
@@ -111,7 +111,7 @@ func TestReportShowsTheIdealOfARunWithLocks(t *testing.T) {
 	}
 }
 
-func TestReportSaysNothingOfConflictsThatItCannotKnow(t *testing.T) {
+func TestReportOmitsConflictsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	r := goodReport()
 	r.Elsewhere = true

@@ -22,14 +22,14 @@ type run struct {
 	Progress  progress
 }
 
-// errTimeout is the cause of a run's end when it took too long.
+// errTimeout is the cause if a run takes too long.
 var errTimeout = errors.New("orders: the run took longer than -timeout")
 
-// checkTimeout bounds the check after a run that was ended early.
+// checkTimeout limits the check after a run that was ended early.
 const checkTimeout = time.Minute
 
-// do runs everything until each task has ended or ctx ends, deletes the run's queues, and returns the report. The report of
-// a run that was ended early tells what was reached. The error says why nothing can be reported.
+// do runs everything until each task has ended or ctx ends, deletes the run's queues, and returns the report, which covers the
+// tasks so far if the run was ended early. It returns an error if nothing can be reported.
 func (r *run) do(ctx context.Context) (rep *report, err error) {
 	store, err := openStore(ctx, r.DB, r.ID)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 		return nil, err
 	}
 
-	// The check and the cleaning come also after Ctrl-C.
+	// Check and clean up even after Ctrl-C.
 	checkCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	enqueued := int(producer.enqueued.Load() + producer.already.Load())
@@ -78,8 +78,8 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 	return rep, archives.clear(checkCtx)
 }
 
-// produceAndAwait enqueues the tasks and meanwhile waits for their end. It returns nil when every task has ended, and else why
-// the run was over before.
+// produceAndAwait enqueues the tasks and waits for their end. It returns nil when every task has ended, else why the run was
+// ended early.
 func (r *run) produceAndAwait(ctx context.Context, p *producer, wait func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,12 +90,12 @@ func (r *run) produceAndAwait(ctx context.Context, p *producer, wait func(contex
 		}
 	})
 	err := wait(ctx)
-	cancel(err) // nothing is left to enqueue unless the waiting has failed
+	cancel(err) // everything is enqueued, unless the wait has failed
 	producing.Wait()
 	return err
 }
 
-// endedTasks returns how many tasks have an end: an effect, or a place in the archive.
+// endedTasks returns how many tasks have ended: they have had their effect or are archived.
 func endedTasks(ctx context.Context, s *store, a *archives) (int, error) {
 	done, err := s.finished(ctx)
 	if err != nil {

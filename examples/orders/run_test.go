@@ -38,7 +38,7 @@ func TestEveryStrategyKeepsTheBooks(t *testing.T) {
 			} else if rep.Refused != 0 {
 				t.Errorf("%d refused, for example %q", rep.Refused, rep.Example)
 			}
-			// A task that nobody woke would wait for its timer, a second after the TTL of 30 s.
+			// Without a wake a task would wait for its timer, a second after the TTL of 30 s.
 			if longest := rep.Met.Durations.percentile(100); longest > 20*time.Second {
 				t.Errorf("a task waited for %v: it was not woken", longest)
 			}

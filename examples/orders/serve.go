@@ -8,8 +8,8 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// serve works on the tasks of a run until it is told to stop, then says what this process has seen of it. Several processes may
-// serve one run; one that dies loses nothing but its part of what was seen.
+// serve works on the tasks of a run until it is told to stop, then prints what this process has seen. Several processes may
+// serve one run. If one dies, only its part of the statistics is lost.
 func (p *program) serve(ctx context.Context) (status int, err error) {
 	cfg, err := p.config(p.env, p.Run)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *program) serve(ctx context.Context) (status int, err error) {
 	return exitOK, err
 }
 
-// produce enqueues the tasks of a run for those who serve it.
+// produce enqueues the tasks of a run for the processes that serve it.
 func (p *program) produce(ctx context.Context) (status int, err error) {
 	orders, source, err := p.load()
 	if err != nil {

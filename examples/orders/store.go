@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", in pure Go
 )
 
-// errFenced reports that a later holder of the lock has claimed a row, so that this one's work is void. Nothing of it was written.
+// errFenced reports that a later holder of the lock has claimed a row. Nothing of this task's work was written.
 var errFenced = errors.New("orders: fenced: a later holder of the lock has claimed the row")
 
 //go:embed schema.sql
@@ -28,8 +28,8 @@ const (
 	sellersTable table = "sellers"
 )
 
-// change is what a task does to one row: it adds to its counter. Token is the fencing token of the row's lock, 0 when it runs
-// without one. Read is what the counter was when the task began.
+// change is what a task does to one row: it adds Amount to its counter. Token is the fencing token of the row's lock, 0 without a
+// lock. Read is the counter's value when the task began.
 type change struct {
 	Table  table
 	ID     string
@@ -58,14 +58,14 @@ type store struct {
 	count      *sql.Stmt
 }
 
-// openStore opens the database in a file, and makes it when it is not there. The file belongs to one run.
+// openStore opens the database in a file, and creates the file if it does not exist. The file belongs to one run.
 func openStore(ctx context.Context, path string, run runID) (*store, error) {
 	db, err := sql.Open("sqlite", dataSource(path))
 	if err != nil {
 		return nil, fmt.Errorf("orders: open the database %s: %w", path, err)
 	}
-	// SQLite has one writer at a time. With one connection the goroutines of this process queue up for it in memory and are
-	// served when it is free; with several they would poll the file's lock and some would starve.
+	// SQLite has one writer at a time. With one connection, the goroutines of this process queue up for it in memory. With
+	// several, they would poll the file's lock, and some would starve.
 	db.SetMaxOpenConns(1)
 	s := &store{
 		db: db, claims: map[table]*sql.Stmt{}, reads: map[table]*sql.Stmt{},
@@ -77,9 +77,9 @@ func openStore(ctx context.Context, path string, run runID) (*store, error) {
 	return s, nil
 }
 
-// dataSource returns the driver's name for a file. Only other processes can hold the writer's lock for long enough to make us wait
-// for it: busy_timeout bounds that. With synchronous(OFF) nobody waits for the disk: what is committed survives the death of
-// every process, and a power cut may damage the file. That is good enough for a demonstration, and for nothing else.
+// dataSource returns the driver's name for a file. Only other processes can hold the writer's lock for long; busy_timeout limits
+// the wait for them. synchronous(OFF) does not wait for the disk: a commit survives the death of every process, but a power cut
+// may damage the file. That is good enough for a demonstration only.
 func dataSource(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -90,12 +90,12 @@ func dataSource(path string) string {
 	}
 	pragmas := url.Values{
 		"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(OFF)"},
-		"_txlock": {"immediate"}, // a transaction that reads first must not find out at its first write that it came too late
+		"_txlock": {"immediate"}, // else a transaction that reads first may fail at its first write
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: pragmas.Encode()}).String()
 }
 
-// prepare makes the schema and the statements, and the run the file's owner.
+// prepare creates the schema and the statements, and records the run as the file's owner.
 func (s *store) prepare(ctx context.Context, run runID) error {
 	if _, err := s.db.ExecContext(ctx, schema); err != nil {
 		return err
@@ -117,12 +117,12 @@ func (s *store) prepare(ctx context.Context, run runID) error {
 	}
 	for t, counter := range map[table]string{ordersTable: "revision", sellersTable: "reserved"} {
 		name := string(t)
-		// Raises the token and reads the row in one step. No row comes back when a larger token is there.
+		// Raises the token and reads the row in one step. Returns no row if a larger token is there.
 		s.claims[t] = prepare(`INSERT INTO ` + name + ` (id, fence) VALUES (?1, ?2)
 			ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE excluded.fence >= fence RETURNING ` + counter)
-		// Matches no row when somebody else has raised the token since.
+		// Matches no row if a later holder has raised the token since.
 		s.commits[t] = prepare(`UPDATE ` + name + ` SET ` + counter + ` = ?3 WHERE id = ?1 AND fence = ?2`)
-		// What one writes who trusts that nobody else is there.
+		// The statements of an app without fencing.
 		s.reads[t] = prepare(`SELECT ` + counter + ` FROM ` + name + ` WHERE id = ?1`)
 		s.overwrites[t] = prepare(`INSERT INTO ` + name + ` (id, ` + counter + `) VALUES (?1, ?2)
 			ON CONFLICT (id) DO UPDATE SET ` + counter + ` = excluded.` + counter)
@@ -137,8 +137,8 @@ func (s *store) prepare(ctx context.Context, run runID) error {
 func (s *store) close() error { return s.db.Close() }
 
 // claim begins a task: it raises the token of each row and reads the row's counter into the changes, in one short transaction.
-// done reports that the task's effect is in the ledger already, so that there is nothing to do. The error matches
-// errFenced when a later holder was there.
+// done reports that the task's effect is already in the ledger, so that there is nothing to do. The error matches errFenced if a
+// later holder has claimed a row.
 func (s *store) claim(ctx context.Context, taskID string, changes []change) (done bool, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		if err := queryRow(ctx, tx, s.inLedger, taskID).Scan(&done); err != nil || done {
@@ -152,7 +152,7 @@ func (s *store) claim(ctx context.Context, taskID string, changes []change) (don
 				row = queryRow(ctx, tx, s.claims[c.Table], c.ID, c.Token)
 			}
 			switch err := row.Scan(&changes[i].Read); {
-			case errors.Is(err, sql.ErrNoRows) && c.Token == 0: // nobody has written it yet
+			case errors.Is(err, sql.ErrNoRows) && c.Token == 0: // a new row
 			case errors.Is(err, sql.ErrNoRows):
 				return fmt.Errorf("%w: %s %s", errFenced, c.Table, c.ID)
 			case err != nil:
@@ -164,9 +164,9 @@ func (s *store) claim(ctx context.Context, taskID string, changes []change) (don
 	return done, err
 }
 
-// commit ends a task: in one short transaction it writes the new counters, where the token is still ours, and the ledger. The
-// error matches errFenced when a later holder has claimed a row; done reports that the effect was there already, and in
-// both cases nothing is written.
+// commit ends a task: in one short transaction it writes the new counters, if the tokens are still the task's own, and the
+// ledger. The error matches errFenced if a later holder has claimed a row. done reports that the effect was already there. In both
+// cases nothing is written.
 func (s *store) commit(ctx context.Context, e effect) (done bool, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		amounts := make(map[string]int64, len(e.Changes))
@@ -228,7 +228,7 @@ func (s *store) transact(ctx context.Context, f func(*sql.Tx) error) error {
 		return fmt.Errorf("orders: begin a transaction: %w", err)
 	}
 	if err := f(tx); err != nil {
-		_ = tx.Rollback() // what went wrong is in err already
+		_ = tx.Rollback() // err has the cause
 		if errors.Is(err, errFenced) {
 			return err
 		}

@@ -39,7 +39,7 @@ func TestClaimRefusesAnEarlierToken(t *testing.T) {
 // The holder was stopped for longer than its lease; another one came in between.
 func TestCommitRefusesAnEarlierToken(t *testing.T) {
 	t.Parallel()
-	for name, finish := range map[string]bool{"the later holder is at work": false, "the later holder has finished": true} {
+	for name, finish := range map[string]bool{"the later holder works": false, "the later holder has finished": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)

@@ -21,7 +21,7 @@ var timelinePage = template.Must(template.New("timeline").Parse(timelineSource))
 
 const mostLanes = 20
 
-// page is what the timeline page shows. Times are milliseconds since the first thing on it.
+// page is what the timeline page shows. Times are milliseconds since the first event.
 type page struct {
 	Title    string   `json:"title"`
 	Facts    []fact   `json:"facts"`
@@ -40,7 +40,7 @@ type fact struct {
 	Bad   bool   `json:"bad"`
 }
 
-// lane is the life of one key.
+// lane shows the life of one key.
 type lane struct {
 	Key       string `json:"key"`
 	Conflicts int    `json:"conflicts"`
@@ -153,7 +153,7 @@ func holders(holds []bar, w bar) []string {
 	return tasks
 }
 
-// stack sorts bars by their beginning, puts each in the first row that is free then, and returns how many rows that takes.
+// stack sorts bars by their beginning, puts each in the first row that is free, and returns the number of rows.
 func stack(bars []bar) int {
 	slices.SortFunc(bars, func(a, b bar) int { return cmp.Compare(a.Began, b.Began) })
 	var ends []float64 // of each row
@@ -168,7 +168,7 @@ func stack(bars []bar) int {
 	return len(ends)
 }
 
-// bounds returns when the first and the last thing of a run were seen.
+// bounds returns the times of the first and the last event of a run.
 func (r *report) bounds() (first, last time.Time) {
 	see := func(began, ended time.Time) {
 		if first.IsZero() || began.Before(first) {
@@ -197,10 +197,10 @@ func (o outcomes) total() int { return o.InSlot + o.Parked + o.FailFast + o.Boun
 // sinceMS returns the milliseconds between two times, to the microsecond.
 func sinceMS(from, to time.Time) float64 { return float64(to.Sub(from).Microseconds()) / 1000 }
 
-// render writes the page as HTML that needs nothing else.
+// render writes the page as HTML in one file.
 func (p page) render(out io.Writer) error { return timelinePage.Execute(out, p) }
 
-// writeTimeline writes the page to where the options say and tells where that is. There is none when no handler ran here.
+// writeTimeline writes the page to the file that the options name, and prints the name. It does nothing if no handler ran here.
 func (p *program) writeTimeline(rep *report, r *run) error {
 	if p.Timeline == "" || len(rep.Seen.Holds) == 0 {
 		return nil
@@ -217,7 +217,7 @@ func (p *program) writeTimeline(rep *report, r *run) error {
 	return nil
 }
 
-// replaceFile writes a file in one step: a reader finds the old or the new one, and a link of that name is not followed.
+// replaceFile writes a file atomically: a reader sees the old or the new content. A symbolic link of that name is replaced.
 func replaceFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".orders-timeline-*")
 	if err != nil {

@@ -45,7 +45,7 @@ func TestPageHasHoldsAndWaits(t *testing.T) {
 	}
 }
 
-func TestPageNamesTheKeyThatEachTaskWaitsFor(t *testing.T) {
+func TestPageNamesTheKeyOfEachWait(t *testing.T) {
 	t.Parallel()
 	r := timelineReport()
 	key, seller := testRun.orderKey("1</script>"), testRun.sellerKey("9")
@@ -92,7 +92,7 @@ func TestPageWithFaultsSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if html := out.String(); !strings.Contains(html, "3 times a task worked") || strings.Contains(html, "One task at a time on every key") {
-		t.Error("the page does not tell of the overlaps")
+		t.Error("the page does not mention the overlaps")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestStackKeepsBarsApart(t *testing.T) {
 	}
 }
 
-func TestReplaceFileLeavesTheOldOneWhenItFails(t *testing.T) {
+func TestReplaceFileKeepsTheOldOneOnFailure(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")

@@ -14,8 +14,8 @@ type hold struct {
 	Overlap bool
 }
 
-// tracker watches the handlers of this process and counts how often one begins to work on a key that another is at work on. It
-// knows nothing of locks: with a lock that works, it counts nothing. It is safe for use by many goroutines.
+// tracker watches the handlers of this process and counts how often one begins to work on a key while another does. It knows
+// nothing about locks: if they work, it counts nothing. It is safe for concurrent use.
 type tracker struct {
 	mu       sync.Mutex
 	working  map[string]int // by key
@@ -28,7 +28,7 @@ func newTracker() *tracker {
 	return &tracker{working: map[string]int{}, holds: map[string][]hold{}}
 }
 
-// enter notes that a handler begins to work on some keys, and returns the function to call when it returns.
+// enter records that a handler begins to work on some keys. The handler calls leave when it returns.
 func (t *tracker) enter(taskID, taskType string, keys []string) (leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *tracker) enter(taskID, taskType string, keys []string) (leave func()) {
 	}
 }
 
-// seen is what a tracker has seen until now.
+// seen is what a tracker has seen so far.
 type seen struct {
 	Runs     int // of handlers
 	Overlaps int

@@ -16,7 +16,7 @@ func TestTrackerCountsOverlapsPerKey(t *testing.T) {
 	leaveA()
 	leaveB()
 	leaveC()
-	tr.enter("d", auditType, []string{"order:1"})() // meets nobody
+	tr.enter("d", auditType, []string{"order:1"})() // alone
 
 	seen := tr.seen()
 	if seen.Runs != 4 || seen.Overlaps != 2 {

@@ -11,8 +11,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// README shows first how to attach locks to a server that exists, and then this program, from its first handler to the end of main.
-func TestReadmeShowsTheAttachedAppAndThenThisProgram(t *testing.T) {
+// README first shows how to attach locks to a server, then this program.
+func TestReadmeShowsTheAttachedAppThenThisProgram(t *testing.T) {
 	t.Parallel()
 	for i, name := range []string{"../attach/attached/main.go", "main.go"} {
 		if !strings.Contains(read(t, name), shown(t)[i]) {
@@ -21,7 +21,7 @@ func TestReadmeShowsTheAttachedAppAndThenThisProgram(t *testing.T) {
 	}
 }
 
-// Everything else that README shows is part of an example that is run, or of locksWithoutTasks.
+// All other programs of README are part of an example that runs, or of locksWithoutTasks.
 func TestReadmeShowsWhatCompiles(t *testing.T) {
 	t.Parallel()
 	var sources []string
@@ -69,7 +69,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// locksWithoutTasks is shown by README, and is here to be compiled: nobody has servers at these addresses.
+// locksWithoutTasks is shown by README. It is compiled and not run, because there are no servers at these addresses.
 func locksWithoutTasks(ctx context.Context, save func(ctx context.Context, token int64) error) error {
 	locker, err := locking.NewRedlock([]*redis.Options{{Addr: "10.0.0.1:6379"}, {Addr: "10.0.0.2:6379"}, {Addr: "10.0.0.3:6379"}},
 		locking.RedlockOptions{})

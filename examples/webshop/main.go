@@ -31,7 +31,7 @@ func cancel(producer *attach.Producer) http.HandlerFunc {
 			return
 		}
 		_, err = producer.EnqueueContext(r.Context(), asynq.NewTask("order:cancel", payload),
-			middleware.Keys(middleware.Key("order", id)), middleware.WhenHeld(middleware.FailFast{}))
+			attach.Keys(middleware.Key("order", id)), attach.WhenHeld(middleware.FailFast{}))
 		if held, ok := errors.AsType[*middleware.ConflictError](err); ok {
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(held.RetryAfter.Seconds()))))
 			http.Error(w, "the order is being worked on", http.StatusConflict)

@@ -29,7 +29,7 @@ type job struct {
 	Fails   int           // how many runs fail before one writes the effect
 	Retries int           // MaxRetry
 	InLine  bool          // enqueued by parking.Engine.Enqueue
-	Waits   bool          // enqueued by a middleware.Producer, and parked when a key is held; without both by asynq's client
+	Waits   bool          // enqueued by an attach.Producer, and parked when a key is held; without both by asynq's client
 }
 
 func (j job) keys() []string {

@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -26,28 +26,28 @@ const producerRestart = 2 * time.Second
 
 // producer is the process that enqueues the jobs of a scenario. It can be stopped.
 type producer struct {
-	tap   *tap
-	queue *delayqueue.Queue
-	locks *locking.Single
-	tasks *asynq.Client
-	next  atomic.Int64  // the job that it is at, or comes to
-	done  chan struct{} // closed when it has returned
+	tap     *tap
+	tasks   *attach.Producer
+	locks   *locking.Single
+	plainly *asynq.Client // without keys
+	next    atomic.Int64  // the job that it is at, or comes to
+	done    chan struct{} // closed when it has returned
 }
 
 // hire starts a producer that begins with one of the jobs.
 func (r *run) hire(hook *tap, next int, began time.Time) *producer {
 	client := connectTasks(r.T, r.m, r.Cluster, hook)
-	queue, err := delayqueue.New(client, delayqueue.Options{})
-	if err != nil {
-		r.Fatal(err)
-	}
 	locks := redistest.VirtualClient(r.T, r.m)
 	locks.AddHook(hook)
 	single, err := locking.NewSingle(locks, locking.SingleOptions{})
 	if err != nil {
 		r.Fatal(err)
 	}
-	p := &producer{tap: hook, queue: queue, locks: single, tasks: asynq.NewClientFromRedisClient(client), done: make(chan struct{})}
+	tasks, err := attach.NewProducer(client, attach.ProducerOptions{Locker: single})
+	if err != nil {
+		r.Fatal(err)
+	}
+	p := &producer{tap: hook, tasks: tasks, locks: single, plainly: asynq.NewClientFromRedisClient(client), done: make(chan struct{})}
 	p.next.Store(int64(next))
 	hook.stop = func() { r.doubt(p) }
 	if r.fault.lives() {
@@ -72,7 +72,7 @@ func (r *run) hire(hook *tap, next int, began time.Time) *producer {
 func (p *producer) end() {
 	close(p.tap.over)
 	<-p.done
-	_ = p.queue.Close()
+	_ = p.tasks.Close()
 	_ = p.locks.Close()
 }
 
@@ -88,14 +88,13 @@ func (r *run) enqueue(p *producer, j job) {
 		switch {
 		case j.InLine:
 			r.ledger.call(j)
-			_, err = (*parking.Engine)(p.queue).Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
+			_, err = (*parking.Engine)(p.tasks.Queue()).Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
 		case j.Waits:
 			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
-			waits := slices.Concat(opts, []asynq.Option{middleware.Keys(j.keys()...), middleware.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})
-			producer := middleware.NewProducer(middleware.ProducerOptions{Queue: p.queue, Locker: p.locks})
-			_, err = producer.EnqueueContext(r.Context(), asynq.NewTask("job", payload), waits...)
+			waits := slices.Concat(opts, []asynq.Option{attach.Keys(j.keys()...), attach.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})
+			_, err = p.tasks.EnqueueContext(r.Context(), asynq.NewTask("job", payload), waits...)
 		default:
-			_, err = p.tasks.Enqueue(asynq.NewTask("job", payload), opts...)
+			_, err = p.plainly.Enqueue(asynq.NewTask("job", payload), opts...)
 		}
 	}
 	call()

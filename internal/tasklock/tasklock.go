@@ -1,4 +1,4 @@
-// Package tasklock says what a task may lock, and for how long.
+// Package tasklock has the limits of what a task may lock, for those who run tasks and those who enqueue them.
 package tasklock
 
 import (
@@ -6,10 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/railtoken/railtoken/locking"
 )
 
 // MaxTTL is above every TTL of a task's locks: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
 const MaxTTL = 55 * time.Second
+
+// NotifyFor is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. Each attempt asks anew.
+const NotifyFor = 2 * time.Minute
 
 // The limits of a task that sets none.
 const (
@@ -53,4 +58,12 @@ func distinct(keys []string) []string {
 		}
 	}
 	return once
+}
+
+// WithoutKeys returns err without the keys that it was about, for logs.
+func WithoutKeys(err error) error {
+	if op, ok := errors.AsType[*locking.OpError](err); ok {
+		return op.Err
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-// Command plain is an ordinary asynq app: two handlers that work on the same orders. Nothing keeps them from doing so at the same time.
+// Command plain is an ordinary asynq app: two handlers that may work on the same order at the same time.
 package main
 
 import (

@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -18,7 +19,7 @@ import (
 )
 
 // onEachProducer runs a test for locks in the script of the enqueue, for locks that are elsewhere, and on a Cluster.
-func onEachProducer(t *testing.T, test func(r *rig, p *middleware.Producer)) {
+func onEachProducer(t *testing.T, test func(r *rig, p *attach.Producer)) {
 	t.Helper()
 	for _, kind := range []string{"together", "apart", "cluster"} {
 		t.Run(kind, func(t *testing.T) {
@@ -30,7 +31,7 @@ func onEachProducer(t *testing.T, test func(r *rig, p *middleware.Producer)) {
 				client = redistest.Start(t).Client(t)
 			}
 			r := newRig(t, client)
-			test(r, r.producer(func(o *middleware.ProducerOptions) {
+			test(r, r.producer(func(o *attach.ProducerOptions) {
 				if kind == "together" {
 					o.LockNames = r.locker.RedisKeys
 				}
@@ -39,12 +40,17 @@ func onEachProducer(t *testing.T, test func(r *rig, p *middleware.Producer)) {
 	}
 }
 
-func (r *rig) producer(mod func(*middleware.ProducerOptions)) *middleware.Producer {
-	opts := middleware.ProducerOptions{Queue: r.queue, Locker: r.locker, Keys: map[string]middleware.KeyFunc{
+func (r *rig) producer(mod func(*attach.ProducerOptions)) *attach.Producer {
+	opts := attach.ProducerOptions{Locker: r.locker, Keys: map[string]middleware.KeyFunc{
 		"test": middleware.PayloadKey(func(p payload) string { return p.Key }),
 	}}
 	mod(&opts)
-	return middleware.NewProducer(opts)
+	p, err := attach.NewProducer(r.client, opts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = p.Close() })
+	return p
 }
 
 func taskFor(t testing.TB, key string) *asynq.Task {
@@ -72,23 +78,23 @@ func (r *rig) size() int {
 func TestNoStrategyAtTheEnqueueLeavesTheKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	p := r.producer(func(*middleware.ProducerOptions) {})
-	info, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), middleware.WhenHeld(nil))
+	p := r.producer(func(*attach.ProducerOptions) {})
+	info, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), attach.WhenHeld(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := r.client.HGet(t.Context(), "asynq:{default}:t:"+info.ID, "railtoken:keys").Val(); got != "k" {
 		t.Errorf("recorded are %q", got)
 	}
-	if _, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), middleware.Keys()); err == nil {
+	if _, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), attach.Keys()); err == nil {
 		t.Error("it was enqueued without a key")
 	}
 }
 
 func TestAHeldKeyRefusesTheCallerAtOnce(t *testing.T) {
 	t.Parallel()
-	onEachProducer(t, func(r *rig, p *middleware.Producer) {
-		fail := middleware.WhenHeld(middleware.FailFast{})
+	onEachProducer(t, func(r *rig, p *attach.Producer) {
+		fail := attach.WhenHeld(middleware.FailFast{})
 		lease := r.hold("order:1")
 		for range 2 {
 			info, err := p.EnqueueContext(r.Context(), taskFor(r, "order:1"), fail, asynq.TaskID("a"), asynq.Unique(time.Hour))
@@ -120,7 +126,7 @@ func TestAHeldKeyRefusesTheCallerAtOnce(t *testing.T) {
 
 func TestAHeldKeyParksTheTaskWithoutARun(t *testing.T) {
 	t.Parallel()
-	onEachProducer(t, func(r *rig, p *middleware.Producer) {
+	onEachProducer(t, func(r *rig, p *attach.Producer) {
 		r.hold("order:2")
 		lease := r.hold("order:1")
 		ran := make(chan int, 9)
@@ -129,7 +135,7 @@ func TestAHeldKeyParksTheTaskWithoutARun(t *testing.T) {
 			ran <- n
 			return nil
 		})
-		opts := []asynq.Option{middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Hour), asynq.Retention(time.Hour)}
+		opts := []asynq.Option{attach.WhenHeld(middleware.Requeue{}), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Hour), asynq.Retention(time.Hour)}
 		info, err := p.EnqueueContext(r.Context(), taskFor(r, "order:1"), opts...)
 		if err != nil || info.State != asynq.TaskStateRetry {
 			r.Fatalf("%+v, %v", info, err)
@@ -168,9 +174,9 @@ func (f *freeing) Acquire(ctx context.Context, keys []string, o locking.Options)
 
 func TestAKeyThatIsFreedMeanwhileIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	onEachProducer(t, func(r *rig, _ *middleware.Producer) {
-		p := r.producer(func(o *middleware.ProducerOptions) { o.Locker = &freeing{r.locker, r.hold("order:1")} })
-		_, err := p.EnqueueContext(r.Context(), taskFor(r, "order:1"), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID("a"))
+	onEachProducer(t, func(r *rig, _ *attach.Producer) {
+		p := r.producer(func(o *attach.ProducerOptions) { o.Locker = &freeing{r.locker, r.hold("order:1")} })
+		_, err := p.EnqueueContext(r.Context(), taskFor(r, "order:1"), attach.WhenHeld(middleware.Requeue{}), asynq.TaskID("a"))
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -181,14 +187,14 @@ func TestAKeyThatIsFreedMeanwhileIsNotWaitedFor(t *testing.T) {
 func TestTheHandlersKeysCount(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	p := r.producer(func(*middleware.ProducerOptions) {})
+	p := r.producer(func(*attach.ProducerOptions) {})
 	ran := make(chan []string, 1)
 	r.serve(r.options(nil), asynq.Config{}, func(ctx context.Context, _ *asynq.Task) error {
 		lease, _ := locking.FromContext(ctx)
 		ran <- lease.Keys()
 		return nil
 	})
-	for _, recorded := range []asynq.Option{middleware.Keys("another", "key"), nil} {
+	for _, recorded := range []asynq.Option{attach.Keys("another", "key"), nil} {
 		opts := []asynq.Option{asynq.MaxRetry(0)}
 		if recorded != nil {
 			opts = append(opts, recorded)
@@ -204,12 +210,12 @@ func TestTheHandlersKeysCount(t *testing.T) {
 
 func TestAHandlerMayEnqueueForItsOwnKey(t *testing.T) {
 	t.Parallel()
-	onEachProducer(t, func(r *rig, p *middleware.Producer) {
+	onEachProducer(t, func(r *rig, p *attach.Producer) {
 		ran := make(chan error, 2)
 		r.serve(r.options(middleware.Requeue{}), asynq.Config{}, func(ctx context.Context, _ *asynq.Task) error {
 			var err error
 			if id, _ := asynq.GetTaskID(ctx); id == "first" {
-				_, err = p.EnqueueContext(ctx, taskFor(r, "order:1"), middleware.WhenHeld(middleware.Requeue{}), asynq.TaskID("next"))
+				_, err = p.EnqueueContext(ctx, taskFor(r, "order:1"), attach.WhenHeld(middleware.Requeue{}), asynq.TaskID("next"))
 			}
 			ran <- err
 			return nil
@@ -228,10 +234,9 @@ func TestAHandlerMayEnqueueForItsOwnKey(t *testing.T) {
 func TestWhatCannotBeDecidedIsAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	held := middleware.WhenHeld(middleware.FailFast{})
+	held := attach.WhenHeld(middleware.FailFast{})
 	for name, tt := range map[string]struct {
 		task *asynq.Task
-		mod  func(*middleware.ProducerOptions)
 		opts []asynq.Option
 		want string
 	}{
@@ -240,18 +245,11 @@ func TestWhatCannotBeDecidedIsAnError(t *testing.T) {
 		"an empty key":  {task: taskFor(t, ""), want: "key is empty"},
 		"due later":     {task: taskFor(t, "k"), opts: []asynq.Option{held, asynq.ProcessIn(time.Hour)}, want: "runs later"},
 		"a group":       {task: taskFor(t, "k"), opts: []asynq.Option{held, asynq.Group("g")}, want: "in a group"},
-		"an order":      {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Order: middleware.FIFO})}, want: "order"},
-		"another queue": {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Queue: "q"})}, want: "transfer"},
-		"bad strategy":  {task: taskFor(t, "k"), opts: []asynq.Option{middleware.WhenHeld(middleware.Requeue{Delay: -1})}, want: "negative"},
-		"no locker": {task: taskFor(t, "k"), opts: []asynq.Option{held}, want: "Locker", mod: func(o *middleware.ProducerOptions) {
-			o.Locker = nil
-		}},
+		"an order":      {task: taskFor(t, "k"), opts: []asynq.Option{attach.WhenHeld(middleware.Requeue{Order: middleware.FIFO})}, want: "order"},
+		"another queue": {task: taskFor(t, "k"), opts: []asynq.Option{attach.WhenHeld(middleware.Requeue{Queue: "q"})}, want: "transfer"},
+		"bad strategy":  {task: taskFor(t, "k"), opts: []asynq.Option{attach.WhenHeld(middleware.Requeue{Delay: -1})}, want: "negative"},
 	} {
-		p := r.producer(func(o *middleware.ProducerOptions) {
-			if tt.mod != nil {
-				tt.mod(o)
-			}
-		})
+		p := r.producer(func(*attach.ProducerOptions) {})
 		if info, err := p.EnqueueContext(t.Context(), tt.task, tt.opts...); err == nil || info != nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
@@ -269,8 +267,8 @@ func TestUnreachableLocksEnqueueNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locker.Close()
-	p := r.producer(func(o *middleware.ProducerOptions) { o.Locker = locker })
-	if _, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), middleware.WhenHeld(middleware.FailFast{})); !errors.Is(err, locking.ErrUnavailable) {
+	p := r.producer(func(o *attach.ProducerOptions) { o.Locker = locker })
+	if _, err := p.EnqueueContext(t.Context(), taskFor(t, "k"), attach.WhenHeld(middleware.FailFast{})); !errors.Is(err, locking.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	if n := r.size(); n != 0 {

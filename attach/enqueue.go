@@ -1,0 +1,185 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// EnqueueContext enqueues a task as asynq's Client does. opts are asynq's options and those of this package, [Keys] and [WhenHeld], which do
+// not count among those of asynq.NewTask. It returns a [middleware.KeyError] when the task's keys are not usable, a
+// [middleware.ConflictError] when WhenHeld refuses the task, and else asynq's own errors; nothing is enqueued after the first two.
+//
+// A task is enqueued once, even when the connection breaks before the answer has come, unless the task is done before it is sent again.
+func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	if task == nil {
+		return nil, errors.New("attach: enqueue: the task is nil")
+	}
+	keys, strategy, err := p.read(ctx, task, opts)
+	if err != nil {
+		return nil, err
+	}
+	add := parking.AddOptions{Keys: keys}
+	if strategy == nil {
+		return p.engine().Add(ctx, task, add, opts...)
+	}
+	add.AtOnce = true
+	if p.opts.LockNames != nil {
+		look := add
+		for _, key := range keys {
+			lock, _ := p.opts.LockNames(key)
+			look.Locks = append(look.Locks, lock)
+		}
+		info, err := p.engine().Add(ctx, task, look, opts...)
+		if !errors.Is(err, parking.ErrLocked) && !errors.Is(err, parking.ErrForeign) {
+			return info, err
+		}
+	}
+	held, err := p.ask(ctx, keys, 0)
+	if err != nil {
+		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", tasklock.WithoutKeys(err))
+	}
+	return p.decide(ctx, task, strategy, held, add, opts)
+}
+
+func (p *Producer) engine() *parking.Engine { return (*parking.Engine)(p.queue) }
+
+// read returns the keys of a task and what to do when one is held, nil for nothing.
+func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Option) (keys []string, s middleware.Strategy, err error) {
+	find := p.opts.Keys[task.Type()]
+	for _, o := range opts {
+		switch o, ok := o.(option); {
+		case ok && o.strategy != nil:
+			s = o.strategy
+		case ok && o.keys != nil: // a WhenHeld of nil is nothing
+			find = middleware.FixedKey(o.keys...)
+		}
+	}
+	switch {
+	case find != nil:
+		if keys, err = find(ctx, task); err == nil {
+			keys, err = tasklock.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}.Check(keys)
+		}
+	case s != nil:
+		err = errors.New("WhenHeld needs the keys of the task: give them with Keys, or a key function for its type")
+	}
+	if err != nil {
+		err = &middleware.KeyError{Type: task.Type(), Err: err}
+	}
+	if s == nil || err != nil {
+		return keys, nil, err
+	}
+	if v, ok := s.(interface{ Validate() error }); ok {
+		err = v.Validate()
+	}
+	if requeue, ok := middleware.RequeueOf(s); ok && (requeue.Order != middleware.BestEffort || requeue.Queue != "") {
+		err = errors.Join(err, errors.New("attach: WhenHeld can neither keep an order nor transfer tasks: "+
+			"enqueue the task in order, or into that queue"))
+	}
+	return keys, s, err
+}
+
+// releaseTimeout bounds a release and the wakes after it.
+const releaseTimeout = 5 * time.Second
+
+// askTTL is how long a key stays locked when a producer dies that has just looked whether it is free.
+const askTTL = 5 * time.Second
+
+// ask returns the holder of one of the keys, or nil. When notify is not zero, a release within that time wakes waiters.
+func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration) (*locking.HeldError, error) {
+	ctx = locking.NewContext(ctx, nil) // a handler may enqueue tasks for its own keys
+	lease, err := p.opts.Locker.Acquire(ctx, keys, locking.Options{TTL: askTTL, Notify: notify})
+	if held, ok := errors.AsType[*locking.HeldError](err); ok {
+		return held, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil {
+		p.opts.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "error", tasklock.WithoutKeys(err))
+	}
+	if notify > 0 || lease.ShouldNotify() {
+		for _, key := range keys {
+			if _, err := p.engine().Wake(ctx, key, parking.WakeOptions{}); err != nil {
+				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
+			}
+		}
+	}
+	return nil, nil //nolint:nilnil // no key is held, and nothing is wrong
+}
+
+// decide does what the strategy says about a task, one of whose keys is held unless held is nil.
+func (p *Producer) decide(
+	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError, add parking.AddOptions, opts []asynq.Option,
+) (*asynq.TaskInfo, error) {
+	var d middleware.Decision
+	if held != nil {
+		now := time.Now()
+		d = s.Decide(middleware.Conflict{Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: now, Now: now})
+		if d.Outcome <= middleware.Discard {
+			err := refusal(task, held, now)
+			p.observe(ctx, middleware.Refused, delayqueue.Task{}, task, add.Keys, held, nil)
+			p.observe(ctx, middleware.Ended, delayqueue.Task{}, task, add.Keys, held, err)
+			return nil, err
+		}
+	}
+	if d.Outcome == middleware.Park {
+		add.WaitFor, add.ParkOptions = held.Key, parking.ParkOptions{
+			Look: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+		}
+		info, err := p.engine().Add(ctx, task, add, opts...)
+		if err == nil {
+			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
+			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
+			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
+			// The key may have been given back before the task was among its waiters.
+			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklock.NotifyFor+d.Delay)
+			if asked != nil {
+				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back", "error", tasklock.WithoutKeys(asked))
+			}
+		}
+		if !errors.Is(err, parking.ErrForeign) {
+			return info, err
+		}
+		add.WaitFor = ""
+	}
+	info, err := p.engine().Add(ctx, task, add, opts...)
+	if errors.Is(err, parking.ErrForeign) {
+		add.AtOnce = false
+		return p.engine().Add(ctx, task, add, opts...)
+	}
+	return info, err
+}
+
+// observe tells the observer of an event of a wait that begins with an enqueue.
+func (p *Producer) observe(
+	ctx context.Context, kind middleware.EventKind, t delayqueue.Task, task *asynq.Task, keys []string, held *locking.HeldError, err error,
+) {
+	e := middleware.Event{Kind: kind, Task: t, Type: task.Type(), Keys: keys, Key: held.Key, Err: err}
+	if held.Holder != (locking.Holder{}) {
+		e.Holder = &held.Holder
+	}
+	tell(ctx, p.opts.Observer, p.opts.Logger, e)
+}
+
+// refusal returns the error of a task that is not enqueued.
+func refusal(task *asynq.Task, held *locking.HeldError, now time.Time) *middleware.ConflictError {
+	e := &middleware.ConflictError{
+		Type: task.Type(), Key: held.Key, Holder: held.Holder, Outcome: middleware.NotEnqueued, Conflicts: 1, RetryAfter: max(held.Holder.Remaining, 0),
+	}
+	if !held.Holder.Since.IsZero() {
+		e.Held = max(now.Sub(held.Holder.Since), 0)
+	}
+	return e
+}
