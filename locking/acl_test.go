@@ -16,7 +16,8 @@ import (
 // withoutChannels are the rules of a user who may do everything but use channels, as is the default since Redis 7.
 var withoutChannels = []string{"~*", "+@all", "resetchannels"}
 
-// handRound makes callers wait for a few keys, several for each and each one 20 times. It returns the errors of all calls.
+// handRound makes callers wait for a few keys, several for each and each one 20 times. It returns the errors of all
+// calls.
 func handRound(t *testing.T, l locking.Locker, callers int) []error {
 	t.Helper()
 	failed := make([][]error, callers)

@@ -215,8 +215,8 @@ func firstWord(err error) string {
 	return word
 }
 
-// compareBatch makes random calls on two servers, one by one and as a batch, and compares all that can be seen of them. Tokens of the clock may
-// differ by as much as apart says.
+// compareBatch makes random calls on two servers, one by one and as a batch, and compares all that can be seen of them.
+// Tokens of the clock may differ by as much as apart says.
 func compareBatch(t *testing.T, alone, together *redis.Client, apart time.Duration) {
 	Compute(t)
 	same := comparison{apart.Microseconds()}

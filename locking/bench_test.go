@@ -12,8 +12,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// BenchmarkAcquireRelease compares a lease with the floor: what the canonical pattern costs with the bare client, SET NX PX
-// and one compare-and-delete script, without a fencing token, a renewal or a holder's name.
+// BenchmarkAcquireRelease compares a lease with the floor: what the canonical pattern costs with the bare client, SET
+// NX PX and one compare-and-delete script, without a fencing token, a renewal or a holder's name.
 //
 //	go test -run '^$' -bench AcquireRelease -count 10 ./locking/
 func BenchmarkAcquireRelease(b *testing.B) {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Collect takes the keys one after another in sorted order, and keeps those that it has while it waits for the next one until ctx ends. It
-// is for a caller of several busy keys that would hardly ever find all of them free at the same moment. At a [Gate] it goes before every
-// other caller that waits for the next key.
+// Collect takes the keys one after another in sorted order, and keeps those that it has while it waits for the next one
+// until ctx ends. It is for a caller of several busy keys that would hardly ever find all of them free at the same
+// moment. At a [Gate] it goes before every other caller that waits for the next key.
 //
-// It returns a lease for each key that it has taken, in sorted order: for every key with a nil error, else for as many as it had when it gave
-// up, with the error of [Wait]. The leases are the caller's: [Join] them, or release them.
+// It returns a lease for each key that it has taken, in sorted order: for every key with a nil error, else for as many
+// as it had when it gave up, with the error of [Wait]. The leases are the caller's: [Join] them, or release them.
 //
-// Callers that all take several keys by Collect do not deadlock, because the order is the same for all. A caller of [Wait] keeps no key
-// while it waits, so it blocks none of them for good.
+// Callers that all take several keys by Collect do not deadlock, because the order is the same for all. A caller of
+// [Wait] keeps no key while it waits, so it blocks none of them for good.
 func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lease, error) {
 	keys, opts, err := prepare(keys, opts)
 	if err != nil {
@@ -33,9 +33,9 @@ func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lea
 	return leases, nil
 }
 
-// Join makes one lease of several that nothing else uses, and takes them over: it is renewed and released with them, and lost as soon as
-// one of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now. When that fails Join returns the
-// error of the renewal, and the leases are still the caller's to release.
+// Join makes one lease of several that nothing else uses, and takes them over: it is renewed and released with them,
+// and lost as soon as one of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now.
+// When that fails Join returns the error of the renewal, and the leases are still the caller's to release.
 func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	var keys []string
 	for _, part := range leases {
@@ -114,7 +114,8 @@ func isTaken(err error) bool {
 	return ok && loss.Reason == LossTaken
 }
 
-// each calls f for all parts at the same time, and returns their errors, first those of keys that another holder has had.
+// each calls f for all parts at the same time, and returns their errors, first those of keys that another holder has
+// had.
 func (g *joinedGrant) each(f func(*Lease) error) error {
 	errs := make([]error, len(g.parts))
 	var all sync.WaitGroup

@@ -71,7 +71,8 @@ func TestCollectKeepsKeysWhileItWaits(t *testing.T) {
 	})
 }
 
-// A waiter for several keys keeps none, and may stand before the collector in the line of a key that it cannot use without another one.
+// A waiter for several keys keeps none, and may stand before the collector in the line of a key that it cannot use
+// without another one.
 func TestCollectStandsBeforeWaitersThatHoldNothing(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})

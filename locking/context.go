@@ -13,8 +13,8 @@ type carried struct {
 	outer *carried
 }
 
-// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives its handler may then
-// lock the handler's keys, and waits until they are released.
+// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives
+// its handler may then lock the handler's keys, and waits until they are released.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	outer, _ := ctx.Value(contextKey{}).(*carried)
 	if lease == nil {

@@ -8,26 +8,29 @@ import (
 )
 
 var (
-	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is safe to try again
-	// at once. The error that matches it is a [HeldError].
+	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is
+	// safe to try again at once. The error that matches it is a [HeldError].
 	ErrHeld = errors.New("locking: key is held")
 
-	// ErrLost reports that a lease can no longer be trusted: another holder may have the key by now. The error that matches it is a
-	// [LostError], and is the cause of the lease's context.
+	// ErrLost reports that a lease can no longer be trusted: another holder may have the key by now. The error that
+	// matches it is a [LostError], and is the cause of the lease's context.
 	ErrLost = errors.New("locking: lease is lost")
 
-	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their data, fail over, are
-	// out of memory, or refuse the user). What could be reached of the attempt was given back. It is worth trying again.
+	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
+	// data, fail over, are out of memory, or refuse the user). What could be reached of the attempt was given back. It
+	// is worth trying again.
 	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
-	// ErrQuarantined reports, in addition to ErrUnavailable, that nodes of a [Redlock] can be reached but may not vote now, because they
-	// may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to do, and when they are checked again.
+	// ErrQuarantined reports, in addition to ErrUnavailable, that nodes of a [Redlock] can be reached but may not vote
+	// now, because they may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to
+	// do, and when they are checked again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
-	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker, so waiting for it
-	// would never end. The error that matches it is an [OpError], which names the key. [Single], [Redlock] and [Gate] return it; with any
-	// other Locker, and no Gate in front, the wait ends with its context.
-	ErrReentrant = errors.New("locking: the caller holds the key already: use the lease that the context carries (FromContext)")
+	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker,
+	// so waiting for it would never end. The error that matches it is an [OpError], which names the key. [Single],
+	// [Redlock] and [Gate] return it; with any other Locker, and no Gate in front, the wait ends with its context.
+	ErrReentrant = errors.New("locking: the caller holds the key already: " +
+		"use the lease that the context carries (FromContext)")
 
 	// ErrReleased is the cause of a lease's context after Release.
 	ErrReleased = errors.New("locking: lease is released")
@@ -39,8 +42,8 @@ type Holder struct {
 	Label string
 	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
 	Since time.Time
-	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has handed the lease off,
-	// it may be a smaller one. Do not fence with it. 0 when unknown.
+	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has
+	// handed the lease off, it may be a smaller one. Do not fence with it. 0 when unknown.
 	Fence int64
 	// Remaining is how long the holder's lease lasts if it is not renewed; negative when it has no end.
 	Remaining time.Duration

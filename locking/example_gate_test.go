@@ -14,8 +14,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// The callers of one process stand in line at a gate: the servers are asked once for all of them, and each has a fencing token of
-// its own.
+// The callers of one process stand in line at a gate: the servers are asked once for all of them, and each has a
+// fencing token of its own.
 func ExampleNewGate() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -86,7 +86,8 @@ func ExampleGate_Acquire() {
 	// Output: order:1042 is held by order:audit
 }
 
-// Run a function while holding keys. Its context ends when the lease is lost, and the keys are released when it returns.
+// Run a function while holding keys. Its context ends when the lease is lost, and the keys are released when it
+// returns.
 func ExampleDo() {
 	server, err := miniredis.Run()
 	if err != nil {

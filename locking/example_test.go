@@ -13,8 +13,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Take a key, give its fencing token along with every write, and give the key back. The Redis of this example is embedded,
-// so that it runs anywhere; yours is the address of a server.
+// Take a key, give its fencing token along with every write, and give the key back. The Redis of this example is
+// embedded, so that it runs anywhere; yours is the address of a server.
 func Example() {
 	server, err := miniredis.Run()
 	if err != nil {

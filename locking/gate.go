@@ -13,24 +13,25 @@ const defaultHandOffs = 15
 
 // GateOptions configures a [Gate]. The zero value has every default.
 type GateOptions struct {
-	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their turn: 15 when zero, so
-	// that up to 16 holders follow each other; none when negative; 255 at most.
+	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their
+	// turn: 15 when zero, so that up to 16 holders follow each other; none when negative; 255 at most.
 	HandOffs int
 }
 
 // Gate is a [Locker] in front of another one, which keeps the callers of one process from competing for the servers.
 //
-// A key that this process holds is refused to its other callers without asking the servers. Callers that wait, by [Wait] or [Do], queue up
-// in the order of arrival, and only the first asks the servers. When a holder releases while another caller waits for the same keys with the
-// same TTL and no longer MaxHold, the lock stays on the servers, and the lease is handed off in memory, with a fencing token of its own from
-// a reserved block. This ends after HandOffs times in a row, and when less than a third of the TTL is left, so that other processes get
-// their turn.
+// A key that this process holds is refused to its other callers without asking the servers. Callers that wait, by
+// [Wait] or [Do], queue up in the order of arrival, and only the first asks the servers. When a holder releases while
+// another caller waits for the same keys with the same TTL and no longer MaxHold, the lock stays on the servers, and
+// the lease is handed off in memory, with a fencing token of its own from a reserved block. This ends after HandOffs
+// times in a row, and when less than a third of the TTL is left, so that other processes get their turn.
 //
-// Other processes see the label of the first holder of such a row. Releasing a lease that is handed off asks no server: if the lock was lost
-// meanwhile, the next holder finds out. A caller that waits for several keys is first only when it is first for each of them, and those
-// behind it wait for it.
+// Other processes see the label of the first holder of such a row. Releasing a lease that is handed off asks no server:
+// if the lock was lost meanwhile, the next holder finds out. A caller that waits for several keys is first only when it
+// is first for each of them, and those behind it wait for it.
 //
-// Put one gate in front of a Locker: NewGate of a gate makes another one in front of the same Locker, and neither knows of the other.
+// Put one gate in front of a Locker: NewGate of a gate makes another one in front of the same Locker, and neither knows
+// of the other.
 //
 // It is safe for concurrent use.
 type Gate struct {
@@ -83,7 +84,7 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 			return g.ask(ctx, h, opts, nil)
 		}
 		if held := g.refusal(other, keys); held != nil {
-			if opts.Notify > 0 && g.mustSubscribe(other, held.Key, opts.Notify) && g.subscribe(ctx, other, held.Key, opts) {
+			if g.mustSubscribe(other, held.Key, opts.Notify) && g.subscribe(ctx, other, held.Key, opts) {
 				continue // the key has become free
 			}
 			return nil, held
@@ -99,8 +100,8 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 	}
 }
 
-// sharedAnswer returns the error of another attempt, if an attempt for keys would get the same one. Otherwise callers that have come
-// meanwhile would ask one after another.
+// sharedAnswer returns the error of another attempt, if an attempt for keys would get the same one. Otherwise callers
+// that have come meanwhile would ask one after another.
 func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +179,8 @@ func (g *Gate) abandon(h *hold, w *waiter) {
 	g.free(h, nil)
 }
 
-// refusal returns the error for a caller that is refused because of a hold on one of its keys; nil while the servers are asked.
+// refusal returns the error for a caller that is refused because of a hold on one of its keys; nil while the servers
+// are asked.
 func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 	g.mu.Lock()
 	lease, label, since, freed := h.lease, h.label, h.since, h.freed

@@ -12,7 +12,8 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// ram is a Locker on a backend in memory, which counts what it is asked and can be told to fail. It notifies of no release.
+// ram is a Locker on a backend in memory, which counts what it is asked and can be told to fail. It notifies of no
+// release.
 type ram struct {
 	locking.Locker
 	mu       sync.Mutex

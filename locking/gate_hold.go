@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed off with the lease.
+// hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed off
+// with the lease.
 type hold struct {
 	gate  *Gate
 	keys  []string
@@ -42,7 +43,8 @@ func (g *Gate) isFree(keys []string) bool {
 	return true
 }
 
-// free ends a hold, and gives the next waiter its turn, unless that is except, which has just had it. The caller holds the mutex.
+// free ends a hold, and gives the next waiter its turn, unless that is except, which has just had it. The caller holds
+// the mutex.
 func (g *Gate) free(h *hold, except *waiter) {
 	if h.freed {
 		return
@@ -59,7 +61,8 @@ func (g *Gate) free(h *hold, except *waiter) {
 	}
 }
 
-// handOff gives a lease that is being released to the first waiter, if that is fair and safe. It reports whether it has.
+// handOff gives a lease that is being released to the first waiter, if that is fair and safe. It reports whether it
+// has.
 func (h *hold) handOff(l *Lease) bool {
 	g := h.gate
 	g.mu.Lock()

@@ -11,13 +11,13 @@ import (
 // subscribeSlack is how much shorter than asked for a subscription on the servers may last.
 const subscribeSlack = time.Minute
 
-// mustSubscribe reports whether the servers must learn that a caller subscribes to the release of a key that is held here: when the caller
-// comes for it, the holder may be another process. The servers are told once for many callers.
+// mustSubscribe reports whether the servers must learn that a caller subscribes to the release of a key that is held
+// here: when the caller comes for it, the holder may be another process. The servers are told once for many callers.
 func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if h.freed || h.subscribed[key].Sub(now) >= d-min(d/2, subscribeSlack) {
+	if d <= 0 || h.freed || h.subscribed[key].Sub(now) >= d-min(d/2, subscribeSlack) {
 		return false
 	}
 	if h.subscribed == nil {
@@ -27,7 +27,8 @@ func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	return true
 }
 
-// subscribe tells the servers, by an attempt that they refuse. It reports whether they granted it: then the key has become free meanwhile.
+// subscribe tells the servers, by an attempt that they refuse. It reports whether they granted it: then the key has
+// become free meanwhile.
 func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options) bool {
 	opts.block = 1
 	lease, err := g.inner.Acquire(ctx, []string{key}, opts)
@@ -89,8 +90,9 @@ func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		for _, key := range keys {
-			g.subscribers[key] = slices.DeleteFunc(g.subscribers[key], func(other *subscriber) bool { return other == s })
-			if len(g.subscribers[key]) == 0 {
+			left := slices.DeleteFunc(g.subscribers[key], func(other *subscriber) bool { return other == s })
+			g.subscribers[key] = left
+			if len(left) == 0 {
 				delete(g.subscribers, key)
 			}
 		}

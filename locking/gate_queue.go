@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// courtesy is how long a process holds back after a notification when it has not lost a race yet. It is halved with each race that
-	// it loses, so the process that has waited longest comes first.
+	// courtesy is how long a process holds back after a notification when it has not lost a race yet. It is halved with
+	// each race that it loses, so the process that has waited longest comes first.
 	courtesy = 400 * time.Microsecond
-	// yieldPause is how long the first waiter lets other processes go first that have subscribed to the release. They are notified of it,
-	// and need a round trip or two.
+	// yieldPause is how long the first waiter lets other processes go first that have subscribed to the release. They
+	// are notified of it, and need a round trip or two.
 	yieldPause = time.Millisecond
 	// shortestPause is what a timer can keep.
 	shortestPause = 50 * time.Microsecond
@@ -32,7 +32,8 @@ type waiter struct {
 	ahead   bool // it holds other keys while it waits, so callers that hold none wait behind it
 }
 
-// turn is what a waiter waits for: a lease, or a hold with which to ask the servers, or neither: then other processes go first.
+// turn is what a waiter waits for: a lease, or a hold with which to ask the servers, or neither: then other processes
+// go first.
 type turn struct {
 	lease *Lease
 	hold  *hold
@@ -106,7 +107,8 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	return g.quit(w, gaveUp(ctx, pause.last))
 }
 
-// enqueue puts a caller at the end of the queue of each key, or ahead of all waiters that were not put ahead themselves.
+// enqueue puts a caller at the end of the queue of each key, or ahead of all waiters that were not put ahead
+// themselves.
 func (g *Gate) enqueue(keys []string, opts Options, ahead bool) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +175,8 @@ func (g *Gate) next(key string, except *waiter) {
 	}
 }
 
-// offer gives a waiter its turn, if it is first for all of its keys and all of them are free. The caller holds the mutex.
+// offer gives a waiter its turn, if it is first for all of its keys and all of them are free. The caller holds the
+// mutex.
 func (g *Gate) offer(w *waiter, mayYield bool) {
 	if w.busy || !g.isFirst(w) || !g.isFree(w.keys) {
 		return
@@ -211,8 +214,8 @@ func (w *waiter) await(ctx context.Context) (t turn, ok bool) {
 	}
 }
 
-// sleep waits for a turn. It comes after the pause at the latest if the waiter is first then and no caller of this process has the keys, and
-// early when a release is notified.
+// sleep waits for a turn. It comes after the pause at the latest if the waiter is first then and no caller of this
+// process has the keys, and early when a release is notified.
 func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t turn, notified, ok bool) {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
@@ -241,8 +244,8 @@ func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t tu
 	return t, notified, ok
 }
 
-// quit takes a waiter out of the queues and returns err, or the lease that it was handed at this instant: keys must not be given back
-// without notifying subscribers, and only the holder of a lease can do that.
+// quit takes a waiter out of the queues and returns err, or the lease that it was handed at this instant: keys must not
+// be given back without notifying subscribers, and only the holder of a lease can do that.
 func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -263,7 +266,8 @@ func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	return nil, err
 }
 
-// watch returns the channel of the group's watch, which it opens when there is none; nil when releases are not notified.
+// watch returns the channel of the group's watch, which it opens when there is none; nil when releases are not
+// notified.
 func (g *Gate) watch(ctx context.Context, w *waiter) <-chan struct{} {
 	watcher, ok := g.inner.(Watcher)
 	if !ok {
@@ -280,7 +284,8 @@ func (g *Gate) watch(ctx context.Context, w *waiter) <-chan struct{} {
 		return nil
 	}
 	g.mu.Lock()
-	if n := w.group; n.released == nil && n.waiters > 0 { // else the turn has come meanwhile, and nothing would stop the watch
+	// When no waiter is left, the turn has come meanwhile, and nothing would stop the watch.
+	if n := w.group; n.released == nil && n.waiters > 0 {
 		n.released, n.stop, stop = released, stop, nil
 	}
 	released = w.group.released
@@ -301,7 +306,8 @@ func (g *Gate) drain(w *waiter) {
 	}
 }
 
-// refused records an attempt that failed, and returns the length of the pause before the next one, or the error to give up with.
+// refused records an attempt that failed, and returns the length of the pause before the next one, or the error to give
+// up with.
 func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, notified bool) (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -329,8 +335,8 @@ func (g *Gate) races(w *waiter) int {
 	return w.group.races
 }
 
-// obstacle returns the refusal of a waiter that gives up before the servers have refused it: who has one of its keys, as far as this process
-// knows. It is nil when there was nothing to wait for.
+// obstacle returns the refusal of a waiter that gives up before the servers have refused it: who has one of its keys,
+// as far as this process knows. It is nil when there was nothing to wait for.
 func (g *Gate) obstacle(w *waiter) error {
 	if !w.delayed {
 		return nil
@@ -359,5 +365,6 @@ func (g *Gate) obstacle(w *waiter) error {
 	if held, ok := errors.AsType[*HeldError](known); ok && slices.Contains(w.keys, held.Key) {
 		return held
 	}
-	return &HeldError{Key: w.keys[0], Holder: Holder{Label: g.label, Remaining: time.Millisecond}} // it is asking the servers
+	// This process is asking the servers.
+	return &HeldError{Key: w.keys[0], Holder: Holder{Label: g.label, Remaining: time.Millisecond}}
 }

@@ -250,7 +250,8 @@ func TestTheNextInLineGoesOnWhenTheFirstHasFailed(t *testing.T) {
 	})
 }
 
-// Those who stand in line have waited for the servers too: their patience ends together, but not before each has had it.
+// Those who stand in line have waited for the servers too: their patience ends together, but not before each has had
+// it.
 func TestALineIsPatientTogether(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()

@@ -63,8 +63,8 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 	}
 }
 
-// A renewal near MaxHold is for less than the TTL. Were it to arrive after the lease was handed off, it would cut short what the next holder has
-// renewed, with the same owner value and token: two leases would be valid at the same time.
+// A renewal near MaxHold is for less than the TTL. Were it to arrive after the lease was handed off, it would cut short
+// what the next holder has renewed, with the same owner value and token: two leases would be valid at the same time.
 func TestARenewalThatComesLateCutsNoOtherLeaseShort(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("lua/renew.lua")

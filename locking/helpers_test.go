@@ -78,7 +78,8 @@ func lost(t testing.TB, lease *locking.Lease) *locking.LostError {
 	return err
 }
 
-// isClear checks that an error says what was tried with which key and what went wrong, and claims nothing that is not so.
+// isClear checks that an error says what was tried with which key and what went wrong, and claims nothing that is not
+// so.
 func isClear(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil || errors.Is(err, locking.ErrHeld) || errors.Is(err, locking.ErrLost) {

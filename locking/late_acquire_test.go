@@ -227,7 +227,8 @@ func TestNoKeyIsLockedByNobodyOnceAServerGoesOn(t *testing.T) {
 	}
 }
 
-// An errgroup ends its contexts with the error of another goroutine, and a lease that is lost with that of its last renewal.
+// An errgroup ends its contexts with the error of another goroutine, and a lease that is lost with that of its last
+// renewal.
 func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{

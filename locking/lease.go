@@ -33,7 +33,7 @@ type Lease struct {
 	contexts map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
 	room     int                                         // the size of contexts at which ended ones are removed
 	lastErr  error                                       // of the last renewal, when it failed
-	renewal  chan struct{}                               // closed when the background renewal ends; nil when there is none
+	renewal  chan struct{}                               // closed when the background renewal ends, or nil
 	stop     context.CancelFunc                          // of the renewal
 	giveUp   time.Duration                               // when it is stopped
 
@@ -44,21 +44,25 @@ type Lease struct {
 	releaseErr error
 }
 
-// holder is what can hand a lease off to the next caller of the process. None of its methods is called while the lease's mutex is held.
+// holder is what can hand a lease off to the next caller of the process. None of its methods is called while the
+// lease's mutex is held.
 type holder interface {
 	// handOff gives the keys of a lease that is being released to the next caller, and reports whether it has.
 	handOff(l *Lease) bool
-	// released is called after the backend has released the lease. It takes and returns whether the release must notify other callers.
+	// released is called after the backend has released the lease. It takes and returns whether the release must notify
+	// other callers.
 	released(l *Lease, notify bool) bool
 	// lost is called after the lease was lost.
 	lost(l *Lease)
 }
 
-// newLease returns the lease for a grant. The keys and options are those of prepare; began is when the first request was about to be
-// sent. When so much time has passed since then that the grant cannot be trusted, the lease is nil and the error matches ErrLost.
+// newLease returns the lease for a grant. The keys and options are those of prepare; began is when the first request
+// was about to be sent. When so much time has passed since then that the grant cannot be trusted, the lease is nil and
+// the error matches ErrLost.
 func newLease(grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, pulse: began.pulse, term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
+		grant: grant, keys: keys, watch: began.watch, pulse: began.pulse,
+		term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
 	}
 	next := l.term.next(l.watch.elapsed())
 	if next.lost != "" {
@@ -79,9 +83,9 @@ func (l *Lease) start(after time.Duration) {
 // Keys returns the keys of the lease, sorted and without duplicates.
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
-// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number below 2^53 that is larger than
-// the token of every earlier lease of the key. It waits until the token is certain, which on a single server it is at once. The error
-// matches [ErrLost] when the lease was lost.
+// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number below 2^53
+// that is larger than the token of every earlier lease of the key. It waits until the token is certain, which on a
+// single server it is at once. The error matches [ErrLost] when the lease was lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
 // FenceOf returns the fencing token of one of the lease's keys, as [Lease.Fence] does.
@@ -124,7 +128,8 @@ func (l *Lease) ValidUntil() time.Time {
 	return time.Now().Add(l.term.until - l.watch.elapsed())
 }
 
-// Err returns nil while the lease can be trusted, and then why it cannot: [ErrReleased], or an error that matches [ErrLost].
+// Err returns nil while the lease can be trusted, and then why it cannot: [ErrReleased], or an error that matches
+// [ErrLost].
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +137,8 @@ func (l *Lease) Err() error {
 	return l.cause
 }
 
-// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the lease does not undo it:
-// [Do] and package middleware then count the work as done.
+// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the
+// lease does not undo it: [Do] and package middleware then count the work as done.
 func (l *Lease) MarkCommitted() { l.committed.Store(true) }
 
 // Committed reports whether MarkCommitted was called.

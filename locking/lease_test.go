@@ -73,7 +73,8 @@ func wallClock(wall func() time.Time) func() (now, w time.Time) {
 	return func() (now, w time.Time) { return time.Now(), wall() }
 }
 
-// bubble runs a test of a lease that does not renew earlier than it must in virtual time. The lease's wall clock is ahead of the bubble's by what wall holds.
+// bubble runs a test of a lease that does not renew earlier than it must in virtual time. The lease's wall clock is
+// ahead of the bubble's by what wall holds.
 func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l *Lease, wall *atomic.Int64)) {
 	t.Helper()
 	t.Parallel()

@@ -88,8 +88,8 @@ func TestAShortSuspensionIsMadeGoodByARenewalWithinASecond(t *testing.T) {
 	})
 }
 
-// TestARenewalIsNeverForNoTime is about a machine that is suspended between any two looks at the clock: a renewal for a time
-// that is not positive would delete the lock.
+// TestARenewalIsNeverForNoTime is about a machine that is suspended between any two looks at the clock: a renewal for a
+// time that is not positive would delete the lock.
 func TestARenewalIsNeverForNoTime(t *testing.T) {
 	t.Parallel()
 	for suspended := 2; suspended <= 6; suspended++ {

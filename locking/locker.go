@@ -12,9 +12,9 @@ import (
 //
 // [Single], [Redlock] and [Gate] are Lockers, and [New] makes one of a backend.
 type Locker interface {
-	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when another holder has one
-	// of the keys. Any other error means that the attempt is undecided; what could be reached of it was given back. The order of keys does
-	// not matter, and duplicates count once.
+	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when
+	// another holder has one of the keys. Any other error means that the attempt is undecided; what could be reached of
+	// it was given back. The order of keys does not matter, and duplicates count once.
 	//
 	// ctx bounds the attempt only; the lease outlives it.
 	Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error)
@@ -22,9 +22,9 @@ type Locker interface {
 
 // Watcher is a [Locker] that can notify waiting callers of a release.
 type Watcher interface {
-	// Watch subscribes to the release of any of the keys. The channel receives a value after a release; several releases may come as one.
-	// A notification is a hint that may be late or lost, so a caller must also try again after a pause. Call stop at the end; it may be
-	// called more than once.
+	// Watch subscribes to the release of any of the keys. The channel receives a value after a release; several
+	// releases may come as one. A notification is a hint that may be late or lost, so a caller must also try again
+	// after a pause. Call stop at the end; it may be called more than once.
 	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 
@@ -37,19 +37,20 @@ const (
 
 // Options configures one attempt. The zero value has every default.
 type Options struct {
-	// TTL is how long the lock outlives a holder that has crashed: at least 1 s and at most MaxHold; 30 s when zero. A [Redlock] refuses
-	// one above its MaxTTL.
+	// TTL is how long the lock outlives a holder that has crashed: at least 1 s and at most MaxHold; 30 s when zero. A
+	// [Redlock] refuses one above its MaxTTL.
 	TTL time.Duration
 
-	// MaxHold is the longest time for which the lease is renewed; after it the lease is lost. At least TTL; 30 min when zero.
+	// MaxHold is the longest time for which the lease is renewed; after it the lease is lost. At least TTL; 30 min when
+	// zero.
 	MaxHold time.Duration
 
-	// Label names the holder to callers that are refused, for example "host/1234/order:audit". The [Locker]'s own label when empty.
-	// Characters that do not print are replaced, and more than 200 bytes are cut off.
+	// Label names the holder to callers that are refused, for example "host/1234/order:audit". The [Locker]'s own label
+	// when empty. Characters that do not print are replaced, and more than 200 bytes are cut off.
 	Label string
 
-	// Notify asks a refused attempt to subscribe to the release of the key for this long: the release then notifies every [Watcher] of
-	// the key, and [Lease.ShouldNotify] tells the holder. No subscription when zero.
+	// Notify asks a refused attempt to subscribe to the release of the key for this long: the release then notifies
+	// every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder. No subscription when zero.
 	Notify time.Duration
 
 	// block is how many consecutive fencing tokens a Gate reserves. 1 when zero; at most maxBlock.
@@ -80,7 +81,8 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("locking: TTL is %v: it must be at least %v", o.TTL, MinTTL))
 	}
 	if o.MaxHold < o.TTL {
-		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL", o.MaxHold, o.TTL))
+		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL",
+			o.MaxHold, o.TTL))
 	}
 	if o.Notify < 0 {
 		errs = append(errs, fmt.Errorf("locking: Notify is %v: it cannot be negative", o.Notify))
@@ -97,8 +99,8 @@ func (o Options) outlives(fenceTTL time.Duration) error {
 		"lower MaxHold or raise FenceTTL", o.MaxHold, fenceTTL)
 }
 
-// prepare returns the keys sorted and without duplicates, and the options with their defaults. It returns an error when there is no key
-// or an option is out of its range.
+// prepare returns the keys sorted and without duplicates, and the options with their defaults. It returns an error when
+// there is no key or an option is out of its range.
 func prepare(keys []string, opts Options) ([]string, Options, error) {
 	if len(keys) == 0 {
 		return nil, opts, errors.New("locking: no key to lock: name at least one")

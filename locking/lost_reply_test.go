@@ -15,7 +15,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// cutReplies is how many replies are cut in each way to use a lock, by default 1 200 in all: make lost-replies sets more.
+// cutReplies is how many replies are cut in each way to use a lock, by default 1 200 in all: make lost-replies sets
+// more.
 var cutReplies = flag.Int64("cuts", 60, "how many replies are cut in each case of TestLostRepliesLoseNoLease")
 
 // cutter cuts some of the replies to scripts.

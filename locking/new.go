@@ -38,7 +38,8 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	}
 	began := l.pulse.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{
-		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: cleanLabel(opts.Label), Notify: opts.Notify, Block: opts.block,
+		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: cleanLabel(opts.Label),
+		Notify: opts.Notify, Block: opts.block,
 	})
 	if err != nil {
 		return nil, err

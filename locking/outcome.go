@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/guard"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // outcome is what is known of a call to a server.
@@ -19,12 +19,13 @@ const (
 	unknown                 // the server may have executed it, or may yet do so
 )
 
-// outcomeOf returns what the error of a call says of it. Clients send each call once, so no earlier one can be executed later.
+// outcomeOf returns what the error of a call says of it. Clients send each call once, so no earlier one can be executed
+// later.
 func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered
 	}
-	if errors.Is(err, node.ErrNotSent) {
+	if errors.Is(err, server.ErrNotSent) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {

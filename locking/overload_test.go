@@ -29,8 +29,8 @@ type window struct {
 	stopped       bool // servers were stopped within it
 }
 
-// flood lets callers take and release keys of their own, without a pause also after a failure, and counts what they get in each second.
-// Servers are stopped for a while in the middle.
+// flood lets callers take and release keys of their own, without a pause also after a failure, and counts what they get
+// in each second. Servers are stopped for a while in the middle.
 func flood(t *testing.T, l locking.Locker, callers int, during time.Duration, stop []*redistest.Server) []window {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,8 +25,8 @@ type owner struct {
 	block int64 // how many tokens were reserved
 }
 
-// newOwner returns the value of a lock: random bits that no other acquisition has, then its time, the number of its tokens, and its label,
-// so that the value alone tells an operator who holds the key.
+// newOwner returns the value of a lock: random bits that no other acquisition has, then its time, the number of its
+// tokens, and its label, so that the value alone tells an operator who holds the key.
 func newOwner(label string, block int, now time.Time) string {
 	var random [ownerBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
@@ -63,7 +63,8 @@ func parseOwner(value string) owner {
 			return owner{block: 1}
 		}
 	}
-	return owner{label: cleanLabel(parts[2]), since: time.UnixMilli(ms), block: block} // another program's may look like ours
+	// cleanLabel, because another program's value may look like ours.
+	return owner{label: cleanLabel(parts[2]), since: time.UnixMilli(ms), block: block}
 }
 
 // cleanLabel returns label in valid, printable UTF-8 of at most maxLabelSize bytes.

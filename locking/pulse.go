@@ -14,8 +14,9 @@ const (
 	slack = time.Millisecond
 )
 
-// pulse notifies leases within a [beat] that the machine was suspended or its wall clock was set forward: their timers run by the monotonic
-// clock, which stands still meanwhile. The leases of a Locker share one. The zero value is ready for use.
+// pulse notifies leases within a [beat] that the machine was suspended or its wall clock was set forward: their timers
+// run by the monotonic clock, which stands still meanwhile. The leases of a Locker share one. The zero value is ready
+// for use.
 type pulse struct {
 	read func() (now, wall time.Time) // of its stopwatches
 
@@ -49,7 +50,8 @@ func (p *pulse) drop(l *Lease) {
 	delete(p.leases, l)
 }
 
-// beat compares the clocks, and has all leases check their time when the wall clock got ahead. It goes on while there are leases.
+// beat compares the clocks, and has all leases check their time when the wall clock got ahead. It goes on while there
+// are leases.
 func (p *pulse) beat() {
 	p.mu.Lock()
 	if p.beating = len(p.leases) > 0; !p.beating {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// pulsing runs a test in virtual time with a pulse whose wall clock is ahead of the bubble's by what wall holds, and what takes a lease of it.
+// pulsing runs a test in virtual time with a pulse whose wall clock is ahead of the bubble's by what wall holds, and
+// what takes a lease of it.
 func pulsing(t *testing.T, test func(p *pulse, wall *atomic.Int64, take func(maxHold time.Duration) *Lease)) {
 	t.Helper()
 	t.Parallel()

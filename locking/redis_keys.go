@@ -10,7 +10,8 @@ import (
 // lockKey returns the Redis key of a business key's lock.
 func lockKey(key string) string { return "railtoken:lock:{" + keys.Encode(key) + "}" }
 
-// redisKeysOf returns the Redis keys of business keys: the lock, the fence counter and the subscription of each, which lie in one slot.
+// redisKeysOf returns the Redis keys of business keys: the lock, the fence counter and the subscription of each, which
+// lie in one slot.
 func redisKeysOf(businessKeys []string, lockKey func(string) string) ([]string, error) {
 	all := make([]string, 0, 3*len(businessKeys))
 	for _, key := range businessKeys {
@@ -18,8 +19,8 @@ func redisKeysOf(businessKeys []string, lockKey func(string) string) ([]string, 
 		base := lock
 		if keys.Tag(lock) == lock {
 			if strings.ContainsAny(lock, "{}") {
-				return nil, fmt.Errorf("locking: RedisKey made %q of key %q: a name with a brace must have a hash tag, such as {%s}",
-					lock, key, keys.Encode(key))
+				return nil, fmt.Errorf("locking: RedisKey made %q of key %q: "+
+					"a name with a brace must have a hash tag, such as {%s}", lock, key, keys.Encode(key))
 			}
 			base = "{" + lock + "}"
 		}

@@ -14,31 +14,33 @@ import (
 
 	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 const (
-	// splitAttempts is how often an attempt is made, with short pauses, while several callers have a part of the nodes each.
+	// splitAttempts is how often an attempt is made, with short pauses, while several callers have a part of the nodes
+	// each.
 	splitAttempts = 4
-	// splitRemaining is the longest remaining time in the refusal of such an attempt, after which no caller has the key.
+	// splitRemaining is the longest remaining time in the refusal of such an attempt, after which no caller has the
+	// key.
 	splitRemaining = 100 * time.Millisecond
-	// refusalPause is the shortest time of an attempt that is refused without asking the servers. Callers that try again at once would
-	// otherwise keep the machine so busy that the answer which ends the refusals is not read.
+	// refusalPause is the shortest time of an attempt that is refused without asking the servers. Callers that try
+	// again at once would otherwise keep the machine so busy that the answer which ends the refusals is not read.
 	refusalPause = 5 * time.Millisecond
 )
 
-// Redlock is a [Locker] on several independent Redis masters, its nodes: the holder of a key has it on more than half of them, so a lock
-// outlives the loss of the others ("Distributed Locks with Redis"). Its fencing tokens grow strictly without consensus, and nearly always
-// without a further round trip: see the package documentation.
+// Redlock is a [Locker] on several independent Redis masters, its nodes: the holder of a key has it on more than half
+// of them, so a lock outlives the loss of the others ("Distributed Locks with Redis"). Its fencing tokens grow strictly
+// without consensus, and nearly always without a further round trip: see the package documentation.
 //
-// All nodes are asked at the same time, and an attempt ends as soon as its outcome is certain. The nodes must be masters that replicate
-// nothing to each other; an odd number serves best. It needs Redis 6.2 or later.
+// All nodes are asked at the same time, and an attempt ends as soon as its outcome is certain. The nodes must be
+// masters that replicate nothing to each other; an odd number serves best. It needs Redis 6.2 or later.
 //
 // It is safe for concurrent use.
 type Redlock struct {
 	opts    RedlockOptions
 	nodes   []*redlockNode
-	acquire *node.Script
+	acquire *server.Script
 	clock   quorum.Clock
 	pulse   pulse // of its leases
 
@@ -52,22 +54,26 @@ type Redlock struct {
 type redlockNode struct {
 	addr         string
 	client       *redis.Client
-	calls        *node.Node
+	calls        *server.Server
 	guard        *guard.Node
 	subscription *subscription
 }
 
-// NewRedlock returns a Locker on the servers that nodes are the options for. It makes clients of its own from them, with a small pool each,
-// no retries, and NodeTimeout for every answer; Close closes them. The first attempt makes the first connection.
+// NewRedlock returns a Locker on the servers that nodes are the options for. It makes clients of its own from them,
+// with a small pool each, no retries, and NodeTimeout for every answer; Close closes them. The first attempt makes the
+// first connection.
 //
-// The quorum is more than half of the nodes named here, however many of them are alive. No error shows that a minority is away or may not
-// vote: monitor the servers. go-redis writes failed connections to stderr; redis.SetLogger changes that.
+// The quorum is more than half of the nodes named here, however many of them are alive. No error shows that a minority
+// is away or may not vote: monitor the servers. go-redis writes failed connections to stderr; redis.SetLogger changes
+// that.
 func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 	if err := errors.Join(opts.Validate(), validateNodes(nodes)); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	mode := map[GuardMode]guard.Mode{GuardConnect: guard.Connect, GuardStrict: guard.Strict, GuardOff: guard.Off}[opts.Guard]
+	mode := map[GuardMode]guard.Mode{
+		GuardConnect: guard.Connect, GuardStrict: guard.Strict, GuardOff: guard.Off,
+	}[opts.Guard]
 	guards, err := guard.New(len(nodes), guard.Options{Mode: mode, MaxTTL: opts.MaxTTL})
 	if err != nil {
 		return nil, err
@@ -82,7 +88,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		own := nodeOptions(*o, timeout)
 		n.guard.Protect(&own)
 		n.client = redis.NewClient(&own)
-		n.calls = node.New(n.client, node.Options{
+		n.calls = server.New(n.client, server.Options{
 			Leaders: 1, // Patience is for one; a release waits for the answer to its acquire call
 			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
@@ -93,11 +99,13 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 }
 
 // strictAcquireScript checks the server first: see [GuardStrict].
-var strictAcquireScript = node.NewScript(guard.Script(
-	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource)).ForNewcomers()
+var strictAcquireScript = server.NewScript(guard.Script(
+	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource,
+)).ForNewcomers()
 
-// Close ends the watches and the connections. It waits for unanswered releases for 1.5 s, or half a second beyond NodeTimeout, and for 5 s
-// in all while so many are unanswered that a key could stay locked. Leases can no longer be released and end with their TTL.
+// Close ends the watches and the connections. It waits for unanswered releases for 1.5 s, or half a second beyond
+// NodeTimeout, and for 5 s in all while so many are unanswered that a key could stay locked. Leases can no longer be
+// released and end with their TTL.
 func (r *Redlock) Close() error {
 	r.closing.Store(true)
 	patience := time.Now().Add(r.opts.pipelineTimeout() + cleanupTimeout/2)
@@ -115,8 +123,8 @@ func (r *Redlock) Close() error {
 	return errors.Join(errs...)
 }
 
-// Acquire makes one attempt: see [Locker]. When several callers get a part of the nodes each, so that none has the key, it tries again a few
-// times within milliseconds before it returns that the key is held.
+// Acquire makes one attempt: see [Locker]. When several callers get a part of the nodes each, so that none has the key,
+// it tries again a few times within milliseconds before it returns that the key is held.
 //
 // The lease is good at once. Its [Lease.Fence] may take a further round trip when the counters of the nodes differ.
 func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
@@ -131,8 +139,8 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 		return nil, err
 	}
 	if opts.TTL > r.opts.MaxTTL {
-		return nil, fmt.Errorf("locking: TTL is %v, above MaxTTL, %v, for which a server that has restarted is kept from voting: "+
-			"lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
+		return nil, fmt.Errorf("locking: TTL is %v, above MaxTTL, %v, "+
+			"for which a server that has restarted is kept from voting: lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
 	}
 	if opts.Label = cleanLabel(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label
@@ -162,14 +170,15 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 		held, ok := errors.AsType[*HeldError](err)
 		if ok && (held.Holder.Remaining > splitRemaining || held.Holder.Remaining < 0) {
 			brief := *held
-			brief.Holder.Remaining = splitRemaining // a caller with a part of the nodes gives it back, or had no majority
+			brief.Holder.Remaining = splitRemaining // a caller with a part of the nodes gives it back
 			err = &brief
 		}
 		if attempt == splitAttempts {
 			return nil, err
 		}
 		if pauses == nil {
-			pauses = backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Millisecond), backoff.WithMultiplier(2),
+			pauses = backoff.NewExponentialBackOff(
+				backoff.WithInitialInterval(time.Millisecond), backoff.WithMultiplier(2),
 				backoff.WithRandomizationFactor(0.9), backoff.WithMaxElapsedTime(0))
 		}
 		if !sleep(ctx, pauses.NextBackOff(), nil) {

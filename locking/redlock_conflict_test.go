@@ -38,8 +38,8 @@ func TestSeveralKeysAreTakenOnAMajorityOrNotAtAll(t *testing.T) {
 	release(t, acquire(t, l, locking.Options{}, "order:1", "order:2", "order:3"))
 }
 
-// Contenders who start at the same moment can get two nodes each, so that nobody has the key. Then nobody may be told for long that it
-// is held.
+// Contenders who start at the same moment can get two nodes each, so that nobody has the key. Then nobody may be told
+// for long that it is held.
 func TestSplitVotesAreResolved(t *testing.T) {
 	t.Parallel()
 	const contenders, rounds = 8, 40
@@ -143,7 +143,8 @@ func TestManyLockersOfOneKeyMakeProgressOneAtATime(t *testing.T) {
 	}
 }
 
-// Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody has.
+// Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody
+// has.
 func TestAKeyThatNobodyMayHoldIsNotSaidToBeHeldForLong(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)

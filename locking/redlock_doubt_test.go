@@ -25,8 +25,8 @@ func acquireCalls(t *testing.T) func([]byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, name) }
 }
 
-// takesAgain has a node lose the lock of order:1, and the lease take it again there by a call that is held. One that went out together with other
-// calls is not recognised: then the node loses the lock once more.
+// takesAgain has a node lose the lock of order:1, and the lease take it again there by a call that is held. One that
+// went out together with other calls is not recognised: then the node loses the lock once more.
 func takesAgain(t *testing.T, lease *locking.Lease, node *redis.Client, held *redistest.Held) {
 	t.Helper()
 	await(t, "the lock is being taken again", func() bool {

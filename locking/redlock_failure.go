@@ -10,7 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/guard"
 )
 
-// errNodeTimeout is the failure of a node that has not answered within NodeTimeout; errOverload that of one that was not asked in time.
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout; errOverload that of one that was
+// not asked in time.
 var (
 	errNodeTimeout = errors.New("no answer in time")
 	errOverload    = errors.New("too many calls are before this one")

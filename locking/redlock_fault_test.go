@@ -17,7 +17,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// promptly is far below what a call takes that waits for a server which does not answer, and far above what any other takes.
+// promptly is far below what a call takes that waits for a server which does not answer, and far above what any other
+// takes.
 const promptly = 900 * time.Millisecond
 
 // away are the ways in which a server can fail.
@@ -351,8 +352,8 @@ func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
 	}
 }
 
-// Beside thousands of leases on a busy machine renewals ran out of time while they were queued, were sent all the same, and kept those that
-// were made instead from being answered in time.
+// Beside thousands of leases on a busy machine renewals ran out of time while they were queued, were sent all the same,
+// and kept those that were made instead from being answered in time.
 func TestARenewalThatIsGivenUpIsNeverSent(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)

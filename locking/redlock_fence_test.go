@@ -181,7 +181,8 @@ func TestATokenIsHeldByAMajorityWhateverTheCountersWere(t *testing.T) {
 	}
 }
 
-// loseRenewals returns nodes on whose networks the renewals are lost, with what brings the scripts' names to nothing else.
+// loseRenewals returns nodes on whose networks the renewals are lost, with what brings the scripts' names to nothing
+// else.
 func loseRenewals(t testing.TB, nodes []*redis.Options) (lossy []*redis.Options, lose func(bool)) {
 	t.Helper()
 	source, err := os.ReadFile("lua/renew.lua")
@@ -280,8 +281,8 @@ func TestACommitIsTriedAgainUntilItIsConfirmed(t *testing.T) {
 	release(t, lease)
 }
 
-// Two processes, one of whose clocks is a day ahead, take turns while other clients push the counters up, and another node is away each
-// time.
+// Two processes, one of whose clocks is a day ahead, take turns while other clients push the counters up, and another
+// node is away each time.
 func TestTokensGrowWhateverTheCountersAndWhicheverNodeIsAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)

@@ -10,25 +10,26 @@ import (
 
 	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
-// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes, and their answers to the rules of package quorum.
+// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes, and their answers to the rules of
+// package quorum.
 type redlockGrant struct {
 	redlock     *Redlock
 	owner       string
 	keys        []string
 	redisKeys   []string // lock, fence counter and subscription of each
 	opts        Options
-	acquireCall node.Command
-	releaseCall node.Command // for nodes that hold the committed tokens
+	acquireCall server.Command
+	releaseCall server.Command // for nodes that hold the committed tokens
 
-	onAnswer  func(*node.Call) // handleAcquire, bound once for all nodes
-	onLate    func(*node.Call) // handleLate
-	onRelease func(*node.Call) // handleRelease
+	onAnswer  func(*server.Call) // handleAcquire, bound once for all nodes
+	onLate    func(*server.Call) // handleLate
+	onRelease func(*server.Call) // handleRelease
 
 	mu    sync.Mutex
-	calls []node.Call // the acquire calls
+	calls []server.Call // the acquire calls
 	rules *quorum.Acquisition
 	nodes []grantNode
 	held  *HeldError // of the refusals, the one that lasts longest
@@ -71,18 +72,21 @@ func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redloc
 	}
 	g.onAnswer, g.onLate, g.onRelease = g.handleAcquire, g.handleLate, g.handleRelease
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.block))
-	g.acquireCall = acquireCommand(r.acquire, redisKeys, g.owner, r.opts.FenceTTL, last, opts, r.opts.Guard == GuardStrict)
+	strict := r.opts.Guard == GuardStrict
+	g.acquireCall = acquireCommand(r.acquire, redisKeys, g.owner, r.opts.FenceTTL, last, opts, strict)
 	return g
 }
 
-// queueShare is the part of a TTL for which an attempt may queue while many others ask: the lease is measured from before that.
+// queueShare is the part of a TTL for which an attempt may queue while many others ask: the lease is measured from
+// before that.
 const queueShare = 4
 
-// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call is sent to it: a call
-// that is queued in this process says nothing about the node. After an error, calls that are still queued are never sent.
+// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call
+// is sent to it: a call that is queued in this process says nothing about the node. After an error, calls that are
+// still queued are never sent.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
-	g.calls = make([]node.Call, len(g.nodes))
+	g.calls = make([]server.Call, len(g.nodes))
 	for i := range g.nodes {
 		g.ask(i, &g.calls[i])
 	}
@@ -117,7 +121,7 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 }
 
 // ask sends the acquire call to node i. The caller holds the mutex.
-func (g *redlockGrant) ask(i int, call *node.Call) {
+func (g *redlockGrant) ask(i int, call *server.Call) {
 	n, request := g.redlock.nodes[i], g.acquireCall
 	if g.redlock.opts.Guard == GuardStrict {
 		g.nodes[i].sent = time.Now()
@@ -138,8 +142,9 @@ func (g *redlockGrant) fail(i int, err error) {
 	g.rules.Failed(i)
 }
 
-// handleLate records that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still come.
-func (g *redlockGrant) handleLate(c *node.Call) {
+// handleLate records that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still
+// come.
+func (g *redlockGrant) handleLate(c *server.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n := &g.nodes[c.Node]; !n.answered {
@@ -149,7 +154,8 @@ func (g *redlockGrant) handleLate(c *node.Call) {
 	}
 }
 
-// withdraw withdraws the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds the mutex.
+// withdraw withdraws the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds
+// the mutex.
 func (g *redlockGrant) withdraw() {
 	for i := range g.nodes {
 		n := &g.nodes[i]
@@ -161,7 +167,7 @@ func (g *redlockGrant) withdraw() {
 }
 
 // handleAcquire records the answer of a node to the acquire call, also a late one.
-func (g *redlockGrant) handleAcquire(c *node.Call) {
+func (g *redlockGrant) handleAcquire(c *server.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,7 +205,7 @@ func (g *redlockGrant) handleAcquire(c *node.Call) {
 var errAskedAgain = errors.New("another server has answered")
 
 // parse reads the answer to an acquire call, as parseAcquire does. The caller holds the mutex.
-func (g *redlockGrant) parse(c *node.Call) (tops []int64, held *HeldError, value string, err error) {
+func (g *redlockGrant) parse(c *server.Call) (tops []int64, held *HeldError, value string, err error) {
 	if c.Err != nil {
 		return nil, nil, "", c.Err
 	}
@@ -218,8 +224,8 @@ func (g *redlockGrant) parse(c *node.Call) (tops []int64, held *HeldError, value
 // outlasts reports whether one remaining time is longer than another. A negative one has no end.
 func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
-// otherServer checks whether the strict script has run in the server that was vetted. When another server has answered that may vote, too,
-// it sends the call once more, and again is true.
+// otherServer checks whether the strict script has run in the server that was vetted. When another server has answered
+// that may vote, too, it sends the call once more, and again is true.
 func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 	n := g.redlock.nodes[i]
 	facts, other, err := guard.ParseReply(reply, g.nodes[i].sent, time.Now())
@@ -236,7 +242,7 @@ func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 		return false, errors.New("the server changes again and again")
 	}
 	g.nodes[i].retried = true
-	g.ask(i, &node.Call{})
+	g.ask(i, &server.Call{})
 	if g.nodes[i].answered {
 		return false, g.nodes[i].failure
 	}

@@ -65,8 +65,9 @@ type minority struct {
 	clients []*redis.Client
 }
 
-// secondHolder makes the first server forget the lock by forget, and reports whether somebody else gets the key while the holder
-// still trusts its lease. It tries until somebody else gets it at all. Of the others, one has known the servers before and one has not.
+// secondHolder makes the first server forget the lock by forget, and reports whether somebody else gets the key while
+// the holder still trusts its lease. It tries until somebody else gets it at all. Of the others, one has known the
+// servers before and one has not.
 func (m minority) secondHolder(t testing.TB, forget func()) bool {
 	t.Helper()
 	holder, before := newRedlock(t, m.nodes, m.opts), newRedlock(t, m.nodes, m.opts)
@@ -107,8 +108,8 @@ type redlockUser struct {
 	last     error
 }
 
-// withAndWithout runs a scenario with the guard, which must keep the key to one holder, and without, which must not: or the scenario
-// would show nothing.
+// withAndWithout runs a scenario with the guard, which must keep the key to one holder, and without, which must not: or
+// the scenario would show nothing.
 func withAndWithout(t *testing.T, scenario func(t *testing.T, mode locking.GuardMode) (minority, func())) {
 	t.Helper()
 	for name, mode := range map[string]locking.GuardMode{
@@ -238,8 +239,8 @@ func TestAProxyThatChangesTheServerBehindAConnectionGivesNobodyASecondLeaseInStr
 	}
 }
 
-// The clock of a server that restarts is set forward, so that its process looks older than the longest TTL. This process has known the
-// one before for longer than that, and keeps its connections meanwhile.
+// The clock of a server that restarts is set forward, so that its process looks older than the longest TTL. This
+// process has known the one before for longer than that, and keeps its connections meanwhile.
 func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
 	t.Parallel()
 	const ttl, ahead = 6 * time.Second, 9 * time.Second // two servers restart within the TTL, also on a busy machine

@@ -16,54 +16,59 @@ const (
 	dialTimeout        = time.Second
 )
 
-// GuardMode is how a [Redlock] keeps a server from voting that may have forgotten locks, because it has restarted, or was promoted after a
-// failover, within the last MaxTTL. Such a server would let a second holder in.
+// GuardMode is how a [Redlock] keeps a server from voting that may have forgotten locks, because it has restarted, or
+// was promoted after a failover, within the last MaxTTL. Such a server would let a second holder in.
 //
-// So a server that has just been started does not vote for MaxTTL, 55 s by default: until a majority votes, attempts fail with
-// [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
+// So a server that has just been started does not vote for MaxTTL, 55 s by default: until a majority votes, attempts
+// fail with [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
 //
-// A Locker that saw a server's process change measures MaxTTL by its own monotonic clock. A server that it sees for the first time is as
-// old as its wall clock says: start servers after their clocks are synchronized, and slew clocks instead of stepping them.
+// A Locker that saw a server's process change measures MaxTTL by its own monotonic clock. A server that it sees for the
+// first time is as old as its wall clock says: start servers after their clocks are synchronized, and slew clocks
+// instead of stepping them.
 type GuardMode int
 
 // The modes of the guard.
 const (
-	// GuardConnect checks a server on each new connection, because a restart always breaks connections. It costs nothing per lock. It is
-	// for masters with direct connections and without failover: one that is made a replica and a master again (REPLICAOF) keeps its
-	// connections, and only GuardStrict notices.
+	// GuardConnect checks a server on each new connection, because a restart always breaks connections. It costs
+	// nothing per lock. It is for masters with direct connections and without failover: one that is made a replica and
+	// a master again (REPLICAOF) keeps its connections, and only GuardStrict notices.
 	GuardConnect GuardMode = iota
-	// GuardStrict also checks the server in every acquisition, inside the script. It is for servers behind a proxy that keeps connections
-	// while it changes the server. It costs 7 to 9 us of the server's time per acquisition (BenchmarkStrict).
+	// GuardStrict also checks the server in every acquisition, inside the script. It is for servers behind a proxy that
+	// keeps connections while it changes the server. It costs 7 to 9 us of the server's time per acquisition
+	// (BenchmarkStrict).
 	GuardStrict
-	// GuardOff lets every server vote at once: for tests, development, and servers that keep every write through a restart (appendfsync
-	// always, no failover). Of two entries that lead to the same server, still only one votes.
+	// GuardOff lets every server vote at once: for tests, development, and servers that keep every write through a
+	// restart (appendfsync always, no failover). Of two entries that lead to the same server, still only one votes.
 	GuardOff
 )
 
 // RedlockOptions configures a [Redlock]. The zero value has every default.
 type RedlockOptions struct {
-	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel] when empty.
+	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel]
+	// when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold of every attempt.
-	// After it a new counter begins at the clock of the next client, so tokens still grow as long as the clocks of all clients agree
-	// within FenceTTL.
+	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold
+	// of every attempt. After it a new counter begins at the clock of the next client, so tokens still grow as long as
+	// the clocks of all clients agree within FenceTTL.
 	FenceTTL time.Duration
 
 	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
 	RedisKey func(key string) string
 
-	// NodeTimeout is how long one node has for its answer, from when a call is sent to it: 50 ms when zero. It must be far below the TTL.
-	// A slow or dead node does not delay an attempt whose outcome is certain without it. A node whose answers usually take long, for
-	// example on a busy machine, gets up to ten times NodeTimeout. A first connection takes several round trips, so from far away the
-	// first attempts may fail with ErrUnavailable.
+	// NodeTimeout is how long one node has for its answer, from when a call is sent to it: 50 ms when zero. It must be
+	// far below the TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node
+	// whose answers usually take long, for example on a busy machine, gets up to ten times NodeTimeout. A first
+	// connection takes several round trips, so from far away the first attempts may fail with ErrUnavailable.
 	//
-	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before attempts. An attempt
-	// waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable, and what it has not sent is never sent.
+	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before
+	// attempts. An attempt waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable, and
+	// what it has not sent is never sent.
 	NodeTimeout time.Duration
 
-	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is kept from voting: use
-	// the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when zero.
+	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is
+	// kept from voting: use the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most
+	// FenceTTL; 55 s when zero.
 	MaxTTL time.Duration
 
 	// Guard is GuardConnect when zero.
@@ -91,8 +96,8 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 	return o
 }
 
-// pipelineTimeout is how long a pipeline may take until its connection is closed. It is longer than NodeTimeout, because without a late answer
-// it is unknown what was granted.
+// pipelineTimeout is how long a pipeline may take until its connection is closed. It is longer than NodeTimeout,
+// because without a late answer it is unknown what was granted.
 func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout, o.NodeTimeout) }
 
 // Validate returns every fault of the options at once, or nil.
@@ -100,18 +105,18 @@ func (o RedlockOptions) Validate() error {
 	o = o.withDefaults()
 	var errs []error
 	if o.FenceTTL < MinTTL {
-		errs = append(errs, fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", o.FenceTTL, MinTTL))
+		errs = append(errs, errFenceTTL(o.FenceTTL))
 	}
 	if o.MaxTTL < MinTTL || o.MaxTTL > o.FenceTTL {
 		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v",
 			o.MaxTTL, MinTTL, o.FenceTTL))
 	}
 	if o.NodeTimeout < time.Millisecond || o.NodeTimeout > o.MaxTTL/4 {
-		errs = append(errs, fmt.Errorf("locking: NodeTimeout is %v: it must be at least 1ms and far below the TTL, at most %v",
-			o.NodeTimeout, o.MaxTTL/4))
+		errs = append(errs, fmt.Errorf("locking: NodeTimeout is %v: "+
+			"it must be at least 1ms and far below the TTL, at most %v", o.NodeTimeout, o.MaxTTL/4))
 	}
 	if o.Guard < GuardConnect || o.Guard > GuardOff {
-		errs = append(errs, fmt.Errorf("locking: Guard is %d: it must be GuardConnect, GuardStrict or GuardOff", o.Guard))
+		errs = append(errs, fmt.Errorf("locking: Guard is %d: use GuardConnect, GuardStrict or GuardOff", o.Guard))
 	}
 	return errors.Join(errs...)
 }
@@ -119,7 +124,8 @@ func (o RedlockOptions) Validate() error {
 // validateNodes returns what is wrong with the list of nodes.
 func validateNodes(nodes []*redis.Options) error {
 	if len(nodes) < 3 {
-		return fmt.Errorf("locking: %d nodes: Redlock needs at least 3 independent servers; for one use NewSingle", len(nodes))
+		return fmt.Errorf("locking: %d nodes: Redlock needs at least 3 independent servers; for one use NewSingle",
+			len(nodes))
 	}
 	seen := map[string]int{}
 	var errs []error
@@ -135,7 +141,8 @@ func validateNodes(nodes []*redis.Options) error {
 		}
 		addr := o.Network + "/" + strings.ToLower(o.Addr)
 		if j, ok := seen[addr]; ok && o.Dialer == nil {
-			errs = append(errs, fmt.Errorf("locking: nodes %d and %d are the same server %q: name each once", j, i, o.Addr))
+			errs = append(errs, fmt.Errorf("locking: nodes %d and %d are the same server %q: name each once",
+				j, i, o.Addr))
 		}
 		seen[addr] = i
 	}

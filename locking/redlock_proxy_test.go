@@ -72,7 +72,8 @@ func (p *proxy) now() (target string, turn int) {
 	return p.target, p.turn
 }
 
-// step makes the server look as if its clock had been set forward after it was started, so that it runs for ahead already, below 10 s.
+// step makes the server look as if its clock had been set forward after it was started, so that it runs for ahead
+// already, below 10 s.
 func (p *proxy) step(ahead time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // releaseState is how far the release on one node is.
@@ -23,8 +23,8 @@ const (
 	unclear                // the call had no answer, or was not made
 )
 
-// abandon gives back what a failed attempt has taken. It waits for the nodes that have granted, for NodeTimeout at most. It also tells the
-// nodes of which nothing is known, without waiting for them.
+// abandon gives back what a failed attempt has taken. It waits for the nodes that have granted, for NodeTimeout at
+// most. It also tells the nodes of which nothing is known, without waiting for them.
 func (g *redlockGrant) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,13 +40,14 @@ func (g *redlockGrant) abandon() {
 	g.stopAttending()
 }
 
-// Release deletes the lock on every node, and returns when a majority of them has done it. It repeats unanswered calls for as long as ctx
-// lasts, unless a majority has answered before.
+// Release deletes the lock on every node, and returns when a majority of them has done it. It repeats unanswered calls
+// for as long as ctx lasts, unless a majority has answered before.
 func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
 	final := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, redis.ErrClosed) }
 	err = g.releaseOnce()
 	if err != nil && !final(err) {
-		pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry), backoff.WithMaxElapsedTime(releaseTimeout))
+		pauses := backoff.NewExponentialBackOff(
+			backoff.WithInitialInterval(firstRetry), backoff.WithMaxElapsedTime(releaseTimeout))
 		err = backoff.Retry(func() error {
 			err := g.releaseOnce()
 			if final(err) {
@@ -78,8 +79,9 @@ func (g *redlockGrant) releaseOnce() error {
 	}
 }
 
-// releaseOutcome returns the outcome of the release so far. It is done when a majority of the nodes, each of which had granted, has deleted
-// the lock, so that the next owner finds it free; or when every node has answered. The caller holds the mutex.
+// releaseOutcome returns the outcome of the release so far. It is done when a majority of the nodes, each of which had
+// granted, has deleted the lock, so that the next owner finds it free; or when every node has answered. The caller
+// holds the mutex.
 func (g *redlockGrant) releaseOutcome() quorum.Outcome {
 	var deleted, lost, pending, failed int
 	for i, n := range g.nodes {
@@ -108,12 +110,12 @@ func (g *redlockGrant) releaseOutcome() quorum.Outcome {
 	}
 }
 
-// releaseAll releases on the nodes that which reports, except where that was done before. It waits without the mutex until enough reports
-// that no more answers are needed, for NodeTimeout at most. The caller holds the mutex.
+// releaseAll releases on the nodes that which reports, except where that was done before. It waits without the mutex
+// until enough reports that no more answers are needed, for NodeTimeout at most. The caller holds the mutex.
 func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 	round := make(chan struct{})
 	g.enough, g.round = enough, round
-	calls := make([]node.Call, len(g.nodes))
+	calls := make([]server.Call, len(g.nodes))
 	for i := range g.nodes {
 		switch n := &g.nodes[i]; {
 		case n.release == released, n.release == taken, n.release == releasing:
@@ -145,7 +147,7 @@ func (g *redlockGrant) releaseChanged() {
 }
 
 // release sends the release call to node i. The caller holds the mutex.
-func (g *redlockGrant) release(i int, call *node.Call) {
+func (g *redlockGrant) release(i int, call *server.Call) {
 	n := &g.nodes[i]
 	n.release = releasing
 	command := g.releaseCommand(g.rules.Counters(i))
@@ -159,7 +161,8 @@ func (g *redlockGrant) release(i int, call *node.Call) {
 	}
 }
 
-// releaseLate releases on node i, whose answer to the acquire call came after the locks were given back. The caller holds the mutex.
+// releaseLate releases on node i, whose answer to the acquire call came after the locks were given back. The caller
+// holds the mutex.
 func (g *redlockGrant) releaseLate(i int) {
 	n := &g.nodes[i]
 	switch {
@@ -168,12 +171,13 @@ func (g *redlockGrant) releaseLate(i int) {
 		n.release = released
 		g.releaseChanged()
 	default:
-		g.release(i, &node.Call{})
+		g.release(i, &server.Call{})
 	}
 }
 
-// releaseCommand returns the release call for a node with these counters, nil when they are unknown. The caller holds the mutex.
-func (g *redlockGrant) releaseCommand(counters []int64) node.Command {
+// releaseCommand returns the release call for a node with these counters, nil when they are unknown. The caller holds
+// the mutex.
+func (g *redlockGrant) releaseCommand(counters []int64) server.Command {
 	common := g.tokens != nil && slices.Equal(counters, g.tokens)
 	if common && !g.releaseCall.Empty() {
 		return g.releaseCall
@@ -186,7 +190,7 @@ func (g *redlockGrant) releaseCommand(counters []int64) node.Command {
 }
 
 // handleRelease records the answer of a node to the release call.
-func (g *redlockGrant) handleRelease(c *node.Call) {
+func (g *redlockGrant) handleRelease(c *server.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := &g.nodes[c.Node]

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
-// errNotHeld is why a node does not renew a lock: another owner has it there, or has had it, or the node has forgotten it.
+// errNotHeld is why a node does not renew a lock: another owner has it there, or has had it, or the node has forgotten
+// it.
 var errNotHeld = errors.New("it does not have this lock, or no longer")
 
-// errTaking is why a node that has not renewed a lock proves no loss: an acquire call was on its way, and may have raised the counter above the
-// one that the renewal asked for.
+// errTaking is why a node that has not renewed a lock proves no loss: an acquire call was on its way, and may have
+// raised the counter above the one that the renewal asked for.
 var errTaking = errors.New("the lock is being taken there")
 
 // renewal is one renewal under way.
@@ -28,8 +29,9 @@ type renewal struct {
 	lost     []int         // nodes without the lock, until it is retaken there
 }
 
-// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it. Then it retakes the lock
-// on the nodes that have lost it. Without a majority, the calls that are still queued are never sent: another renewal follows.
+// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it.
+// Then it retakes the lock on the nodes that have lost it. Without a majority, the calls that are still queued are
+// never sent: another renewal follows.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -44,8 +46,8 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
 		counted: make([]bool, len(g.nodes)), failures: make([]error, len(g.nodes)),
 	}
-	calls, request := make([]node.Call, len(g.nodes)), g.renewCommand(tokens, ttl)
-	late := func(c *node.Call) {
+	calls, request := make([]server.Call, len(g.nodes)), g.renewCommand(tokens, ttl)
+	late := func(c *server.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		r.count(c.Node, errNodeTimeout)
@@ -132,9 +134,10 @@ func (r *renewal) count(i int, failure error) {
 	}
 }
 
-// retake asks for the lock on nodes that have lost it, for example by a restart, and on those that had another owner, so that a lease
-// outlives the restart of all servers in turn. The lease stays what it is: a majority has just renewed without these nodes, and the tokens
-// are committed. The guard refuses a server that may have forgotten the lock of another owner. The caller holds the mutex.
+// retake asks for the lock on nodes that have lost it, for example by a restart, and on those that had another owner,
+// so that a lease outlives the restart of all servers in turn. The lease stays what it is: a majority has just renewed
+// without these nodes, and the tokens are committed. The guard refuses a server that may have forgotten the lock of
+// another owner. The caller holds the mutex.
 func (g *redlockGrant) retake(r *renewal) {
 	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || time.Since(r.began) >= validity(r.ttl) {
 		return
@@ -147,9 +150,9 @@ func (g *redlockGrant) retake(r *renewal) {
 	r.lost = nil
 }
 
-// askAgain sends an acquire call to node i that proposes the committed token; of several keys the smallest, because a wrong counter must not
-// spread from one key to another. The grant raises the counter like any other, and the next renewal sets each key's own. The caller holds
-// the mutex.
+// askAgain sends an acquire call to node i that proposes the committed token; of several keys the smallest, because a
+// wrong counter must not spread from one key to another. The grant raises the counter like any other, and the next
+// renewal sets each key's own. The caller holds the mutex.
 func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	opts, n := g.opts, &g.nodes[i]
 	opts.TTL, opts.Notify = ttl, 0
@@ -160,14 +163,14 @@ func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 		n.sent, n.retried = time.Now(), true // the next renewal tries again
 		request.Add(g.redlock.nodes[i].guard.Identity())
 	}
-	if g.redlock.nodes[i].calls.Send(new(node.Call).Of(request, i, g.askedAgain)) == nil {
+	if g.redlock.nodes[i].calls.Send(new(server.Call).Of(request, i, g.askedAgain)) == nil {
 		n.several = n.several || n.asked
 		n.asked, n.answered = true, false // a release waits for the answer
 	}
 }
 
 // askedAgain records the answer of a node to an acquire call of askAgain.
-func (g *redlockGrant) askedAgain(c *node.Call) {
+func (g *redlockGrant) askedAgain(c *server.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
-// stopAttending ends the wait for releases: from now on unclear ones are repeated in the background. The caller holds the mutex.
+// stopAttending ends the wait for releases: from now on unclear ones are repeated in the background. The caller holds
+// the mutex.
 func (g *redlockGrant) stopAttending() {
 	g.unattended, g.unattendedSince = true, time.Now()
 	g.retryRelease()
 }
 
-// retryRelease repeats unattended, unanswered releases after a pause: until the locks have expired, or for lateRetry where the acquire call
-// may yet be granted. The caller holds the mutex.
+// retryRelease repeats unattended, unanswered releases after a pause: until the locks have expired, or for lateRetry
+// where the acquire call may yet be granted. The caller holds the mutex.
 func (g *redlockGrant) retryRelease() {
 	if !g.unattended || g.pauses != nil || !g.anyRelease(unclear) || time.Now().After(g.retryUntil()) {
 		return
@@ -42,7 +43,7 @@ func (g *redlockGrant) retryAfterPause() {
 		}
 		for i := range g.nodes {
 			if g.nodes[i].release == unclear {
-				g.release(i, &node.Call{})
+				g.release(i, &server.Call{})
 			}
 		}
 		g.retryAfterPause()
@@ -78,7 +79,8 @@ func (g *redlockGrant) account() {
 	g.count(unanswered)
 }
 
-// count makes the grant one of those that are open and blocking, or not, by the number of unanswered releases. The caller holds the mutex.
+// count makes the grant one of those that are open and blocking, or not, by the number of unanswered releases. The
+// caller holds the mutex.
 func (g *redlockGrant) count(unanswered int) {
 	spare := len(g.nodes) - quorum.Of(len(g.nodes))
 	counted(&g.open, &g.redlock.open, unanswered > 0)

@@ -14,7 +14,8 @@ import (
 	"github.com/railtoken/railtoken/locking/lockingtest"
 )
 
-// unguarded are the options for servers that have just been started for a test. A busy machine is no reason for a node to fail.
+// unguarded are the options for servers that have just been started for a test. A busy machine is no reason for a node
+// to fail.
 var unguarded = locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 2 * time.Second}
 
 func newRedlock(t testing.TB, nodes []*redis.Options, opts locking.RedlockOptions) *locking.Redlock {

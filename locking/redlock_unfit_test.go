@@ -11,7 +11,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Whoever else has the one node that is left cannot have a majority: that is no refusal, and whoever waits must learn of the outage.
+// Whoever else has the one node that is left cannot have a majority: that is no refusal, and whoever waits must learn
+// of the outage.
 func TestWithoutAMajorityAForeignLockIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)

@@ -11,8 +11,8 @@ import (
 // notifyWindow is how long the notifications of several nodes count as one release.
 const notifyWindow = 2 * time.Millisecond
 
-// Watch subscribes to the release of any of the keys: see [Watcher]. It follows all nodes, so some of them may be away. A notification comes
-// when a quorum of them has reported a release, or shortly after the first one has.
+// Watch subscribes to the release of any of the keys: see [Watcher]. It follows all nodes, so some of them may be away.
+// A notification comes when a quorum of them has reported a release, or shortly after the first one has.
 func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := newNotifier()
 	gather := &gathering{quorum: quorum.Of(len(r.nodes)), notify: notify}

@@ -12,15 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked without a holder once
-// the server answers.
+// Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked
+// without a holder once the server answers.
 const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
 	maxRetries = 4096 // at the same time; beyond that locks end with their TTL
 
-	// lateRetry is for how long a call with an unknown outcome is given back. A server that was stopped executes it when it goes on,
-	// however long that takes, so the TTL is no bound.
+	// lateRetry is for how long a call with an unknown outcome is given back. A server that was stopped executes it
+	// when it goes on, however long that takes, so the TTL is no bound.
 	lateRetry = 10 * time.Minute
 )
 
@@ -124,8 +124,8 @@ type retry struct {
 	err   error // of the last call; nil once it is answered
 }
 
-// retry repeats a call until it is answered or of no use, until end is called, or for d at most. When the call was made before, last is its
-// error, and a pause comes first.
+// retry repeats a call until it is answered or of no use, until end is called, or for d at most. When the call was made
+// before, last is its error, and a pause comes first.
 func (p *pending) retry(d time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
 	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
 	if !p.add(maxRetries) {
@@ -166,8 +166,8 @@ func (r *retry) outcome() (reply any, err error) {
 	return r.reply, r.err
 }
 
-// settled waits until all calls are answered, and reports whether they are. It waits for cleanupTimeout at most, and after the end of ctx
-// only for a moment.
+// settled waits until all calls are answered, and reports whether they are. It waits for cleanupTimeout at most, and
+// after the end of ctx only for a moment.
 func settled(ctx context.Context, calls []*retry) bool {
 	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

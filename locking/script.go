@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 var (
@@ -23,19 +23,21 @@ var (
 	//go:embed lua/batch.lua
 	batchSource string
 
-	batch = node.NewJoint(batchSource, 3) // for calls of one key
+	batch = server.NewBatchScript(batchSource, 3) // for calls of one key
 
-	acquireScript = node.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
-	renewScript   = node.NewScript(renewSource).In(batch, 'N')
-	releaseScript = node.NewScript(releaseSource).In(batch, 'A')
-	abandonScript = node.NewScript(abandonSource)
+	acquireScript = server.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
+	renewScript   = server.NewScript(renewSource).In(batch, 'N')
+	releaseScript = server.NewScript(releaseSource).In(batch, 'A')
+	abandonScript = server.NewScript(abandonSource)
 )
 
-// acquireCommand returns the call of an acquire script, without trailing arguments that are the default unless all is set. The proposal is 0
-// for the server's clock; a negative one is for that clock, with tokens above its absolute value.
+// acquireCommand returns the call of an acquire script, without trailing arguments that are the default unless all is
+// set. The proposal is 0 for the server's clock; a negative one is for that clock, with tokens above its absolute
+// value.
 func acquireCommand(
-	script *node.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options, all bool,
-) node.Command {
+	script *server.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64,
+	opts Options, all bool,
+) server.Command {
 	room := 3
 	switch {
 	case all:
@@ -62,7 +64,7 @@ func acquireCommand(
 }
 
 // releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are unknown.
-func releaseCommand(acquire *node.Command, tops []int64) node.Command {
+func releaseCommand(acquire *server.Command, tops []int64) server.Command {
 	c := releaseScript.Like(acquire, len(tops))
 	for _, top := range tops {
 		c.Add(top)
@@ -70,13 +72,13 @@ func releaseCommand(acquire *node.Command, tops []int64) node.Command {
 	return c
 }
 
-// lateness is how late an unanswered acquire call may arrive: until then the server refuses it, once its owner has given it up. TCP does not
-// go on sending for so long what a client has left behind.
+// lateness is how late an unanswered acquire call may arrive: until then the server refuses it, once its owner has
+// given it up. TCP does not go on sending for so long what a client has left behind.
 const lateness = 2 * time.Minute
 
-// abandonCommand returns the call that gives back an unanswered acquire call. When several were sent, the locks on the server may be those of
-// another one.
-func abandonCommand(acquire *node.Command, fenceTTL time.Duration, several bool) node.Command {
+// abandonCommand returns the call that gives back an unanswered acquire call. When several were sent, the locks on the
+// server may be those of another one.
+func abandonCommand(acquire *server.Command, fenceTTL time.Duration, several bool) server.Command {
 	c := abandonScript.Like(acquire, 3)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
 	if several {
@@ -90,7 +92,8 @@ var errReply = errors.New("unexpected script reply")
 
 func badReply(reply any) error { return fmt.Errorf("%w: %v", errReply, reply) }
 
-// parseAcquire reads the reply of the acquire script: the last token of each key's block, or the holder of a key and the value of its lock.
+// parseAcquire reads the reply of the acquire script: the last token of each key's block, or the holder of a key and
+// the value of its lock.
 func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, value string, err error) {
 	if top, ok := reply.(int64); ok && len(keys) == 1 && top > 0 {
 		if top >= tokenLimit {

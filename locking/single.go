@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
@@ -26,35 +26,42 @@ const (
 
 // SingleOptions configures a [Single]. The zero value has every default.
 type SingleOptions struct {
-	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel] when empty.
+	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel]
+	// when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than MaxHold of every attempt.
-	// After it a new counter begins at the server's clock, so tokens still grow as long as that clock does. The tokens of one Single also
-	// grow when its server fails over to one whose clock is behind by less than FenceTTL.
+	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than MaxHold
+	// of every attempt. After it a new counter begins at the server's clock, so tokens still grow as long as that clock
+	// does. The tokens of one Single also grow when its server fails over to one whose clock is behind by less than
+	// FenceTTL.
 	FenceTTL time.Duration
 
-	// RedisKey returns the Redis key of a business key's lock, to share locks with another program. It must be injective, and a name with
-	// a brace must have a hash tag. No name may be another one followed by ":fence" or ":notify", which are the fence counter and the
-	// subscription of that lock. When nil, the name is "railtoken:lock:{" + the key with unsafe bytes percent-encoded + "}".
+	// RedisKey returns the Redis key of a business key's lock, to share locks with another program. It must be
+	// injective, and a name with a brace must have a hash tag. No name may be another one followed by ":fence" or
+	// ":notify", which are the fence counter and the subscription of that lock. When nil, the name is
+	// "railtoken:lock:{" + the key with unsafe bytes percent-encoded + "}".
 	RedisKey func(key string) string
 }
 
 // Validate returns every fault of the options at once, or nil.
 func (o SingleOptions) Validate() error {
 	if o.FenceTTL != 0 && o.FenceTTL < MinTTL {
-		return fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", o.FenceTTL, MinTTL)
+		return errFenceTTL(o.FenceTTL)
 	}
 	return nil
 }
 
-// Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the server that has its
-// slot). It takes one round trip to acquire and one to release. On a cluster, keys in different slots are taken one after another, in order,
-// and given back when one is refused.
+func errFenceTTL(d time.Duration) error {
+	return fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", d, MinTTL)
+}
+
+// Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the
+// server that has its slot). It takes one round trip to acquire and one to release. On a cluster, keys in different
+// slots are taken one after another, in order, and given back when one is refused.
 //
-// On one server, calls that wait at the same time go out as one script call with the keys of all of them. A server that refuses several
-// slots in one call, such as a cluster node or most cluster proxies, gets the calls one by one. A proxy must not split a script call
-// silently, or route it by its first key alone: a lease of several keys is one call.
+// On one server, calls that wait at the same time go out as one script call with the keys of all of them. A server that
+// refuses several slots in one call, such as a cluster node or most cluster proxies, gets the calls one by one. A proxy
+// must not split a script call silently, or route it by its first key alone: a lease of several keys is one call.
 //
 // It needs Redis 6.2 or later. It is safe for concurrent use.
 type Single struct {
@@ -63,19 +70,21 @@ type Single struct {
 	fenceTTL     time.Duration
 	lockKey      func(string) string
 	sharded      bool
-	clock        quorum.Clock // of the tokens that it has had, for a server whose clock is behind that of the one before
+	clock        quorum.Clock // of its tokens, in case a failover sets the server's clock back
 	pulse        pulse        // of its leases
-	node         *node.Node
+	server       *server.Server
 	retries      int // of an attempt
 	subscription *subscription
 	pending      pending // releases, and attempts to give back
 }
 
-// NewSingle returns a Locker on the Redis of client. The client stays the caller's: close it after the Locker. NewSingle returns an error
-// when client is nil, and for a [redis.Ring]: when one of its servers is away, it sends callers to another one, where held keys seem free.
+// NewSingle returns a Locker on the Redis of client. The client stays the caller's: close it after the Locker.
+// NewSingle returns an error when client is nil, and for a [redis.Ring]: when one of its servers is away, it sends
+// callers to another one, where held keys seem free.
 //
-// Give it a client with ContextTimeoutEnabled: otherwise, when a server hangs, later callers stay queued for ReadTimeout. With every client
-// an attempt ends with its context at once, and what the server grants to it later is given back.
+// Give it a client with ContextTimeoutEnabled: otherwise, when a server hangs, later callers stay queued for
+// ReadTimeout. With every client an attempt ends with its context at once, and what the server grants to it later is
+// given back.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
@@ -90,14 +99,15 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if s.lockKey == nil {
 		s.lockKey = lockKey
 	}
-	// A plain client talks to one server. Any other kind (Cluster, Ring, a wrapper) may talk to several, so keys are kept apart.
+	// A plain client talks to one server. Any other kind (Cluster, Ring, a wrapper) may talk to several, so keys are
+	// kept apart.
 	_, plain := client.(*redis.Client)
 	s.sharded = !plain
 	leaders := singleLeaders
 	if s.sharded {
 		leaders = 0
 	}
-	s.node = node.New(client, node.Options{Leaders: leaders, Timeout: singleTimeout})
+	s.server = server.New(client, server.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
 	s.subscription = newSubscription(client)
 	return s, nil
@@ -106,17 +116,19 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 // validateClient returns why a client is unfit for locks, or nil.
 func validateClient(client redis.UniversalClient) error {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Errorf("locking: NewSingle got a nil client (%T): give it a *redis.Client or a *redis.ClusterClient", client)
+		return fmt.Errorf("locking: NewSingle got a nil client (%T): give it a *redis.Client or a *redis.ClusterClient",
+			client)
 	}
 	if _, ring := client.(*redis.Ring); ring {
-		return errors.New("locking: locks cannot be kept on a ring of Redis servers, which moves keys to another server when one is away: " +
+		return errors.New("locking: locks cannot be kept on a ring of Redis servers, " +
+			"which moves keys to another server when one is away: " +
 			"use a *redis.Client, a *redis.ClusterClient, or NewRedlock with the servers of the ring")
 	}
 	return nil
 }
 
-// retriesOf returns how often a client would repeat a command. Calls for locks are sent once; an attempt without an answer is given back
-// and made again instead.
+// retriesOf returns how often a client would repeat a command. Calls for locks are sent once; an attempt without an
+// answer is given back and made again instead.
 func retriesOf(client redis.UniversalClient) int {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -128,17 +140,18 @@ func retriesOf(client redis.UniversalClient) int {
 	}
 }
 
-// Close ends the watches. It waits up to 5 s for unanswered releases, and for attempts that are being given back, and then sends them no
-// more: keep the client open until then. Leases stay valid and can be released; a release without an answer is then repeated for a second at
-// most. An attempt fails with [redis.ErrClosed].
+// Close ends the watches. It waits up to 5 s for unanswered releases, and for attempts that are being given back, and
+// then sends them no more: keep the client open until then. Leases stay valid and can be released; a release without an
+// answer is then repeated for a second at most. An attempt fails with [redis.ErrClosed].
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
 	s.pending.end()
 	return s.subscription.close()
 }
 
-// RedisKeys returns the Redis key of a key's lock, and of the subscription beside it, which exists while callers wait to be notified of the
-// release. Both are empty when RedisKey made an unusable name, for which Acquire returns an error.
+// RedisKeys returns the Redis key of a key's lock, and of the subscription beside it, which exists while callers wait
+// to be notified of the release. Both are empty when RedisKey made an unusable name, for which Acquire returns an
+// error.
 func (s *Single) RedisKeys(key string) (lock, notify string) {
 	redisKeys, err := redisKeysOf([]string{key}, s.lockKey)
 	if err != nil {
@@ -147,7 +160,8 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 	return redisKeys[0], redisKeys[2]
 }
 
-// Acquire makes one attempt: see [Locker]. An attempt without an answer is given back and made again, as often as the client's MaxRetries.
+// Acquire makes one attempt: see [Locker]. An attempt without an answer is given back and made again, as often as the
+// client's MaxRetries.
 func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
 	keys, opts, err := prepare(keys, opts)
 	if err != nil {
@@ -217,12 +231,13 @@ func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(
 // part is some of an attempt's keys, which one script call can take.
 type part struct {
 	keys      []string
-	redisKeys []string     // lock, fence counter and subscription of each
-	acquire   node.Command // the call that takes them
-	asked     outcome      // of that
+	redisKeys []string       // lock, fence counter and subscription of each
+	acquire   server.Command // the call that takes them
+	asked     outcome        // of that
 }
 
-// parts divides the keys of an attempt: all in one part when they lie on one server or in one slot, else one part for each key.
+// parts divides the keys of an attempt: all in one part when they lie on one server or in one slot, else one part for
+// each key.
 func (s *Single) parts(keys []string) ([]part, error) {
 	redisKeys, err := redisKeysOf(keys, s.lockKey)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// toAndFro takes and gives back keys of their own from many goroutines, until enough or for patience at most. Nothing may fail.
+// toAndFro takes and gives back keys of their own from many goroutines, until enough or for patience at most. Nothing
+// may fail.
 func toAndFro(t *testing.T, l locking.Locker, enough func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -174,7 +175,8 @@ func TestLeasesAreReleasedInBatchesWhileRedisIsOutOfMemory(t *testing.T) {
 	}
 }
 
-// A server that was made a replica says READONLY: the client must drop its connection, so that it looks for the master anew.
+// A server that was made a replica says READONLY: the client must drop its connection, so that it looks for the master
+// anew.
 func TestConnectionsToAServerThatHasBecomeAReplicaAreDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// keysOn returns n business keys that lie on node i of a cluster of that many nodes, in ascending order. They begin with prefix.
+// keysOn returns n business keys that lie on node i of a cluster of that many nodes, in ascending order. They begin
+// with prefix.
 func keysOn(i, nodes, n int, prefix string) []string {
 	var found []string
 	for j := 100; len(found) < n; j++ {

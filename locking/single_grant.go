@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // cleanupTimeout is how long a failed attempt waits until it is given back.
@@ -28,8 +28,9 @@ type singleGrant struct {
 
 // acquire takes one part and records its tokens.
 func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
-	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, g.single.fenceTTL, -g.single.clock.Last(), opts, false)
-	reply, err := g.single.node.Run(ctx, new(node.Call).Of(p.acquire, 0, nil))
+	proposal := -g.single.clock.Last()
+	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, g.single.fenceTTL, proposal, opts, false)
+	reply, err := g.single.server.Run(ctx, new(server.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
 	if isMoving(err) || isUnrun(err) {
 		p.asked = unsent
@@ -57,8 +58,9 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 // Block returns how many consecutive tokens are reserved.
 func (g *singleGrant) Block() int { return g.block }
 
-// classify makes err match ErrUnavailable when trying again may help: not when the caller has ended the attempt, and not when the server
-// has refused it for good. A time-out of the connection looks like one of the caller's, so the caller's context decides which it is.
+// classify makes err match ErrUnavailable when trying again may help: not when the caller has ended the attempt, and
+// not when the server has refused it for good. A time-out of the connection looks like one of the caller's, so the
+// caller's context decides which it is.
 func classify(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -72,8 +74,8 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, withRules(err))
 }
 
-// giveBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What is not answered soon
-// goes on in the background.
+// giveBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What is
+// not answered soon goes on in the background.
 func (g *singleGrant) giveBack(ctx context.Context) bool {
 	var calls []*retry
 	for i := range g.parts {
@@ -82,15 +84,16 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 		case unsent:
 		case answered:
 			calls = append(calls, g.single.pending.retry(g.ttl, nil, func(ctx context.Context) (any, error) {
-				reply, err := g.single.node.Run(ctx, new(node.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
+				reply, err := g.single.server.Run(ctx, new(server.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
 				if isMoving(err) {
 					return g.releaseMoving(ctx, *p)
 				}
 				return reply, err
 			}))
 		case unknown:
+			command := abandonCommand(&p.acquire, g.single.fenceTTL, false)
 			calls = append(calls, g.single.pending.retry(lateRetry, nil, func(ctx context.Context) (any, error) {
-				return g.single.node.Run(ctx, new(node.Call).Of(abandonCommand(&p.acquire, g.single.fenceTTL, false), 0, nil))
+				return g.single.server.Run(ctx, new(server.Call).Of(command, 0, nil))
 			}))
 		}
 	}
@@ -111,7 +114,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			args = append(args, top)
 		}
 		tops = tops[len(p.keys):]
-		reply, err := g.single.node.Run(ctx, node.NewCall(nil, renewScript, p.redisKeys, args...))
+		reply, err := g.single.server.Run(ctx, server.NewCall(nil, renewScript, p.redisKeys, args...))
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.keys))
@@ -129,8 +132,8 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release deletes what is still this owner's, of all parts at the same time, so that a server that does not answer keeps no key on another
-// one locked.
+// Release deletes what is still this owner's, of all parts at the same time, so that a server that does not answer
+// keeps no key on another one locked.
 func (g *singleGrant) Release(ctx context.Context) (notify bool, err error) {
 	if len(g.parts) == 1 {
 		return g.releasePart(ctx, g.parts[0], g.tops)
@@ -160,13 +163,14 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (no
 	}
 }
 
-// sendRelease releases one part. A call without an answer is repeated for as long as ctx lasts, and then in the background until the locks
-// have expired: a key that stays locked stops its users for a TTL.
+// sendRelease releases one part. A call without an answer is repeated for as long as ctx lasts, and then in the
+// background until the locks have expired: a key that stays locked stops its users for a TTL.
 func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
 	command := releaseCommand(&p.acquire, tops)
 	first := true // the answer is to the only release that may have been executed
-	release := func(ctx context.Context, send func(context.Context, *node.Call) (any, error)) (reply releaseReply, err error) {
-		answer, err := send(ctx, new(node.Call).Of(command, 0, nil))
+	type sender func(context.Context, *server.Call) (any, error)
+	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {
+		answer, err := send(ctx, new(server.Call).Of(command, 0, nil))
 		if err == nil {
 			reply, err = parseRelease(answer, len(p.keys))
 		}
@@ -177,12 +181,12 @@ func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (re
 		first = first && outcomeOf(err) != unknown
 		return reply, err
 	}
-	reply, err := release(ctx, g.single.node.Finish)
+	reply, err := release(ctx, g.single.server.Finish)
 	if err == nil || isOver(err) {
 		return reply, err
 	}
 	r := g.single.pending.retry(g.ttl, err, func(ctx context.Context) (any, error) {
-		reply, err := release(ctx, g.single.node.Run)
+		reply, err := release(ctx, g.single.server.Run)
 		if err != nil {
 			return nil, err
 		}

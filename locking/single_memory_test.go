@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// A Redis without memory refuses what may need more. A renewal needs none: if it were refused, every handler that runs for longer than its TTL
-// would be stopped.
+// A Redis without memory refuses what may need more. A renewal needs none: if it were refused, every handler that runs
+// for longer than its TTL would be stopped.
 func TestALeaseIsRenewedAndReleasedWhileRedisIsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 var (
@@ -16,12 +16,13 @@ var (
 	//go:embed lua/release_moving.lua
 	releaseMovingSource string
 
-	renewMovingScript   = node.NewScript(renewMovingSource)
-	releaseMovingScript = node.NewScript(releaseMovingSource)
+	renewMovingScript   = server.NewScript(renewMovingSource)
+	releaseMovingScript = server.NewScript(releaseMovingSource)
 )
 
-// isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to another server. That
-// can take longer than a TTL, so a holder goes on with its lock alone: a command of one key is always served.
+// isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
+// another server. That can take longer than a TTL, so a holder goes on with its lock alone: a command of one key is
+// always served.
 func isMoving(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 // renewMoving extends the locks of one part whose slot moves.
@@ -36,9 +37,9 @@ func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, 
 }
 
 // eachLock calls a script for one lock of a part after another, and returns the position of the first lost key, or 0.
-func (g *singleGrant) eachLock(ctx context.Context, p part, script *node.Script, args ...any) (lost int, err error) {
+func (g *singleGrant) eachLock(ctx context.Context, p part, script *server.Script, args ...any) (lost int, err error) {
 	for i := range p.keys {
-		reply, err := g.single.node.Run(ctx, node.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
+		reply, err := g.single.server.Run(ctx, server.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
 		if err != nil {
 			return 0, err
 		}

@@ -37,7 +37,8 @@ func TestAnAttemptThatIsGivenUpIsTakenBack(t *testing.T) {
 	release(t, acquire(t, l, locking.Options{}, "order:1"))
 }
 
-// A client would send a command again when its connection breaks before the reply, and the server would execute it twice.
+// A client would send a command again when its connection breaks before the reply, and the server would execute it
+// twice.
 
 func TestAnAcquireWithoutAnAnswerIsTakenBackAndMadeAgain(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,9 @@ package locking
 
 import "time"
 
-// stopwatch measures how long ago a lease began by the faster of two clocks: the monotonic one, which stands still while a machine is
-// suspended, and the wall clock, which goes on but may be set back. So no lease seems younger than it is.
+// stopwatch measures how long ago a lease began by the faster of two clocks: the monotonic one, which stands still
+// while a machine is suspended, and the wall clock, which goes on but may be set back. So no lease seems younger than
+// it is.
 type stopwatch struct {
 	read  func() (now, wall time.Time) // nil for the clocks of this machine
 	last  time.Time                    // with a monotonic reading
@@ -33,7 +34,8 @@ func (s *stopwatch) clocks() (now, wall time.Time) {
 	return now, now.Round(0)
 }
 
-// elapsed returns the time since the start. From one call to the next it grows by as much as the clock that moved further.
+// elapsed returns the time since the start. From one call to the next it grows by as much as the clock that moved
+// further.
 func (s *stopwatch) elapsed() time.Duration {
 	now, wall := s.clocks()
 	s.total += max(now.Sub(s.last), wall.Sub(s.lastW), 0)

@@ -26,9 +26,9 @@ const (
 	subscribePause   = 100 * time.Millisecond
 )
 
-// subscription shares one Redis subscription among all watches of a process. One goroutine makes it follow the set of subscribers in memory,
-// so that no watch waits for a server that does not answer. It is opened with the first watch and kept until close, because a hot key has
-// waiters again and again.
+// subscription shares one Redis subscription among all watches of a process. One goroutine makes it follow the set of
+// subscribers in memory, so that no watch waits for a server that does not answer. It is opened with the first watch
+// and kept until close, because a hot key has waiters again and again.
 type subscription struct {
 	client redis.UniversalClient
 
@@ -44,7 +44,9 @@ type subscription struct {
 }
 
 func newSubscription(client redis.UniversalClient) *subscription {
-	s := &subscription{client: client, subscribers: map[string]map[*subscriber]struct{}{}, changed: make(chan struct{}, 1)}
+	s := &subscription{
+		client: client, subscribers: map[string]map[*subscriber]struct{}{}, changed: make(chan struct{}, 1),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -122,8 +124,8 @@ func (s *subscription) follow() {
 	}
 }
 
-// adapt subscribes to new channels and unsubscribes from unused ones. In subscribed are the channels to which go-redis subscribes again
-// after a reconnect, also when it returned an error: false for those that must be asked for once more.
+// adapt subscribes to new channels and unsubscribes from unused ones. In subscribed are the channels to which go-redis
+// subscribes again after a reconnect, also when it returned an error: false for those that must be asked for once more.
 func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
 	var fresh, idle []string
 	s.mu.Lock()

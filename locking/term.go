@@ -18,8 +18,8 @@ const (
 // validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
 func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
-// anyHaste returns how early a lease renews, from 0 to 1. Each lease has its own, so that leases which were taken at the same moment, or
-// kept waiting by the same server, are not renewed together for long.
+// anyHaste returns how early a lease renews, from 0 to 1. Each lease has its own, so that leases which were taken at
+// the same moment, or kept waiting by the same server, are not renewed together for long.
 func anyHaste() float64 { return rand.Float64() }
 
 // term is what a lease knows of its own time.
@@ -32,8 +32,8 @@ type term struct {
 	capped    bool // until is MaxHold: no renewal can extend it
 }
 
-// newTerm returns the term of a lease that has just been taken. Its first renewal is due after a twelfth to a third of the TTL: renewals go
-// before attempts, so those of leases that were taken together must not come together.
+// newTerm returns the term of a lease that has just been taken. Its first renewal is due after a twelfth to a third of
+// the TTL: renewals go before attempts, so those of leases that were taken together must not come together.
 func newTerm(ttl, maxHold time.Duration, haste float64) term {
 	t := term{ttl: ttl, maxHold: maxHold, haste: haste}.renewed(0, ttl)
 	t.nextRenew = t.soon(ttl/renewals, spread)

@@ -89,8 +89,8 @@ func TestRenewalsAndFailuresChangeATerm(t *testing.T) {
 	}
 }
 
-// TestATermKeepsItsPromisesWhateverHappens drives a term as a lease does, through renewals that succeed, fail, answer late,
-// or are asked for by the holder, and through time that jumps.
+// TestATermKeepsItsPromisesWhateverHappens drives a term as a lease does, through renewals that succeed, fail, answer
+// late, or are asked for by the holder, and through time that jumps.
 func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -20,12 +20,14 @@ const (
 	outagePatience = 10 * time.Second
 )
 
-// Do runs fn while it holds the keys. It waits for them like [Wait], and releases them when fn has returned or panicked. The context of fn
-// carries the lease ([FromContext]) and ends when the lease is lost.
+// Do runs fn while it holds the keys. It waits for them like [Wait], and releases them when fn has returned or
+// panicked. The context of fn carries the lease ([FromContext]) and ends when the lease is lost.
 //
-// Do returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has called
-// [Lease.MarkCommitted]. A release that reaches no server is no error: the keys become free when their TTL ends.
-func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error) (err error) {
+// Do returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has
+// called [Lease.MarkCommitted]. A release that reaches no server is no error: the keys become free when their TTL ends.
+func Do(
+	ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error,
+) (err error) {
 	if fn == nil {
 		panic("locking: Do needs a function")
 	}
@@ -41,13 +43,13 @@ func Do(ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx 
 	return fn(NewContext(lease.Context(ctx), lease), lease)
 }
 
-// Wait acquires the keys. While another holder has them it tries again until ctx ends: after a jittered pause that grows from 5 ms to 0.5 s,
-// or, if l is a [Watcher], from 50 ms and early when a release is notified. With a [Gate] the callers of one process queue up, and only the
-// first of them asks the servers.
+// Wait acquires the keys. While another holder has them it tries again until ctx ends: after a jittered pause that
+// grows from 5 ms to 0.5 s, or, if l is a [Watcher], from 50 ms and early when a release is notified. With a [Gate] the
+// callers of one process queue up, and only the first of them asks the servers.
 //
-// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that is granted at that instant is still returned. While the
-// servers cannot be reached Wait goes on for 10 s; then the error matches [ErrUnavailable]. Any other error is returned at once, such as
-// [ErrReentrant] for a key of a lease that ctx carries.
+// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that is granted at that instant is still
+// returned. While the servers cannot be reached Wait goes on for 10 s; then the error matches [ErrUnavailable]. Any
+// other error is returned at once, such as [ErrReentrant] for a key of a lease that ctx carries.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	return wait(ctx, l, keys, opts, false)
 }
@@ -125,8 +127,9 @@ func newPause(watched bool) *pause {
 	if watched {
 		first = firstWatchPause
 	}
-	return &pause{backoff: backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMultiplier(1.5),
-		backoff.WithRandomizationFactor(0.5), backoff.WithMaxInterval(longPause), backoff.WithMaxElapsedTime(0))}
+	return &pause{backoff: backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(first), backoff.WithMultiplier(1.5), backoff.WithRandomizationFactor(0.5),
+		backoff.WithMaxInterval(longPause), backoff.WithMaxElapsedTime(0))}
 }
 
 // after returns the length of the pause after an attempt that failed with err, or the error to give up with.

@@ -15,7 +15,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// virtualBackends makes each kind of locker on fake servers in virtual time: two of them, of two processes, and clients of the servers.
+// virtualBackends makes each kind of locker on fake servers in virtual time: two of them, of two processes, and clients
+// of the servers.
 var virtualBackends = map[string]func(t *testing.T) (a, b locking.Locker, servers []*redis.Client){
 	"single": func(t *testing.T) (a, b locking.Locker, servers []*redis.Client) {
 		m, client := redistest.Virtual(t)

@@ -97,11 +97,13 @@ func renewExtends(s *suite) {
 	}
 }
 
-// A lease is handed off only if the backend reserves blocks of tokens; then no other holder may get a token of the block.
+// A lease is handed off only if the backend reserves blocks of tokens; then no other holder may get a token of the
+// block.
 func tokensGrowWhileALeaseIsHandedOff(s *suite) {
 	key := s.key("hot")
 	gates := []*locking.Gate{
-		locking.NewGate(s.locker(), locking.GateOptions{HandOffs: 2}), locking.NewGate(s.locker(), locking.GateOptions{}),
+		locking.NewGate(s.locker(), locking.GateOptions{HandOffs: 2}),
+		locking.NewGate(s.locker(), locking.GateOptions{}),
 	}
 	var last, handedOff int64 // last is guarded by the lock under test alone
 	var all sync.WaitGroup

@@ -1,4 +1,5 @@
-// Package lockingtest checks that a [locking.Locker] keeps the promises of the interface: the suite that every backend passes.
+// Package lockingtest checks that a [locking.Locker] keeps the promises of the interface: the suite that every backend
+// passes.
 package lockingtest
 
 import (
@@ -14,8 +15,8 @@ import (
 
 // Harness says how to make and drive the backend under test.
 type Harness struct {
-	// New returns a Locker on the backend, a new client of it at each call, and cleans it up with t. Lockers that one test
-	// makes see each other's locks.
+	// New returns a Locker on the backend, a new client of it at each call, and cleans it up with t. Lockers that one
+	// test makes see each other's locks.
 	New func(t *testing.T) locking.Locker
 
 	// Run runs one test of the suite. It is for backends in virtual time, which give synctest.Test here; when nil, the
@@ -23,8 +24,8 @@ type Harness struct {
 	Run func(t *testing.T, test func(t *testing.T))
 }
 
-// Run runs the whole suite. Every test uses keys of its own, so a backend may be shared with other tests. In real time it
-// takes about ten seconds, nearly all of them waiting for a TTL of one second to end.
+// Run runs the whole suite. Every test uses keys of its own, so a backend may be shared with other tests. In real time
+// it takes about ten seconds, nearly all of them waiting for a TTL of one second to end.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	tests := []struct {
@@ -57,7 +58,8 @@ func Run(t *testing.T, h Harness) {
 				run = func(t *testing.T, test func(*testing.T)) { test(t) }
 			}
 			run(t, func(t *testing.T) {
-				tt.test(&suite{T: t, h: h, prefix: fmt.Sprintf("%s/%d/%d", t.Name(), time.Now().UnixNano(), sequence.Add(1))})
+				prefix := fmt.Sprintf("%s/%d/%d", t.Name(), time.Now().UnixNano(), sequence.Add(1))
+				tt.test(&suite{T: t, h: h, prefix: prefix})
 			})
 		})
 	}
@@ -141,7 +143,8 @@ func (s *suite) eventually(l locking.Locker, keys ...string) *locking.Lease {
 	return s.retry(l, func(*locking.HeldError) time.Duration { return poll }, keys)
 }
 
-// onceExpired tries to acquire keys whose holder does not release them. Its attempts come closer together towards the end of their TTL.
+// onceExpired tries to acquire keys whose holder does not release them. Its attempts come closer together towards the
+// end of their TTL.
 func (s *suite) onceExpired(l locking.Locker, keys ...string) *locking.Lease {
 	s.Helper()
 	return s.retry(l, func(held *locking.HeldError) time.Duration { return max(poll, held.Holder.Remaining/2) }, keys)

@@ -1,12 +1,15 @@
--- Gives back an unanswered acquire call, which may have been granted or refused, or may yet arrive (docs/design.md, 3.10). It deletes the
--- locks that the call has taken. When there are none, or when the owner has sent several such calls, so that they may be those of another one, it marks the owner
--- as abandoned, and acquire.lua refuses it. It must be atomic: an acquire call between the look and the mark would be granted to no one.
+-- Gives back an unanswered acquire call, which may have been granted or refused, or may yet arrive (docs/design.md,
+-- 3.10). It deletes the locks that the call has taken. When there are none, or when the owner has sent several such
+-- calls, so that they may be those of another one, it marks the owner as abandoned, and acquire.lua refuses it. It must
+-- be atomic: an acquire call between the look and the mark would be granted to no one.
 --
--- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the beginning of the
--- owner value and expiry is in seconds. The newest 256 are kept; acquire.lua and renew.lua carry them on.
+-- A mark lies in the fence counter, which acquire.lua reads anyway: "counter id@expiry id@expiry ...", where id is the
+-- beginning of the owner value and expiry is in seconds. The newest 256 are kept; acquire.lua and renew.lua carry them
+-- on.
 --
 -- KEYS  for each key: lock, fence counter, subscription
--- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)   4 1 when several acquire calls were sent; optional
+-- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)
+--       4 1 when several acquire calls were sent; optional
 --
 -- Returns what release.lua does: 0, or {0, number of keys with a subscription}.
 local owner, subscribed, taken = ARGV[1], 0, false

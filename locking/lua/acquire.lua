@@ -1,20 +1,20 @@
--- Takes every key for one owner, or none (docs/design.md, 3.2, 3.4 and 3.7). It must be atomic: no one else may take a lock between the
--- look at it and its setting, and a fence counter may rise only together with its grant.
+-- Takes every key for one owner, or none (docs/design.md, 3.2, 3.4 and 3.7). It must be atomic: no one else may take a
+-- lock between the look at it and its setting, and a fence counter may rise only together with its grant.
 --
 -- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)
 --       and, without trailing defaults:
---       4 proposal for the last token of the block (us); 0 for this server's clock; negative for that clock and a block above the absolute
---         value, the largest token that this caller has had: a failover may have set the clock back
+--       4 proposal for the last token of the block (us); 0 for this server's clock; negative for that clock and a block
+--         above the absolute value, the largest token that this caller has had: a failover may have set the clock back
 --       5 how long a refused caller subscribes to the release (ms), 0 for not
 --       6 size of the block of tokens, 1
 --
--- Returns the counter of the key when granted, for several keys a list of them: the last token of the reserved block. So also when this
--- owner holds the keys already (the client has repeated a call whose reply was lost). When a key is held, it returns
--- {0, its position, its value, its remaining time (ms), its counter}.
+-- Returns the counter of the key when granted, for several keys a list of them: the last token of the reserved block.
+-- So also when this owner holds the keys already (the client has repeated a call whose reply was lost). When a key is
+-- held, it returns {0, its position, its value, its remaining time (ms), its counter}.
 --
--- A grant takes about 5.7 us of the server's time with its clock, and 4.6 us with a proposal. SET with GET saves a call, because the clock
--- is nearly always ahead of the counter.
+-- A grant takes about 5.7 us of the server's time with its clock, and 4.6 us with a proposal. SET with GET saves a
+-- call, because the clock is nearly always ahead of the counter.
 local owner, ttl, fence_ttl = ARGV[1], ARGV[2], ARGV[3]
 local count = #KEYS
 local mine = nil -- keys that this owner has had before the call
@@ -23,7 +23,8 @@ for i = 1, count, 3 do
     local value = redis.call('GET', KEYS[i])
     if value ~= owner then
       for j = 1, count, 3 do
-        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then -- taken just now, or when this call was sent before
+        -- taken just now, or when this call was sent before
+        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then
           redis.call('DEL', KEYS[j])
         end
       end

@@ -1,15 +1,15 @@
--- Executes several calls of acquire.lua, renew.lua and release.lua, of one key each, in order: the fixed cost of a script call is then paid
--- once. Each call is atomic for the reason that its own script gives. Effects and replies must be the same as there: a change there is one
--- here, and a test compares them.
+-- Executes several calls of acquire.lua, renew.lua and release.lua, of one key each, in order: the fixed cost of a
+-- script call is then paid once. Each call is atomic for the reason that its own script gives. Effects and replies must
+-- be the same as there: a change there is one here, and a test compares them.
 --
 -- KEYS  for each call: lock, fence counter, subscription
 -- ARGV  1 a byte for each call: 'a' + the number of its arguments for acquire, 'N' + it for renew, 'A' + it for release
 --       2... the arguments of each call, one after another
 --
--- Returns the list of the replies. An error of one call leaves the others as they are: one more list then holds the position and the text
--- of each error (an error reply within the list would confuse go-redis). Only READONLY is the error of all: nothing was executed then, and
--- a client leaves such a server.
--- A Redis that is out of memory grants what follows a release or a renewal, because it refuses no script that has already written.
+-- Returns the list of the replies. An error of one call leaves the others as they are: one more list then holds the
+-- position and the text of each error (an error reply within the list would confuse go-redis). Only READONLY is the
+-- error of all: nothing was executed then, and a client leaves such a server. A Redis that is out of memory grants what
+-- follows a release or a renewal, because it refuses no script that has already written.
 local call, byte = redis.call, string.byte
 local now, clock = nil, nil -- of this server (us), as a number and as it is written
 
@@ -117,7 +117,8 @@ for i = 1, #calls do
   end
   key, arg = key + 3, arg + code
   if not done then
-    reply = string.gsub(reply, '^[@=][^:]*: ?%-?%d+: %-?', '') -- before Redis 7 some errors have a position in front of them
+    -- before Redis 7 some errors have a position in front of them
+    reply = string.gsub(reply, '^[@=][^:]*: ?%-?%d+: %-?', '')
     if not string.find(reply, '^%u+ ') then -- an error of the script itself
       reply = 'ERR ' .. reply
     end

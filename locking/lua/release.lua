@@ -1,15 +1,15 @@
--- Deletes the locks that still belong to one owner, and notifies subscribers (docs/design.md, 3.4, RELEASE). It must be atomic: otherwise
--- it could delete the lock of the next owner. Fence counters stay; they expire.
+-- Deletes the locks that still belong to one owner, and notifies subscribers (docs/design.md, 3.4, RELEASE). It must be
+-- atomic: otherwise it could delete the lock of the next owner. Fence counters stay; they expire.
 --
 -- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2... the token of each key, none when the attempt did not learn them
 --
--- Returns {position of the first key that another owner has had since, or 0; number of keys with a subscription}, or 0 for {0, 0}, which is
--- nearly always.
--- A lock that is gone while no later token was given is no loss: it has expired. The position proves nothing after an unanswered release:
--- that one may have released the key, and another owner has taken it since. Subscriptions stay: a parked caller renews its own, and an
--- outdated one costs only a look. The channel is the name of the lock. A notification is a hint: a user who may not publish, the default
--- since Redis 7, has still released the lock.
+-- Returns {position of the first key that another owner has had since, or 0; number of keys with a subscription}, or 0
+-- for {0, 0}, which is nearly always. A lock that is gone while no later token was given is no loss: it has expired.
+-- The position proves nothing after an unanswered release: that one may have released the key, and another owner has
+-- taken it since. Subscriptions stay: a parked caller renews its own, and an outdated one costs only a look. The
+-- channel is the name of the lock. A notification is a hint: a user who may not publish, the default since Redis 7, has
+-- still released the lock.
 local owner = ARGV[1]
 local lost, subscribed = 0, 0
 for i = 1, #KEYS, 3 do

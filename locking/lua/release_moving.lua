@@ -1,5 +1,5 @@
--- Deletes the lock of one key if it still belongs to one owner: release.lua for a key whose slot moves to another server of a Redis Cluster
--- (see renew_moving.lua). It must be atomic: compare and delete.
+-- Deletes the lock of one key if it still belongs to one owner: release.lua for a key whose slot moves to another
+-- server of a Redis Cluster (see renew_moving.lua). It must be atomic: compare and delete.
 --
 -- KEYS  lock   ARGV  owner value
 --

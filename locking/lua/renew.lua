@@ -1,5 +1,6 @@
--- Extends every key of one owner, or none: token commit, extension and detection of a loss in one (docs/design.md, 3.4, RENEW). It must be
--- atomic: an owner that loses the key between the look and the extension must not extend the lock of another one.
+-- Extends every key of one owner, or none: token commit, extension and detection of a loss in one (docs/design.md, 3.4,
+-- RENEW). It must be atomic: an owner that loses the key between the look and the extension must not extend the lock of
+-- another one.
 --
 -- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2 TTL (ms)   3 FenceTTL (ms)   4... the token of each key

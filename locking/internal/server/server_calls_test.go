@@ -1,4 +1,4 @@
-package node_test
+package server_test
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 func TestCallsMadeWhileOneIsUnderWayGoOutTogether(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *node.Call{send(t, n, echo, nil, 0)}
+	answers := []<-chan *server.Call{send(t, n, echo, nil, 0)}
 	next(t, w.began)
 	for i := 1; i <= 10; i++ {
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -38,9 +38,9 @@ func TestCallsMadeWhileOneIsUnderWayGoOutTogether(t *testing.T) {
 func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	for i := range 3 {
-		if reply, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, i)); err != nil || reply != i {
+		if reply, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, i)); err != nil || reply != i {
 			t.Errorf("call %d has reply %v, error %v", i, reply, err)
 		}
 	}
@@ -52,12 +52,12 @@ func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
 func TestWhatQueuesUpBehindALoneCallerIsSentAfterIt(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	w.holds(true)
-	first := run(t.Context(), n, node.NewCall(nil, echo, nil, "first"))
+	first := run(t.Context(), n, server.NewCall(nil, echo, nil, "first"))
 	next(t, w.began)
 	ctx := watch(t.Context())
-	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"))
+	second := run(ctx, n, server.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	w.holds(false)
@@ -79,9 +79,9 @@ func TestWhatQueuesUpBehindALoneCallerIsSentAfterIt(t *testing.T) {
 func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *node.Call{send(t, n, echo, nil, 0)}
+	answers := []<-chan *server.Call{send(t, n, echo, nil, 0)}
 	next(t, w.began)
 	for i := 1; i <= 300; i++ {
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -101,9 +101,9 @@ func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
 func TestWithOneLeaderCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	var want []any
-	var answers []<-chan *node.Call
+	var answers []<-chan *server.Call
 	for i := range 1000 {
 		want = append(want, i)
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -132,7 +132,7 @@ func TestAsManyPipelinesAsLeadersAreOnTheirWay(t *testing.T) {
 					inFlight.Add(-1)
 					return nil
 				})
-				n := node.New(w.client(t), node.Options{Leaders: leaders})
+				n := server.New(w.client(t), server.Options{Leaders: leaders})
 				for i := range 20 {
 					send(t, n, echo, nil, i)
 					synctest.Wait()
@@ -153,17 +153,17 @@ func TestAsManyPipelinesAsLeadersAreOnTheirWay(t *testing.T) {
 func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	w.holds(true)
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
 	giveUp, cancel := context.WithCancel(t.Context())
 	ctx := watch(giveUp)
-	second := run(ctx, n, node.NewCall(nil, echo, nil, "second"))
+	second := run(ctx, n, server.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	cancel()
-	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, node.ErrNotSent) || got.reply != nil {
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, server.ErrNotSent) || got.reply != nil {
 		t.Errorf("the one that gave up has %v", got)
 	}
 	w.holds(false)
@@ -178,10 +178,10 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 func TestAnAnswerMayLeadToTheNextCall(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1, Patience: time.Second})
-	end := make(chan *node.Call, 1)
-	err := n.Send(node.NewCall(func(*node.Call) {
-		if err := n.Send(node.NewCall(func(c *node.Call) { end <- c }, echo, nil, 2)); err != nil {
+	n := server.New(w.client(t), server.Options{Leaders: 1, Patience: time.Second})
+	end := make(chan *server.Call, 1)
+	err := n.Send(server.NewCall(func(*server.Call) {
+		if err := n.Send(server.NewCall(func(c *server.Call) { end <- c }, echo, nil, 2)); err != nil {
 			t.Error(err)
 		}
 	}, echo, nil, 1))
@@ -194,14 +194,14 @@ func TestAnAnswerMayLeadToTheNextCall(t *testing.T) {
 }
 
 // ask is a script for newcomers that returns its argument.
-var ask = node.NewScript("return ARGV[1] -- of a newcomer").ForNewcomers()
+var ask = server.NewScript("return ARGV[1] -- of a newcomer").ForNewcomers()
 
 func TestReleasesGoBeforeNewcomers(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
+	n := server.New(w.client(t), server.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *node.Call{send(t, n, ask, nil, "first")}
+	answers := []<-chan *server.Call{send(t, n, ask, nil, "first")}
 	next(t, w.began)
 	var want []any
 	for i := range 300 {
@@ -227,9 +227,9 @@ func TestReleasesGoBeforeNewcomers(t *testing.T) {
 func TestACallThatIsWithdrawnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := node.New(w.client(t), node.Options{Leaders: 1})
-	call := func(i int) *node.Call {
-		return node.NewCall(func(*node.Call) {
+	n := server.New(w.client(t), server.Options{Leaders: 1})
+	call := func(i int) *server.Call {
+		return server.NewCall(func(*server.Call) {
 			if i > 0 {
 				t.Errorf("an answer to call %d, which was withdrawn", i)
 			}
@@ -247,7 +247,7 @@ func TestACallThatIsWithdrawnIsNeverSent(t *testing.T) {
 	if n.Withdraw(first) {
 		t.Error("a call was withdrawn that is on its way")
 	}
-	var last <-chan *node.Call
+	var last <-chan *server.Call
 	for i := 1; i <= 1000; i++ { // more than are kept while nothing is taken
 		c := call(i)
 		if err := n.Send(c); err != nil {

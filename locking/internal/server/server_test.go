@@ -1,4 +1,4 @@
-package node_test
+package server_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // deadlines makes a client give up when its context says so, and at the first failure.
@@ -21,12 +21,12 @@ func deadlines(o *redis.Options) {
 }
 
 // together makes calls that go out in one pipeline, and returns their answers.
-func together(t testing.TB, n *node.Node, w *wire, calls ...func() <-chan *node.Call) []*node.Call {
+func together(t testing.TB, n *server.Server, w *wire, calls ...func() <-chan *server.Call) []*server.Call {
 	t.Helper()
 	w.holds(true)
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
-	answers := make([]<-chan *node.Call, len(calls))
+	answers := make([]<-chan *server.Call, len(calls))
 	for i, call := range calls {
 		answers[i] = call()
 	}
@@ -35,7 +35,7 @@ func together(t testing.TB, n *node.Node, w *wire, calls ...func() <-chan *node.
 	if c := next(t, first); c.Err != nil || c.Reply != "first" {
 		t.Fatalf("the first call has reply %v, error %v", c.Reply, c.Err)
 	}
-	out := make([]*node.Call, len(calls))
+	out := make([]*server.Call, len(calls))
 	for i, answer := range answers {
 		out[i] = next(t, answer)
 	}
@@ -44,21 +44,21 @@ func together(t testing.TB, n *node.Node, w *wire, calls ...func() <-chan *node.
 
 func TestScriptsThatTheServerHasForgottenAreSentOnceForTheWholePipeline(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	redisServer := redistest.Start(t)
 	w := newWire(nil)
-	client := server.Client(t, deadlines)
+	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1})
-	double := node.NewScript("return 2 * ARGV[1]")
+	n := server.New(client, server.Options{Leaders: 1})
+	double := server.NewScript("return 2 * ARGV[1]")
 	for range 2 {
-		if err := server.Client(t).ScriptFlush(t.Context()).Err(); err != nil {
+		if err := redisServer.Client(t).ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		before, trips := w.sources(), len(w.sizes())
 		next(t, send(t, n, echo, nil, "load")) // so that one script is known and the other is not
-		var calls []func() <-chan *node.Call
+		var calls []func() <-chan *server.Call
 		for i := range 20 {
-			calls = append(calls, func() <-chan *node.Call {
+			calls = append(calls, func() <-chan *server.Call {
 				if i%2 == 0 {
 					return send(t, n, echo, nil, i)
 				}
@@ -86,22 +86,22 @@ func TestScriptsThatTheServerHasForgottenAreSentOnceForTheWholePipeline(t *testi
 
 func TestTheErrorOfOneCallIsNotThatOfItsNeighbours(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	redisServer := redistest.Start(t)
 	w := newWire(nil)
-	client := server.Client(t, deadlines)
+	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1, Patience: time.Second})
+	n := server.New(client, server.Options{Leaders: 1, Patience: time.Second})
 	if err := client.LPush(t.Context(), "list", 1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	get := node.NewScript("return redis.call('GET', KEYS[1])")
-	fail := node.NewScript("return redis.error_reply('SORRY not today')")
+	get := server.NewScript("return redis.call('GET', KEYS[1])")
+	fail := server.NewScript("return redis.error_reply('SORRY not today')")
 	answers := together(t, n, w,
-		func() <-chan *node.Call { return send(t, n, get, []string{"list"}, "wrong type") },
-		func() <-chan *node.Call { return send(t, n, echo, nil, "fine") },
-		func() <-chan *node.Call { return send(t, n, fail, nil, "sorry") },
-		func() <-chan *node.Call { return send(t, n, get, []string{"nothing"}, "nil") },
-		func() <-chan *node.Call { return send(t, n, echo, nil, "fine too") },
+		func() <-chan *server.Call { return send(t, n, get, []string{"list"}, "wrong type") },
+		func() <-chan *server.Call { return send(t, n, echo, nil, "fine") },
+		func() <-chan *server.Call { return send(t, n, fail, nil, "sorry") },
+		func() <-chan *server.Call { return send(t, n, get, []string{"nothing"}, "nil") },
+		func() <-chan *server.Call { return send(t, n, echo, nil, "fine too") },
 	)
 	for i, want := range []string{"WRONGTYPE", "", "SORRY", redis.Nil.Error(), ""} {
 		if err := answers[i].Err; (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
@@ -116,17 +116,17 @@ func TestTheErrorOfOneCallIsNotThatOfItsNeighbours(t *testing.T) {
 
 func TestAConnectionThatBreaksFailsTheWholePipelineAndNothingElse(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	redisServer := redistest.Start(t)
 	w := newWire(nil)
-	client := server.Client(t, deadlines)
+	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1})
+	n := server.New(client, server.Options{Leaders: 1})
 	next(t, send(t, n, echo, nil, "warm up"))
 	// The script in the middle ends the connection that it came by, after the reply to the one before.
-	quit := node.NewScript("redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no') return 1")
-	var calls []func() <-chan *node.Call
+	quit := server.NewScript("redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no') return 1")
+	var calls []func() <-chan *server.Call
 	for i := range 5 {
-		calls = append(calls, func() <-chan *node.Call {
+		calls = append(calls, func() <-chan *server.Call {
 			if i == 2 {
 				return send(t, n, quit, nil, i)
 			}
@@ -156,16 +156,16 @@ func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
-			client := server.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second })
-			n := node.New(client, node.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
+			redisServer := redistest.Start(t)
+			client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second })
+			n := server.New(client, server.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
 			next(t, send(t, n, echo, nil, "warm up"))
-			tt.fail(server)
+			tt.fail(redisServer)
 			first := send(t, n, echo, nil, "first")
 			var err error
 			for began := time.Now(); err == nil; <-time.After(time.Millisecond) {
 				asked := time.Now()
-				err = n.Send(node.NewCall(func(*node.Call) {}, echo, nil, "more"))
+				err = n.Send(server.NewCall(func(*server.Call) {}, echo, nil, "more"))
 				if took := time.Since(asked); took > 400*time.Millisecond {
 					t.Errorf("it took %v to take a call or refuse it", took)
 				}
@@ -179,10 +179,10 @@ func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
 			} else if name == "paused" && !isIO(c.Err) {
 				t.Errorf("the first call has %v, want a time-out", c.Err)
 			}
-			tt.mend(server)
+			tt.mend(redisServer)
 			for began := time.Now(); ; <-time.After(time.Millisecond) {
-				answers := make(chan *node.Call, 1)
-				if err = n.Send(node.NewCall(func(c *node.Call) { answers <- c }, echo, nil, "again")); err == nil {
+				answers := make(chan *server.Call, 1)
+				if err = n.Send(server.NewCall(func(c *server.Call) { answers <- c }, echo, nil, "again")); err == nil {
 					if err = next(t, answers).Err; err == nil {
 						return
 					}
@@ -197,23 +197,23 @@ func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
 
 func TestRunIsBoundedByItsContextAndByTheNode(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	client := server.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = time.Hour })
-	n := node.New(client, node.Options{Leaders: 1, Timeout: 100 * time.Millisecond})
-	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 1)); err != nil {
+	redisServer := redistest.Start(t)
+	client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = time.Hour })
+	n := server.New(client, server.Options{Leaders: 1, Timeout: 100 * time.Millisecond})
+	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 1)); err != nil {
 		t.Fatal(err)
 	}
-	server.Pause()
-	defer server.Resume()
+	redisServer.Pause()
+	defer redisServer.Resume()
 	began := time.Now()
-	if _, err := n.Run(t.Context(), node.NewCall(nil, echo, nil, 2)); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 2)); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
-	slow := node.New(client, node.Options{Leaders: 1, Timeout: time.Hour})
+	slow := server.New(client, server.Options{Leaders: 1, Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began = time.Now()
-	if _, err := slow.Run(ctx, node.NewCall(nil, echo, nil, 3)); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := slow.Run(ctx, server.NewCall(nil, echo, nil, 3)); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
 }
@@ -221,13 +221,13 @@ func TestRunIsBoundedByItsContextAndByTheNode(t *testing.T) {
 func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 48, 60
-	incr := node.NewScript("return redis.call('INCR', KEYS[1])")
+	incr := server.NewScript("return redis.call('INCR', KEYS[1])")
 	for leaders := range 3 {
 		t.Run(fmt.Sprintf("%d leaders", leaders), func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
-			client := server.Client(t, deadlines)
-			n := node.New(client, node.Options{Leaders: leaders, Timeout: patience})
+			redisServer := redistest.Start(t)
+			client := redisServer.Client(t, deadlines)
+			n := server.New(client, server.Options{Leaders: leaders, Timeout: patience})
 			var mu sync.Mutex
 			seen, withdrawn := map[int64]bool{}, int64(0)
 			count := func(reply any, err error) {
@@ -251,8 +251,8 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 					for i := range each {
 						switch (g + i) % 4 {
 						case 0:
-							answers := make(chan *node.Call, 1)
-							if err := n.Send(node.NewCall(func(c *node.Call) { answers <- c }, incr, []string{"n"})); err != nil {
+							answers := make(chan *server.Call, 1)
+							if err := n.Send(server.NewCall(func(c *server.Call) { answers <- c }, incr, []string{"n"})); err != nil {
 								t.Error(err)
 								return
 							}
@@ -261,13 +261,13 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 						case 1:
 							ctx, cancel := context.WithCancel(t.Context())
 							cancel()
-							reply, err := n.Run(ctx, node.NewCall(nil, incr, []string{"n"}))
+							reply, err := n.Run(ctx, server.NewCall(nil, incr, []string{"n"}))
 							if err != nil && !errors.Is(err, context.Canceled) {
 								t.Errorf("error %v", err)
 							}
 							count(reply, err)
 						default:
-							count(n.Run(t.Context(), node.NewCall(nil, incr, []string{"n"})))
+							count(n.Run(t.Context(), server.NewCall(nil, incr, []string{"n"})))
 						}
 					}
 				})

@@ -1,4 +1,4 @@
-package node
+package server
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ const (
 	maxPause   = time.Second
 )
 
-// A server is waited for up to usualTimes as long as an answer may take, as the last ones show, and maxTimes as long as the node's patience.
+// A server is waited for up to usualTimes as long as an answer may take, as the last ones show, and maxTimes as long as
+// the node's patience.
 const (
 	usualTimes = 2
 	maxTimes   = 10
@@ -47,9 +48,10 @@ func (h *health) answered(now time.Time, err error) {
 	h.last = err
 }
 
-// look returns after which time the pipeline on its way is to be looked at again, 0 for never, or, once for each, that it has had no answer
-// for longer than patience. Neither a process that is so busy that its looks come late nor a server whose answers usually take long is one
-// where the server hangs: time between two looks counts as one interval at most, and answers may take a while longer than the last ones.
+// look returns after which time the pipeline on its way is to be looked at again, 0 for never, or, once for each, that
+// it has had no answer for longer than patience. Neither a process that is so busy that its looks come late nor a
+// server whose answers usually take long is one where the server hangs: time between two looks counts as one interval
+// at most, and answers may take a while longer than the last ones.
 func (h *health) look(now time.Time, patience time.Duration) (next time.Duration, err error) {
 	if h.since.IsZero() || h.told {
 		return 0, nil
@@ -70,14 +72,15 @@ func (h *health) silence(now time.Time) error {
 	return fmt.Errorf("no answer for %v, not asked again yet", now.Sub(h.since).Round(time.Millisecond))
 }
 
-// refuse returns why no call should be sent now: while a pipeline is overdue, and for a pause after one that failed. When the pause is over,
-// the next call tries, and others wait for what becomes of it.
+// refuse returns why no call should be sent now: while a pipeline is overdue, and for a pause after one that failed.
+// When the pause is over, the next call tries, and others wait for what becomes of it.
 func (h *health) refuse(now time.Time) error {
 	switch {
 	case h.told:
 		return h.silence(now)
 	case h.failures > 0 && now.Before(h.until):
-		return fmt.Errorf("not asked again within %v of the last failure: %w", h.until.Sub(now).Round(time.Millisecond), h.last)
+		return fmt.Errorf("not asked again within %v of the last failure: %w",
+			h.until.Sub(now).Round(time.Millisecond), h.last)
 	case h.failures > 0 && !h.since.IsZero():
 		return fmt.Errorf("it is being tried again; the last failure: %w", h.last)
 	}

@@ -1,4 +1,4 @@
-package node_test
+package server_test
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
 // patience bounds every wait for an event in real time.
 const patience = 20 * time.Second
 
 // echo is a script that returns its argument.
-var echo = node.NewScript("return ARGV[1]")
+var echo = server.NewScript("return ARGV[1]")
 
-// wire looks at what a client sends: each round trip, with the last argument of each of its commands. It can hold round trips up, and
-// answer them itself instead of a server, each command with its last argument.
+// wire looks at what a client sends: each round trip, with the last argument of each of its commands. It can hold round
+// trips up, and answer them itself instead of a server, each command with its last argument.
 type wire struct {
 	answer func() error // nil when a server answers; an error fails the whole round trip
 	began  chan struct{}
@@ -144,10 +144,10 @@ func next[T any](t testing.TB, events <-chan T) (event T) {
 }
 
 // send makes a call that must be taken, and returns where its answer comes.
-func send(t testing.TB, n *node.Node, script *node.Script, keys []string, args ...any) <-chan *node.Call {
+func send(t testing.TB, n *server.Server, script *server.Script, keys []string, args ...any) <-chan *server.Call {
 	t.Helper()
-	answers := make(chan *node.Call, 1)
-	if err := n.Send(node.NewCall(func(c *node.Call) { answers <- c }, script, keys, args...)); err != nil {
+	answers := make(chan *server.Call, 1)
+	if err := n.Send(server.NewCall(func(c *server.Call) { answers <- c }, script, keys, args...)); err != nil {
 		t.Fatalf("send %v: %v", args, err)
 	}
 	return answers
@@ -176,7 +176,7 @@ type ran struct {
 }
 
 // run makes a call on a goroutine of its own.
-func run(ctx context.Context, n *node.Node, c *node.Call) <-chan ran {
+func run(ctx context.Context, n *server.Server, c *server.Call) <-chan ran {
 	out := make(chan ran, 1)
 	go func() {
 		reply, err := n.Run(ctx, c)

@@ -1,4 +1,4 @@
-package node_test
+package server_test
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/node"
+	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
-// appends and its joint script add to a list. The server refuses the joint one while the key "refuse" is there.
-func appends() *node.Script {
-	joint := node.NewJoint(`
+// appends and its batch script add to a list. The server refuses the batch while the key "refuse" is there.
+func appends() *server.Script {
+	batch := server.NewBatchScript(`
 		if redis.call('EXISTS', 'refuse') == 1 then return redis.error_reply('CROSSSLOT not together') end
 		local replies, errors = {}, {}
 		for i, key in ipairs(KEYS) do
@@ -25,23 +25,23 @@ func appends() *node.Script {
 		end
 		if errors[1] then replies[#KEYS + 1] = errors end
 		return replies`, 1)
-	return node.NewScript(`return redis.call('RPUSH', KEYS[1], ARGV[1])`).In(joint, 0)
+	return server.NewScript(`return redis.call('RPUSH', KEYS[1], ARGV[1])`).In(batch, 0)
 }
 
 // pushes returns calls of a script on one list, for together.
-func pushes(t testing.TB, n *node.Node, script *node.Script, key string, args ...any) (calls []func() <-chan *node.Call) {
+func pushes(t testing.TB, n *server.Server, script *server.Script, key string, args ...any) (calls []func() <-chan *server.Call) {
 	for _, arg := range args {
-		calls = append(calls, func() <-chan *node.Call { return send(t, n, script, []string{key}, arg) })
+		calls = append(calls, func() <-chan *server.Call { return send(t, n, script, []string{key}, arg) })
 	}
 	return calls
 }
 
-func TestAJointScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
+func TestABatchScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1})
+	n := server.New(client, server.Options{Leaders: 1})
 	script := appends()
 	for round := range 2 { // the server does not know the script in the first one
 		calls := pushes(t, n, script, "list", "a", "b", "c")
@@ -54,18 +54,18 @@ func TestAJointScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
 	if got := client.LRange(t.Context(), "list", 0, -1).Val(); !slices.Equal(got, []string{"a", "b", "c", "a", "b", "c"}) {
 		t.Errorf("the list is %v", got)
 	}
-	// Of the first call of together, and of the joint script; twice each, since the server has to learn them first.
+	// Of the first call of together, and of the batch script; twice each, since the server has to learn them first.
 	if got, want := w.sizes(), []int{1, 1, 1, 1, 1, 1}; !slices.Equal(got, want) || w.sources() != 2 {
 		t.Errorf("round trips of %v commands with %d sources, want %v with 2", got, w.sources(), want)
 	}
 }
 
-func TestAJointScriptGoesInOnePipelineWithOthers(t *testing.T) {
+func TestABatchScriptGoesInOnePipelineWithOthers(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1})
+	n := server.New(client, server.Options{Leaders: 1})
 	script := appends()
 	if err := client.Set(t.Context(), "text", 1, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestAJointScriptGoesInOnePipelineWithOthers(t *testing.T) {
 	if want := []string{"1", "2", "x", "WRONGTYPE", "3"}; !slices.Equal(got, want) {
 		t.Errorf("replies %v, want %v", got, want)
 	}
-	if last := w.sizes()[len(w.sizes())-1]; last != 1 { // the joint script, which the server did not know
+	if last := w.sizes()[len(w.sizes())-1]; last != 1 { // the batch script, which the server did not know
 		t.Errorf("the last round trip had %d commands", last)
 	}
 }
@@ -96,7 +96,7 @@ func TestWhatAServerRefusesToDoTogetherIsDoneOneByOne(t *testing.T) {
 		_, client := redistest.Virtual(t)
 		w := newWire(nil)
 		client.AddHook(w)
-		n := node.New(client, node.Options{Leaders: 1})
+		n := server.New(client, server.Options{Leaders: 1})
 		script := appends()
 		added := 0
 		push := func(commands int) {
@@ -128,12 +128,12 @@ func TestWhatAServerRefusesToDoTogetherIsDoneOneByOne(t *testing.T) {
 func TestAnErrorThatComesOneByOneAsWellIsNoReasonToSendThemApart(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
-	server := redistest.Start(t)
-	client := server.Client(t, deadlines)
+	redisServer := redistest.Start(t)
+	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := node.New(client, node.Options{Leaders: 1})
+	n := server.New(client, server.Options{Leaders: 1})
 	script := appends()
-	admin := server.Client(t)
+	admin := redisServer.Client(t)
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", "resetkeys", "~other*").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +151,6 @@ func TestAnErrorThatComesOneByOneAsWellIsNoReasonToSendThemApart(t *testing.T) {
 		}
 	}
 	if last := w.sizes()[len(w.sizes())-1]; last != 1 {
-		t.Errorf("the last round trip had %d commands, want the joint one", last)
+		t.Errorf("the last round trip had %d commands, want the batch", last)
 	}
 }

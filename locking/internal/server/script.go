@@ -1,4 +1,4 @@
-package node
+package server
 
 import (
 	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script
@@ -8,9 +8,9 @@ import (
 // Script is a Lua script that servers keep by its SHA-1.
 type Script struct {
 	source string
-	sha    any    // a string, boxed once
-	joint  *Joint // that can make calls of this script, or nil
-	code   byte   // of this script there
+	sha    any          // a string, boxed once
+	batch  *BatchScript // that can make calls of this script, or nil
+	code   byte         // of this script there
 
 	newcomer bool // its calls yield to others
 }
@@ -21,8 +21,8 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// ForNewcomers makes calls of s yield to those of other scripts that are queued: it is for those who have nothing yet that could be given back
-// or kept. It returns s, and is for the time before its first call.
+// ForNewcomers makes calls of s yield to those of other scripts that are queued: it is for those who have nothing yet
+// that could be given back or kept. It returns s, and is for the time before its first call.
 func (s *Script) ForNewcomers() *Script {
 	s.newcomer = true
 	return s
@@ -49,7 +49,8 @@ type Command struct {
 // Empty reports whether the command is the zero value.
 func (c *Command) Empty() bool { return c.script == nil }
 
-// Command returns the command that calls the script with keys, and has room for as many arguments to be added as room says.
+// Command returns the command that calls the script with keys, and has room for as many arguments to be added as room
+// says.
 func (s *Script) Command(keys []string, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room), keys: len(keys)}
 	c.args = append(c.args, evalsha, s.sha)
@@ -64,8 +65,8 @@ func (s *Script) Command(keys []string, room int) Command {
 	return c
 }
 
-// Like returns the command that calls the script with the keys of another command and the first of its arguments, at a lower cost, and
-// has room for as many arguments to be added as room says.
+// Like returns the command that calls the script with the keys of another command and the first of its arguments, at a
+// lower cost, and has room for as many arguments to be added as room says.
 func (s *Script) Like(other *Command, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 4+other.keys+room), keys: other.keys}
 	c.args = append(c.args, evalsha, s.sha)
@@ -87,10 +88,10 @@ func (c *Command) keyArgs() []any { return c.args[3 : 3+c.keys] }
 // ownArgs returns the arguments that follow the keys.
 func (c *Command) ownArgs() []any { return c.args[3+c.keys:] }
 
-// joint returns the joint script that can make this call, or nil.
-func (c *Command) joint() *Joint {
-	if j := c.script.joint; j != nil && c.keys == j.keys {
-		return j
+// batch returns the batch script that can make this call, or nil.
+func (c *Command) batch() *BatchScript {
+	if b := c.script.batch; b != nil && c.keys == b.keys {
+		return b
 	}
 	return nil
 }

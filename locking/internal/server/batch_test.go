@@ -1,4 +1,4 @@
-package node
+package server
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Scripts of which two can be made by one joint script, one by another, and one by none.
+// Scripts of which two can be made by one batch script, one by another, and one by none.
 var (
-	jointOne = NewJoint("one", 2)
-	jointTwo = NewJoint("two", 2)
+	batchOne = NewBatchScript("one", 2)
+	batchTwo = NewBatchScript("two", 2)
 	kinds    = []*Script{
-		NewScript("a").In(jointOne, 'a'), NewScript("A").In(jointOne, 'A'), NewScript("b").In(jointTwo, 'b'), NewScript("x"),
+		NewScript("a").In(batchOne, 'a'), NewScript("A").In(batchOne, 'A'), NewScript("b").In(batchTwo, 'b'), NewScript("x"),
 	}
 )
 
@@ -43,7 +43,7 @@ func TestEachCallIsMadeOnceAndInOrderWithThoseOfItsKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batch, least := anyBatch(t), rapid.IntRange(0, 4).Draw(t, "least")
 		var order []*Call
-		for _, u := range arrange(batch, least) {
+		for _, u := range batches(batch, least) {
 			order = append(order, u.calls...)
 			if len(u.calls) == 1 {
 				if !slices.Equal(u.command.args, u.calls[0].command.args) {
@@ -55,8 +55,8 @@ func TestEachCallIsMadeOnceAndInOrderWithThoseOfItsKeys(t *testing.T) {
 				t.Fatalf("%d calls go together, at least %d should", len(u.calls), least)
 			}
 			for _, c := range u.calls {
-				if c.command.joint() == nil || c.command.joint().script != u.command.script {
-					t.Fatalf("a joint script makes a call that it cannot make")
+				if c.command.batch() == nil || c.command.batch().script != u.command.script {
+					t.Fatalf("a batch script makes a call that it cannot make")
 				}
 			}
 		}
@@ -76,23 +76,23 @@ func TestEachCallIsMadeOnceAndInOrderWithThoseOfItsKeys(t *testing.T) {
 	})
 }
 
-func TestCallsOfAJointScriptGoTogetherAcrossOthers(t *testing.T) {
+func TestCallsOfABatchScriptGoTogetherAcrossOthers(t *testing.T) {
 	t.Parallel()
 	call := func(kind int, key string) *Call { return NewCall(nil, kinds[kind], []string{key, key + "+"}, 1) }
 	for name, tt := range map[string]struct {
 		batch []*Call
-		want  string // the sizes of the units
+		want  string // the sizes of the batches
 	}{
 		"all alike":              {[]*Call{call(0, "k"), call(1, "l"), call(0, "k")}, "[3]"},
 		"one alone":              {[]*Call{call(0, "k")}, "[1]"},
 		"another between":        {[]*Call{call(0, "k"), call(3, "x"), call(1, "l")}, "[1 2]"},
 		"another on one's key":   {[]*Call{call(0, "k"), call(1, "l"), call(3, "l"), call(0, "l"), call(0, "m")}, "[2 1 2]"},
 		"another in front":       {[]*Call{call(3, "k"), call(0, "k"), call(0, "l")}, "[1 2]"},
-		"of another joint":       {[]*Call{call(0, "k"), call(0, "l"), call(2, "m"), call(2, "n")}, "[2 2]"},
+		"of another script":      {[]*Call{call(0, "k"), call(0, "l"), call(2, "m"), call(2, "n")}, "[2 2]"},
 		"with other than 2 keys": {[]*Call{call(0, "k"), NewCall(nil, kinds[0], []string{"x"}, 1), call(0, "l")}, "[1 2]"},
 	} {
 		var sizes []int
-		for _, u := range arrange(tt.batch, 2) {
+		for _, u := range batches(tt.batch, 2) {
 			sizes = append(sizes, len(u.calls))
 		}
 		if got := fmt.Sprint(sizes); got != tt.want {
@@ -101,16 +101,16 @@ func TestCallsOfAJointScriptGoTogetherAcrossOthers(t *testing.T) {
 	}
 }
 
-func TestAJointCommandHoldsEachCallAsItIs(t *testing.T) {
+func TestABatchCommandHoldsEachCallAsItIs(t *testing.T) {
 	t.Parallel()
 	calls := []*Call{
 		NewCall(nil, kinds[0], []string{"k1", "k2"}, "owner", 30, 60),
 		NewCall(nil, kinds[1], []string{"l1", "l2"}, "other"),
 		NewCall(nil, kinds[0], []string{"k1", "k2"}, "third", 1, 2, 3, 4),
 	}
-	got := jointOne.command(calls)
-	want := []any{"evalsha", jointOne.script.sha, 6, "k1", "k2", "l1", "l2", "k1", "k2", "dBf", "owner", 30, 60, "other", "third", 1, 2, 3, 4}
-	if !slices.Equal(got.args, want) || got.script != jointOne.script {
+	got := batchOne.command(calls)
+	want := []any{"evalsha", batchOne.script.sha, 6, "k1", "k2", "l1", "l2", "k1", "k2", "dBf", "owner", 30, 60, "other", "third", 1, 2, 3, 4}
+	if !slices.Equal(got.args, want) || got.script != batchOne.script {
 		t.Errorf("%v, want %v", got.args, want)
 	}
 }
@@ -137,7 +137,7 @@ func TestEachCallHasItsOwnReply(t *testing.T) {
 		"no text":             {[]any{int64(1), nil, nil, []any{int64(3), int64(3)}}, nil, ""},
 	} {
 		calls := []*Call{new(Call), new(Call), new(Call)}
-		u := unit{calls: calls}
+		u := batch{calls: calls}
 		u.answer(tt.reply, tt.err)
 		var got []string
 		for _, c := range calls {

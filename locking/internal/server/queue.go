@@ -1,0 +1,95 @@
+package server
+
+// queue holds the calls that wait to be sent. Calls that release or renew go before newcomers, which ask for more: else
+// nothing would be released or renewed in time while many ask. It decides only; the caller holds the server's mutex.
+type queue struct {
+	first     lane
+	newcomers lane
+}
+
+// lane is a queue in the order of arrival. It is a linked list, because callers withdraw calls from its middle.
+type lane struct {
+	head, tail *Call
+	n          int
+}
+
+// push adds a call at the end.
+func (l *lane) push(c *Call) {
+	c.previous, c.next = l.tail, nil
+	if l.tail == nil {
+		l.head = c
+	} else {
+		l.tail.next = c
+	}
+	l.tail = c
+	l.n++
+}
+
+// remove takes a call out.
+func (l *lane) remove(c *Call) {
+	if c.previous == nil {
+		l.head = c.next
+	} else {
+		c.previous.next = c.next
+	}
+	if c.next == nil {
+		l.tail = c.previous
+	} else {
+		c.next.previous = c.previous
+	}
+	c.previous, c.next = nil, nil
+	l.n--
+}
+
+// take appends calls from the front, up to a limit in all, and gives them a state.
+func (l *lane) take(calls []*Call, limit int, s state) []*Call {
+	for l.n > 0 && len(calls) < limit {
+		c := l.head
+		l.remove(c)
+		c.state = s
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// lane returns where a call belongs.
+func (q *queue) lane(c *Call) *lane {
+	if c.command.script.newcomer {
+		return &q.newcomers
+	}
+	return &q.first
+}
+
+// add queues a call.
+func (q *queue) add(c *Call) {
+	c.state = queued
+	q.lane(c).push(c)
+}
+
+// size returns how many calls wait.
+func (q *queue) size() int { return q.first.n + q.newcomers.n }
+
+// take returns the calls of the next pipeline.
+func (q *queue) take() []*Call {
+	calls := make([]*Call, 0, min(q.size(), maxPipeline))
+	return q.newcomers.take(q.first.take(calls, maxPipeline, sent), maxPipeline, sent)
+}
+
+// withdraw takes a call back and reports whether that was in time: then it is never sent.
+func (q *queue) withdraw(c *Call) bool {
+	if c.state != queued {
+		return false
+	}
+	q.lane(c).remove(c)
+	c.state = withdrawn
+	return true
+}
+
+// reject removes the newcomers, or all calls, as answered.
+func (q *queue) reject(all bool) (calls []*Call) {
+	calls = q.newcomers.take(nil, q.newcomers.n, answered)
+	if all {
+		calls = q.first.take(calls, len(calls)+q.first.n, answered)
+	}
+	return calls
+}

@@ -1,0 +1,314 @@
+// Package server sends the script calls of many goroutines to one Redis server in batches, and gives up soon on a
+// server that does not answer (docs/design.md, 3.3 and 3.8).
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A server that has answered within recent most likely answers at once. A caller that waits for it on its own goroutine
+// cannot see that its context is cancelled meanwhile, so it waits for shortWait at most: then the outcome is unknown.
+const (
+	recent    = 5 * time.Millisecond
+	shortWait = 250 * time.Millisecond
+)
+
+// maxPipeline bounds the calls of one pipeline, so that a server answers the first of them soon.
+const maxPipeline = 128
+
+// Options configures a [Server].
+type Options struct {
+	// Leaders is how many pipelines may be under way at the same time. Calls that release or renew go before newcomers,
+	// so a call that must not overtake another waits for its answer. Zero is for clients of several servers: every call
+	// goes by itself.
+	Leaders int
+
+	// Timeout bounds one pipeline from its sending on, because others wait for it. When it times out, the calls that
+	// are queued behind it fail with [ErrNotSent]. The client must have ContextTimeoutEnabled for that.
+	Timeout time.Duration
+
+	// Blocked is asked before each Send: an error refuses it. May be nil.
+	Blocked func() error
+
+	// Patience, when it is not zero, is how long the server may take to answer a pipeline, or longer if it usually
+	// does: a busy machine is not a hanging server. After it, [Call.Late] is called for all calls, queued newcomers
+	// fail with [ErrNotSent], and Send refuses calls until there is an answer. Send also refuses calls for a growing
+	// pause after a failure. It is for one leader.
+	Patience time.Duration
+}
+
+// ErrNotSent is the error of a call that the server has never received and never will.
+var ErrNotSent = errors.New("not sent")
+
+// Server is one Redis server. Calls that are made while as many pipelines as leaders are under way queue up, and go out
+// together: first those that release or renew, then newcomers (see [Script.ForNewcomers]). A queued call that its
+// caller gives up is never sent, so that overload leaves no work behind. It is safe for concurrent use.
+type Server struct {
+	client redis.UniversalClient
+	opts   Options
+	prompt bool // the client keeps deadlines
+
+	mu             sync.Mutex
+	underWay       int // pipelines
+	queue          queue
+	idle           chan struct{} // closed when nothing is under way; nil when Settle does not wait
+	unbatchedUntil time.Time
+	answeredAt     time.Time // the last answer
+
+	health    health
+	pipelined []*Call // the pipeline under way, with Patience
+	watching  bool    // a look at it is due
+}
+
+// New returns the server that client is connected to.
+func New(client redis.UniversalClient, opts Options) *Server {
+	s := &Server{client: client, opts: opts}
+	if plain, ok := client.(*redis.Client); ok {
+		s.prompt = plain.Options().ContextTimeoutEnabled && opts.Timeout > 0
+	}
+	return s
+}
+
+// Run makes the call and returns the answer. When ctx ends before, Run returns at once, or within 250 ms if the server
+// stops just after an answer. A queued call is then withdrawn: the server never receives it, and the error also matches
+// [ErrNotSent]. Without leaders a call that waits for a connection is not sent either, but this does not show.
+func (s *Server) Run(ctx context.Context, c *Call) (reply any, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	if ctx.Done() == nil && s.alone(s.bounded(ctx), c) {
+		return c.Reply, c.Err
+	}
+	if s.answersPromptly(time.Now()) && s.alone(s.shortly(ctx), c) {
+		return c.Reply, c.Err
+	}
+	answer := s.enqueue(ctx, c)
+	select {
+	case <-answer:
+		return c.Reply, c.Err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch c.state {
+	case answered:
+		return c.Reply, c.Err
+	case queued:
+		s.queue.withdraw(c)
+		return nil, notSent(ctx.Err())
+	case sent:
+		c.answer = nil
+	case fresh, withdrawn:
+	}
+	return nil, ctx.Err()
+}
+
+// notSent is the error of a call that was never sent.
+func notSent(cause error) error { return fmt.Errorf("%w: %w", ErrNotSent, cause) }
+
+// Finish makes the call and waits for the answer, also after ctx has ended. It costs less than Run: a caller that finds
+// no pipeline under way sends the call itself. It takes twice the Timeout at most if the client keeps deadlines; else
+// it is Run.
+func (s *Server) Finish(ctx context.Context, c *Call) (reply any, err error) {
+	if !s.prompt {
+		return s.Run(ctx, c)
+	}
+	if !s.alone(s.bounded(context.Background()), c) {
+		<-s.enqueue(context.Background(), c)
+	}
+	return c.Reply, c.Err
+}
+
+// Send makes the call on another goroutine and returns at once. After an error the server never receives the call. Else
+// the call's done will be called, without any lock of the server held.
+func (s *Server) Send(c *Call) error {
+	if s.opts.Blocked != nil {
+		if err := s.opts.Blocked(); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opts.Patience > 0 {
+		if err := s.health.refuse(time.Now()); err != nil {
+			return err
+		}
+	}
+	s.start(context.Background(), c)
+	return nil
+}
+
+// Withdraw takes back a call that was made by Send, and reports whether that was in time: then the server never
+// receives it, and done is not called.
+func (s *Server) Withdraw(c *Call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.withdraw(c)
+}
+
+// Settle waits until nothing is queued or under way, for so long at most.
+func (s *Server) Settle(patience time.Duration) {
+	s.mu.Lock()
+	if s.underWay == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// alone makes the call on its caller's goroutine if no leader is in the way, and reports whether it has.
+func (s *Server) alone(ctx context.Context, c *Call) bool {
+	s.mu.Lock()
+	if s.opts.Leaders != 0 && (s.underWay >= s.opts.Leaders || s.queue.size() > 0) {
+		s.mu.Unlock()
+		return false
+	}
+	s.underWay++
+	s.mu.Unlock()
+	s.one(ctx, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(c.Err)
+	if s.queue.size() > 0 && s.opts.Leaders != 0 {
+		go s.drain() // what has queued up
+		return true
+	}
+	s.finished()
+	return true
+}
+
+// answersPromptly reports whether the server has answered so recently that a caller may wait on its own goroutine,
+// which costs less than another one.
+func (s *Server) answersPromptly(now time.Time) bool {
+	if !s.prompt {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.answeredAt) < recent
+}
+
+// enqueue makes a call. The channel is closed once it is answered.
+func (s *Server) enqueue(ctx context.Context, c *Call) <-chan struct{} {
+	answer := make(chan struct{})
+	c.answer = answer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start(ctx, c)
+	return answer
+}
+
+// start queues a call for the next pipeline, or sends it by itself, unless ctx ends before the client has a connection
+// for it. The caller holds the mutex.
+func (s *Server) start(ctx context.Context, c *Call) {
+	if s.opts.Leaders == 0 { // for several servers, each of which would need the source of a script
+		c.state = sent
+		s.underWay++
+		go s.single(ctx, c)
+		return
+	}
+	s.queue.add(c)
+	if s.underWay < s.opts.Leaders {
+		s.underWay++
+		go s.drain()
+	}
+}
+
+// single sends a call by itself.
+func (s *Server) single(ctx context.Context, c *Call) {
+	s.one(s.bounded(ctx), c)
+	s.deliver([]*Call{c})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished()
+}
+
+// note records the time of an answer. The caller holds the mutex.
+func (s *Server) note(err error) {
+	if err == nil {
+		s.answeredAt = time.Now()
+	}
+}
+
+// finished ends what was under way. The caller holds the mutex.
+func (s *Server) finished() {
+	s.underWay--
+	if s.underWay == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// drain sends what is queued, until nothing is.
+func (s *Server) drain() {
+	for calls := s.take(); len(calls) > 0; calls = s.take() {
+		if len(calls) == 1 {
+			s.one(s.bounded(context.Background()), calls[0])
+		} else {
+			s.pipeline(s.bounded(context.Background()), calls)
+		}
+		s.deliver(calls)
+		runtime.Gosched()
+	}
+}
+
+// take returns the calls of the next pipeline. When there are none, it ends the turn of its caller.
+func (s *Server) take() []*Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.queue.take()
+	if len(calls) == 0 {
+		s.finished()
+		return nil
+	}
+	if s.opts.Patience > 0 {
+		s.health.sent(time.Now())
+		s.pipelined = calls
+		s.watch(s.opts.Patience / looks)
+	}
+	return calls
+}
+
+// until is a context with a deadline that costs no timer: the client looks at the deadline alone.
+type until struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline returns when the call is given up.
+func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
+
+// bounded returns a context with the Timeout, which begins now. Waiting for a connection ends with ctx; a call that is
+// under way does not.
+func (s *Server) bounded(ctx context.Context) context.Context {
+	if s.opts.Timeout == 0 {
+		return ctx
+	}
+	return until{ctx, time.Now().Add(s.opts.Timeout)}
+}
+
+// shortly returns a context with the deadline of ctx, or an earlier one for a caller that cannot see the end of ctx.
+func (s *Server) shortly(ctx context.Context) context.Context {
+	end := time.Now().Add(min(shortWait, s.opts.Timeout))
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	return until{ctx, end} // waiting for a connection ends with ctx
+}
