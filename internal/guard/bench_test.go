@@ -12,7 +12,8 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// BenchmarkStrict compares a lock script with the same one that looks first whether its server is the one that was vetted.
+// BenchmarkStrict compares a lock script with the same one that looks first whether its server is the one that was
+// vetted.
 //
 //	go test -run '^$' -bench Strict -count 6 ./internal/guard/
 func BenchmarkStrict(b *testing.B) {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Facts is what a server says of itself.
+// Facts is what a server reports about itself.
 type Facts struct {
 	RunID   string // 40 hex digits, new for every process; empty when the server does not tell
 	Role    string // "master" or "slave"
 	ReplID  string // the history of writes that it is in
 	ReplID2 string // the one that it was in before a failover; empty when there was none
-	// Uptime is how long the process runs, by the server's wall clock. Both ends are cut to whole seconds, so it can be up to a
-	// second too long.
+	// Uptime is the age of the process by the server's wall clock. Both ends are cut to whole seconds, so it can be up
+	// to a second too long.
 	Uptime    time.Duration
 	MaxMemory int64  // bytes; 0 when there is no limit
 	Policy    string // what the server does when MaxMemory is reached
@@ -28,8 +28,8 @@ type Facts struct {
 	RoundTrip time.Duration
 }
 
-// ParseFacts reads the facts from the replies to INFO server, INFO replication and INFO memory. The clocks stay zero: see
-// [Facts.Timed]. A reply that was cut off, or that says a thing twice, is an error.
+// ParseFacts reads the facts from the replies to INFO server, INFO replication and INFO memory. The clocks stay zero:
+// see [Facts.Timed]. A reply that was cut off, or that contradicts itself, is an error.
 func ParseFacts(server, replication, memory string) (Facts, error) {
 	in := info{}
 	errs := []error{in.add("server", server), in.add("replication", replication), in.add("memory", memory)}
@@ -59,14 +59,14 @@ func ParseFacts(server, replication, memory string) (Facts, error) {
 	return f, nil
 }
 
-// Timed returns the facts with the clocks: what the server answered to TIME, and when it was asked and had answered.
+// Timed returns the facts with the clocks: the reply to TIME, and when it was asked for and received.
 func (f Facts) Timed(clock, sent, received time.Time) Facts {
 	f.Clock, f.RoundTrip = clock, received.Sub(sent)
 	f.Asked = sent.Add(f.RoundTrip / 2)
 	return f
 }
 
-// Identity returns the process and the history of writes of the server, as [Script] compares them.
+// Identity returns the process and the history of writes of the server, which [Script] compares.
 func (f Facts) Identity() string { return f.RunID + " " + f.ReplID }
 
 // skew returns how far the server's clock is ahead of this machine's.
@@ -81,7 +81,7 @@ var wanted = map[string]bool{
 	"maxmemory": true, "maxmemory_policy": true,
 }
 
-// add reads a section. Only whole lines count, so that a number that was cut off is not taken for a smaller one.
+// add reads a section. Only whole lines count, so that a truncated number is not taken for a smaller one.
 func (in info) add(section, text string) error {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(line, ":")

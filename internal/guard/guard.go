@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Mode says how much a [Guard] asks of a server.
+// Mode is how a [Guard] vets a server.
 type Mode int
 
 // The modes of a [Guard].
 const (
 	// Connect vets every new connection.
 	Connect Mode = iota
-	// Off refuses only a server that is another node of the same Redlock, when the server says who it is.
+	// Off refuses only a server that is another node of the same Redlock, if the server reports its run_id.
 	Off
 	// Strict is Connect, and the lock scripts compare [Node.Identity] inside the server on every call.
 	Strict
@@ -28,8 +28,8 @@ type Options struct {
 	// MaxTTL is the longest TTL that any client of the Redlock uses. It must be set, except with [Off].
 	MaxTTL time.Duration
 
-	// MaxSkew is how far a server's wall clock may be from this machine's; MaxTTL/4 when zero. Clients that each keep it agree
-	// within twice as much.
+	// MaxSkew is how far a server's wall clock may be from this machine's; MaxTTL/4 when zero. The clocks of clients
+	// that keep it agree within twice as much.
 	MaxSkew time.Duration
 }
 
@@ -48,8 +48,8 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Guard vets the servers of one Redlock and knows which process serves which node. It starts no goroutine and needs no closing.
-// It is safe for use by many goroutines at the same time.
+// Guard vets the servers of one Redlock and knows which process serves which node. It starts no goroutine and needs no
+// closing. It is safe for concurrent use.
 type Guard struct {
 	mode   Mode
 	limits Limits
@@ -85,7 +85,8 @@ func New(n int, opts Options) (*Guard, error) {
 // Node returns the node at position i, from 0 on. It panics when there is none.
 func (g *Guard) Node(i int) *Node { return g.nodes[i] }
 
-// vet decides on a node and remembers what it has learned, as one step: of two nodes that are the same server, one is refused.
+// vet decides on a node and records what it has learned, in one step: of two nodes that are the same server, one is
+// refused.
 func (g *Guard) vet(i int, f Facts, now time.Time) *RefusedError {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -273,7 +273,8 @@ func TestDefaultDialer(t *testing.T) {
 	}))
 }
 
-// A crowd that does not know of the quarantine yet dials once per pool slot at most, and again when it is over; never in between.
+// A crowd that does not know of the quarantine yet dials once per pool slot at most, and again when it is over; never
+// in between.
 func TestQuarantineBoundsDials(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -305,8 +306,8 @@ func TestQuarantineBoundsDials(t *testing.T) {
 	t.Logf("%d dials, %d calls refused", count.n.Load(), refused.Load())
 }
 
-// What a caller is told is the refusal itself, at once, with the retries of go-redis as they are by default, and the pool keeps
-// neither a connection nor a bad memory.
+// What a caller is told is the refusal itself, at once, with the retries of go-redis as they are by default, and the
+// pool keeps neither a connection nor a bad memory.
 func TestRefusalCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -20,7 +20,8 @@ const (
 	patience = 20 * time.Second
 	// maxTTL is the longest TTL of the tests with real servers.
 	maxTTL = 2 * time.Second
-	// anyAge is a longest TTL of which every server is old enough once this process has seen it, for tests of other reasons.
+	// anyAge is a longest TTL of which every server is old enough once this process has seen it, for tests of other
+	// reasons.
 	anyAge = time.Nanosecond
 )
 

@@ -10,14 +10,15 @@ import (
 //go:embed lua/identity.lua
 var identitySource string
 
-// otherServer is how a reply of the script starts that carries facts.
+// otherServer begins a reply of the script that carries facts.
 const otherServer = "other server"
 
 // Script returns a Lua script that can call other_server(expected) of lua/identity.lua, which says how to.
 func Script(source string) string { return identitySource + source }
 
-// ParseReply reads the reply of a [Script] that was sent and received at these times. It reports whether the script ran in another
-// server than expected, and then the facts of that one, for [Node.Reject]. Any other reply is the script's own.
+// ParseReply reads the reply of a [Script] that was sent and received at these times. When the script ran in another
+// server than expected, other is true, and f are the facts about that server, for [Node.Reject]. Any other reply is the
+// script's own.
 func ParseReply(reply any, sent, received time.Time) (f Facts, other bool, err error) {
 	parts, ok := reply.([]any)
 	if !ok || len(parts) == 0 || parts[0] != otherServer {
@@ -30,7 +31,8 @@ func ParseReply(reply any, sent, received time.Time) (f Facts, other bool, err e
 		}
 	}
 	if len(text) != 6 || len(parts) != 6 {
-		return Facts{}, true, fmt.Errorf("locking: the facts of a server have %d parts, %d of them text: both must be 6", len(parts), len(text))
+		return Facts{}, true, fmt.Errorf("locking: the facts of a server have %d parts, %d of them text: both must be 6",
+			len(parts), len(text))
 	}
 	clock, err := parseClock(text[4], text[5])
 	if err != nil {

@@ -87,7 +87,8 @@ func TestStrictScriptRefusesAReplica(t *testing.T) {
 	refusedFor(t, n.Reject(f), guard.NotMaster)
 }
 
-// Redis changes the replication id by itself when replicas have been gone for long: nothing was lost, so the server keeps its vote.
+// Redis changes the replication id by itself when replicas have been gone for long: nothing was lost, so the server
+// keeps its vote.
 func TestRejectAcceptsANewReplicationID(t *testing.T) {
 	t.Parallel()
 	now, n := time.Now(), strict(t, ttl)

@@ -11,29 +11,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Node is one node of a Redlock. It is safe for use by many goroutines at the same time.
+// Node is one node of a Redlock. It is safe for concurrent use.
 type Node struct {
 	guard *Guard
 	index int
 
-	gate     atomic.Pointer[gate]   // nil while dialling is allowed
-	identity atomic.Pointer[string] // what was vetted, nil while refused
+	breaker  atomic.Pointer[breaker] // nil while dials are accepted
+	identity atomic.Pointer[string]  // of the vetted server; nil while refused
 
-	mu    sync.Mutex // held to change the gate
+	mu    sync.Mutex // held to change the breaker
 	fails int        // in a row
 }
 
-// Protect makes a client that is built from o ask every server who it is before it is used, and keeps it from dialling one that is
-// refused. It keeps o's own Dialer and OnConnect: OnConnect is called after the server was accepted. Call it once for each o, when
-// the rest of o is complete.
+// Protect makes a client that is built from o ask every server for its identity before use, and keeps it from dialling
+// a refused one. It keeps o's own Dialer and OnConnect, which is called after the server was accepted. Call it once for
+// each o, when the rest of o is complete.
 //
-// The client should have MaxRetries -1, since a retry asks the same server, and no MinIdleConns, which would dial for nobody. A call that
-// is refused fails with a [RefusedError].
+// The client should have MaxRetries -1, because a retry asks the same server, and no MinIdleConns, which would dial for
+// no call. A refused call fails with a [RefusedError].
 func (n *Node) Protect(o *redis.Options) {
 	dial, connected, addr := o.Dialer, o.OnConnect, o.Addr
 	if dial == nil {
 		if o.DialTimeout == 0 {
-			o.DialTimeout = 5 * time.Second // the default of go-redis, which it sets in a copy that its dialer would not see
+			o.DialTimeout = 5 * time.Second // the default of go-redis, which the dialer would not see
 		}
 		dial = redis.NewDialer(o)
 	}
@@ -51,8 +51,8 @@ func (n *Node) Protect(o *redis.Options) {
 	}
 }
 
-// Identity returns the process and history of writes of the server that was vetted last, for [Script]; empty while the server is
-// refused or not known, which no server's identity equals.
+// Identity returns the identity of the server that was vetted last, for [Script]. It is empty while the server is
+// refused or unknown, which equals no server's identity.
 func (n *Node) Identity() string {
 	if id := n.identity.Load(); id != nil {
 		return *id
@@ -60,8 +60,8 @@ func (n *Node) Identity() string {
 	return ""
 }
 
-// Reject vets facts that [Script] answered with instead of running. It returns the refusal, after which the node is not dialled
-// until it is over, or nil when the server is good and only its identity is new: then the call is worth another try.
+// Reject vets facts that [Script] returned instead of running. It returns the refusal, after which the server is not
+// dialled until the refusal is over; or nil when the server is good and only its identity is new: then repeat the call.
 func (n *Node) Reject(f Facts) error {
 	if refusal := n.decide("", f); refusal != nil {
 		return refusal
@@ -79,28 +79,28 @@ func (n *Node) connect(ctx context.Context, addr string, cn *redis.Conn) error {
 		}
 		return nil
 	case n.guard.mode == Off || errors.Is(ctx.Err(), context.Canceled):
-		return err // whoever gave up says nothing of the server
+		return err // a caller that gives up says nothing about the server
 	}
 	return n.failed(addr, err, !isIO(err))
 }
 
-// decide vets facts and opens or shuts the gate.
+// decide vets facts, and accepts or refuses dials.
 func (n *Node) decide(addr string, f Facts) *RefusedError {
 	refusal := n.guard.vet(n.index, f, time.Now())
 	if refusal == nil {
 		id := f.Identity()
 		n.identity.Store(&id)
-		n.open()
+		n.accept()
 		return nil
 	}
 	refusal.Node, refusal.Addr = n.index, addr
 	n.identity.Store(nil)
-	n.shut(refusal)
+	n.refuse(refusal)
 	return refusal
 }
 
-// ask reads the facts of a server over a new connection. With [Off] it asks for the run_id alone, and a server that does not know
-// INFO has none.
+// ask reads the facts of a server over a new connection. With [Off] it asks for the run_id alone, and a server that
+// does not know INFO has none.
 func ask(ctx context.Context, cn *redis.Conn, mode Mode) (Facts, error) {
 	if mode == Off {
 		server, err := cn.Info(ctx, "server").Result()
@@ -126,10 +126,10 @@ func ask(ctx context.Context, cn *redis.Conn, mode Mode) (Facts, error) {
 	return f.Timed(clock.Val(), sent, time.Now()), nil
 }
 
-// parseError is an answer that cannot be read.
+// parseError is a reply that cannot be read.
 type parseError struct{ error }
 
-// isIO reports whether an error is one of the connection, not an answer of the server.
+// isIO reports whether an error is one of the connection, not a reply.
 func isIO(err error) bool {
 	if err == nil {
 		return false

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// ErrRefused reports that a server may not vote now, so it was not asked for locks. The error that matches it is a [RefusedError].
+// ErrRefused reports that a server may not vote now, so it was asked for no lock. The error that matches it is a
+// [RefusedError].
 var ErrRefused = errors.New("locking: server may not vote")
 
-// Reason says why a server may not vote.
+// Reason is why a server may not vote.
 type Reason string
 
 // The reasons for a refusal.
@@ -22,15 +23,17 @@ const (
 	Evicting    Reason = "it evicts keys when its memory is full"
 	Duplicate   Reason = "it is the server of another node"
 	NoRunID     Reason = "it has no run_id"
-	Unreadable  Reason = "what it says of itself cannot be read"
+	Unreadable  Reason = "its INFO cannot be read"
 	Unreachable Reason = "it cannot be reached"
 )
 
-// remedies say what an operator can do about each reason.
+// remedies are what an operator can do about each reason.
 var remedies = map[Reason]string{
-	Young:       "nothing needs to be done: it votes when the locks that it may have forgotten have run out (in tests turn the guard off)",
-	Replaced:    "let the address lead to one server only, or wait: it votes when the locks of the one before have run out",
-	Promoted:    "nothing needs to be done: it votes when the locks that it may not have received have run out",
+	Young: "nothing needs to be done: it votes when the locks that it may have forgotten have expired " +
+		"(in tests turn the guard off)",
+	Replaced: "let the address lead to one server only, or wait: " +
+		"it votes when the locks of the one before have expired",
+	Promoted:    "nothing needs to be done: it votes when the locks that it may not have received have expired",
 	NotMaster:   "name masters that have no other node as their master",
 	Skewed:      "synchronize both clocks",
 	Evicting:    "set maxmemory-policy noeviction",
@@ -40,19 +43,19 @@ var remedies = map[Reason]string{
 	Unreachable: "check the address and the server",
 }
 
-// RefusedError says why a server may not vote, and when it is worth looking again. It matches [ErrRefused] and the error that caused
-// it, if one did.
+// RefusedError is why a server may not vote, and when it is checked again. It matches [ErrRefused], and the error that
+// caused it, if any.
 type RefusedError struct {
 	// Node is the position of the node in the Redlock, from 0 on.
 	Node int
-	// Addr is where it was looked for; empty when it is not known.
+	// Addr is its address; empty when unknown.
 	Addr   string
 	Reason Reason
-	// Cause is what was seen.
+	// Cause is the observation.
 	Cause string
 	// Remedy is what an operator can do.
 	Remedy string
-	// Until is when the server is looked at again.
+	// Until is when the server is checked again.
 	Until time.Time
 	// Err is the error that caused the refusal, or nil.
 	Err error
@@ -63,21 +66,21 @@ func refuse(reason Reason, until time.Time, format string, args ...any) *Refused
 	return &RefusedError{Reason: reason, Cause: fmt.Sprintf(format, args...), Remedy: remedies[reason], Until: until}
 }
 
-// Error names the node, what was seen, and what can be done.
+// Error names the node, the observation, and the remedy.
 func (r *RefusedError) Error() string {
 	where := ""
 	if r.Addr != "" {
 		where = " (" + r.Addr + ")"
 	}
-	return fmt.Sprintf("locking: node %d%s may not vote: %s: %s; %s; looked at again from %s", r.Node, where, r.Reason, r.Cause,
-		r.Remedy, r.Until.UTC().Format("2006-01-02T15:04:05.000Z"))
+	return fmt.Sprintf("locking: node %d%s may not vote: %s: %s; %s; checked again from %s",
+		r.Node, where, r.Reason, r.Cause, r.Remedy, r.Until.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 // Is reports whether target is [ErrRefused].
 func (r *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// Unwrap returns the error that caused the refusal, or nothing. It returns a list because go-redis v9.23 replaces an error of
-// OnConnect by what errors.Unwrap makes of it, and that leaves lists alone: TestServerThatTellsNothingIsUnreadable.
+// Unwrap returns the error that caused the refusal, or none. It returns a list because go-redis v9.23 replaces an error
+// of OnConnect by its errors.Unwrap, which leaves lists alone: TestServerThatTellsNothingIsUnreadable.
 func (r *RefusedError) Unwrap() []error {
 	if r.Err == nil {
 		return nil

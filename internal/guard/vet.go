@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// recheck is when a server is looked at again that somebody has to repair first.
+// recheck is the pause before a server is checked again that needs an operator.
 const recheck = time.Second
 
-// rounding is how much too long the uptime of a server can be: it is the difference of two times cut to whole seconds.
+// rounding is the largest error of a server's uptime, the difference of two times cut to whole seconds.
 const rounding = time.Second
 
-// firstRelease is before the oldest Redis that can be used, 6.2, was released. A process that says it started earlier was started
-// with a wrong clock.
+// firstRelease is before the release of the oldest usable Redis, 6.2. A process that reports an earlier start was
+// started with a wrong clock.
 var firstRelease = time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Limits is what a server must keep to have a vote.
@@ -21,26 +21,27 @@ type Limits struct {
 	MaxSkew time.Duration
 }
 
-// Known is what this process has learned of a node before. The zero value knows nothing. Its times have monotonic readings, so
+// Known is what this process has learned of a node. The zero value knows nothing. Its times have monotonic readings, so
 // that no wall clock can shorten a quarantine.
 type Known struct {
 	// RunID is the process that served the node last.
 	RunID string
-	// Before is the process that served the node before RunID and was alive together with it, as RunID's own claim of its age has it;
-	// empty when there was none, as after a restart.
+	// Before is the process that served the node before RunID, if both were alive at the same time by RunID's own age;
+	// empty otherwise, for example after a restart.
 	Before string
 	// Seen is when it was first seen, and LastSeen when it was last seen.
 	Seen, LastSeen time.Time
-	// Born is the latest time at which the process can have started, as far as is known. It is never after Seen. For a process that
-	// has taken the place of another it is Seen, whatever its age by its own clock.
+	// Born is the latest possible start of the process, never after Seen. For a process that has taken the place of
+	// another it is Seen, whatever its age by its own clock.
 	Born time.Time
-	// ReplID is the history of writes in which the node was last seen as a master, and ReplSince when it was first seen so.
+	// ReplID is the history of writes in which the node was last seen as a master, and ReplSince when it was first seen
+	// so.
 	ReplID    string
 	ReplSince time.Time
 }
 
-// Vet decides whether a server may vote, given what was known of its node and the run ids of the other nodes. It returns what is
-// known now, and nil or the refusal.
+// Vet decides whether a server may vote, by what was known of its node and the run ids of the other nodes. It returns
+// what is known now, and nil or the refusal.
 func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *RefusedError) {
 	if f.RunID == "" {
 		return k, refuse(NoRunID, now.Add(recheck), "INFO server does not tell one")
@@ -57,26 +58,29 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 	}
 	if until := k.Born.Add(l.MaxTTL); now.Before(until) {
 		if k.Before != "" {
-			return k, refuse(Replaced, until, "run_id %.8s answered after this one, %.8s, had started, by what it says of its age", k.Before, f.RunID)
+			return k, refuse(Replaced, until, "run_id %.8s answered after this one, %.8s, had started, by its own age",
+				k.Before, f.RunID)
 		}
-		return k, refuse(Young, until, "it is known to run for %v of %v", now.Sub(k.Born).Round(time.Millisecond), l.MaxTTL)
+		return k, refuse(Young, until, "it is known to run for %v of %v",
+			now.Sub(k.Born).Round(time.Millisecond), l.MaxTTL)
 	}
 	if until := k.ReplSince.Add(l.MaxTTL); f.ReplID2 != "" && now.Before(until) {
-		return k, refuse(Promoted, until, "master_replid2 is %.8s, and its master_replid %.8s is known for %v of %v", f.ReplID2, f.ReplID,
-			now.Sub(k.ReplSince).Round(time.Millisecond), l.MaxTTL)
+		return k, refuse(Promoted, until, "master_replid2 is %.8s, and its master_replid %.8s is known for %v of %v",
+			f.ReplID2, f.ReplID, now.Sub(k.ReplSince).Round(time.Millisecond), l.MaxTTL)
 	}
 	// The server looked at its clock at an unknown instant of the round trip, half of it away from the middle at most.
 	if f.skew().Abs()+f.RoundTrip/2 > l.MaxSkew {
-		return k, refuse(Skewed, now.Add(recheck), "it is %v ahead, give or take %v, and %v is allowed", f.skew().Round(time.Millisecond),
-			(f.RoundTrip / 2).Round(time.Microsecond), l.MaxSkew)
+		return k, refuse(Skewed, now.Add(recheck), "it is %v ahead, give or take %v, and %v is allowed",
+			f.skew().Round(time.Millisecond), (f.RoundTrip / 2).Round(time.Microsecond), l.MaxSkew)
 	}
 	if f.MaxMemory > 0 && f.Policy != "noeviction" {
-		return k, refuse(Evicting, now.Add(recheck), "maxmemory is %d and maxmemory-policy %.20q", f.MaxMemory, f.Policy)
+		return k, refuse(Evicting, now.Add(recheck), "maxmemory is %d and maxmemory-policy %.20q",
+			f.MaxMemory, f.Policy)
 	}
 	return k, nil
 }
 
-// vetDuplicate refuses a server that another node of the Redlock leads to as well.
+// vetDuplicate refuses a server to which another node of the Redlock leads as well.
 func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	if f.RunID == "" || !slices.Contains(others, f.RunID) {
 		return nil
@@ -84,9 +88,10 @@ func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	return refuse(Duplicate, now.Add(recheck), "run_id %.8s votes already", f.RunID)
 }
 
-// meet returns what is known after the facts. A process in the place of another one is as old as this process has known it: its own
-// clock may have been set since it started, and the process before may have been seen last long ago. One that says it was alive
-// together with the one before is another server, else it is taken for a restart; that makes a difference to the refusal alone.
+// meet returns what is known after the facts. A process in the place of another one is as old as this process has known
+// it: its own clock may have been set since its start, and the process before may have been seen last long ago. When
+// its own age says that both were alive at the same time it is another server, else a restart; that changes the refusal
+// alone.
 func (k Known) meet(f Facts, now time.Time) Known {
 	age := f.Uptime - rounding
 	if f.Clock.Add(-f.Uptime).Before(firstRelease) {

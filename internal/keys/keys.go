@@ -10,8 +10,8 @@ const empty = "%"
 const upperHex = "0123456789ABCDEF"
 
 // Encode returns key in a form that may stand between the braces of a Redis hash tag: no brace, space, control
-// character or byte outside ASCII, and never empty. Different keys have different encodings, and ordinary keys (letters,
-// digits and common punctuation) stay as they are, so that an operator can read them.
+// character or byte outside ASCII, and never empty. Different keys have different encodings, and ordinary keys
+// (letters, digits and common punctuation) stay as they are, so that an operator can read them.
 func Encode(key string) string {
 	if key == "" {
 		return empty
@@ -77,8 +77,8 @@ func plain(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '%' && c != '{' && c != '}'
 }
 
-// Slot returns the Redis Cluster slot, 0 to 16383, of a Redis key name: CRC16 of its hash tag, or of the whole name when it
-// has none (Redis Cluster specification, "Hash tags").
+// Slot returns the Redis Cluster slot, 0 to 16383, of a Redis key name: CRC16 of its hash tag, or of the whole name
+// when it has none (Redis Cluster specification, "Hash tags").
 func Slot(name string) int {
 	return int(crc16(Tag(name)) % 16384)
 }

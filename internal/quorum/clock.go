@@ -2,8 +2,8 @@ package quorum
 
 import "sync/atomic"
 
-// Clock proposes fencing tokens: a hybrid logical clock, which follows the wall clock in microseconds and never repeats or goes
-// back, whatever the wall clock does. It is safe for use by many goroutines; the zero value is ready.
+// Clock proposes fencing tokens: a hybrid logical clock, which follows the wall clock in microseconds and never repeats
+// or goes back. The zero value is ready; it is safe for concurrent use.
 type Clock struct{ last atomic.Int64 }
 
 // Propose returns the last token of a new block of size tokens, above every token that this clock has proposed or seen.
@@ -17,7 +17,7 @@ func (c *Clock) Propose(wallMicros, size int64) (top int64) {
 	}
 }
 
-// See notes a counter that a node has, so that later proposals are above it, unless it is above most: such a one is no clock's, and would
+// See raises the clock to the counter of a node, unless that is above most: such a counter is not of a clock, and would
 // spread from its key to all others.
 func (c *Clock) See(counter, most int64) {
 	for counter <= most {

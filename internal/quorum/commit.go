@@ -4,15 +4,16 @@ import "slices"
 
 // Step is what a commit needs next.
 type Step struct {
-	Tokens []int64 // of each key, the last one of its block: committed if Done, else what the nodes in Renew are to be set to
+	Tokens []int64 // of each key, the last one of its block: committed if Done, else for the nodes in Renew
 	Done   bool    // a quorum holds Tokens
-	Lost   bool    // so many nodes have the lock for others, or have lost it, that no quorum is left
+	Lost   bool    // so many nodes have another owner, or have lost the lock, that no quorum is left
 	Renew  []int   // nodes to send the renewal to
 }
 
-// Commit returns the next step of making the tokens of a lock that is Won certain. There is nothing to send in the normal case, when a
-// quorum has granted the same counters. Else the largest is the token, and the nodes that lag behind are renewed to it. The
-// caller marks each node of Renew by Renewing and tells the outcome by Renewed or RenewFailed, and asks again after each.
+// Commit returns the next step of making the tokens of a lock that is Won certain. In the normal case, when a quorum
+// has granted the same counters, there is nothing to send. Else the largest counter is the token, and the nodes that
+// lag behind are renewed to it: the caller marks each node of Renew by Renewing, reports the outcome by Renewed or
+// RenewFailed, and calls Commit again after each.
 //
 // Once committed, the tokens do not change.
 func (a *Acquisition) Commit() Step {
@@ -57,8 +58,7 @@ func (a *Acquisition) largest() []int64 {
 	return tokens
 }
 
-// Counters returns the fence counter of each key that node i is known to have for this owner, nil when it is not known to
-// have granted.
+// Counters returns the fence counter of each key on node i, nil when it is not known to have granted.
 func (a *Acquisition) Counters(i int) []int64 {
 	if a.nodes[i].answer != granted {
 		return nil
@@ -66,15 +66,15 @@ func (a *Acquisition) Counters(i int) []int64 {
 	return a.nodes[i].tops
 }
 
-// Elsewhere reports whether node i is known to have the lock for somebody else, or not for this owner any longer.
+// Elsewhere reports whether node i is known to have the lock for another owner, or no longer for this one.
 func (a *Acquisition) Elsewhere(i int) bool {
 	return a.nodes[i].answer == held || a.nodes[i].answer == lost
 }
 
-// Renewing notes that a renewal is on its way to node i.
+// Renewing records that a renewal is under way to node i.
 func (a *Acquisition) Renewing(i int) { a.nodes[i].renewal = true }
 
-// Renewed notes that node i has been set to the tokens, or, when ok is false, that it said the lock is lost there.
+// Renewed records that node i was set to the tokens, or, when ok is false, that the lock is lost there.
 func (a *Acquisition) Renewed(i int, tokens []int64, ok bool) {
 	n := &a.nodes[i]
 	n.renewal = false
@@ -89,11 +89,11 @@ func (a *Acquisition) Renewed(i int, tokens []int64, ok bool) {
 	}
 }
 
-// Retaken notes that node i has granted the lock once more, for these counters. It had lost it, or had it for somebody else, and it may
-// be asked only when the tokens are committed: such a grant is no part of a commit.
+// Retaken records that node i, which had lost the lock or had it for another owner, has granted it again with these
+// counters. It may be asked only when the tokens are committed: such a grant is no part of a commit.
 func (a *Acquisition) Retaken(i int, tops []int64) {
 	a.nodes[i].answer, a.nodes[i].tops = granted, tops
 }
 
-// RenewFailed notes that a renewal had no answer.
+// RenewFailed records an unanswered renewal.
 func (a *Acquisition) RenewFailed(i int) { a.nodes[i].renewal = false }

@@ -8,19 +8,19 @@ type Poll struct {
 // NewPoll returns a poll that no node has answered yet.
 func NewPoll(nodes int) Poll { return Poll{nodes: nodes} }
 
-// Yes notes that a node has done what was asked.
+// Yes records that a node has done what was asked.
 func (p *Poll) Yes() { p.yes++ }
 
-// No notes that on a node the lock is another's, or has been since.
+// No records that on a node another owner has the lock, or has had it since.
 func (p *Poll) No() { p.no++ }
 
-// Failed notes that a node has not answered, or with an error.
+// Failed records that a node has not answered, or with an error.
 func (p *Poll) Failed() { p.failed++ }
 
 // Answered returns how many nodes have been counted.
 func (p *Poll) Answered() int { return p.yes + p.no + p.failed }
 
-// Outcome is what a poll has come to.
+// Outcome is the result of a poll.
 type Outcome int
 
 // Outcomes. All but Open are final.
@@ -34,7 +34,7 @@ const (
 // String returns the outcome's name.
 func (o Outcome) String() string { return [...]string{"open", "done", "lost", "unknown"}[o] }
 
-// Outcome returns what the poll has come to, as soon as it is certain.
+// Outcome returns the result of the poll as soon as it is certain.
 func (p *Poll) Outcome() Outcome {
 	quorum := Of(p.nodes)
 	silent := p.nodes - p.Answered()

@@ -1,6 +1,6 @@
 // Package quorum decides from the answers of independent nodes whether a lock is taken and which fencing token it has
-// (docs/design.md, 3.3, 3.4 and 3.7). It does no I/O and knows no time: Redlock feeds it with answers from servers, the simulator with
-// answers of its own.
+// (docs/design.md, 3.3, 3.4 and 3.7). It does no I/O and knows no time: a Redlock feeds it with the answers of servers,
+// the simulator with answers of its own.
 package quorum
 
 // Verdict is what is known of an acquisition.
@@ -10,9 +10,9 @@ type Verdict int
 const (
 	Undecided   Verdict = iota // further answers can decide either way
 	Won                        // a quorum has granted
-	Held                       // a quorum is impossible, since another has the lock
-	Split                      // a quorum is impossible, and several contenders have a part of the lock each: nobody may have it
-	Unreachable                // a quorum is impossible for anybody, since too many nodes do not serve
+	Held                       // a quorum is impossible, because another owner has the lock
+	Split                      // a quorum is impossible, and several owners have a part of the nodes each
+	Unreachable                // a quorum is impossible for every owner, because too many nodes do not serve
 )
 
 // String returns the verdict's name.
@@ -20,7 +20,7 @@ func (v Verdict) String() string {
 	return [...]string{"undecided", "won", "held", "split", "unreachable"}[v]
 }
 
-// Of returns the quorum of a number of nodes: more than half of them, whichever seem to be alive.
+// Of returns the quorum of a number of nodes: more than half of them, however many are alive.
 func Of(nodes int) int { return nodes/2 + 1 }
 
 // answer is what one node has said.
@@ -42,7 +42,8 @@ type node struct {
 	renewal bool    // a renewal to the commit's tokens is under way
 }
 
-// Acquisition is one owner's attempt on all nodes, and later the commit of its tokens. Its methods are for one goroutine at a time.
+// Acquisition is one owner's attempt on all nodes, and later the commit of its tokens. It is not safe for concurrent
+// use.
 type Acquisition struct {
 	quorum  int
 	nodes   []node
@@ -55,7 +56,7 @@ func New(nodes int) *Acquisition {
 	return &Acquisition{quorum: Of(nodes), nodes: make([]node, nodes)}
 }
 
-// Granted notes that node i has granted the lock, with its fence counter of each key.
+// Granted records that node i has granted the lock, with its fence counter of each key.
 func (a *Acquisition) Granted(i int, tops []int64) {
 	if a.nodes[i].answer == none || a.nodes[i].answer == failed { // a late answer corrects a time-out
 		a.nodes[i].answer, a.nodes[i].tops = granted, tops
@@ -63,7 +64,7 @@ func (a *Acquisition) Granted(i int, tops []int64) {
 	}
 }
 
-// Held notes that on node i another owner has the lock.
+// Held records that on node i another owner has the lock.
 func (a *Acquisition) Held(i int, owner string) {
 	if a.nodes[i].answer == none || a.nodes[i].answer == failed {
 		a.nodes[i].answer, a.nodes[i].owner = held, owner
@@ -71,7 +72,7 @@ func (a *Acquisition) Held(i int, owner string) {
 	}
 }
 
-// Failed notes that node i has not answered, or with an error: it may have granted or not.
+// Failed records that node i has not answered, or with an error: it may have granted or not.
 func (a *Acquisition) Failed(i int) {
 	if a.nodes[i].answer == none {
 		a.nodes[i].answer = failed
@@ -95,9 +96,9 @@ func (a *Acquisition) count(which answer) (n int) {
 	return n
 }
 
-// decide sets the verdict as soon as it is certain, without waiting for the nodes that have not answered: a quorum that has
-// granted wins, and one that cannot come about any more loses. When some nodes have failed, it waits for those that are left if they decide
-// whether anybody at all can have a quorum: who is refused must not take an outage for a holder.
+// decide sets the verdict as soon as it is certain, without waiting for silent nodes: a quorum that has granted wins,
+// and one that is no longer possible loses. When some nodes have failed, it waits for those that decide whether any
+// owner can have a quorum: a refused caller must not take an outage for a holder.
 func (a *Acquisition) decide() {
 	yes, silent, down := a.count(granted), a.count(none), a.count(failed)
 	spare := len(a.nodes) - a.quorum // so many nodes may fail
@@ -121,7 +122,7 @@ func (a *Acquisition) decide() {
 // oneOwner reports whether all the refusals so far name the same owner.
 func (a *Acquisition) oneOwner() bool { return a.mostOfOneOwner() == a.count(held) }
 
-// mostOfOneOwner returns on how many nodes the owner that was named most often has the lock.
+// mostOfOneOwner returns the largest number of nodes on which one other owner has the lock.
 func (a *Acquisition) mostOfOneOwner() (most int) {
 	for i := range a.nodes {
 		n := 0

@@ -13,33 +13,34 @@ const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
 
-	// probeTime is how long one dial is waited for before another is allowed.
+	// probeTime is how long a dial may take before another one is allowed.
 	probeTime = time.Second
 )
 
-// gate keeps everybody from dialling until a time. Then it lets one through, the probe, and is shut again until the probe is
-// judged, or for probeTime.
-type gate struct {
+// breaker refuses dials until a time. Then it lets one through, the probe, and refuses again until the probe is vetted,
+// or for probeTime.
+type breaker struct {
 	refusal *RefusedError
 	until   time.Time
 	probing bool
 }
 
-// Blocked returns the current refusal when dialling now would be refused, so that a caller need not ask its pool for a connection;
-// nil when it would be tried. The good case is one atomic load. Connections that the pool still has are not looked at.
+// Blocked returns the current refusal while a dial would be refused, so that a caller need not ask its pool for a
+// connection; else nil. It ignores connections that the pool still has. The good case is one atomic load.
 func (n *Node) Blocked() error {
-	if g := n.gate.Load(); g != nil && time.Now().Before(g.until) {
-		return g.refusal
+	if b := n.breaker.Load(); b != nil && time.Now().Before(b.until) {
+		return b.refusal
 	}
 	return nil
 }
 
-// dial connects to the server, or refuses. It gives a refusal as a connection that fails at its first use, not as an error: go-redis
-// v9.23 tries a dial that failed four times again, 100 ms apart, logs it, and after PoolSize failures in all does not dial for a second at
-// a time, while a connection whose handshake fails costs nothing but the error. TestRefusalCostsNothing tells when that changes.
+// dial connects to the server, or refuses. A refusal is a connection that fails at its first use, not an error:
+// go-redis v9.23 repeats a failed dial four times, 100 ms apart, logs it, and after PoolSize failures does not dial for
+// a second at a time, while a connection whose handshake fails costs nothing but the error. TestRefusalCostsNothing
+// tells when that changes.
 func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, error)) (net.Conn, error) {
-	if shut := n.enter(); shut != nil {
-		return &refusedConn{shut.refusal}, nil
+	if refusal := n.tryDial(); refusal != nil {
+		return &refusedConn{refusal}, nil
 	}
 	conn, err := dial()
 	switch {
@@ -51,48 +52,48 @@ func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, err
 	return &refusedConn{n.failed(addr, err, false)}, nil
 }
 
-// enter returns the gate when it is shut for a dial, or nil when the dial may be made.
-func (n *Node) enter() *gate {
-	if n.gate.Load() == nil {
+// tryDial returns nil when a dial may be made, else the refusal.
+func (n *Node) tryDial() *RefusedError {
+	if n.breaker.Load() == nil {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	g := n.gate.Load()
-	if g == nil {
+	b := n.breaker.Load()
+	if b == nil {
 		return nil
 	}
 	now := time.Now()
-	if now.Before(g.until) {
-		return g
+	if now.Before(b.until) {
+		return b.refusal
 	}
-	n.gate.Store(&gate{refusal: g.refusal, until: now.Add(probeTime), probing: true})
+	n.breaker.Store(&breaker{refusal: b.refusal, until: now.Add(probeTime), probing: true})
 	return nil
 }
 
-// open lets everybody dial.
-func (n *Node) open() {
+// accept lets every dial through.
+func (n *Node) accept() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fails = 0
-	n.gate.Store(nil)
+	n.breaker.Store(nil)
 }
 
-// shut keeps everybody from dialling until the refusal is over.
-func (n *Node) shut(refusal *RefusedError) {
+// refuse refuses dials until the refusal is over.
+func (n *Node) refuse(refusal *RefusedError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fails = 0
-	n.gate.Store(&gate{refusal: refusal, until: refusal.Until})
+	n.breaker.Store(&breaker{refusal: refusal, until: refusal.Until})
 }
 
-// failed shuts the gate after a server could not be asked. The pause grows from one failure to the next; of many dials that fail
-// together the first counts.
+// failed refuses dials after a server could not be asked. The pause grows from one failure to the next; of dials that
+// fail together the first counts.
 func (n *Node) failed(addr string, err error, answered bool) *RefusedError {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if g := n.gate.Load(); g != nil && !g.probing {
-		return g.refusal
+	if b := n.breaker.Load(); b != nil && !b.probing {
+		return b.refusal
 	}
 	pause := min(firstPause<<min(n.fails, 10), maxPause)
 	n.fails++
@@ -104,7 +105,7 @@ func (n *Node) failed(addr string, err error, answered bool) *RefusedError {
 	}
 	refusal := refuse(reason, time.Now().Add(pause), "%v", err)
 	refusal.Node, refusal.Addr, refusal.Err = n.index, addr, err
-	n.gate.Store(&gate{refusal: refusal, until: refusal.Until})
+	n.breaker.Store(&breaker{refusal: refusal, until: refusal.Until})
 	return refusal
 }
 
@@ -117,7 +118,7 @@ func (c *refusedConn) Read([]byte) (int, error) { return 0, c.refusal }
 // Write fails with the refusal.
 func (c *refusedConn) Write([]byte) (int, error) { return 0, c.refusal }
 
-// SyscallConn fails with the refusal, by which a pool that kept the connection finds that it is dead.
+// SyscallConn fails with the refusal, so a pool that kept the connection finds it dead.
 func (c *refusedConn) SyscallConn() (syscall.RawConn, error) { return nil, c.refusal }
 
 // Close does nothing.
@@ -127,7 +128,7 @@ func (c *refusedConn) Close() error { return nil }
 func (c *refusedConn) LocalAddr() net.Addr  { return &net.TCPAddr{} }
 func (c *refusedConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// SetDeadline and its kin do nothing: no use of the connection takes time.
+// SetDeadline and the like do nothing: no use of the connection takes time.
 func (c *refusedConn) SetDeadline(time.Time) error      { return nil }
 func (c *refusedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *refusedConn) SetWriteDeadline(time.Time) error { return nil }
