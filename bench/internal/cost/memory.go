@@ -1,3 +1,4 @@
+// Package cost measures what locks and waiting tasks cost in memory of Redis.
 package cost
 
 import (
@@ -43,8 +44,13 @@ const (
 	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
 )
 
-// measureMemory measures what each of many keys and tasks takes: the difference of used_memory before and after.
-func measureMemory(ctx context.Context, env *measure.Env, t *results.Table) error {
+// Measure measures what each of many keys and tasks takes: the difference of used_memory before and after. What was
+// measured before an error stays.
+func Measure(ctx context.Context, env *measure.Env) error {
+	if !env.Wants("cost-memory") {
+		return nil
+	}
+	t := env.Table("cost-memory", "memory of Redis")
 	rows := []string{heldKey, idleKey, forgotten, bareTask, parkedTask, parkedTask + beyond, fifoTask, fifoTask + beyond}
 	for _, row := range rows {
 		t.AddRow(row) // in this order

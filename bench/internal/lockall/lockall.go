@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,24 +27,31 @@ func Each(ctx context.Context, addr string, keys []string, single locking.Single
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close()) }()
-	var (
-		next atomic.Int64
-		wg   sync.WaitGroup
-		errs = make([]error, callers)
-	)
-	for caller := range errs {
-		wg.Go(func() {
-			for n := next.Add(1); int(n) <= len(keys) && errs[caller] == nil; n = next.Add(1) {
-				lease, err := locker.Acquire(ctx, []string{keys[n-1]}, opts)
-				if err == nil {
+	left := make(chan string, len(keys))
+	for _, key := range keys {
+		left <- key
+	}
+	close(left)
+	errs := make(chan error, callers)
+	for range callers {
+		go func() {
+			var err error
+			for key := range left {
+				var lease *locking.Lease
+				if lease, err = locker.Acquire(ctx, []string{key}, opts); err == nil {
 					err = then(lease)
 				}
-				errs[caller] = err
+				if err != nil {
+					break
+				}
 			}
-		})
+			errs <- err
+		}()
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	for range callers {
+		err = errors.Join(err, <-errs)
+	}
+	return err
 }
 
 // Keys returns n keys, all of one length.

@@ -59,7 +59,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table) err
 			r = c.request(kinds[i], at, warm, long)
 			go func() { counted <- counters[i].in(ctx, r.Window) }()
 		}
-		got, err := crowd.contend(ctx, r)
+		got, err := crowd.contend(r)
 		sent := <-counted
 		if err != nil {
 			return err

@@ -18,14 +18,14 @@ import (
 type counter []*server.Sent
 
 // learn warms a contestant up and finds out which of its commands come from clients.
-func (c contention) learn(ctx context.Context, crowd *crowd, at *site, kind contestant.Kind, watch time.Duration,
+func (c contention) learn(ctx context.Context, crowd crowd, at *site, kind contestant.Kind, watch time.Duration,
 	row *results.Row,
 ) (counter, error) {
 	learned := func() (*server.Sent, error) { return nil, nil } //nolint:nilnil // etcd is not watched
 	if kind.Store == contestant.OnRedis {
 		learned = server.LearnFrom(ctx, at.redis[0])
 	}
-	_, err := crowd.contend(ctx, c.request(kind, at, 0, watch))
+	_, err := crowd.contend(c.request(kind, at, 0, watch))
 	sent, failed := learned()
 	if err != nil || failed != nil || sent == nil {
 		return nil, errors.Join(err, failed)

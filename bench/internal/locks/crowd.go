@@ -27,41 +27,30 @@ type request struct {
 	Window  measure.Window
 }
 
-// crowd are the processes that callers live in: this one, or some children.
-type crowd struct {
-	own      lockers
-	children []*child
-}
+// crowd are the processes that callers live in, children of this one.
+type crowd []*child
 
-func newCrowd(processes int) (*crowd, error) {
-	c := &crowd{own: lockers{}}
+func newCrowd(processes int) (c crowd, err error) {
 	for range processes {
-		if processes == 1 {
-			break
-		}
 		p, err := startChild()
 		if err != nil {
 			c.end()
 			return nil, err
 		}
-		c.children = append(c.children, p)
+		c = append(c, p)
 	}
 	return c, nil
 }
 
-func (c *crowd) end() {
-	c.own.close()
-	for _, p := range c.children {
+func (c crowd) end() {
+	for _, p := range c {
 		_ = errors.Join(p.in.Close(), p.cmd.Wait())
 	}
 }
 
 // contend lets the callers of all processes contend. The ideal needs only as many callers as there are keys.
-func (c *crowd) contend(ctx context.Context, r request) (total measure.Contention, err error) {
-	if len(c.children) == 0 {
-		return c.own.contend(ctx, r)
-	}
-	asked := c.children[:min(len(c.children), r.Callers)]
+func (c crowd) contend(r request) (total measure.Contention, err error) {
+	asked := c[:min(len(c), r.Callers)]
 	r.Callers /= len(asked)
 	for _, p := range asked {
 		if err := p.requests.Encode(r); err != nil {

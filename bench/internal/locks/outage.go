@@ -31,19 +31,19 @@ func outages(kill bool) func(context.Context, *bench, *results.Table) error {
 		if err != nil {
 			return err
 		}
-		well, endWell, err := openAll(contestant.FiveNodes, whole)
+		well, endWell, err := openAll(contestant.FiveNodes, whole, 1)
 		if err != nil {
 			return err
 		}
 		defer endWell()
-		ill, endIll, err := openAll(contestant.FiveNodes, broken)
+		ill, endIll, err := openAll(contestant.FiveNodes, broken, 1)
 		if err != nil {
 			return err
 		}
 		defer endIll()
 		o := outageRun{bench: b, table: t, site: broken, well: well, ill: ill, hangs: make([]<-chan struct{}, len(ill))}
 		for i := range ill {
-			t.AddRow(ill[i].name)
+			t.AddRow(ill[i].Name)
 			_, left := ill[i].pairs(ctx, measure.Load{Callers: 1, For: settle})
 			o.hangs[i] = closedAfter(left)
 		}
@@ -67,7 +67,7 @@ type outageRun struct {
 
 	table     *results.Table
 	site      *site
-	well, ill []opened
+	well, ill []*opened
 	hangs     []<-chan struct{} // closed when what hung in the last round has ended
 }
 
@@ -91,7 +91,7 @@ func (o *outageRun) round(ctx context.Context, round int, pause bool) (err error
 }
 
 func (o *outageRun) turn(ctx context.Context, i int) {
-	name, long := o.ill[i].name, o.span(outageSlice)
+	name, long := o.ill[i].Name, o.span(outageSlice)
 	sample, left := o.well[i].pairs(ctx, measure.Load{Callers: 1, Warm: long / 5, For: long})
 	left()
 	addSample(o.table, name, sample, healthy)

@@ -3,13 +3,17 @@ package locks
 import (
 	"context"
 	"fmt"
+	"math"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
+	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
 const (
@@ -24,11 +28,15 @@ const keysEach = 64
 
 // opened is a contestant that has been set up.
 type opened struct {
-	name  string
+	contestant.Kind
+
 	locks *contestant.Locker
+	keys  [][keysEach]string // of each caller
+	next  []int
+	done  atomic.Int64 // pairs without an error
 }
 
-func openAll(kinds []contestant.Kind, at *site) (all []opened, end func(), err error) {
+func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end func(), err error) {
 	end = func() {
 		for _, o := range all {
 			_ = o.locks.Close()
@@ -40,23 +48,26 @@ func openAll(kinds []contestant.Kind, at *site) (all []opened, end func(), err e
 			end()
 			return nil, nil, fmt.Errorf("%s: %w", kind.Name, err)
 		}
-		all = append(all, opened{kind.Name, locks})
+		o := &opened{Kind: kind, locks: locks, keys: make([][keysEach]string, callers), next: make([]int, callers)}
+		for i := range o.keys {
+			for j := range o.keys[i] {
+				o.keys[i][j] = kind.Name + ":" + strconv.Itoa(i) + ":" + strconv.Itoa(j)
+			}
+		}
+		all = append(all, o)
 	}
 	return all, end, nil
 }
 
 // pairs puts the load on the contestant, each caller on keys of its own.
-func (o opened) pairs(ctx context.Context, load measure.Load) (sample measure.Sample, left func()) {
-	keys := make([][keysEach]string, load.Callers)
-	for i := range keys {
-		for j := range keys[i] {
-			keys[i][j] = o.name + ":" + strconv.Itoa(i) + ":" + strconv.Itoa(j)
-		}
-	}
-	next := make([]int, load.Callers)
+func (o *opened) pairs(ctx context.Context, load measure.Load) (sample measure.Sample, left func()) {
 	return measure.Pairs(load, func(i int) error {
-		next[i]++
-		return o.locks.Pair(ctx, keys[i][next[i]%keysEach])
+		o.next[i]++
+		err := o.locks.Pair(ctx, o.keys[i][o.next[i]%keysEach])
+		if err == nil {
+			o.done.Add(1)
+		}
+		return err
 	})
 }
 
@@ -80,29 +91,60 @@ func firstLine(text string) string {
 	return first
 }
 
-// uncontended measures contestants on keys that nobody else wants.
+// uncontended measures contestants on keys that no other caller wants.
 func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Context, *bench, *results.Table) error {
 	return func(ctx context.Context, b *bench, t *results.Table) error {
 		site, err := b.lab.site(ctx, at)
 		if err != nil {
 			return err
 		}
-		all, end, err := openAll(kinds, site)
+		all, end, err := openAll(kinds, site, callers)
 		if err != nil {
 			return err
 		}
 		defer end()
 		long := b.span(slice)
 		for _, o := range all {
-			t.AddRow(o.name) // in this order
+			t.AddRow(o.Name) // in this order
 			_, left := o.pairs(ctx, measure.Load{Callers: callers, For: long / 2})
 			left()
 		}
 		return b.Each(ctx, len(all), func(_, i int) error {
-			sample, left := all[i].pairs(ctx, measure.Load{Callers: callers, Warm: long / 5, For: long})
-			left()
-			addSample(t, all[i].name, sample, "")
-			return nil
+			return all[i].turn(ctx, t, site, measure.Load{Callers: callers, Warm: long / 5, For: long})
 		})
 	}
+}
+
+// turn adds what a load gets done, and what each pair costs: allocations of this process when there is one caller, and
+// processor time of this process and of all redis-servers.
+func (o *opened) turn(ctx context.Context, t *results.Table, at *site, load measure.Load) error {
+	meter := usage.Meter{Servers: at.redis}
+	var before, after runtime.MemStats
+	o.done.Store(0)
+	runtime.ReadMemStats(&before)
+	began, err := meter.Read(ctx)
+	if err != nil {
+		return err
+	}
+	sample, left := o.pairs(ctx, load)
+	left()
+	ended, err := meter.Read(ctx)
+	if err != nil {
+		return err
+	}
+	runtime.ReadMemStats(&after)
+	addSample(t, o.Name, sample, "")
+	pairs, cost := float64(o.done.Load()), ended.Since(began, int(o.done.Load()))
+	if pairs == 0 { // the rounds must stay side by side
+		pairs, cost = math.NaN(), usage.Cost{Client: math.NaN(), Server: math.NaN()}
+	}
+	if load.Callers == 1 {
+		t.Add(o.Name, "allocations", float64(after.Mallocs-before.Mallocs)/pairs)
+		t.Add(o.Name, "bytes", float64(after.TotalAlloc-before.TotalAlloc)/pairs)
+	}
+	t.Add(o.Name, "client µs", cost.Client)
+	if o.Store == contestant.OnRedis {
+		t.Add(o.Name, "server µs", cost.Server)
+	}
+	return nil
 }

@@ -25,9 +25,9 @@ var comparisons = []comparison{
 	}, "pairs/s", true},
 	{[]string{"C1", "C4", "C1x8", "C4x8", "C1-five"}, "of ideal", true},
 	{[]string{"Dstop", "Dkill"}, "outage p50 µs", false},
-	{[]string{"cost-one", "cost-five"}, "allocations", false},
-	{[]string{"cost-one", "cost-five"}, "client µs", false},
-	{[]string{"cost-one", "cost-five"}, "server µs", false},
+	{[]string{"A1", "B1"}, "allocations", false},
+	{[]string{"A128", "B128"}, "client µs", false},
+	{[]string{"A128", "B128"}, "server µs", false},
 }
 
 // notPeers are rows without a lock, and those that show what a lock must cost at the least.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -45,14 +46,13 @@ func commit(ctx context.Context) string {
 	return name
 }
 
+var modelName = regexp.MustCompile(`model name\s*: *(.*)`)
+
 func machine() string {
 	model := "unknown processor"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(info)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
+		if found := modelName.FindSubmatch(info); found != nil {
+			model = string(found[1])
 		}
 	}
 	return fmt.Sprintf("%s, %d cores, %s/%s", model, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -40,16 +41,15 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	type calls struct{ all, clients float64 }
 	seen := map[string]calls{}
 	for lines := bufio.NewScanner(conn); lines.Scan(); { // until the deadline
-		name, script, ok := parseMonitor(lines.Text())
-		if !ok {
-			continue
+		if line := monitored.FindStringSubmatch(lines.Text()); line != nil {
+			name := strings.ToLower(line[2])
+			c := seen[name]
+			c.all++
+			if line[1] != "lua" {
+				c.clients++
+			}
+			seen[name] = c
 		}
-		c := seen[name]
-		c.all++
-		if !script {
-			c.clients++
-		}
-		seen[name] = c
 	}
 	sent := &Sent{server: s, share: map[string]float64{}}
 	for name, c := range seen {
@@ -68,18 +68,21 @@ func (s *Sent) Count(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	calls, err := parseCommandStats(info)
 	total := 0.0
-	for name, n := range calls {
-		if name == "info" || name == "monitor" {
-			continue
+	for _, line := range called.FindAllStringSubmatch(info, -1) {
+		name := line[1]
+		n, err := strconv.ParseFloat(line[2], 64)
+		if err != nil {
+			return 0, fmt.Errorf("commandstats has %q: %w", line[0], err)
 		}
 		if share, ok := s.share[name]; ok {
 			n *= share
 		}
-		total += n
+		if name != "info" && name != "monitor" {
+			total += n
+		}
 	}
-	return total, err
+	return total, nil
 }
 
 // Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
@@ -93,40 +96,11 @@ func (s *Sent) Mixed() []string {
 	return names
 }
 
-// parseMonitor reads a line such as +1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value", or [0 lua] for a script's.
-func parseMonitor(line string) (name string, script, ok bool) {
-	_, rest, ok := strings.Cut(line, "[")
-	if !ok {
-		return "", false, false
-	}
-	from, rest, ok := strings.Cut(rest, `] "`)
-	if !ok {
-		return "", false, false
-	}
-	name, _, ok = strings.Cut(rest, `"`)
-	return strings.ToLower(name), strings.HasSuffix(from, " lua"), ok
-}
+// monitored is a line such as +1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value", or [0 lua] for a script's.
+var monitored = regexp.MustCompile(`\[\d+ (\S+)\] "([^"]*)"`)
 
-// parseCommandStats reads the calls of lines such as cmdstat_set:calls=12,usec=34. Those of a subcommand, client|setinfo,
-// count for the command.
-func parseCommandStats(info string) (map[string]float64, error) {
-	calls := map[string]float64{}
-	for line := range strings.Lines(info) {
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "cmdstat_")
-		if !ok {
-			continue
-		}
-		name, fields, _ := strings.Cut(rest, ":calls=")
-		number, _, _ := strings.Cut(fields, ",")
-		n, err := strconv.ParseFloat(number, 64)
-		if err != nil {
-			return nil, fmt.Errorf("commandstats has %q: %w", line, err)
-		}
-		name, _, _ = strings.Cut(name, "|")
-		calls[name] += n
-	}
-	return calls, nil
-}
+// called is a line such as cmdstat_set:calls=12,usec=34. A subcommand, client|setinfo, counts for its command.
+var called = regexp.MustCompile(`cmdstat_([^:|]*)[^:]*:calls=(\d+)`)
 
 // LearnFrom begins to learn which commands clients send to a server, and returns a function that ends it.
 func LearnFrom(ctx context.Context, s *Server) (end func() (*Sent, error)) {

@@ -66,7 +66,7 @@ func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) 
 			return job.Tally.Work(ctx, p.N)
 		},
 	}
-	for _, kind := range job.Scenario.Types() {
+	for kind := range job.Scenario.types() {
 		err = errors.Join(err, worker.Handle(w, kind, handler))
 	}
 	if err == nil {

@@ -52,7 +52,7 @@ func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limit
 func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func() error, err error) {
 	s := Scenario{}
 	for range n + 1 {
-		s.add(Task{Key: "order-000001", Work: time.Hour})
+		s = s.with(Task{Key: "order-000001", Work: time.Hour})
 	}
 	job := Job{Addr: addr, Scenario: s, Tally: NewTally(s.Tasks), Retries: retries, RetryDelay: time.Hour}
 	if err := enqueue(ctx, job, c.InOrder, s.Tasks); err != nil {

@@ -49,7 +49,7 @@ func Repeat(name string, keys, each int, work time.Duration, seed uint64) Scenar
 	}
 	for range each {
 		for k := range keys {
-			s.add(Task{Key: fmt.Sprint("key:", k), Work: work})
+			s = s.with(Task{Key: fmt.Sprint("key:", k), Work: work})
 		}
 	}
 	shuffle(s.Tasks, seed)
@@ -97,40 +97,29 @@ func (s Scenario) Ideal() time.Duration {
 	return max(longest, total/Slots)
 }
 
-// Queues returns the names of the queues, sorted.
-func (s Scenario) Queues() []string {
-	return s.names(func(t Task) string { return t.Queue })
-}
-
-// Types returns the types of the tasks, sorted.
-func (s Scenario) Types() []string {
-	return s.names(func(t Task) string { return t.Type })
-}
-
-func (s Scenario) names(of func(Task) string) []string {
-	var names []string
+// types returns the types of the tasks.
+func (s Scenario) types() map[string]bool {
+	types := map[string]bool{}
 	for _, t := range s.Tasks {
-		if !slices.Contains(names, of(t)) {
-			names = append(names, of(t))
-		}
+		types[t.Type] = true
 	}
-	slices.Sort(names)
-	return names
+	return types
 }
 
 // weights gives every queue the same weight.
 func (s Scenario) weights() map[string]int {
 	weights := map[string]int{}
-	for _, queue := range s.Queues() {
-		weights[queue] = 1
+	for _, t := range s.Tasks {
+		weights[t.Queue] = 1
 	}
 	return weights
 }
 
-// add appends a task of the default type, with its place.
-func (s *Scenario) add(t Task) {
+// with returns the scenario with one more task, of the default type.
+func (s Scenario) with(t Task) Scenario {
 	t.N, t.Type, t.Queue = len(s.Tasks), DefaultType, DefaultQueue
 	s.Tasks = append(s.Tasks, t)
+	return s
 }
 
 // number gives each task its place.

@@ -26,7 +26,7 @@ func Zipf(name string, exponent float64, keys, n int, work time.Duration, seed u
 	s := Scenario{Name: name, Bare: Slots}
 	for range n {
 		place, _ := slices.BinarySearch(sums, rng.Float64()*sum)
-		s.add(Task{Key: fmt.Sprint("key:", min(place, keys-1)), Work: work})
+		s = s.with(Task{Key: fmt.Sprint("key:", min(place, keys-1)), Work: work})
 	}
 	s.Title = fmt.Sprintf("%d tasks x %v, keys by Zipf's law with exponent %.1f: %d of %d keys", n, work, exponent, s.Keys(), keys)
 	return s
@@ -40,10 +40,10 @@ func BesideAHotKey(others, hot int) Scenario {
 	added := 0
 	for n := range others {
 		for added < hot && added*others <= 2*n*hot {
-			s.add(Task{Key: "hot", Work: hotWork, Aside: true})
+			s = s.with(Task{Key: "hot", Work: hotWork, Aside: true})
 			added++
 		}
-		s.add(Task{Key: fmt.Sprint("own:", n), Work: otherWork})
+		s = s.with(Task{Key: fmt.Sprint("own:", n), Work: otherWork})
 	}
 	return s
 }
@@ -55,10 +55,10 @@ func Pairs(n int) Scenario {
 		"%d keys, each held for 0.5 to 1.5 s while one task waits for it", n)}
 	for i := range n {
 		held := 500*time.Millisecond + time.Duration(i)*time.Second/time.Duration(n)
-		s.add(Task{Key: fmt.Sprint("key:", i), Work: held})
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: held})
 	}
 	for i := range n {
-		s.add(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, Late: true})
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, Late: true})
 	}
 	return s
 }

@@ -57,7 +57,7 @@ type Cost struct {
 	Commands float64
 }
 
-// Since returns the cost of each of so many units of work between two readings.
+// Since returns the cost of each of so many units of work between two readings; NaN or infinite when there are none.
 func (r Reading) Since(before Reading, units int) Cost {
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(units) }
 	return Cost{

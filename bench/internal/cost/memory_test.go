@@ -12,21 +12,6 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
-func TestEveryLockHasACost(t *testing.T) {
-	t.Parallel()
-	table := measureOnce(t, "cost-one")
-	if len(table.Rows) < 6 {
-		t.Fatalf("%d rows", len(table.Rows))
-	}
-	for _, row := range table.Rows {
-		for _, column := range []string{"allocations", "bytes", "client µs", "server µs"} {
-			if got := row.Values[column]; len(got) != 1 || !(got[0] > 0) {
-				t.Errorf("%s: %s is %v", row.Name, column, got)
-			}
-		}
-	}
-}
-
 func TestMemoryIsThatOfKeysAndParkedTasks(t *testing.T) {
 	t.Parallel()
 	table := measureOnce(t, "cost-memory")
