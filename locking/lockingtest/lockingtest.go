@@ -88,10 +88,21 @@ func (s *suite) locker() locking.Locker { return s.h.New(s.T) }
 // key returns a business key of this test alone.
 func (s *suite) key(name string) string { return s.prefix + "/" + name }
 
+// attempt makes an attempt that is granted or refused. On a busy machine a backend may not be reached in time: the attempt
+// is made again then.
+func (s *suite) attempt(l locking.Locker, opts locking.Options, keys []string) (*locking.Lease, error) {
+	for began := time.Now(); ; pass(poll) {
+		lease, err := l.Acquire(s.Context(), keys, opts)
+		if !errors.Is(err, locking.ErrUnavailable) || time.Since(began) > limit {
+			return lease, err
+		}
+	}
+}
+
 // acquire takes keys that must be free and releases them with the test.
 func (s *suite) acquire(l locking.Locker, opts locking.Options, keys ...string) *locking.Lease {
 	s.Helper()
-	lease, err := l.Acquire(s.Context(), keys, opts)
+	lease, err := s.attempt(l, opts, keys)
 	if err != nil {
 		s.Fatalf("acquire %q: %v", keys, err)
 	}
@@ -108,7 +119,7 @@ func (s *suite) refused(l locking.Locker, opts locking.Options, keys ...string) 
 // refusal makes an attempt that must be refused, and returns why it was.
 func (s *suite) refusal(l locking.Locker, opts locking.Options, keys ...string) *locking.HeldError {
 	s.Helper()
-	lease, err := l.Acquire(s.Context(), keys, opts)
+	lease, err := s.attempt(l, opts, keys)
 	if lease != nil {
 		s.Fatalf("acquired %q, which another holds", keys)
 	}
@@ -154,7 +165,7 @@ func (s *suite) onceExpired(l locking.Locker, keys ...string) *locking.Lease {
 func (s *suite) retry(l locking.Locker, pause func(*locking.HeldError) time.Duration, keys []string) *locking.Lease {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < limit; {
-		lease, err := l.Acquire(s.Context(), keys, locking.Options{})
+		lease, err := s.attempt(l, locking.Options{}, keys)
 		if err == nil {
 			s.Cleanup(func() { _ = lease.Release(context.Background()) })
 			return lease
