@@ -260,7 +260,7 @@ func TestARetakeThatComesAfterTheReleaseLocksNothing(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
-	l := newRedlock(t, nodes, unguarded)
+	l := newRedlock(t, nodes, distant)
 	const rounds = 10
 	late := 0 // retakes that came after the release
 	for round := 0; late < rounds; round++ {

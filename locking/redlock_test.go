@@ -18,6 +18,9 @@ import (
 // to fail.
 var unguarded = locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 2 * time.Second}
 
+// distant are the options for a test that tells a call that waits for a node from one that does not: see promptly.
+var distant = locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 10 * time.Second}
+
 func newRedlock(t testing.TB, nodes []*redis.Options, opts locking.RedlockOptions) *locking.Redlock {
 	t.Helper()
 	l, err := locking.NewRedlock(nodes, opts)

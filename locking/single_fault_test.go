@@ -203,7 +203,7 @@ func TestAnAttemptAtAHangingServerEndsWithItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			l := newSingle(t, server.Client(t, mod), locking.SingleOptions{})
+			l := newSingle(t, server.Client(t, mod, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second }), locking.SingleOptions{})
 			release(t, acquire(t, l, locking.Options{}, "warm up the connection"))
 			server.Pause()
 			ctx, cancel := context.WithCancel(t.Context())
