@@ -107,7 +107,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if slots < 1 {
 		slots = runtime.NumCPU() // as asynq has it
 	}
-	a.budget = middleware.NewSlotBudget(middleware.SlotBudgetOptions{Waiting: cmp.Or(opts.SlotBudget, max(slots/2, 1)), Slots: slots})
+	a.budget = &middleware.SlotBudget{Waiting: cmp.Or(opts.SlotBudget, max(slots/2, 1)), Slots: slots}
 	queue, err := delayqueue.New(client, delayqueue.Options{
 		Logger: opts.Logger, Woken: func(delayqueue.Task) { a.wakes.Wake() }, Repaired: a.repaired,
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 const (
@@ -45,7 +46,7 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	hold := max(r.SlotBudget.decks.look(held.Key).hold, r.meanHold())
+	hold := max(r.SlotBudget.standby.State(held.Key).Hold, r.meanHold())
 	waiting, cancel := r.untilStopping(ctx, time.Now().Add(collectTime(len(r.keys), hold, left)))
 	defer cancel()
 	leases, err := locking.Collect(waiting, r.Locker, r.keys, r.options())
@@ -73,7 +74,8 @@ func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
 		r.warnOfKept(ctx, lease, err)
 	}
 	key := lease.Keys()[0]
-	if n := r.SlotBudget.decks.release(key, 0, lease.HandedOff(), lease.ShouldNotify()); n > 0 {
+	released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
+	if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
 		r.wake(ctx, key, parking.WakeOptions{Most: n})
 	}
 }

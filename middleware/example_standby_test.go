@@ -29,7 +29,7 @@ func ExampleRequeue_Decide() {
 		{"never in a slot", middleware.Requeue{Standby: -1}},
 	} {
 		d := row.strategy.Decide(third)
-		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.Standby, d.Places, row.strategy.Decide(held).Places)
+		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.Standby, d.StandbyLimit, row.strategy.Decide(held).StandbyLimit)
 	}
 	// Output:
 	// by default, up to 4         on deck: true   places: 4   held for a second: 0

@@ -33,8 +33,8 @@ func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// waitOnDeck stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.
-func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
+// waitOnStandby stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.
+func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
 	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
@@ -51,24 +51,24 @@ func (r *run) waitOnDeck(ctx context.Context, d Decision) (*locking.Lease, *lock
 	return r.tryInTurn(ctx) // sits out an outage
 }
 
-// leaveDeck gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line. The task
+// leaveStandby gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line. The task
 // itself stays in line with its record, as it has not run.
-func (r *run) leaveDeck(ctx context.Context, got bool) {
-	key := r.onDeck
-	r.onDeck = ""
-	if r.SlotBudget.decks.leave(key, got) {
+func (r *run) leaveStandby(ctx context.Context, got bool) {
+	key := r.standby
+	r.standby = ""
+	if r.SlotBudget.standby.Leave(key, got) {
 		r.wake(ctx, key, parking.WakeOptions{Most: 1})
 	}
 }
 
 // stopWaiting gives back what waiting took: the places in the budget and on deck, and the watch.
 func (r *run) stopWaiting(ctx context.Context, got bool) {
-	if r.onDeck != "" {
-		r.leaveDeck(ctx, got)
+	if r.standby != "" {
+		r.leaveStandby(ctx, got)
 	}
-	if r.asleep {
+	if r.waiting {
 		r.SlotBudget.give()
-		r.asleep = false
+		r.waiting = false
 	}
 	if r.released != nil {
 		r.stopWatch()

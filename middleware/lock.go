@@ -121,7 +121,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.interest = tasklock.NotifyFor
 	}
 	if l.SlotBudget == nil {
-		l.SlotBudget = NewSlotBudget(SlotBudgetOptions{Waiting: max(runtime.NumCPU()/2, 1)})
+		l.SlotBudget = &SlotBudget{Waiting: max(runtime.NumCPU()/2, 1)}
 	}
 	if l.Logger == nil {
 		l.Logger = slog.New(slog.DiscardHandler)

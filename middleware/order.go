@@ -71,7 +71,7 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 			}
 			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
 			if !turn.FirstAgain.IsZero() || !turn.FirstLease.IsZero() && time.Now().After(turn.FirstLease) {
-				r.noDeck = true // who is first is parked, has failed, or its worker has died: it will not run in a moment
+				r.noStandby = true // who is first is parked, has failed, or its worker has died: it will not run in a moment
 			}
 			if turn.FirstLost {
 				back, held := r.bringBack(ctx, turn.First, turn.FirstBegun, locked)
@@ -161,7 +161,7 @@ func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease,
 	if held == nil && err == nil {
 		return lease, nil, nil
 	}
-	r.noDeck = true
+	r.noStandby = true
 	_ = r.release(ctx, lease, false)
 	switch {
 	case !lease.ShouldNotify():
@@ -233,9 +233,8 @@ func (r *run) wakeFirst(ctx context.Context) {
 
 // wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
 func (r *run) wakeInLine(ctx context.Context, left parking.Front, lease *locking.Lease) {
-	r.SlotBudget.decks.held(r.keys[0], r.noteHold())
 	next := left.Next
-	if r.SlotBudget.decks.placesFor(r.keys[0]) == 0 {
+	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
 		next = next[:min(len(next), 1)]
 	}
 	cause := ByRelease

@@ -58,7 +58,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	r.SlotBudget.decks.park(held.Key, p.Waiters, d.Places)
+	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
 	r.observe(ctx, Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
@@ -27,16 +28,15 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer queue.Close()
-	sleepers := NewSlotBudget(SlotBudgetOptions{Waiting: 4, Slots: 8})
-	opts := Options{Locker: locker, Queue: queue, SlotBudget: sleepers, Logger: slog.New(slog.DiscardHandler)}
-	r := &run{lock: &lock{Options: opts, interest: tasklock.NotifyFor}, task: asynq.NewTask("test", nil), id: numbered(1), keys: []string{"k"}}
+	budget := &SlotBudget{Waiting: 4, Slots: 8}
+	opts := Options{Locker: locker, Queue: queue, SlotBudget: budget, Logger: slog.New(slog.DiscardHandler)}
+	r := &run{lock: &lock{Options: opts, interest: tasklock.NotifyFor}, task: asynq.NewTask("test", nil), id: parking.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
 	for range 5 {
-		sleepers.decks.park("k", 3, 1)
+		budget.standby.Parked("k", 3, 1)
 		r.lookAgain(t.Context(), "k", parking.Parked{Task: r.id, Timer: time.Second})
 	}
-	sleepers.decks.wantZero(t)
-	sleepers.decks.park("k", 3, 1)
-	if n := sleepers.decks.release("k", 0, false, true); n > 2 {
-		t.Errorf("a release wakes %d, want 2 at most", n)
+	budget.standby.Parked("k", 3, 1)
+	if n := budget.standby.Released("k", standby.Release{Notify: true}, func() bool { return true }); n != 2 {
+		t.Errorf("a release wakes %d, want 2", n)
 	}
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,19 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 const (
 	// afterExpiry is how long after the end of a holder's lease a parked task looks for itself whether it was forgotten.
 	afterExpiry = time.Second
+	// defaultStandby is how many tasks of a server may be on standby for one key by default.
+	defaultStandby = 4
+	// standbyTime is how long a task is on standby before it parks after all.
+	standbyTime = 500 * time.Millisecond
+	// standbyShare is the share of the time left to a task for which it may be on standby: one part in so many. asynq has begun to count the
+	// task's timeout, which is meant for its handler.
+	standbyShare = 100
 	// maxFallback bounds that look when a holder's lease has no end.
 	maxFallback = tasklock.MaxTTL
 )
@@ -66,25 +75,30 @@ func (r Requeue) Decide(c Conflict) Decision {
 			delay = maxFallback
 		}
 	}
-	d := Decision{Outcome: Park, Places: r.places(c), Delay: delay, Limits: r.Limits, OnLimit: r.OnLimit}
-	until := c.FirstAt.Add(standbyLimit(c))
-	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.Places > 0 && (c.Promised || c.Standby < d.Places) && c.Now.Before(until) {
+	d := Decision{Outcome: Park, StandbyLimit: r.standbyLimit(c), Delay: delay, Limits: r.Limits, OnLimit: r.OnLimit}
+	until := c.FirstAt.Add(standbyFor(c))
+	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.StandbyLimit > 0 &&
+		(c.Reserved || c.Standby < d.StandbyLimit) && c.Now.Before(until) {
 		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
 }
 
-// places returns how many tasks may be on deck: none while the key is held for longer than it usually is, or where tasks wait in their slots
-// in another way.
-func (r Requeue) places(c Conflict) int {
-	most := r.Standby
-	if most == 0 {
-		most = defaultStandby
-	}
-	if c.hasWaited || c.Hold > standbyLimit(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > longHold {
+// standbyLimit returns how many tasks may be on standby: none while the key is held for longer than it usually is, or where tasks wait in
+// their slots in another way.
+func (r Requeue) standbyLimit(c Conflict) int {
+	if c.hasWaited || c.Hold > standbyFor(c) || !c.Holder.Since.IsZero() && c.Now.Sub(c.Holder.Since) > standby.LongHold {
 		return 0
 	}
-	return places(c.Hold, c.Pickup, most)
+	return standby.Limit(c.Hold, c.Pickup, cmp.Or(r.Standby, defaultStandby))
+}
+
+// standbyFor returns how long a task may be on standby since its first refusal.
+func standbyFor(c Conflict) time.Duration {
+	if c.Deadline.IsZero() {
+		return standbyTime
+	}
+	return min(standbyTime, c.Deadline.Sub(c.FirstAt)/standbyShare)
 }
 
 // Validate returns every fault of the strategy at once, or nil.

@@ -24,15 +24,15 @@ type run struct {
 	outage    outage // of the locks
 	refusals  int
 	firstAt   time.Time
-	asleep    bool            // holds a place of the sleeper budget
-	onDeck    string          // the key that it has a place on deck for
-	promised  string          // the key that it was woken for
+	waiting   bool            // in its slot, within the budget
+	standby   string          // the key that it is on standby for
+	reserved  string          // the key that a standby place is reserved for
 	place     time.Time       // of an ordered task in the line of its key
 	ahead     int             // tasks before it
 	first     parking.Task    // of them
 	turns     outage          // of what tells whose turn it is
 	begun     bool            // the line knows that the task is not parked
-	noDeck    bool            // it has tried the deck in vain
+	noStandby bool            // it was on standby in vain
 	collected bool            // it has tried to collect its keys
 	began     time.Time       // of its handler
 	released  <-chan struct{} // of its keys, while they are watched
@@ -55,7 +55,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 			return nil, err
 		}
 	}
-	r.promised, _ = l.SlotBudget.decks.arrive(id)
+	r.reserved, _ = l.SlotBudget.standby.Arrive(id)
 	return r, nil
 }
 
@@ -110,7 +110,7 @@ func (r *run) lastAttempt() bool { return r.left == 0 }
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInTurn(ctx)
-	if r.promised == "" && err == nil {
+	if r.reserved == "" && err == nil {
 		r.SlotBudget.came(lease == nil)
 	}
 	for err == nil && lease == nil {
@@ -123,7 +123,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		case collects:
 			lease, held, err = r.collect(ctx, held)
 		case d.Outcome == WaitInSlot && d.Standby:
-			lease, held, err = r.waitOnDeck(ctx, d)
+			lease, held, err = r.waitOnStandby(ctx, d)
 		case d.Outcome == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
 				lease, held, err = r.tryInTurn(ctx)
@@ -148,20 +148,20 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	if r.refusals == 1 && r.run.Met(r.attempt).Count == 0 {
 		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ahead, Waited: r.waited()})
 	}
-	deck := r.SlotBudget.decks.look(held.Key)
-	if deck.hold == 0 {
-		deck.hold = r.meanHold()
+	state := r.SlotBudget.standby.State(held.Key)
+	if state.Hold == 0 {
+		state.Hold = r.meanHold()
 	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		Standby: deck.onDeck, Promised: r.promised == held.Key || r.ahead == 1, Hold: deck.hold, Pickup: deck.pickup,
-		Ahead: r.ahead, hasWaited: r.noDeck,
+		Standby: state.Standby, Reserved: r.reserved == held.Key || r.ahead == 1, Hold: state.Hold, Pickup: state.Pickup,
+		Ahead: r.ahead, hasWaited: r.noStandby,
 	}
 	c.Deadline, _ = ctx.Deadline()
-	c.MayWait = (r.asleep || r.SlotBudget.hasRoom()) && !r.isStopping()
+	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
 	c.MayStandBy = r.SlotBudget.hasSpare(0)
 	d := r.Strategy.Decide(c)
-	if d.Outcome == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Promised)) { // another one was quicker
+	if d.Outcome == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Reserved)) { // another one was quicker
 		c.MayWait = false
 		d = r.Strategy.Decide(c)
 	}
@@ -175,21 +175,21 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	return d
 }
 
-// takePlace takes what waiting in the slot needs: a place of the sleeper budget and, on deck, one for the key.
-func (r *run) takePlace(ctx context.Context, key string, d Decision, promised bool) bool {
-	if r.onDeck != "" && (!d.Standby || r.onDeck != key) {
-		r.leaveDeck(ctx, false)
+// takePlace takes what waiting in the slot needs: room in the budget and, on standby, a place for the key.
+func (r *run) takePlace(ctx context.Context, key string, d Decision, reserved bool) bool {
+	if r.standby != "" && (!d.Standby || r.standby != key) {
+		r.leaveStandby(ctx, false)
 	}
-	if d.Standby && r.onDeck == "" {
-		if !r.SlotBudget.decks.enter(key, d.Places, promised) {
+	if d.Standby && r.standby == "" {
+		if !r.SlotBudget.standby.Enter(key, d.StandbyLimit, reserved) {
 			return false
 		}
-		r.onDeck = key
+		r.standby = key
 	}
-	if !r.asleep {
-		r.asleep = r.SlotBudget.take()
+	if !r.waiting {
+		r.waiting = r.SlotBudget.take()
 	}
-	return r.asleep
+	return r.waiting
 }
 
 func (r *run) isStopping() bool {

@@ -13,7 +13,7 @@ import (
 
 func TestTheSleeperBudgetIsKept(t *testing.T) {
 	t.Parallel()
-	s := NewSlotBudget(SlotBudgetOptions{Waiting: 3})
+	s := &SlotBudget{Waiting: 3}
 	var inside, over atomic.Int64
 	var wg sync.WaitGroup
 	for range 16 {
@@ -34,7 +34,7 @@ func TestTheSleeperBudgetIsKept(t *testing.T) {
 	if over.Load() > 0 || s.InUse() != 0 {
 		t.Errorf("over the budget %d times, %d left over; want neither", over.Load(), s.InUse())
 	}
-	if NewSlotBudget(SlotBudgetOptions{}).take() || NewSlotBudget(SlotBudgetOptions{Waiting: -1}).take() {
+	if (&SlotBudget{}).take() || (&SlotBudget{Waiting: -1}).take() {
 		t.Error("a budget of none has room")
 	}
 }
@@ -67,7 +67,7 @@ func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
 func TestHandlersWithoutALockOccupySlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := NewSlotBudget(SlotBudgetOptions{Waiting: 2, Slots: 4})
+		s := &SlotBudget{Waiting: 2, Slots: 4}
 		spare := func(slots int, want bool) {
 			t.Helper()
 			if got := s.hasSpare(slots); got != want {
@@ -97,7 +97,7 @@ func TestHandlersWithoutALockOccupySlots(t *testing.T) {
 
 func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
 	t.Parallel()
-	s := NewSlotBudget(SlotBudgetOptions{Waiting: 16, Slots: 32})
+	s := &SlotBudget{Waiting: 16, Slots: 32}
 	s.full.Store(time.Now().Add(time.Hour).UnixNano()) // no slot is free for long
 	come := func(n int, refused, want bool) {
 		t.Helper()

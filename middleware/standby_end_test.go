@@ -57,7 +57,7 @@ func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 		})
 		most := 0
 		r.until(time.Minute, "all tasks", func() bool {
-			most = max(most, p.sleepers.InUse())
+			most = max(most, p.budget.InUse())
 			return u.finished() == keys*each
 		})
 		runs := r.events.runs()
@@ -71,7 +71,7 @@ func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 		if len(u.overlap) > 0 {
 			r.Errorf("two tasks at a time had %v", u.overlap)
 		}
-		r.until(time.Second, "the budget is given back", func() bool { return p.sleepers.InUse() == 0 })
+		r.until(time.Second, "the budget is given back", func() bool { return p.budget.InUse() == 0 })
 	})
 }
 
@@ -126,7 +126,7 @@ type stubborn struct {
 
 func (s stubborn) Decide(c middleware.Conflict) middleware.Decision {
 	s.asked.Add(1)
-	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, Places: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
+	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, StandbyLimit: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
 }
 
 func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
@@ -145,8 +145,8 @@ func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
 				began := time.Now()
 				r.enqueue(payload{Key: "a"}, asynq.MaxRetry(3))
 				r.events.await(r, 1, parked)
-				if took := time.Since(began); took > 100*time.Millisecond || s.asked.Load() > 2 || p.sleepers.InUse() != 0 {
-					r.Errorf("it parked after %v, the strategy was asked %d times, %d wait", took, s.asked.Load(), p.sleepers.InUse())
+				if took := time.Since(began); took > 100*time.Millisecond || s.asked.Load() > 2 || p.budget.InUse() != 0 {
+					r.Errorf("it parked after %v, the strategy was asked %d times, %d wait", took, s.asked.Load(), p.budget.InUse())
 				}
 				<-time.After(time.Second)
 				r.giveBack(lease)
@@ -169,9 +169,9 @@ func TestAShutdownParksWhoWaitsOnDeckAndAnotherServerGoesOn(t *testing.T) {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		}
 		first := r.process(8, never, asynq.Config{}, handler)
-		r.until(time.Minute, "a line has formed", func() bool { return u.finished() > 10 && first.sleepers.InUse() > 0 })
+		r.until(time.Minute, "a line has formed", func() bool { return u.finished() > 10 && first.budget.InUse() > 0 })
 		first.signal()
-		r.until(20*time.Millisecond, "nobody waits in a slot", func() bool { return first.sleepers.InUse() == 0 })
+		r.until(20*time.Millisecond, "nobody waits in a slot", func() bool { return first.budget.InUse() == 0 })
 		first.server.Shutdown()
 		before := u.finished()
 		r.process(8, never, asynq.Config{}, handler)
@@ -189,7 +189,7 @@ func TestAShutdownEndsTheTimeOnDeckAtOnce(t *testing.T) {
 		p := r.process(4, never, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 		p.warmUp(r)
 		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
-		r.until(time.Second, "the task waits", func() bool { return p.sleepers.InUse() == 1 })
+		r.until(time.Second, "the task waits", func() bool { return p.budget.InUse() == 1 })
 		p.signal()
 		began := time.Now()
 		r.events.await(r, 1, parked)
@@ -284,7 +284,7 @@ func TestAShortTimeoutIsHardlyUsedForTheDeck(t *testing.T) {
 		if took := parked.Sub(refused); took < 40*time.Millisecond || took > 60*time.Millisecond {
 			r.Errorf("a task with 5s left waited for %v, want a hundredth of that", took)
 		}
-		if n := p.sleepers.InUse(); n != 0 {
+		if n := p.budget.InUse(); n != 0 {
 			r.Errorf("%d wait", n)
 		}
 	})

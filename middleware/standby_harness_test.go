@@ -15,10 +15,10 @@ import (
 
 // process is one worker process of several: it has a gate and a budget of its own.
 type process struct {
-	server   *asynq.Server
-	sleepers *middleware.SlotBudget
-	signal   func() // ends the waiting in slots
-	stop     func() // and shuts down
+	server *asynq.Server
+	budget *middleware.SlotBudget
+	signal func() // ends the waiting in slots
+	stop   func() // and shuts down
 }
 
 // process starts a worker process with so many slots, half of which may wait.
@@ -28,7 +28,7 @@ func (r *rig) process(slots int, s middleware.Strategy, cfg asynq.Config, handle
 	opts.Locker, opts.Key = locking.NewGate(r.locker, locking.GateOptions{}), keyList
 	cfg.Concurrency = slots
 	server := r.serve(opts, cfg, handler)
-	p := &process{server: server, sleepers: r.budget, signal: r.attached.Stop}
+	p := &process{server: server, budget: r.budget, signal: r.attached.Stop}
 	p.stop = sync.OnceFunc(func() {
 		p.signal()
 		p.server.Shutdown()

@@ -26,10 +26,10 @@ type Conflict struct {
 	// Deadline is when asynq abandons the task; zero for never.
 	Deadline time.Time
 
-	// Standby is how many tasks of this server wait in their slots for the key, or were woken for it and are on their way; this one is
-	// not among them. Promised says that this one was woken for the key, and a place kept for it.
+	// Standby is how many other tasks of this server are on standby for the key, or were woken for it and are on their way. Reserved reports
+	// that this task was woken for the key, so that a standby place is reserved for it.
 	Standby  int
-	Promised bool
+	Reserved bool
 	// Hold is how long the key is held on average, and Pickup how long a task that was woken takes to arrive; zero when that is
 	// not known yet.
 	Hold, Pickup time.Duration
@@ -58,12 +58,12 @@ type Decision struct {
 	// WaitUntil is when waiting in the slot must end.
 	WaitUntil time.Time
 
-	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays. Places is how many tasks
-	// of this server may be on standby for the key; when all places are taken, or MayStandBy is false, the strategy is asked again, with
-	// MayWait false. A release wakes parked tasks for the Places that are free, besides one for the key itself; for that, Places counts in a
+	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays. StandbyLimit is how many
+	// tasks of this server may be on standby for the key. When there are so many, or MayStandBy is false, the strategy is asked again, with
+	// MayWait false. A release wakes as many parked tasks as StandbyLimit allows, besides one for the key itself; for that, it counts in a
 	// decision to Park too.
-	Standby bool
-	Places  int
+	Standby      bool
+	StandbyLimit int
 
 	// Limits and OnLimit are for Park: see [Requeue].
 	Limits  delayqueue.Limits

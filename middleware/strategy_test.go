@@ -27,15 +27,15 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		}
 		return c
 	}
-	park := middleware.Decision{Outcome: middleware.Park, Delay: 21 * time.Second, Places: 1}
+	park := middleware.Decision{Outcome: middleware.Park, Delay: 21 * time.Second, StandbyLimit: 1}
 	parked := func(delay time.Duration) middleware.Decision {
-		return middleware.Decision{Outcome: middleware.Park, Delay: delay, Places: 1}
+		return middleware.Decision{Outcome: middleware.Park, Delay: delay, StandbyLimit: 1}
 	}
 	deck := park
 	deck.Outcome, deck.Standby, deck.WaitUntil = middleware.WaitInSlot, true, now.Add(500*time.Millisecond)
 	full := func(c *middleware.Conflict) { c.Standby = 1 }
 	withPlaces := func(d middleware.Decision, n int) middleware.Decision {
-		d.Places = n
+		d.StandbyLimit = n
 		return d
 	}
 	wait := middleware.Decision{Outcome: middleware.WaitInSlot, WaitUntil: now.Add(time.Second), Delay: 10 * time.Millisecond}
@@ -51,15 +51,15 @@ func TestStrategiesDecideByTheConflictAlone(t *testing.T) {
 		"fail fast archives":         {middleware.FailFast{}, conflict(nil), middleware.Decision{Outcome: middleware.Archive}},
 		"fail fast discards":         {middleware.FailFast{Outcome: middleware.Discard}, conflict(nil), middleware.Decision{Outcome: middleware.Discard}},
 		"requeue until the TTL":      {middleware.Requeue{}, conflict(full), park},
-		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Limits: limits}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Limits: limits, Places: 1}},
+		"requeue with a delay":       {middleware.Requeue{Delay: time.Minute, Limits: limits}, conflict(full), middleware.Decision{Outcome: middleware.Park, Delay: time.Minute, Limits: limits, StandbyLimit: 1}},
 		"requeue, endless holder":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = -1, 1 }), parked(55 * time.Second)},
 		"requeue, day-long holder":   {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Holder.Remaining, c.Standby = 24*time.Hour, 1 }), parked(55 * time.Second)},
 		"on deck":                    {middleware.Requeue{}, conflict(nil), deck},
-		"on deck, as promised":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Standby, c.Promised = 1, true }), deck},
+		"on deck, as promised":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Standby, c.Reserved = 1, true }), deck},
 		"on deck, not allowed":       {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayWait = false }), park},
 		"on deck, no longer":         {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Now = now.Add(500 * time.Millisecond) }), park},
 		"on deck, no slot to spare":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy = false }), park},
-		"on deck, promised, no slot": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy, c.Promised = false, true }), park},
+		"on deck, promised, no slot": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.MayStandBy, c.Reserved = false, true }), park},
 		"on deck, timeout of 3 s":    {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(3 * time.Second) }), with(deck, now.Add(30*time.Millisecond))},
 		"on deck, timeout too short": {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline, c.Hold = now.Add(3*time.Second), 31*time.Millisecond }), withPlaces(park, 0)},
 		"on deck, timeout of 1 min":  {middleware.Requeue{}, conflict(func(c *middleware.Conflict) { c.Deadline = now.Add(time.Minute) }), deck},
@@ -111,18 +111,18 @@ func TestAsManyAreOnDeckAsItTakesToBridgeThePickup(t *testing.T) {
 		most := rapid.IntRange(1, 10).Draw(t, "most")
 		c := middleware.Conflict{FirstAt: time.Unix(1, 0), Now: time.Unix(1, 0), MayWait: true, MayStandBy: true, Hold: hold, Pickup: pickup}
 		d := middleware.Requeue{Standby: most}.Decide(c)
-		bridged := time.Duration(d.Places) * hold
+		bridged := time.Duration(d.StandbyLimit) * hold
 		switch {
-		case d.Places < 0 || d.Places > most:
-			t.Fatalf("%d places, at most %d are allowed", d.Places, most)
-		case d.Places == 0 && hold <= 250*time.Millisecond:
+		case d.StandbyLimit < 0 || d.StandbyLimit > most:
+			t.Fatalf("%d places, at most %d are allowed", d.StandbyLimit, most)
+		case d.StandbyLimit == 0 && hold <= 250*time.Millisecond:
 			t.Fatal("nobody is on deck for a key that is held briefly")
-		case d.Places > 0 && hold > 250*time.Millisecond:
+		case d.StandbyLimit > 0 && hold > 250*time.Millisecond:
 			t.Fatal("a slot is blocked for a key that is held for long")
-		case d.Places > 0 && d.Places < most && hold > 0 && bridged < pickup:
-			t.Fatalf("%d tasks bridge %v of a pickup of %v", d.Places, bridged, pickup)
-		case d.Places > 1 && bridged-hold >= pickup:
-			t.Fatalf("%d tasks are on deck where one less would do", d.Places)
+		case d.StandbyLimit > 0 && d.StandbyLimit < most && hold > 0 && bridged < pickup:
+			t.Fatalf("%d tasks bridge %v of a pickup of %v", d.StandbyLimit, bridged, pickup)
+		case d.StandbyLimit > 1 && bridged-hold >= pickup:
+			t.Fatalf("%d tasks are on deck where one less would do", d.StandbyLimit)
 		}
 	})
 }

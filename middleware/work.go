@@ -12,6 +12,7 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
 // wakeTimeout bounds the wakes after a release.
@@ -88,7 +89,8 @@ func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []parking.KeyWake
 	for _, key := range r.keys {
-		n := r.SlotBudget.decks.release(key, held, lease.HandedOff(), lease.ShouldNotify())
+		n := r.SlotBudget.standby.Released(key, standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()},
+			r.SlotBudget.spareForNext)
 		if n > 0 {
 			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
 		}
@@ -114,10 +116,10 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn boo
 				left, failed = append(left, w), woken.Err
 				continue
 			}
-			r.SlotBudget.decks.woke(w.Key, w.Most, woken.Woken, true)
+			awaited := r.SlotBudget.standby.Woke(w.Key, w.Most, woken.Tasks, woken.Left)
 			for i, next := range woken.Tasks {
 				cause := ByRelease
-				if i > 0 || handedOn || r.SlotBudget.decks.isAwaited(w.Key) {
+				if i > 0 || handedOn || awaited {
 					cause = ByStandby
 				}
 				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: delayqueue.Task(next)})
@@ -127,7 +129,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn boo
 		return none, failed
 	})
 	for _, w := range wakes {
-		r.SlotBudget.decks.woke(w.Key, w.Most, parking.Woken{}, false)
+		r.SlotBudget.standby.NotWoken(w.Key, w.Most)
 	}
 }
 
@@ -157,7 +159,7 @@ func insist[T any](ctx context.Context, r *run, inVain string, call func(context
 	return reply, cause // and not that the time is up
 }
 
-// meanHold returns how long handlers of this middleware take on average; zero while nobody knows.
+// meanHold returns how long handlers of this middleware take on average; zero while unknown.
 func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
 
 // noteHold adds the time since the run's handler began to that average, and returns it; zero when none did. When two do so at the same
@@ -167,9 +169,7 @@ func (r *run) noteHold() time.Duration {
 		return 0
 	}
 	d := time.Since(r.began)
-	m := mean(r.held.Load())
-	m.add(d)
-	r.held.Store(int64(m))
+	r.held.Store(int64(standby.Average(r.meanHold(), d)))
 	return d
 }
 

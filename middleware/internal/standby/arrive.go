@@ -1,0 +1,100 @@
+package standby
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/parking"
+)
+
+// leastReserved and mostReserved bound how long a place is reserved for a woken task: several times as long as others took to arrive.
+// Another server may have fetched it, or an operator may have deleted it.
+const leastReserved, mostReserved = 20 * time.Millisecond, 2 * time.Second
+
+// reservation is a standby place for a task that was woken.
+type reservation struct {
+	task parking.Task
+	at   time.Time
+}
+
+// arrivals is what is known of tasks that arrive, for all keys.
+type arrivals struct {
+	expected map[parking.Task]string // the keys of the tasks that have a reservation
+	// early has the tasks that arrived while wakes were under way, with their number: the answer to a wake may name one that is here already.
+	early map[parking.Task]uint64
+	count uint64 // of those that were early
+	sweep int    // how many may be early before the next sweep
+}
+
+// Arrive notes that the run of a task begins, and returns the key for which a place is reserved for it, if there is one.
+func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name, ok := k.arrivals.expected[t]
+	if !ok {
+		if k.waking > 0 {
+			k.noteEarly(t)
+		}
+		return "", false
+	}
+	delete(k.arrivals.expected, t)
+	known := k.keys[name]
+	for i, r := range known.reserved {
+		if r.task == t {
+			k.pickup = Average(k.pickup, time.Since(r.at))
+			known.reserved = slices.Delete(known.reserved, i, i+1)
+			break
+		}
+	}
+	return name, true
+}
+
+// reserve reserves places for tasks that were woken, except for those that have arrived since the wake began. The caller holds the mutex.
+func (k *Keys) reserve(name string, known *key, tasks []parking.Task) {
+	for _, t := range tasks {
+		if k.arrivals.early[t] > known.begun {
+			continue
+		}
+		if k.arrivals.expected == nil {
+			k.arrivals.expected = map[parking.Task]string{}
+		}
+		known.reserved = append(known.reserved, reservation{t, known.used})
+		k.arrivals.expected[t] = name
+	}
+}
+
+// expire drops the reservations of tasks that have not arrived in time. The caller holds the mutex.
+func (k *Keys) expire(known *key, now time.Time) {
+	patience := mostReserved
+	if k.pickup > 0 {
+		patience = min(max(8*k.pickup, leastReserved), mostReserved)
+	}
+	known.reserved = slices.DeleteFunc(known.reserved, func(r reservation) bool {
+		if now.Sub(r.at) < patience {
+			return false
+		}
+		delete(k.arrivals.expected, r.task)
+		return true
+	})
+}
+
+// noteEarly notes a task that has arrived while wakes are under way. The caller holds the mutex.
+func (k *Keys) noteEarly(t parking.Task) {
+	a := &k.arrivals
+	if a.early == nil {
+		a.early = map[parking.Task]uint64{}
+	}
+	if len(a.early) >= a.sweep {
+		oldest := a.count
+		for _, known := range k.keys {
+			if known.waking > 0 {
+				oldest = min(oldest, known.begun)
+			}
+		}
+		maps.DeleteFunc(a.early, func(_ parking.Task, n uint64) bool { return n <= oldest })
+		a.sweep = max(2*len(a.early), few)
+	}
+	a.count++
+	a.early[t] = a.count
+}
