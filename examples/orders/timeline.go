@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,10 @@ var timelineSource string
 
 var timelinePage = template.Must(template.New("timeline").Parse(timelineSource))
 
-const mostLanes = 20
+const (
+	mostLanes = 20
+	mostWaits = 10
+)
 
 // page is what the timeline page shows. Times are milliseconds since the first event.
 type page struct {
@@ -29,6 +31,7 @@ type page struct {
 	Length   float64  `json:"length"`
 	Keys     int      `json:"keys"` // how many there are, shown or not
 	Lanes    []lane   `json:"lanes"`
+	Longest  []bar    `json:"-"` // waits
 	NoLock   bool     `json:"noLock"`
 	Recorded string   `json:"recorded"`
 }
@@ -67,12 +70,6 @@ type bar struct {
 	Refused  bool     `json:"refused,omitempty"`
 }
 
-// waited is how long a task waited for one key, in milliseconds.
-type waited struct {
-	Key  string  `json:"key"`
-	Time float64 `json:"time"`
-}
-
 // newPage returns the page of a report.
 func newPage(rep *report, id runID, title string, noLock bool) page {
 	p := page{Title: title, Faults: rep.faults(), Keys: len(rep.Seen.Holds), NoLock: noLock}
@@ -99,22 +96,8 @@ func newPage(rep *report, id runID, title string, noLock bool) page {
 	for _, key := range rep.hottest(mostLanes) {
 		p.Lanes = append(p.Lanes, newLane(rep, id.business(key), key, first, before))
 	}
+	p.Longest = longestWaits(p.Lanes, mostWaits)
 	return p
-}
-
-// waitsByTask returns what each task waited for and how long, in the order of the keys' names.
-func waitsByTask(waits map[string][]wait, id runID) map[string][]waited {
-	tasks := map[string][]waited{}
-	for _, key := range slices.Sorted(maps.Keys(waits)) {
-		sum := map[string]float64{}
-		for _, w := range waits[key] {
-			sum[w.TaskID] += sinceMS(w.Began, w.Ended)
-		}
-		for task, time := range sum {
-			tasks[task] = append(tasks[task], waited{id.business(key), time})
-		}
-	}
-	return tasks
 }
 
 // newLane returns the lane of one key. before is what each task waited for.
@@ -140,17 +123,6 @@ func newLane(rep *report, name, key string, first time.Time, before map[string][
 	}
 	l.WaitRows = stack(l.Waits)
 	return l
-}
-
-// holders returns the tasks that held a key during a wait.
-func holders(holds []bar, w bar) []string {
-	var tasks []string
-	for _, h := range holds {
-		if h.Task != w.Task && h.Began < w.Ended && h.Ended > w.Began {
-			tasks = append(tasks, h.Task)
-		}
-	}
-	return tasks
 }
 
 // stack sorts bars by their beginning, puts each in the first row that is free, and returns the number of rows.

@@ -50,13 +50,24 @@ func TestPageNamesTheKeyOfEachWait(t *testing.T) {
 	r := timelineReport()
 	key, seller := testRun.orderKey("1</script>"), testRun.sellerKey("9")
 	r.Met.Waits[seller] = []wait{{TaskID: "allocate:1", Began: at(1002), Ended: at(1004), Refusals: 1, Ending: endedElsewhere}}
-	l := newPage(r, testRun, "strategy wait", false).Lanes[0]
+	p := newPage(r, testRun, "strategy wait", false)
+	l := p.Lanes[0]
 	if w := l.Waits[0]; w.Key != testRun.business(key) || !slices.Equal(w.Holders, []string{"audit:1"}) {
 		t.Errorf("the task waits for %q, held by %q", w.Key, w.Holders)
+	}
+	if longest := p.Longest; len(longest) != 1 || longest[0].Key != testRun.business(key) || longest[0].HeldBy() != "audit:1" || longest[0].Length() != "8.0 ms" {
+		t.Errorf("the longest waits are %+v", longest)
 	}
 	want := []waited{{testRun.business(key), 8}, {testRun.business(seller), 2}}
 	if h := l.Holds[1]; !slices.Equal(h.Waited, want) {
 		t.Errorf("the task has waited %+v, want %+v", h.Waited, want)
+	}
+}
+
+func TestHeldByNamesAFewHolders(t *testing.T) {
+	t.Parallel()
+	if got := (bar{Holders: []string{"a", "b", "c", "d", "e"}}).HeldBy(); got != "a, b, c and 2 more" {
+		t.Errorf("held by %q", got)
 	}
 }
 
