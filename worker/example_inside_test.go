@@ -61,6 +61,7 @@ func Example_lookInside() {
 	queue, err := delayqueue.New(conn, delayqueue.Options{})
 	check(err)
 	defer queue.Close()
+	inspector := queue.Inspector()
 	enqueue := func(name string) delayqueue.Task {
 		_, err := client.Enqueue(ctx, name, Order{ID: "1042"}, asynq.TaskID(name))
 		check(err)
@@ -70,19 +71,19 @@ func Example_lookInside() {
 	<-begun
 	for _, name := range []string{"allocate", "refund", "remind"} {
 		for task := enqueue(name); ctx.Err() == nil; { // until it is parked
-			if waiter, err := queue.Inspector().Find(ctx, task); err == nil && waiter.State == delayqueue.StateRetry {
+			if waiter, err := inspector.Find(ctx, task); err == nil && waiter.State == delayqueue.StateRetry {
 				break
 			}
 		}
 	}
 
-	waiters, err := queue.Inspector().Waiters(ctx, "order:1042", 100)
+	waiters, err := inspector.Waiters(ctx, "order:1042", 100)
 	check(err)
 	for _, waiter := range waiters {
 		fmt.Println(waiter.Position, waiter.Task.ID)
 	}
-	check(queue.Inspector().PutFirst(ctx, "order:1042", waiters[1].Task))
-	check(queue.Inspector().Drop(ctx, waiters[2].Task))
+	check(inspector.PutFirst(ctx, "order:1042", waiters[1].Task))
+	check(inspector.Drop(ctx, waiters[2].Task))
 	close(looked)
 	<-ctx.Done()
 	check(w.Shutdown())
