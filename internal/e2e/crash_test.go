@@ -90,7 +90,10 @@ func drained(t *testing.T, client redis.UniversalClient, queues ...string) {
 			return err == nil && info.Size == info.Archived
 		})
 		if info.Archived > 0 {
-			t.Errorf("queue %s: %d tasks are in the archive", queue, info.Archived)
+			archived, _ := inspect.ListArchivedTasks(queue)
+			for _, task := range archived {
+				t.Errorf("queue %s: task %s is in the archive: %s", queue, task.Payload, task.LastErr)
+			}
 		}
 	}
 }
