@@ -8,14 +8,15 @@ import (
 )
 
 var (
-	// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given up its run.
+	// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given up its
+	// run.
 	ErrGone = parking.ErrGone
-	// ErrNotOurs reports that a task cannot be parked, because its asynq server does not use the client that package attach
-	// or worker gave it.
+	// ErrNotOurs reports that a task cannot be parked, because its asynq server does not use the client that package
+	// attach or worker gave it.
 	ErrNotOurs = parking.ErrNotOurs
-	// ErrNotInSequence reports that a task was enqueued, but has no place in the sequence of its key, because Redis did not
-	// answer any more. It joins when it runs; tasks that are enqueued after it may run first until then. Do not enqueue it
-	// again.
+	// ErrNotInSequence reports that a task was enqueued, but has no place in the sequence of its key, because Redis did
+	// not answer any more. It joins when it runs; tasks that are enqueued after it may run first until then. Do not
+	// enqueue it again.
 	ErrNotInSequence = parking.ErrNotInSequence
 	// ErrNotNow reports that a task with a strategy for a held key was to run later or in a group. It was not enqueued.
 	ErrNotNow = parking.ErrNotNow

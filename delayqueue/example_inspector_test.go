@@ -29,7 +29,8 @@ func ExampleInspector_Waiters() {
 	}
 	defer queue.Close()
 
-	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the server.
+	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the
+	// server.
 	tasks := asynq.NewClientFromRedisClient(client)
 	for _, id := range []string{"audit-1042", "allocate-1042", "refund-1042"} {
 		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id)); err != nil {
@@ -55,7 +56,8 @@ func ExampleInspector_Waiters() {
 		}
 	}
 	show()
-	if err := queue.Inspector().PutFirst(ctx, "order:1042", delayqueue.Task{Queue: "default", ID: "refund-1042"}); err != nil {
+	if err := queue.Inspector().PutFirst(ctx, "order:1042",
+		delayqueue.Task{Queue: "default", ID: "refund-1042"}); err != nil {
 		panic(err)
 	}
 	if err := queue.Inspector().Drop(ctx, delayqueue.Task{Queue: "default", ID: "audit-1042"}); err != nil {
@@ -88,7 +90,8 @@ func ExampleInspector_Replay() {
 	}
 	defer queue.Close()
 
-	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order", nil), asynq.TaskID("audit-1042")); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order", nil),
+		asynq.TaskID("audit-1042")); err != nil {
 		panic(err)
 	}
 	if err := asynq.NewInspectorFromRedisClient(client).ArchiveTask("default", "audit-1042"); err != nil {

@@ -28,7 +28,8 @@ func ExampleQueue_Wake() {
 	}
 	defer queue.Close()
 
-	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the server.
+	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the
+	// server.
 	tasks := asynq.NewClientFromRedisClient(client)
 	for _, id := range []string{"audit-1042", "allocate-1042"} {
 		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id)); err != nil {

@@ -30,8 +30,8 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 }
 
 // Waiters returns the first n tasks that are parked on key, at most 10 000, the next one to be woken first. Some may be
-// gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run in order may run in
-// another order: see [Inspector.Sequence].
+// gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run in order may run
+// in another order: see [Inspector.Sequence].
 //
 // It makes one call to Redis, and two more for each 500 tasks. The result is no snapshot: tasks come and go meanwhile.
 func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {

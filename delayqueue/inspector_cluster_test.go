@@ -28,16 +28,21 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	var all []delayqueue.Task
 	for i, name := range []string{"default", "critical", "low", "default", "critical", "low"} {
 		id, key := strconv.Itoa(i), "order:"+strconv.Itoa(i%2)
-		if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.Queue(name), asynq.ProcessIn(time.Hour)); err != nil {
+		if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.Queue(name),
+			asynq.ProcessIn(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		// What Park writes, whatever the way in which it does so.
 		at, entry := place+int64(i), strconv.Itoa(len(name))+":"+name+id
 		err := errors.Join(
+			client.ZRem(ctx, "asynq:{"+name+"}:scheduled", id).Err(),
+			client.ZAdd(ctx, "asynq:{"+name+"}:retry", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id}).Err(),
+			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, "state", "retry").Err(),
 			client.ZAdd(ctx, "railtoken:waiters:{"+key+"}", redis.Z{Score: float64(at), Member: entry}).Err(),
 			client.ZAdd(ctx, "railtoken:parked", redis.Z{Score: float64(at), Member: entry}).Err(),
-			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, "railtoken:retried", 0, "railtoken:conflicts", 2, "railtoken:first", at,
-				"railtoken:place", at, "railtoken:registry", "railtoken:waiters:{"+key+"}").Err(),
+			client.HSet(ctx, "asynq:{"+name+"}:t:"+id, "railtoken:retried", 0, "railtoken:conflicts", 2,
+				"railtoken:first", at,
+				"railtoken:place", at, "railtoken:waiters", "railtoken:waiters:{"+key+"}").Err(),
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +65,8 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	if got := order(); !slices.Equal(got, []string{"0", "2", "4"}) {
 		t.Fatalf("in line are %v", got)
 	}
-	if err := errors.Join(queue.Inspector().PutFirst(ctx, "order:0", all[4]), queue.Inspector().PutLast(ctx, "order:0", all[0])); err != nil {
+	if err := errors.Join(queue.Inspector().PutFirst(ctx, "order:0", all[4]),
+		queue.Inspector().PutLast(ctx, "order:0", all[0])); err != nil {
 		t.Fatal(err)
 	}
 	if got := order(); !slices.Equal(got, []string{"4", "2", "0"}) {
@@ -72,10 +78,12 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	if got := order(); !slices.Equal(got, []string{"4", "0"}) {
 		t.Errorf("after the drop in line are %v", got)
 	}
-	if parked, err := queue.Inspector().Longest(ctx, 2); err != nil || len(parked) != 2 || parked[0].Task != all[0] || parked[1].Task != all[1] {
+	if parked, err := queue.Inspector().Longest(ctx, 2); err != nil || len(parked) != 2 || parked[0].Task != all[0] ||
+		parked[1].Task != all[1] {
 		t.Errorf("longest wait %+v, %v", parked, err)
 	}
-	if got, err := queue.Inspector().Keys(ctx, 10); err != nil || !slices.Equal(got, []delayqueue.AwaitedKey{{Key: "order:1", Waiters: 3}, {Key: "order:0", Waiters: 2}}) {
+	if got, err := queue.Inspector().Keys(ctx, 10); err != nil ||
+		!slices.Equal(got, []delayqueue.AwaitedKey{{Key: "order:1", Waiters: 3}, {Key: "order:0", Waiters: 2}}) {
 		t.Errorf("awaited are %+v, %v", got, err)
 	}
 	if n, err := queue.Inspector().Count(ctx); err != nil || n != 5 {
@@ -89,7 +97,8 @@ func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
 	if err := queue.Inspector().Replay(ctx, all[3]); err != nil {
 		t.Error(err)
 	}
-	if n, err := queue.Inspector().ReplayAll(ctx, "low", 10, func(*asynq.TaskInfo) bool { return true }); err != nil || n != 1 {
+	if n, err := queue.Inspector().ReplayAll(ctx, "low", 10, func(*asynq.TaskInfo) bool { return true }); err != nil ||
+		n != 1 {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	if err := queue.Inspector().Replay(ctx, all[3]); !errors.Is(err, delayqueue.ErrNotArchived) {

@@ -16,7 +16,8 @@ import (
 func (r *solo) index(t delayqueue.Task) {
 	r.Helper()
 	entry := fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID)
-	if err := r.Client.ZAdd(r.Context(), "railtoken:parked", redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry}).Err(); err != nil {
+	if err := r.Client.ZAdd(r.Context(), "railtoken:parked",
+		redis.Z{Score: float64(time.Now().UnixMicro()), Member: entry}).Err(); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -26,7 +27,8 @@ func (r *solo) parkIn(id, key string, ago time.Duration) delayqueue.Task {
 	r.Helper()
 	task := r.Delayed(id)
 	first := time.Now().Add(-ago).UnixMicro()
-	r.OK(r.Client.HSet(r.Context(), hash(task), "railtoken:retried", 0, "railtoken:conflicts", 1, "railtoken:first", first).Err())
+	r.OK(r.Client.HSet(r.Context(), hash(task), "railtoken:retried", 0, "railtoken:conflicts", 1, "railtoken:first",
+		first).Err())
 	r.Park(task, key)
 	return task
 }
@@ -55,7 +57,8 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 	if err != nil || len(parked) != 2 {
 		t.Fatalf("%+v, %v", parked, err)
 	}
-	if w := parked[0]; w.Task.ID != "oldest" || w.Key != "two" || w.Position != 1 || w.Conflicts != 2 || w.State != delayqueue.StateRetry || w.Next.IsZero() {
+	if w := parked[0]; w.Task.ID != "oldest" || w.Key != "two" || w.Position != 1 || w.Conflicts != 2 ||
+		w.State != delayqueue.StateRetry || w.Next.IsZero() {
 		t.Errorf("the first is %+v", w)
 	}
 	if w := parked[1]; w.Task.ID != "old" || w.Key != "one" || w.Position != 1 || time.Since(w.Since) < 30*time.Minute {
@@ -75,13 +78,14 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	woken, deleted, archived, foreign := r.parkIn("woken", "one", time.Minute), r.parkIn("deleted", "two", 0), r.parkIn("archived", "two", 0), r.parkIn("foreign", "three", 0)
+	woken, deleted, archived, foreign := r.parkIn("woken", "one", time.Minute), r.parkIn("deleted", "two",
+		0), r.parkIn("archived", "two", 0), r.parkIn("foreign", "three", 0)
 	r.Wake("one")
 	r.Remove(deleted)
 	if err := r.Inspect.ArchiveTask(archived.Queue, archived.ID); err != nil {
 		t.Fatal(err)
 	}
-	r.Client.HSet(t.Context(), "asynq:{default}:t:foreign", "railtoken:registry", "the registry of somebody else}")
+	r.Client.HSet(t.Context(), "asynq:{default}:t:foreign", "railtoken:waiters", "the registry of somebody else}")
 	r.index(r.Delayed("never parked"))
 	for _, task := range []delayqueue.Task{woken, foreign} {
 		r.index(task) // however the index is kept: an entry may outlast its task
@@ -127,7 +131,8 @@ func TestFindTellsWhatATaskWaitsFor(t *testing.T) {
 	r.parkIn("before", "k", time.Hour)
 	task := r.parkIn("a", "k", time.Minute)
 	w, err := r.inspector.Find(t.Context(), task)
-	if err != nil || w.Task != task || w.Key != "k" || w.Position != 2 || w.Conflicts != 2 || w.State != delayqueue.StateRetry || w.Next.IsZero() {
+	if err != nil || w.Task != task || w.Key != "k" || w.Position != 2 || w.Conflicts != 2 ||
+		w.State != delayqueue.StateRetry || w.Next.IsZero() {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
@@ -135,7 +140,8 @@ func TestFindTellsWhatATaskWaitsFor(t *testing.T) {
 func TestFindTellsWhereATaskIsThatDoesNotWait(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	woken, running, deleted, archived := r.parkIn("woken", "k", 0), r.parkIn("running", "k", 0), r.parkIn("deleted", "k", 0), r.parkIn("archived", "k", 0)
+	woken, running, deleted, archived := r.parkIn("woken", "k", 0), r.parkIn("running", "k", 0), r.parkIn("deleted",
+		"k", 0), r.parkIn("archived", "k", 0)
 	r.Wake("k")
 	r.Wake("k")
 	r.Begin(running)
@@ -145,11 +151,15 @@ func TestFindTellsWhereATaskIsThatDoesNotWait(t *testing.T) {
 	}
 	for task, want := range map[delayqueue.Task]delayqueue.State{
 		woken: delayqueue.StatePending, running: delayqueue.StateActive, deleted: delayqueue.StateGone, archived: delayqueue.StateArchived,
-		r.Delayed("never parked"): "scheduled", {}: delayqueue.StateGone, {Queue: "no such", ID: "x"}: delayqueue.StateGone,
+		r.Delayed("never parked"): "scheduled", {}: delayqueue.StateGone, {
+			Queue: "no such",
+			ID:    "x",
+		}: delayqueue.StateGone,
 	} {
 		w, err := r.inspector.Find(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotWaitingError](err)
-		if !errors.Is(err, delayqueue.ErrNotWaiting) || !ok || where.State != want || where.Task != task || w != (delayqueue.Waiter{}) {
+		if !errors.Is(err, delayqueue.ErrNotWaiting) || !ok || where.State != want || where.Task != task ||
+			w != (delayqueue.Waiter{}) {
 			t.Errorf("%s: %+v, %v; want state %q", task, w, err, want)
 		}
 	}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Limits bounds how long, how often and in what company a task waits. The zero value sets no limit: a task waits until it
-// gets its key.
+// Limits bounds how long, how often and in what company a task waits. The zero value sets no limit: a task waits until
+// it gets its key.
 type Limits struct {
 	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
 	Conflicts int
 	// Age is how long after its first conflict a task may wait again; no limit when zero.
 	Age time.Duration
-	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand may
-	// count for a while: each task that finds no room has a few of them checked.
+	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand
+	// may count for a while: each task that finds no room has a few of them checked.
 	Waiters int
-	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks that
-	// were deleted or archived by hand count as they do for Waiters.
+	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks
+	// that were deleted or archived by hand count as they do for Waiters.
 	Total int
 }
 

@@ -25,7 +25,10 @@ func TestReachedNamesTheLimitThatWasExceeded(t *testing.T) {
 			delayqueue.Limits{Conflicts: 1, Age: 1}, delayqueue.Conflict{Count: 1}, delayqueue.NoLimit,
 		},
 		"none that is far away": {
-			delayqueue.Limits{Total: 1 << 40}, delayqueue.Conflict{Count: 10_000_000, First: time.Unix(1, 0)}, delayqueue.NoLimit,
+			delayqueue.Limits{Total: 1 << 40}, delayqueue.Conflict{
+				Count: 10_000_000,
+				First: time.Unix(1, 0),
+			}, delayqueue.NoLimit,
 		},
 		"conflicts come before": {
 			delayqueue.Limits{Conflicts: 1, Age: 1},

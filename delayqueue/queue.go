@@ -12,11 +12,11 @@ import (
 
 // Options configures a [Queue]. The zero value has every default.
 type Options struct {
-	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue. It must be quick,
-	// and safe for concurrent use: it lets an idle worker look for tasks at once instead of after its interval.
+	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue. It must be
+	// quick, and safe for concurrent use: it lets an idle worker look for tasks at once instead of after its interval.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that was
-	// woken and does not come. It must be quick.
+	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that
+	// was woken and does not come. It must be quick.
 	Repaired func(key string, t Task)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
@@ -29,9 +29,9 @@ type Options struct {
 type Queue parking.Engine
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
-// standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of one.
-// New refuses a Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It panics
-// when client is nil.
+// standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of
+// one. New refuses a Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It
+// panics when client is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	inside := parking.Options{Logger: opts.Logger}
 	if woken := opts.Woken; woken != nil {
@@ -73,8 +73,8 @@ type Parked struct {
 }
 
 // Park ends the run of an active task and lets it wait for key in asynq's retry set, where [Queue.Wake] finds it. No
-// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of that
-// key is woken. A task that finds no room under its limits waits for its timer alone.
+// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of
+// that key is woken. A task that finds no room under its limits waits for its timer alone.
 //
 // The error matches [ErrGone], and nothing has changed, when the task is not active any more.
 //
@@ -99,8 +99,8 @@ type WakeOptions struct {
 type Woken struct {
 	// Tasks are the waiters that were moved to the heads of their asynq queues, in order; empty when none could run.
 	Tasks []Task
-	// Pending reports that the next waiter's slot moves between nodes of a Cluster: it is woken in the background once the
-	// slot has arrived.
+	// Pending reports that the next waiter's slot moves between nodes of a Cluster: it is woken in the background once
+	// the slot has arrived.
 	Pending bool
 	// Left is how many tasks still wait for the key.
 	Left int
@@ -109,8 +109,8 @@ type Woken struct {
 // Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the key is released.
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
-// works on, keep their places and are passed over; when there are only such waiters, the first is put at the head of its
-// queue. When a woken task does not come within half a second, the Queue wakes the next one in its place.
+// works on, keep their places and are passed over; when there are only such waiters, the first is put at the head of
+// its queue. When a woken task does not come within half a second, the Queue wakes the next one in its place.
 //
 // Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six. When it
 // fails, the waiters' own timers bring them back.

@@ -89,7 +89,8 @@ func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
 	place := r.Client.ZScore(t.Context(), "railtoken:waiters:{k}", "7:defaulta").Val() - 1
 	r.Client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: place, Member: "7:defaultb"})
 	r.OK(r.inspector.PutFirst(t.Context(), "k", tasks[1]))
-	if got := r.Client.HGet(t.Context(), "asynq:{default}:t:b", "railtoken:place").Val(); got != fmt.Sprintf("%.0f", place) {
+	if got := r.Client.HGet(t.Context(), "asynq:{default}:t:b", "railtoken:place").Val(); got != fmt.Sprintf("%.0f",
+		place) {
 		t.Errorf("its record says %s, the line %.0f", got, place)
 	}
 }
@@ -103,9 +104,14 @@ func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
 	r.OK(r.Inspect.ArchiveTask("default", "archived"))
 	other := r.parkIn("other", "another key", 0)
 	before := r.Client.ZRangeWithScores(t.Context(), "railtoken:waiters:{k}", 0, -1).Val()
-	for _, task := range append(tasks[:3], other, r.Delayed("never parked"), delayqueue.Task{}, delayqueue.Task{Queue: "no", ID: "such"}) {
-		for _, move := range []error{r.inspector.PutFirst(t.Context(), "k", task), r.inspector.PutLast(t.Context(), "k", task)} {
-			if where, ok := errors.AsType[*delayqueue.NotWaitingError](move); !errors.Is(move, delayqueue.ErrNotWaiting) || !ok || where.Key != "k" {
+	for _, task := range append(tasks[:3], other, r.Delayed("never parked"), delayqueue.Task{},
+		delayqueue.Task{Queue: "no", ID: "such"}) {
+		for _, move := range []error{
+			r.inspector.PutFirst(t.Context(), "k", task),
+			r.inspector.PutLast(t.Context(), "k", task),
+		} {
+			if where, ok := errors.AsType[*delayqueue.NotWaitingError](move); !errors.Is(move,
+				delayqueue.ErrNotWaiting) || !ok || where.Key != "k" {
 				t.Errorf("%s: %v, want ErrNotWaiting", task, move)
 			}
 		}
@@ -113,7 +119,8 @@ func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
 			t.Error("a move has made a task of nothing")
 		}
 	}
-	if after := r.Client.ZRangeWithScores(t.Context(), "railtoken:waiters:{k}", 0, -1).Val(); !slices.Equal(before, after) {
+	if after := r.Client.ZRangeWithScores(t.Context(), "railtoken:waiters:{k}", 0, -1).Val(); !slices.Equal(before,
+		after) {
 		t.Errorf("the line was %v and is %v", before, after)
 	}
 }
@@ -164,7 +171,10 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 	r.Remove(tasks[3])
 	for task, want := range map[delayqueue.Task]delayqueue.State{
 		woken: delayqueue.StatePending, tasks[0]: delayqueue.StateActive, tasks[1]: delayqueue.StatePending, tasks[2]: delayqueue.StateArchived,
-		tasks[3]: delayqueue.StateGone, r.Delayed("never parked"): "scheduled", {Queue: "no", ID: "such"}: delayqueue.StateGone,
+		tasks[3]: delayqueue.StateGone, r.Delayed("never parked"): "scheduled", {
+			Queue: "no",
+			ID:    "such",
+		}: delayqueue.StateGone,
 	} {
 		err := r.inspector.Drop(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotWaitingError](err)
@@ -176,12 +186,14 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 			t.Errorf("%s: there is %v", task, there)
 		}
 	}
-	if pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Contains(pending, "woken") {
+	if pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Contains(pending,
+		"woken") {
 		t.Errorf("pending are %v: the wake was swallowed", pending)
 	}
 }
 
-// Every wake takes one of those that wait, and every task is either woken or dropped: else a wake was swallowed, or a task stranded.
+// Every wake takes one of those that wait, and every task is either woken or dropped: else a wake was swallowed, or a
+// task stranded.
 func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
@@ -220,7 +232,10 @@ func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
 				case !errors.Is(err, delayqueue.ErrNotWaiting):
 					t.Error(err)
 				}
-				for _, err := range []error{r.inspector.PutFirst(t.Context(), "k", tasks[waiters-1-i]), r.inspector.PutLast(t.Context(), "k", tasks[(i+7)%waiters])} {
+				for _, err := range []error{
+					r.inspector.PutFirst(t.Context(), "k", tasks[waiters-1-i]),
+					r.inspector.PutLast(t.Context(), "k", tasks[(i+7)%waiters]),
+				} {
 					if err != nil && !errors.Is(err, delayqueue.ErrNotWaiting) {
 						t.Error(err)
 					}

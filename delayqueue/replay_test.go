@@ -66,7 +66,8 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 	r.archive(task) // by hand: its record and its entry are left
 	r.OK(r.Client.HSet(t.Context(), "asynq:{default}:t:a", "railtoken:freed", "railtoken:waiters:{k}").Err())
 	r.OK(r.inspector.Replay(t.Context(), task))
-	if left := r.Client.HMGet(t.Context(), "asynq:{default}:t:a", "railtoken:look", "railtoken:freed").Val(); left[0] != nil || left[1] != nil {
+	if left := r.Client.HMGet(t.Context(), "asynq:{default}:t:a", "railtoken:look",
+		"railtoken:freed").Val(); left[0] != nil || left[1] != nil {
 		t.Errorf("of its record are left %v", left)
 	}
 	if _, err := r.inspector.Find(t.Context(), task); !errors.Is(err, delayqueue.ErrNotWaiting) {
@@ -85,11 +86,15 @@ func TestAReplayedTaskCountsItsConflictsAnew(t *testing.T) {
 func TestOnlyAnArchivedTaskIsReplayed(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	parked, pending, running, deleted := r.inLine("k", "parked")[0], r.Delayed("pending"), r.Delayed("running"), r.Delayed("deleted")
+	parked, pending, running, deleted := r.inLine("k",
+		"parked")[0], r.Delayed("pending"), r.Delayed("running"), r.Delayed("deleted")
 	r.OK(r.Inspect.RunTask("default", "pending"))
 	r.Begin(running)
 	r.Remove(deleted)
-	for task, want := range map[delayqueue.Task]delayqueue.State{parked: delayqueue.StateRetry, pending: delayqueue.StatePending, running: delayqueue.StateActive} {
+	for task, want := range map[delayqueue.Task]delayqueue.State{
+		parked:  delayqueue.StateRetry,
+		pending: delayqueue.StatePending, running: delayqueue.StateActive,
+	} {
 		err := r.inspector.Replay(t.Context(), task)
 		where, ok := errors.AsType[*delayqueue.NotArchivedError](err)
 		if !errors.Is(err, delayqueue.ErrNotArchived) || !ok || where.State != want || where.Task != task {
@@ -133,7 +138,8 @@ func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 	if n := done.Load(); n != 1 {
 		t.Errorf("%d replays succeeded", n)
 	}
-	if pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(pending, []string{"a"}) {
+	if pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val(); !slices.Equal(pending,
+		[]string{"a"}) {
 		t.Errorf("pending are %v", pending)
 	}
 }
@@ -151,7 +157,13 @@ func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 		}
 		return strings.ContainsAny(info.ID[2:], "02468")
 	}
-	for _, step := range []struct{ most, want, left int }{{0, 0, 250}, {-1, 0, 250}, {7, 7, 243}, {1000, 118, 125}, {1000, 0, 125}} {
+	for _, step := range []struct{ most, want, left int }{
+		{0, 0, 250},
+		{-1, 0, 250},
+		{7, 7, 243},
+		{1000, 118, 125},
+		{1000, 0, 125},
+	} {
 		n, err := r.inspector.ReplayAll(t.Context(), "default", step.most, even)
 		if err != nil || n != step.want {
 			t.Errorf("at most %d: replayed %d, %v; want %d", step.most, n, err, step.want)
@@ -160,7 +172,8 @@ func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
 			t.Errorf("at most %d: %d are left, want %d", step.most, left, step.left)
 		}
 	}
-	if head := r.Client.LRange(t.Context(), "asynq:{default}:pending", -1, -1).Val(); !slices.Equal(head, []string{"000"}) {
+	if head := r.Client.LRange(t.Context(), "asynq:{default}:pending", -1, -1).Val(); !slices.Equal(head,
+		[]string{"000"}) {
 		t.Errorf("the first to run is %v, want the one that was archived first", head)
 	}
 }

@@ -26,7 +26,9 @@ func TestALineIsSeenInTheOrderInWhichItsTasksRun(t *testing.T) {
 		t.Fatalf("line %+v, %v", got, err)
 	}
 	for i, w := range got {
-		if w.Task != want[i] || w.Position != i+1 || w.Key != "k" || time.Since(w.Since) > time.Minute || w.State != map[bool]delayqueue.State{true: "scheduled", false: delayqueue.StateRetry}[i == 0] || w.Next.IsZero() {
+		if w.Task != want[i] || w.Position != i+1 || w.Key != "k" || time.Since(w.Since) > time.Minute ||
+			w.State != map[bool]delayqueue.State{true: "scheduled", false: delayqueue.StateRetry}[i == 0] ||
+			w.Next.IsZero() {
 			t.Errorf("number %d is %+v, want %s", i+1, w, want[i])
 		}
 	}

@@ -9,8 +9,8 @@ type Task struct {
 // String returns "queue/id".
 func (t Task) String() string { return t.Queue + "/" + t.ID }
 
-// State is where a task is, in asynq's words: "retry" for a parked task, "pending" for one that was woken or whose timer
-// has ended, "active" for one that runs, "scheduled", "archived", "completed"; or [StateGone].
+// State is where a task is, in asynq's words: "retry" for a parked task, "pending" for one that was woken or whose
+// timer has ended, "active" for one that runs, "scheduled", "archived", "completed"; or [StateGone].
 type State string
 
 // The states that this package tells apart.

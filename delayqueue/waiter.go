@@ -18,10 +18,11 @@ type Waiter struct {
 	Task Task
 	Key  string
 
-	// Position is the task's place among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that are gone,
-	// and that a wake will skip, are counted too. It says nothing about tasks that run in order.
+	// Position is the task's place among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that are
+	// gone, and that a wake will skip, are counted too. It says nothing about tasks that run in order.
 	Position int
-	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last ran.
+	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last
+	// ran.
 	Since     time.Time
 	Conflicts int
 	// State is where the task is. A waiting task is parked, or about to be, or has just been.
@@ -39,7 +40,8 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
-		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:registry", "railtoken:conflicts", "railtoken:first")
+		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
+			"railtoken:first")
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 

@@ -35,7 +35,8 @@ func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("%d wait: %+v", len(got), got)
 	}
-	if w := got[0]; w.Task != a || w.Key != "k" || w.Position != 1 || w.Conflicts != 2 || !w.Since.Equal(first.First) || w.State != delayqueue.StateRetry || !w.Next.Equal(due) {
+	if w := got[0]; w.Task != a || w.Key != "k" || w.Position != 1 || w.Conflicts != 2 || !w.Since.Equal(first.First) ||
+		w.State != delayqueue.StateRetry || !w.Next.Equal(due) {
 		t.Errorf("the first is %+v; want %s with 2 conflicts since %v, due %v", w, a, first.First, due)
 	}
 	if w := got[1]; w.Task != b || w.Position != 2 || w.Conflicts != 1 || !w.Since.Equal(second.First) {
@@ -64,13 +65,17 @@ func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 	r.Client.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: float64(due.Unix()), Member: "retry"})
 	r.Begin(delayqueue.Task{Queue: "default", ID: "active"})
 	for _, err := range []error{
-		r.Inspect.RunTask("default", "run by hand"), r.Inspect.ArchiveTask("default", "archived"), r.Inspect.DeleteTask("default", "deleted"),
+		r.Inspect.RunTask("default", "run by hand"), r.Inspect.ArchiveTask("default",
+			"archived"), r.Inspect.DeleteTask("default", "deleted"),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []delayqueue.State{delayqueue.StateRetry, delayqueue.StateActive, delayqueue.StatePending, delayqueue.StateArchived, delayqueue.StateGone}
+	want := []delayqueue.State{
+		delayqueue.StateRetry, delayqueue.StateActive, delayqueue.StatePending,
+		delayqueue.StateArchived, delayqueue.StateGone,
+	}
 	got := r.parked("k")
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
@@ -89,13 +94,19 @@ func TestWaitersLetForeignEntriesBe(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	ctx := t.Context()
-	foreign := []redis.Z{{Score: 1, Member: "foreign"}, {Score: 2, Member: "99:short"}, {Score: 3, Member: ""}, {Score: math.Inf(-1), Member: "-1:x"}}
+	foreign := []redis.Z{
+		{Score: 1, Member: "foreign"},
+		{Score: 2, Member: "99:short"},
+		{Score: 3, Member: ""},
+		{Score: math.Inf(-1), Member: "-1:x"},
+	}
 	r.Client.ZAdd(ctx, "railtoken:waiters:{k}", foreign...)
 	task := r.Delayed("a")
 	r.Park(task, "k")
 	r.Client.HSet(ctx, "asynq:{default}:t:a", "railtoken:conflicts", "many", "railtoken:first", "long ago")
 	got := r.parked("k")
-	if len(got) != 1 || got[0].Task != task || got[0].Position != len(foreign)+1 || got[0].Conflicts != 0 || got[0].Since.IsZero() {
+	if len(got) != 1 || got[0].Task != task || got[0].Position != len(foreign)+1 || got[0].Conflicts != 0 ||
+		got[0].Since.IsZero() {
 		t.Errorf("%+v", got)
 	}
 	if n := r.Client.ZCard(ctx, "railtoken:waiters:{k}").Val(); n != int64(len(foreign))+1 {
@@ -112,7 +123,8 @@ func TestWaitersOfALongLineKeepTheirOrder(t *testing.T) {
 	r := newSolo(t)
 	const n = 1201 // some batches
 	for i := range n {
-		r.Client.ZAdd(t.Context(), "railtoken:waiters:{k}", redis.Z{Score: float64(i), Member: fmt.Sprintf("7:default%d", i)})
+		r.Client.ZAdd(t.Context(), "railtoken:waiters:{k}",
+			redis.Z{Score: float64(i), Member: fmt.Sprintf("7:default%d", i)})
 	}
 	r.Park(r.Delayed("last"), "k")
 	got, err := r.inspector.Waiters(t.Context(), "k", n+1)

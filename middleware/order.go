@@ -63,7 +63,7 @@ func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error)
 		turn, err := r.askTurn(ctx)
 		if err == nil {
 			if r.order == StrictFIFO && r.holdsUp(turn) {
-				left := r.leaveLine(ctx, turn.First, r.keys[0])
+				left := r.remove(ctx, turn.First, r.keys[0])
 				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may not be this one
 				if !slices.Contains(left.Next, turn.First) {
 					continue
@@ -197,8 +197,8 @@ func (r *run) comesBack(err error) bool {
 	return waiting || !r.lastAttempt() || errors.Is(err, context.Canceled)
 }
 
-// leaveLine takes the task out of its line, and returns who is next.
-func (r *run) leaveLine(ctx context.Context, t parking.Task, key string) parking.Front {
+// remove takes the task out of its line, and returns who is next.
+func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
 	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
 		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
 	return left
@@ -208,7 +208,7 @@ func (r *run) leaveLine(ctx context.Context, t parking.Task, key string) parking
 func (r *run) leaveNeedlessLine(ctx context.Context) {
 	for _, key := range r.keys {
 		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
-			r.leaveLine(ctx, r.id, key)
+			r.remove(ctx, r.id, key)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (r *run) quitLine(ctx context.Context) {
 	if r.order == BestEffort || len(r.keys) != 1 {
 		return
 	}
-	left := r.leaveLine(ctx, r.id, r.keys[0])
+	left := r.remove(ctx, r.id, r.keys[0])
 	if left.Parked > 0 {
 		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 	}

@@ -29,6 +29,6 @@ func TestATaskLeavesALineThatItsHandlerDoesNotHeed(t *testing.T) {
 		receive(t, ran)
 	}
 	r.until(limit, "the line is empty", func() bool {
-		return r.client.Exists(t.Context(), "railtoken:line:{order:1}").Val() == 0
+		return r.client.Exists(t.Context(), "railtoken:sequence:{order:1}").Val() == 0
 	})
 }

@@ -25,7 +25,7 @@ func (refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		for _, arg := range cmd.Args() {
-			if key, ok := arg.(string); ok && h.on.Load() && strings.HasPrefix(key, "railtoken:line:") {
+			if key, ok := arg.(string); ok && h.on.Load() && strings.HasPrefix(key, "railtoken:sequence:") {
 				err := errors.New("READONLY as a replica is")
 				cmd.SetErr(err)
 				return err
@@ -102,7 +102,7 @@ func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 				receive(t, released)
 				s.sees(r, prompt, 1, 2, 3)
 				r.until(prompt, "the line is left", func() bool {
-					return r.client.Exists(context.Background(), "railtoken:line:{"+queue+"}", "railtoken:waiters:{"+queue+"}").Val() == 0
+					return r.client.Exists(context.Background(), "railtoken:sequence:{"+queue+"}", "railtoken:waiters:{"+queue+"}").Val() == 0
 				})
 				parked := r.client.ZRange(context.Background(), "railtoken:parked", 0, -1).Val()
 				if slices.ContainsFunc(parked, func(entry string) bool { return strings.Contains(entry, queue+"-") }) {

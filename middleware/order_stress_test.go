@@ -78,7 +78,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 					<-time.After(time.Duration(random.IntN(40)) * time.Millisecond)
 				}
 				left := func() int64 {
-					return r.client.Exists(context.Background(), "railtoken:line:{k}", "railtoken:waiters:{k}").Val()
+					return r.client.Exists(context.Background(), "railtoken:sequence:{k}", "railtoken:waiters:{k}").Val()
 				}
 				for range 6 {
 					<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond)
@@ -88,7 +88,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 				}
 				for began := time.Now(); left() > 0; <-pause(began) {
 					if time.Since(began) > 5*time.Minute {
-						r.Errorf("%s: in line are %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:line:{k}", 0, -1).Val(),
+						r.Errorf("%s: in line are %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:sequence:{k}", 0, -1).Val(),
 							r.client.ZRange(r.Context(), "railtoken:waiters:{k}", 0, -1).Val(), s.saw())
 						for n := range tasks {
 							for _, q := range []string{"default"} {

@@ -202,7 +202,7 @@ func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
 // leftNothing checks that nothing is kept of a key whose tasks are all done.
 func (r *rig) leftNothing(key string) {
 	r.Helper()
-	for _, name := range []string{"railtoken:waiters:{" + key + "}", "railtoken:line:{" + key + "}", "railtoken:parked"} {
+	for _, name := range []string{"railtoken:waiters:{" + key + "}", "railtoken:sequence:{" + key + "}", "railtoken:parked"} {
 		if left := r.client.ZRange(r.Context(), name, 0, -1).Val(); len(left) > 0 {
 			r.Errorf("%s still holds %v", name, left)
 		}

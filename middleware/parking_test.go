@@ -39,7 +39,7 @@ func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
 			task := r.events.await(t, 1, parked)[0].Task
 			server.Shutdown() // the look is over
 			var line []string
-			for _, z := range r.client.ZRangeWithScores(context.Background(), "railtoken:line:{order:1}", 0, -1).Val() {
+			for _, z := range r.client.ZRangeWithScores(context.Background(), "railtoken:sequence:{order:1}", 0, -1).Val() {
 				if int64(z.Score*2)%2 != 0 {
 					t.Error("the task counts as one that has begun to work")
 				}

@@ -53,7 +53,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	lost := lease.Err()
 	var left parking.Front
 	if leaving && r.order != BestEffort { // before the keys: who has them next must find that it is its turn
-		if left = r.leaveLine(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
+		if left = r.remove(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
 			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // lineOf returns the entries of the line of a key.
 func lineOf(t testing.TB, client *redis.Client, key string) []string {
 	t.Helper()
-	members, err := client.ZRange(t.Context(), "railtoken:line:{"+key+"}", 0, -1).Result()
+	members, err := client.ZRange(t.Context(), "railtoken:sequence:{"+key+"}", 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestLostReplyEnqueuesInOrderOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
-	for name, marker := range map[string]string{"task": "marked-type", "place": "railtoken:line:{place}"} {
+	for name, marker := range map[string]string{"task": "marked-type", "place": "railtoken:sequence:{place}"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := loseReply(t, server.Addr(), marker)
@@ -58,7 +58,7 @@ func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return nex
 
 func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.Contains(cmds[0].Args(), any("railtoken:line:{k}")) {
+		if slices.Contains(cmds[0].Args(), any("railtoken:sequence:{k}")) {
 			cmds[0].SetErr(net.ErrClosed)
 			return net.ErrClosed
 		}

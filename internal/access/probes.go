@@ -69,7 +69,7 @@ func namesOf(needs Needs) (names []string) {
 		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:line:"+tag)
+		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag)
 	}
 	return append(names, lockNames(needs)...)
 }

@@ -12,12 +12,14 @@ import (
 type Tasks interface {
 	// Fetched is told of each task that the server has fetched, before asynq has it.
 	Fetched(t Fetched)
-	// Acknowledge is asked before an acknowledgement is sent. When it answers, asynq's script is not sent, and err is what asynq gets.
+	// Acknowledge is asked before an acknowledgement is sent. When it answers, asynq's script is not sent, and err is
+	// what asynq gets.
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
 }
 
-// Fetched is a task that was fetched, with asynq's message of it. Run is the name of this run, which its hash has in the field railtoken:run until the next one
-// begins. The rest is what its hash has noted of its waiting, empty for one that has never waited.
+// Fetched is a task that was fetched, with asynq's message of it. Run is the name of this run, which its hash has in
+// the field railtoken:run until the next one begins. The rest is what its hash has noted of its waiting, empty for one
+// that has never waited.
 type Fetched struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
@@ -26,21 +28,24 @@ type Fetched struct {
 
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
-	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive. Of an asynq that is not known it is
-	// requeue or empty, and there is no Message.
+	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
+	// Of an asynq that is not known it is requeue or empty, and there is no Message.
 	Script    string
 	Queue, ID string
-	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was raised: a failure.
+	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was
+	// raised: a failure.
 	Message []byte
 	Counted bool
-	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run since.
+	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run
+	// since.
 	Repeated bool
 }
 
 // Requeues reports whether asynq puts the task back, since the server shuts down.
 func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
 
-// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not those of the script.
+// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not those of the
+// script.
 func acknowledgement(script string, keys []string, args []any) (a Acknowledgement, ok bool) {
 	a.Script = script
 	var pending bool

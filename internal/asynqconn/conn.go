@@ -9,13 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: what is left of asynq's own pause between two looks
-// for tasks, as the Conn makes the real one.
+// CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: what is left of asynq's own
+// pause between two looks for tasks, as the Conn makes the real one.
 const CheckInterval = time.Millisecond
 
 // Options configures a [Conn].
 type Options struct {
-	// Interval is the longest pause of an idle server between two looks for tasks, and Queues how many queues it looks at.
+	// Interval is the longest pause of an idle server between two looks for tasks, and Queues how many queues it looks
+	// at.
 	Interval time.Duration
 	Queues   int
 	// Stopping, when it is closed, ends every pause: close it when the server begins to shut down. Never when nil.
@@ -24,16 +25,18 @@ type Options struct {
 	Wakes Wakes
 	// Tasks answers for the tasks of the server. Nobody does when nil: then every script is asynq's own.
 	Tasks Tasks
-	// Foreign is set once asynq's scripts turn out to be those of a version that is not known: asynq then fetches by its own script, and Tasks hears of no
-	// new runs. The servers of a process share it; one of its own when nil.
+	// Foreign is set once asynq's scripts turn out to be those of a version that is not known: asynq then fetches by
+	// its own script, and Tasks hears of no new runs. The servers of a process share it; one of its own when nil.
 	Foreign *atomic.Bool
 	// Logger is told of that too. Silent when nil.
 	Logger *slog.Logger
-	// Ready, when not nil, is asked before each fetch. Its error ends the fetch: asynq logs it, and the server fetches no task until it is nil.
+	// Ready, when not nil, is asked before each fetch. Its error ends the fetch: asynq logs it, and the server fetches
+	// no task until it is nil.
 	Ready func(context.Context) error
 }
 
-// Conn is the Redis client of one asynq server. It is safe for use by many goroutines at the same time. Closing it closes the client behind it.
+// Conn is the Redis client of one asynq server. It is safe for use by many goroutines at the same time. Closing it
+// closes the client behind it.
 type Conn struct {
 	redis.UniversalClient
 
@@ -55,21 +58,29 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	if foreign == nil {
 		foreign = new(atomic.Bool)
 	}
-	return &Conn{UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, ready: opts.Ready, log: log}
+	return &Conn{
+		UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, ready: opts.Ready,
+		log: log,
+	}
 }
 
 // EvalSha runs a script that Redis knows.
 func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
-	return c.run(ctx, c.tasks, sum, keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
+	return c.run(ctx, c.tasks, sum, keys, args,
+		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
 }
 
-// Eval runs a script that Redis does not know yet: go-redis sends it so after EvalSha, so whoever answers for tasks has been asked.
+// Eval runs a script that Redis does not know yet: go-redis sends it so after EvalSha, so whoever answers for tasks has
+// been asked.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return c.run(ctx, nil, sumOf(script), keys, args, func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+	return c.run(ctx, nil, sumOf(script), keys, args,
+		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
 // run answers a script as its kind needs it. tasks is asked about an acknowledgement, unless it is nil.
-func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
+func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any,
+	send func(context.Context) *redis.Cmd,
+) *redis.Cmd {
 	kind, known := KindOf(sum, keys)
 	if kind != Other && !known {
 		c.tellForeign(ctx, sum)
@@ -110,7 +121,9 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 }
 
 // fetched fetches a task.
-func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any, send func(context.Context) *redis.Cmd) *redis.Cmd {
+func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any,
+	send func(context.Context) *redis.Cmd,
+) *redis.Cmd {
 	if c.ready != nil {
 		if err := c.ready(ctx); err != nil {
 			cmd := redis.NewCmd(ctx, "evalsha")
@@ -129,6 +142,7 @@ func (c *Conn) tellForeign(ctx context.Context, sum string) {
 	if c.foreign.Swap(true) {
 		return
 	}
-	c.log.WarnContext(ctx, "asynq's scripts are not those of the version that this build of railtoken supports; tasks are not parked at the ack, and wait for "+
-		"their own timers: use that version of asynq", "script", sum)
+	c.log.WarnContext(ctx,
+		"asynq's scripts are not those of the version that this build of railtoken supports; tasks are not parked at the ack, and wait for "+
+			"their own timers: use that version of asynq", "script", sum)
 }

@@ -26,13 +26,14 @@ type Enqueuer struct {
 	answer func(ctx context.Context, e Enqueuing) *redis.Cmd
 }
 
-// NewEnqueuer returns an Enqueuer over a client. answer runs a script in place of each one of asynq's that enqueues a task. When it returns nil, asynq's own
-// is sent, as is every script that is not known unless answer has a reply to it.
+// NewEnqueuer returns an Enqueuer over a client. answer runs a script in place of each one of asynq's that enqueues a
+// task. When it returns nil, asynq's own is sent, as is every script that is not known unless answer has a reply to it.
 func NewEnqueuer(client redis.UniversalClient, answer func(ctx context.Context, e Enqueuing) *redis.Cmd) *Enqueuer {
 	return &Enqueuer{UniversalClient: client, answer: answer}
 }
 
-// EvalSha runs a script that Redis knows. Of one that enqueues a task it says that Redis does not, so that go-redis gives Eval the text.
+// EvalSha runs a script that Redis knows. Of one that enqueues a task it says that Redis does not, so that go-redis
+// gives Eval the text.
 func (c *Enqueuer) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
 	if kind, known := KindOf(sum, keys); kind == Enqueue {
 		return answer(ctx, sum, noScriptError{})

@@ -17,10 +17,11 @@ func TestEachEnqueueIsAnsweredOnce(t *testing.T) {
 	m, _ := redistest.Virtual(t)
 	var asked []Enqueuing
 	answered := errors.New("answered")
-	tasks := asynq.NewClientFromRedisClient(NewEnqueuer(redistest.Patient(t, m), func(_ context.Context, e Enqueuing) *redis.Cmd {
-		asked = append(asked, e)
-		return answer(t.Context(), "", answered)
-	}))
+	tasks := asynq.NewClientFromRedisClient(NewEnqueuer(redistest.Patient(t, m),
+		func(_ context.Context, e Enqueuing) *redis.Cmd {
+			asked = append(asked, e)
+			return answer(t.Context(), "", answered)
+		}))
 	for script, opts := range map[string][]asynq.Option{
 		"enqueue": nil, "enqueueUnique": {asynq.Unique(time.Minute)}, "schedule": {asynq.ProcessIn(time.Minute)},
 		"scheduleUnique": {asynq.Unique(time.Minute), asynq.ProcessIn(time.Minute)}, "addToGroup": {asynq.Group("g")},
@@ -28,7 +29,8 @@ func TestEachEnqueueIsAnsweredOnce(t *testing.T) {
 	} {
 		asked = nil
 		_, err := tasks.Enqueue(asynq.NewTask("test", nil), append(opts, asynq.TaskID("}:t:1"), asynq.Queue("q"))...)
-		if err == nil || len(asked) != 1 || asked[0].Script != script || asked[0].Queue != "q" || asked[0].ID != "}:t:1" {
+		if err == nil || len(asked) != 1 || asked[0].Script != script || asked[0].Queue != "q" ||
+			asked[0].ID != "}:t:1" {
 			t.Errorf("%s: asked about %+v, %v", script, asked, err)
 		}
 	}

@@ -29,7 +29,10 @@ func (c *Conn) fetch(ctx context.Context, keys []string, args []any) *redis.Cmd 
 		texts[i], _ = reply[i].(string)
 	}
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
-	c.tasks.Fetched(Fetched{Queue: queue, ID: texts[0], Run: run, Message: texts[1], Retried: texts[2], Conflicts: texts[3], First: texts[4], Woken: texts[5] != ""})
+	c.tasks.Fetched(Fetched{
+		Queue: queue, ID: texts[0], Run: run, Message: texts[1], Retried: texts[2],
+		Conflicts: texts[3], First: texts[4], Woken: texts[5] != "",
+	})
 	if reply[1] == nil { // its hash is gone: asynq's own script answers nil then too
 		cmd.SetErr(redis.Nil)
 	}

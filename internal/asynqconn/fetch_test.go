@@ -14,11 +14,15 @@ func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	if _, err := asynq.NewClientFromRedisClient(admin).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(admin).Enqueue(asynq.NewTask("test", nil),
+		asynq.TaskID("a")); err != nil {
 		t.Fatal(err)
 	}
 	c := New(server.Client(t, server.User(t, "u", "~*", "+@all", "-hmget")), Options{Queues: 1, Tasks: &witness{}})
-	keys := []string{"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease"}
+	keys := []string{
+		"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active",
+		"asynq:{default}:lease",
+	}
 	if err := c.fetch(t.Context(), keys, []any{time.Now().Unix(), "asynq:{default}:t:"}).Err(); err == nil {
 		t.Error("the fetch has not failed")
 	}

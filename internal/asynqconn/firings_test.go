@@ -19,7 +19,10 @@ func TestEachFiringIsEnqueuedOnce(t *testing.T) {
 	unique := asynq.Unique(time.Hour)
 	for name, opts := range map[string][]asynq.Option{
 		"pending": nil, "delayed": {asynq.ProcessIn(time.Hour)}, "in a group": {asynq.Group("g")},
-		"unique": {unique}, "delayed and unique": {asynq.ProcessIn(time.Hour), unique}, "in a group and unique": {asynq.Group("g"), unique},
+		"unique": {unique}, "delayed and unique": {
+			asynq.ProcessIn(time.Hour),
+			unique,
+		}, "in a group and unique": {asynq.Group("g"), unique},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,22 +43,28 @@ func TestEachFiringIsEnqueuedOnce(t *testing.T) {
 					{what: "the next leader later", token: 11, after: time.Second, fires: true},
 					{what: "the leader before, late", token: 10, after: time.Second},
 					{what: "the leader before, who knows it", token: 10, lost: true},
-					{what: "a leader who has lost its lease", token: 12, lost: true, wantErr: "lease of this scheduler is lost"},
+					{
+						what: "a leader who has lost its lease", token: 12, lost: true,
+						wantErr: "lease of this scheduler is lost",
+					},
 					{what: "in another second still", token: 11, after: time.Second, fires: true},
 					{what: "after a leader whose clock was ahead", token: 13, ahead: 5 * time.Second},
 					{what: "after a leader whose clock was wrong", token: 13, ahead: time.Hour, fires: true},
 				} {
 					time.Sleep(step.after)
 					if step.ahead > 0 {
-						m.HSet("railtoken:fired:{default}:ticks", "second", strconv.FormatInt(time.Now().Add(step.ahead).Unix(), 10))
+						m.HSet("railtoken:fired:{default}:ticks", "second",
+							strconv.FormatInt(time.Now().Add(step.ahead).Unix(), 10))
 					}
 					conn := NewFirings(client, "ticks", step.token, func() bool { return !step.lost })
 					before := tasksIn(m.Keys())
-					_, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", []byte{byte(i)}), opts...)
+					_, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", []byte{byte(i)}),
+						opts...)
 					if fired := tasksIn(m.Keys()) - before; (fired == 1) != step.fires || fired > 1 {
 						t.Errorf("%s: %d tasks are enqueued", step.what, fired)
 					}
-					if (err == nil) != (step.wantErr == "") || err != nil && !strings.Contains(err.Error(), step.wantErr) {
+					if (err == nil) != (step.wantErr == "") || err != nil &&
+						!strings.Contains(err.Error(), step.wantErr) {
 						t.Errorf("%s: %v", step.what, err)
 					}
 				}
@@ -92,7 +101,8 @@ func TestAFiringThatIsSentTwiceIsEnqueuedOnce(t *testing.T) {
 			return err
 		}))
 		conn := NewFirings(client, "ticks", 1, func() bool { return true })
-		if _, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", nil)); err != nil || tasksIn(m.Keys()) > 0 {
+		if _, err := asynq.NewClientFromRedisClient(conn).Enqueue(asynq.NewTask("tick", nil)); err != nil ||
+			tasksIn(m.Keys()) > 0 {
 			t.Errorf("%d tasks, %v", tasksIn(m.Keys()), err)
 		}
 	})

@@ -15,15 +15,18 @@ const (
 	// pauseFirst and pauseMost are the pause after a fetch that failed: it doubles with each one in a row.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = time.Second
-	// recoverAfter is how long after an outage of Redis asynq recovers no tasks. A worker that lives then puts back those that have only waited
-	// in its slots; asynq would count their runs as failures, and archive those on their last attempt.
+	// recoverAfter is how long after an outage of Redis asynq recovers no tasks. A worker that lives then puts back
+	// those that have only waited in its slots; asynq would count their runs as failures, and archive those on their
+	// last attempt.
 	recoverAfter = 30 * time.Second
 )
 
-// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of ctx.
+// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of
+// ctx.
 //
-// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never succeeds and a task that is
-// done runs again. At the context's deadline asynq's lease ends, and then another worker may have the task.
+// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never
+// succeeds and a task that is done runs again. At the context's deadline asynq's lease ends, and then another worker
+// may have the task.
 func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	end := time.Now().Add(ackTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
@@ -32,9 +35,9 @@ func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
-// failures paces fetches that fail. asynq v0.26 does not pause after an error: a Redis that answers every call with an error at once is called many
-// thousand times a second. Fetches alone are paced: the rest of asynq paces itself, and an acknowledgement that waited would hold up a
-// shutdown.
+// failures paces fetches that fail. asynq v0.26 does not pause after an error: a Redis that answers every call with an
+// error at once is called many thousand times a second. Fetches alone are paced: the rest of asynq paces itself, and an
+// acknowledgement that waited would hold up a shutdown.
 type failures struct {
 	inARow atomic.Int64
 	last   atomic.Int64 // when the last one was, in ns since 1970

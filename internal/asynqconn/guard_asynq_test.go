@@ -21,7 +21,9 @@ import (
 )
 
 // bareServer starts a server of asynq.
-func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc, mod ...func(*asynq.Config)) *asynq.Server {
+func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc,
+	mod ...func(*asynq.Config),
+) *asynq.Server {
 	t.Helper()
 	cfg := asynq.Config{Concurrency: 10, TaskCheckInterval: 50 * time.Millisecond, LogLevel: asynq.FatalLevel}
 	for _, m := range mod {
@@ -35,7 +37,9 @@ func bareServer(t *testing.T, c redis.UniversalClient, run asynq.HandlerFunc, mo
 }
 
 // guardedOrBare runs a test with a Conn between asynq and a client with hooks, and without it.
-func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool)) {
+func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, c *redis.Client,
+	asynqs redis.UniversalClient, guarded bool),
+) {
 	t.Parallel()
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("guarded=%t", guarded), func(t *testing.T) {
@@ -54,7 +58,9 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 }
 
 func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
-	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool) {
+	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient,
+		guarded bool,
+	) {
 		var failed atomic.Bool
 		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if kindOf(cmd) == Ack && !failed.Swap(true) {
@@ -93,7 +99,9 @@ func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
 
 func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
 	const many = 5000
-	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient, guarded bool) {
+	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient,
+		guarded bool,
+	) {
 		var (
 			fetches atomic.Int64
 			began   = time.Now()
@@ -183,7 +191,8 @@ func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := asynq.NewClientFromRedisClient(admin).EnqueueContext(t.Context(), asynq.NewTask("audit", nil)); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(admin).EnqueueContext(t.Context(),
+		asynq.NewTask("audit", nil)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -199,7 +208,10 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		m, _ := redistest.Virtual(t)
 		c := redistest.Patient(t, m)
 		var mu sync.Mutex
-		byKeys, bySum := map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}
+		byKeys, bySum := map[Kind]map[string]bool{
+			Ack: {}, Fetch: {}, Recover: {},
+			Other: {},
+		}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}
 		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if sum, keys, ok := scriptOf(cmd); ok {
 				mu.Lock()
@@ -228,7 +240,8 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		asynqtest.Enqueue(t, m, asynq.NewTask("done", nil))
 		asynqtest.Enqueue(t, m, asynq.NewTask("done and unique", nil), asynq.Unique(time.Minute))
 		asynqtest.Enqueue(t, m, asynq.NewTask("retained", nil), asynq.Retention(time.Minute))
-		asynqtest.Enqueue(t, m, asynq.NewTask("retained and unique", nil), asynq.Retention(time.Minute), asynq.Unique(time.Minute))
+		asynqtest.Enqueue(t, m, asynq.NewTask("retained and unique", nil), asynq.Retention(time.Minute),
+			asynq.Unique(time.Minute))
 		asynqtest.Enqueue(t, m, asynq.NewTask("fails", nil))
 		asynqtest.Enqueue(t, m, asynq.NewTask("archived", nil))
 		asynqtest.Enqueue(t, m, asynq.NewTask("abandoned", nil))
@@ -239,7 +252,8 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		defer mu.Unlock()
 		for name, scripts := range map[string]map[Kind]map[string]bool{"sums": bySum, "keys": byKeys} {
 			if a, f, o := len(scripts[Ack]), len(scripts[Fetch]), len(scripts[Other]); a != 7 || f != 1 || o == 0 {
-				t.Errorf("by their %s, %d scripts acknowledge, %d fetch and %d do neither; want 7, 1 and some", name, a, f, o)
+				t.Errorf("by their %s, %d scripts acknowledge, %d fetch and %d do neither; want 7, 1 and some", name, a,
+					f, o)
 			}
 		}
 	})
@@ -253,7 +267,10 @@ func TestAnotherAsynqIsToldOfOnce(t *testing.T) {
 		c := New(failing, Options{Interval: time.Hour, Queues: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		began := time.Now()
 		for range 3 {
-			c.EvalSha(t.Context(), "1234", []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+			c.EvalSha(t.Context(), "1234", []string{
+				"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
+				"asynq:{q}:lease",
+			})
 		}
 		c.EvalSha(t.Context(), "5678", []string{"asynq:{q}:active", "asynq:{q}:lease"})
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 {

@@ -60,8 +60,10 @@ func TestAnAcknowledgementKeepsToTheEndOfAsynqsLease(t *testing.T) {
 			if tc.lease == 0 {
 				time.Sleep(time.Second)
 			}
-			if runs, limit := send(ctx, done, "asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"); runs != tc.runs || limit != tc.limit {
-				t.Errorf("an acknowledgement within %s runs: %t for %v; want %t for %v", tc.name, runs, limit, tc.runs, tc.limit)
+			if runs, limit := send(ctx, done, "asynq:{q}:active", "asynq:{q}:lease",
+				"asynq:{q}:t:1"); runs != tc.runs || limit != tc.limit {
+				t.Errorf("an acknowledgement within %s runs: %t for %v; want %t for %v", tc.name, runs, limit, tc.runs,
+					tc.limit)
 			}
 		}
 	})

@@ -16,8 +16,8 @@ type Wakes chan struct{}
 // NewWakes returns Wakes for some servers: as many as can look at once are kept for those that do not pause just now.
 func NewWakes(servers int) Wakes { return make(Wakes, servers) }
 
-// Wake ends a pause, a present one or the next. It never waits: when as many wakes as there are servers are on their way, each of them looks
-// at all queues after it.
+// Wake ends a pause, a present one or the next. It never waits: when as many wakes as there are servers are on their
+// way, each of them looks at all queues after it.
 func (w Wakes) Wake() {
 	select {
 	case w <- struct{}{}:
@@ -25,12 +25,14 @@ func (w Wakes) Wake() {
 	}
 }
 
-// pacer paces the looks for tasks of one idle server. asynq sleeps between them, and nothing can wake it; the pacer holds the last fetch of
-// a look that found nothing instead, for the interval or until a task was put at the
-// head of a queue by this process. So a task that is woken starts within milliseconds, and an idle server looks no more often than before.
+// pacer paces the looks for tasks of one idle server. asynq sleeps between them, and nothing can wake it; the pacer
+// holds the last fetch of a look that found nothing instead, for the interval or until a task was put at the head of a
+// queue by this process. So a task that is woken starts within milliseconds, and an idle server looks no more often
+// than before.
 //
-// Each server has its own: a server fetches from one queue after another, and only between its looks, when all its queues have been
-// empty, may a wake find it. One that is held before it has looked at all would take a wake and miss the task.
+// Each server has its own: a server fetches from one queue after another, and only between its looks, when all its
+// queues have been empty, may a wake find it. One that is held before it has looked at all would take a wake and miss
+// the task.
 type pacer struct {
 	interval time.Duration // the longest pause
 	queues   int64         // how many fetches a look consists of

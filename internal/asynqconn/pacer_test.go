@@ -23,7 +23,9 @@ func newLooker(interval time.Duration, queues int, stopping <-chan struct{}, ans
 	return newLookerWith(interval, queues, stopping, NewWakes(1), answer)
 }
 
-func newLookerWith(interval time.Duration, queues int, stopping <-chan struct{}, woken Wakes, answer func() error) *looker {
+func newLookerWith(interval time.Duration, queues int, stopping <-chan struct{}, woken Wakes,
+	answer func() error,
+) *looker {
 	l := &looker{answer: answer}
 	l.Conn = New(&answers{look: func() error {
 		l.looks++
@@ -47,7 +49,10 @@ func (a *answers) EvalSha(ctx context.Context, sum string, names []string, _ ...
 // fetch fetches from the i-th queue, and reports whether there was a task.
 func (l *looker) fetch(i int) bool {
 	name := func(part string) string { return fmt.Sprintf("asynq:{%d}:%s", i, part) }
-	return l.EvalSha(context.Background(), dequeue, []string{name("pending"), name("paused"), name("active"), name("lease")}).Err() == nil
+	return l.EvalSha(context.Background(), dequeue, []string{
+		name("pending"), name("paused"), name("active"),
+		name("lease"),
+	}).Err() == nil
 }
 
 // sweep looks at each queue once.
@@ -145,7 +150,8 @@ func TestAServerIsHeldBetweenItsLooksOnly(t *testing.T) {
 	})
 }
 
-// As many tasks as there are servers may be woken while none of them pauses; each server may have a slot for one of them only.
+// As many tasks as there are servers may be woken while none of them pauses; each server may have a slot for one of
+// them only.
 func TestEachServerHearsOfAWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +242,8 @@ func TestAnErrorIsNoEmptyQueue(t *testing.T) {
 	})
 }
 
-// What was found before an error belongs to a look that has ended: the next one is held after its last fetch, and not before.
+// What was found before an error belongs to a look that has ended: the next one is held after its last fetch, and not
+// before.
 func TestAnErrorEndsALook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -60,9 +60,9 @@ func sumOf(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// KindOf returns what a script is, and whether it is one of the supported asynq's. One that is not is judged by the names of its keys: asynq's
-// scripts that begin or end a run name the active tasks and the leases of the queue, and the one that begins it also looks whether the queue
-// is paused.
+// KindOf returns what a script is, and whether it is one of the supported asynq's. One that is not is judged by the
+// names of its keys: asynq's scripts that begin or end a run name the active tasks and the leases of the queue, and the
+// one that begins it also looks whether the queue is paused.
 func KindOf(sum string, keys []string) (kind Kind, known bool) {
 	if name, ok := scripts[sum]; ok {
 		return kinds[name], true

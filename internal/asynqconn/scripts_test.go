@@ -16,10 +16,12 @@ import (
 // asynqVersion is the version of asynq whose scripts are pinned.
 const asynqVersion = "v0.26.0"
 
-// An upgrade of asynq fails here first. Read what has changed in each script that differs before its sum is pinned anew.
+// An upgrade of asynq fails here first. Read what has changed in each script that differs before its sum is pinned
+// anew.
 func TestScriptsAreThoseOfTheAsynqInUse(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "github.com/hibiken/asynq").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}",
+		"github.com/hibiken/asynq").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

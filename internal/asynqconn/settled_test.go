@@ -13,7 +13,10 @@ import (
 func TestAMoveIsSatOutWhateverTheLastAnswer(t *testing.T) {
 	t.Parallel()
 	m, client := redistest.Virtual(t)
-	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "ASK 1 127.0.0.1:1", "MOVED 1 127.0.0.1:1"} {
+	for _, refusal := range []string{
+		"TRYAGAIN Multiple keys request during rehashing of slot", "ASK 1 127.0.0.1:1",
+		"MOVED 1 127.0.0.1:1",
+	} {
 		tries := 0
 		m.SetError(refusal)
 		err := OnceSettled(t.Context(), time.Minute, func() *redis.Cmd {

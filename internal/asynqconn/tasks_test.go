@@ -70,20 +70,27 @@ func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
 		unique := asynq.Unique(time.Minute)
 		for id, opts := range map[string][]asynq.Option{
 			"done": nil, "doneUnique": {unique}, "markAsComplete": {asynq.Retention(time.Hour)},
-			"markAsCompleteUnique": {asynq.Retention(time.Hour), unique}, "retry": {asynq.MaxRetry(1)}, "archive": {asynq.MaxRetry(0)}, "requeue": nil,
+			"markAsCompleteUnique": {
+				asynq.Retention(time.Hour),
+				unique,
+			}, "retry": {asynq.MaxRetry(1)}, "archive": {asynq.MaxRetry(0)}, "requeue": nil,
 		} {
 			asynqtest.Enqueue(t, m, asynq.NewTask(id, nil), append(opts, asynq.TaskID(id))...)
 		}
 		time.Sleep(5 * time.Second)
 		s.Shutdown()
-		for _, id := range []string{"done", "doneUnique", "markAsComplete", "markAsCompleteUnique", "retry", "archive", "requeue"} {
+		for _, id := range []string{
+			"done", "doneUnique", "markAsComplete", "markAsCompleteUnique", "retry", "archive",
+			"requeue",
+		} {
 			if got := w.scripts(id); !slices.Equal(got, []string{id}) {
 				t.Errorf("task %s: asked about %v", id, got)
 			}
 		}
 		for _, a := range w.acks {
 			kept := a.Script == "retry" || a.Script == "archive"
-			if a.Queue != "default" || kept != strings.Contains(string(a.Message), "the reason") || a.Counted != (a.Script == "retry") || a.Requeues() != (a.Script == "requeue") {
+			if a.Queue != "default" || kept != strings.Contains(string(a.Message), "the reason") ||
+				a.Counted != (a.Script == "retry") || a.Requeues() != (a.Script == "requeue") {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -114,7 +121,8 @@ func TestAnAnsweredAcknowledgementIsNotSent(t *testing.T) {
 			replies = replies[1:]
 			return true, err
 		}}
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}),
+			func(context.Context, *asynq.Task) error { return nil })
 		defer s.Shutdown()
 		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 		time.Sleep(11 * time.Second) // asynq's syncer goes to work every 5 s
@@ -134,7 +142,8 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 		c := redistest.Patient(t, m)
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
 		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
-		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first", "1000000")
+		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first",
+			"1000000")
 		ran := make(chan string, 1)
 		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(_ context.Context, task *asynq.Task) error {
 			ran <- task.Type()
@@ -150,7 +159,10 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 			t.Errorf("its message is %q", w.fetched[0].Message)
 		}
 		w.fetched[0].Run, w.fetched[0].Message = "", ""
-		if want := (Fetched{Queue: "default", ID: task.ID, Retried: "2", Conflicts: "7", First: "1000000"}); w.fetched[0] != want {
+		if want := (Fetched{
+			Queue: "default", ID: task.ID, Retried: "2", Conflicts: "7",
+			First: "1000000",
+		}); w.fetched[0] != want {
 			t.Errorf("%+v, want %+v", w.fetched[0], want)
 		}
 	})
@@ -166,10 +178,12 @@ func TestAPausedQueueIsNotFetchedFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(context.Context, *asynq.Task) error { return nil })
+		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}),
+			func(context.Context, *asynq.Task) error { return nil })
 		time.Sleep(5 * time.Second)
 		s.Shutdown()
-		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStatePending || len(w.fetched) > 0 {
+		if info := asynqtest.Look(t, m, task); info == nil || info.State != asynq.TaskStatePending ||
+			len(w.fetched) > 0 {
 			t.Errorf("a task of a paused queue is %+v, fetched %v", info, w.fetched)
 		}
 	})
@@ -187,8 +201,12 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 			return nil
 		}}, opts)
 		c.EvalSha(t.Context(), "1234", []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}, "1")
-		for _, sum := range []string{"5678", dequeue} { // another one's, and one that it has in common with the version that is known
-			c.EvalSha(t.Context(), sum, []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+		// another one's, and one that it has in common with the version that is known
+		for _, sum := range []string{"5678", dequeue} {
+			c.EvalSha(t.Context(), sum, []string{
+				"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
+				"asynq:{q}:lease",
+			})
 		}
 	}
 	if n := strings.Count(log.String(), "level=WARN"); sent != 6 || n != 1 || len(w.acks) != 2 || len(w.fetched) > 0 {
@@ -207,7 +225,10 @@ func TestAfterAnOutageNothingIsRecoveredForAWhile(t *testing.T) {
 		if !lists() {
 			t.Error("nothing is listed before any fetch has failed")
 		}
-		c.EvalSha(t.Context(), dequeue, []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+		c.EvalSha(t.Context(), dequeue, []string{
+			"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
+			"asynq:{q}:lease",
+		})
 		time.Sleep(recoverAfter - time.Second)
 		if lists() {
 			t.Error("tasks are listed soon after a fetch has failed")
@@ -223,7 +244,10 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 	t.Parallel()
 	moving := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
 	for name, asked := range map[string]Tasks{
-		"asynq's own": &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}, "nobody is asked": nil,
+		"asynq's own": &witness{answers: func(Acknowledgement) (bool, error) {
+			return false,
+				nil
+		}}, "nobody is asked": nil,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, sent := time.Now(), 0
@@ -235,7 +259,8 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 				return nil
 			}}, Options{Queues: 1, Tasks: asked})
 			keys := []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}
-			if err := c.EvalSha(t.Context(), done, keys, "1").Err(); err != nil || sent < 3 || time.Since(began) > 3*time.Second {
+			if err := c.EvalSha(t.Context(), done, keys, "1").Err(); err != nil || sent < 3 ||
+				time.Since(began) > 3*time.Second {
 				t.Errorf("%s: %v after %d attempts in %v", name, err, sent, time.Since(began))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // asynq's lease
@@ -270,7 +295,10 @@ func TestAMovingSlotIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reply := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
 		c := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
-		c.EvalSha(t.Context(), dequeue, []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"})
+		c.EvalSha(t.Context(), dequeue, []string{
+			"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
+			"asynq:{q}:lease",
+		})
 		if c.failures.lately(time.Now()) {
 			t.Error("asynq recovers no tasks after a slot has moved")
 		}

@@ -112,12 +112,12 @@ func (r *run) joined(cmd redis.Cmder) (j job, ok bool) {
 
 // begun reports whether a task in the line of a key had begun to work.
 func begun(m *miniredis.Miniredis, key, queue, id string) bool {
-	place, _ := m.ZScore("railtoken:line:{"+keys.Encode(key)+"}", fmt.Sprintf("%d:%s%s", len(queue), queue, id)) // 0 when it is not there
+	place, _ := m.ZScore("railtoken:sequence:{"+keys.Encode(key)+"}", fmt.Sprintf("%d:%s%s", len(queue), queue, id)) // 0 when it is not there
 	return place != math.Trunc(place)
 }
 
 // inLine returns the entries of the line of a key.
 func inLine(m *miniredis.Miniredis, key string) []string {
-	members, _ := m.ZMembers("railtoken:line:{" + keys.Encode(key) + "}") // none when there is no line
+	members, _ := m.ZMembers("railtoken:sequence:{" + keys.Encode(key) + "}") // none when there is no line
 	return members
 }

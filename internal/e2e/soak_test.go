@@ -52,7 +52,7 @@ var soakModes = map[string]soakMode{
 	"unknown-acks":          {most: 100, share: 1, changed: "acks"},
 	"without-keys":          {share: 2, removed: []string{"railtoken:*"}, unsafe: true},
 	"without-keys-in-order": {share: 2, removed: []string{"railtoken:*"}, unsafe: true, env: []string{orderVariable + "=1"}},
-	"without-waiters":       {share: 2, removed: []string{"railtoken:waiters:*", "railtoken:line:*", "railtoken:parked"}},
+	"without-waiters":       {share: 2, removed: []string{"railtoken:waiters:*", "railtoken:sequence:*", "railtoken:parked"}},
 }
 
 // soak is the servers and the worker processes of one soak.

@@ -30,30 +30,36 @@ var (
 	// ErrLocked reports that one of the locks is there.
 	ErrLocked = errors.New("delayqueue: a lock is held")
 	// ErrNotNow reports that a task was to run later.
-	ErrNotNow = errors.New("delayqueue: whether a key is held now says nothing about a task that runs later or in a group: " +
+	ErrNotNow = errors.New("delayqueue: a held key says nothing about a task that runs later or in a group: " +
 		"leave out asynq.ProcessIn, ProcessAt and Group, or WhenHeld")
 	// ErrForeign reports that asynq's scripts are those of a version that is not known.
-	ErrForeign = errors.New("delayqueue: asynq's scripts are not known: use the version of asynq that this build of railtoken supports")
+	ErrForeign = errors.New("delayqueue: asynq's scripts are not known: " +
+		"use the version of asynq that this build of railtoken supports")
 )
 
 // AddOptions says what [Engine.Add] does besides what asynq does. The zero value is nothing.
 type AddOptions struct {
-	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the record.
+	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the
+	// record.
 	Keys []string
 	// AtOnce refuses a task that is due later or joins a group: the error matches [ErrNotNow].
 	AtOnce bool
-	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there, nothing is enqueued, and the error matches
-	// [ErrLocked].
+	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there,
+	// nothing is enqueued, and the error matches [ErrLocked].
 	Locks []string
-	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of which Look and Limits count.
+	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of
+	// which Look and Limits count.
 	WaitFor     string
 	ParkOptions ParkOptions
 }
 
-// Add enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task is done by the time that
-// it is sent again. Errors other than those of this package are asynq's own. It makes one call to Redis, for a task that waits four or five more: should they
-// fail, the task lies in the retry set, and its timer brings it back. Where asynq's scripts are not known, it is asynq's own enqueue; AtOnce is refused then.
-func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// Add enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task
+// is done by the time that it is sent again. Errors other than those of this package are asynq's own. It makes one call
+// to Redis, for a task that waits four or five more: should they fail, the task lies in the retry set, and its timer
+// brings it back. Where asynq's scripts are not known, it is asynq's own enqueue; AtOnce is refused then.
+func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ...asynq.Option) (*asynq.TaskInfo,
+	error,
+) {
 	a := &adding{AddOptions: o, call: rand.Text()}
 	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, addingKey{}, a), task, opts...)
 	switch {
@@ -70,7 +76,8 @@ func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts .
 	place, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
 	if err != nil {
 		place.Timer = park.Look
-		e.log.WarnContext(ctx, "a task that was enqueued to wait has no place; its timer will bring it back", "error", err)
+		e.log.WarnContext(ctx, "a task that was enqueued to wait has no place; its timer will bring it back", "error",
+			err)
 	}
 	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)
 	return info, nil
@@ -115,15 +122,18 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource
 		encoded, _ := sent.Args[message].([]byte)
-		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(), a.ParkOptions.MaxAge.Milliseconds(),
+		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(),
+			a.ParkOptions.MaxAge.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}
-	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(sent.Keys), len(sent.Args), unique, sources, sent.Text)
+	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(sent.Keys),
+		len(sent.Args), unique, sources, sent.Text)
 	script, ok := enqueueScripts.Load(head)
 	if !ok {
 		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))
 	}
-	cmd := script.(*redis.Script).Run(ctx, e.client, names, args...) //nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
+	//nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
+	cmd := script.(*redis.Script).Run(ctx, e.client, names, args...)
 	if n, err := cmd.Int64(); err == nil && n < -1 {
 		a.err = ErrLocked
 		return failedCmd(ctx, a.err)
@@ -131,7 +141,8 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	return cmd
 }
 
-// encoded returns keys as they are recorded: each as it stands in the names of its lock and its waiters, with blanks between them.
+// encoded returns keys as they are recorded: each as it stands in the names of its lock and its waiters, with blanks
+// between them.
 func encoded(all []string) string {
 	parts := make([]string, len(all))
 	for i, key := range all {

@@ -38,7 +38,8 @@ func TestKeysAreRecordedWithTheTask(t *testing.T) {
 			"group unique":     {asynq.Group("g"), asynq.Unique(time.Hour)},
 		} {
 			r.name += "x" // the unique locks must differ
-			info, err := r.add(parking.AddOptions{Keys: []string{"order:1", "a b"}}, append(opts, asynq.TaskID(name))...)
+			info, err := r.add(parking.AddOptions{Keys: []string{"order:1", "a b"}},
+				append(opts, asynq.TaskID(name))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +50,8 @@ func TestKeysAreRecordedWithTheTask(t *testing.T) {
 			if got := r.State(task); got != info.State {
 				t.Errorf("%s is %v, and said to be %v", name, got, info.State)
 			}
-			if _, err := r.add(parking.AddOptions{}, append(opts, asynq.TaskID(name))...); !errors.Is(err, asynq.ErrTaskIDConflict) && !errors.Is(err, asynq.ErrDuplicateTask) {
+			if _, err := r.add(parking.AddOptions{}, append(opts, asynq.TaskID(name))...); !errors.Is(err,
+				asynq.ErrTaskIDConflict) && !errors.Is(err, asynq.ErrDuplicateTask) {
 				t.Errorf("%s: a second one gives %v", name, err)
 			}
 		}
@@ -73,7 +75,8 @@ func TestALockThatIsThereRefusesTheTask(t *testing.T) {
 	locks := []string{r.key("free"), r.key("held")}
 	r.Client.Set(t.Context(), locks[1], "owner", time.Hour)
 	for range 2 {
-		if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); !errors.Is(err, parking.ErrLocked) || info != nil {
+		if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"),
+			asynq.Unique(time.Hour)); !errors.Is(err, parking.ErrLocked) || info != nil {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
@@ -81,7 +84,8 @@ func TestALockThatIsThereRefusesTheTask(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 	r.Client.Del(t.Context(), locks[1])
-	if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); err != nil || info.State != asynq.TaskStatePending {
+	if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); err != nil ||
+		info.State != asynq.TaskStatePending {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
@@ -94,8 +98,12 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Park(r.Delayed("first"), "k")
-		wait := parking.AddOptions{Keys: []string{r.key("k")}, WaitFor: r.key("k"), ParkOptions: parking.ParkOptions{Look: time.Hour}}
-		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Second), asynq.Retention(time.Minute))
+		wait := parking.AddOptions{
+			Keys: []string{r.key("k")}, WaitFor: r.key("k"),
+			ParkOptions: parking.ParkOptions{Look: time.Hour},
+		}
+		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Second),
+			asynq.Retention(time.Minute))
 		if err != nil || info.State != asynq.TaskStateRetry || time.Until(info.NextProcessAt) < time.Minute {
 			t.Fatalf("%+v, %v", info, err)
 		}
@@ -116,10 +124,12 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 			t.Errorf("woken is %+v", woken)
 		}
 		got, err := r.Inspect.GetTaskInfo(r.name, "a")
-		if err != nil || got.State != asynq.TaskStatePending || got.Retried != 0 || got.MaxRetry != 0 || got.Retention != time.Minute {
+		if err != nil || got.State != asynq.TaskStatePending || got.Retried != 0 || got.MaxRetry != 0 ||
+			got.Retention != time.Minute {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if ids := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); !slices.Equal(ids, []string{"backlog", "first", "a"}) {
+		if ids := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); !slices.Equal(ids,
+			[]string{"backlog", "first", "a"}) {
 			t.Errorf("pending are %v", ids)
 		}
 	})
@@ -129,8 +139,15 @@ func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		for name, opt := range map[string]asynq.Option{"due later": asynq.ProcessIn(time.Hour), "group": asynq.Group("g")} {
-			for _, o := range []parking.AddOptions{{AtOnce: true}, {WaitFor: r.key("k")}, {Locks: []string{"{" + r.name + "}"}}} {
+		for name, opt := range map[string]asynq.Option{
+			"due later": asynq.ProcessIn(time.Hour),
+			"group":     asynq.Group("g"),
+		} {
+			for _, o := range []parking.AddOptions{
+				{AtOnce: true},
+				{WaitFor: r.key("k")},
+				{Locks: []string{"{" + r.name + "}"}},
+			} {
 				if info, err := r.add(o, opt); !errors.Is(err, parking.ErrNotNow) || info != nil {
 					t.Errorf("%s: %+v gives %+v, %v", name, o, info, err)
 				}
@@ -151,11 +168,13 @@ func TestALostAnswerAddsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
-			if _, err := r.Engine.Add(t.Context(), asynq.NewTask("warm", nil), o, asynq.TaskID("warm"), asynq.Unique(time.Second)); err != nil {
+			if _, err := r.Engine.Add(t.Context(), asynq.NewTask("warm", nil), o, asynq.TaskID("warm"),
+				asynq.Unique(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			queue, left := r.loses("payload-of-k", 3)
-			info, err := queue.Add(t.Context(), asynq.NewTask("test", []byte("payload-of-k")), o, asynq.TaskID("a"), asynq.Unique(time.Minute))
+			info, err := queue.Add(t.Context(), asynq.NewTask("test", []byte("payload-of-k")), o, asynq.TaskID("a"),
+				asynq.Unique(time.Minute))
 			if err != nil || info.ID != "a" || left.Load() > 0 {
 				t.Fatalf("%+v, %v", info, err)
 			}
@@ -167,7 +186,8 @@ func TestALostAnswerAddsOnce(t *testing.T) {
 				}
 				return n
 			}
-			pending, waiting := count(r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()), count(r.Waiting("k"))
+			pending, waiting := count(r.Client.LRange(t.Context(), "asynq:{default}:pending", 0,
+				-1).Val()), count(r.Waiting("k"))
 			if waits := o.WaitFor != ""; pending+waiting != 1 || waits != (waiting == 1) {
 				t.Errorf("it is pending %d times, and waits %d times", pending, waiting)
 			}
@@ -186,10 +206,11 @@ func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	ran := make(chan string, 9)
-	parkingtest.Serve(t, r.Engine, asynq.Config{DelayedTaskCheckInterval: 100 * time.Millisecond}, func(_ context.Context, id string) error {
-		ran <- id
-		return nil
-	})
+	parkingtest.Serve(t, r.Engine, asynq.Config{DelayedTaskCheckInterval: 100 * time.Millisecond},
+		func(_ context.Context, id string) error {
+			ran <- id
+			return nil
+		})
 	for id := ""; id != info.ID; { // others had the scripts known
 		id = receive(t, ran)
 	}
@@ -224,7 +245,8 @@ func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
 		if err := receive(t, added); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if lists := r.listsOf(r.task("a")); !slices.Equal(lists, []string{map[string]string{"": "pending", "k": "retry"}[wait]}) || len(r.Waiting("k")) != len(wait) {
+		if lists := r.listsOf(r.task("a")); !slices.Equal(lists,
+			[]string{map[string]string{"": "pending", "k": "retry"}[wait]}) || len(r.Waiting("k")) != len(wait) {
 			t.Errorf("%s: it is in %v, and waiting are %v", name, lists, r.Waiting("k"))
 		}
 	}

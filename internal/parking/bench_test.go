@@ -45,7 +45,8 @@ func BenchmarkParkAndWake(b *testing.B) {
 		b.Run(fmt.Sprint("behind ", waiting), func(b *testing.B) {
 			queue, tasks, client := benched(b)
 			for i := range waiting {
-				if _, err := queue.Park(b.Context(), begunTask(b, client, tasks, fmt.Sprint("w", i)), "k", parking.ParkOptions{Look: time.Hour}); err != nil {
+				if _, err := queue.Park(b.Context(), begunTask(b, client, tasks, fmt.Sprint("w", i)), "k",
+					parking.ParkOptions{Look: time.Hour}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -57,7 +58,8 @@ func BenchmarkParkAndWake(b *testing.B) {
 				if _, err := queue.Park(b.Context(), task, "k", parking.ParkOptions{Look: time.Hour}); err != nil {
 					b.Fatal(err)
 				}
-				if woken, err := queue.Wake(b.Context(), "k", parking.WakeOptions{}); err != nil || len(woken.Tasks) != 1 {
+				if woken, err := queue.Wake(b.Context(), "k", parking.WakeOptions{}); err != nil ||
+					len(woken.Tasks) != 1 {
 					b.Fatalf("woken %+v, %v", woken, err)
 				}
 			}
@@ -65,7 +67,8 @@ func BenchmarkParkAndWake(b *testing.B) {
 	}
 }
 
-// BenchmarkPark parks tasks on a key for which others wait, and on one whose waiters are full: a park must not cost more for their number.
+// BenchmarkPark parks tasks on a key for which others wait, and on one whose waiters are full: a park must not cost
+// more for their number.
 func BenchmarkPark(b *testing.B) {
 	for _, waiting := range []int{1, 100_000} {
 		for name, most := range map[string]int{"": 0, ", refused": waiting} {

@@ -19,22 +19,24 @@ var (
 )
 
 const (
-	// LostAfter is how long after the end of asynq's lease an active task counts as lost: its worker extends the lease each 5 s for 30 s.
+	// LostAfter is how long after the end of asynq's lease an active task counts as lost: its worker extends the lease
+	// each 5 s for 30 s.
 	LostAfter = 2 * time.Second
-	// LeftAfter is how long after the end of asynq's lease a lost task is left to asynq's recoverer. That lists the leases which ended 30 s ago, and
-	// then acts on each: a task that was brought back in between would be archived or retried in the middle of its next run. The difference is
-	// for the clocks, of which the recoverer goes by that of its own server.
+	// LeftAfter is how long after the end of asynq's lease a lost task is left to asynq's recoverer. That lists the
+	// leases which ended 30 s ago, and then acts on each: a task that was brought back in between would be archived or
+	// retried in the middle of its next run. The difference is for the clocks, of which the recoverer goes by that of
+	// its own server.
 	LeftAfter = 28 * time.Second
 	// countsKept is how long asynq keeps the counts of a day.
 	countsKept = 90 * 24 * time.Hour
 )
 
-// BringBack has a task run again at once whose worker has died, and reports whether it did: false when the task is not active, or asynq's lease
-// on it has not ended [LostAfter] ago, or ended more than [LeftAfter] ago. Left to asynq it would be one or two minutes later. It must not run any
-// more: call this with its key locked.
+// BringBack has a task run again at once whose worker has died, and reports whether it did: false when the task is not
+// active, or asynq's lease on it has not ended [LostAfter] ago, or ended more than [LeftAfter] ago. Left to asynq it
+// would be one or two minutes later. It must not run any more: call this with its key locked.
 //
-// begun says that the task had begun to work. Then it has failed, as asynq counts it too: it has used up a retry, and is archived when it has none
-// left. Else nothing counts.
+// begun says that the task had begun to work. Then it has failed, as asynq counts it too: it has used up a retry, and
+// is archived when it has none left. Else nothing counts.
 //
 // It makes two calls to Redis.
 func (e *Engine) BringBack(ctx context.Context, t Task, begun bool) (bool, error) {
@@ -65,10 +67,14 @@ func (e *Engine) bringBack(ctx context.Context, t Task, begun bool) (bool, error
 	}
 	day := ":" + now.UTC().Format(time.DateOnly)
 	keys := []string{t.Hash()}
-	for _, name := range []string{"active", "lease", "pending", "archived", "processed" + day, "failed" + day, "processed", "failed"} {
+	for _, name := range []string{
+		"active", "lease", "pending", "archived", "processed" + day, "failed" + day,
+		"processed", "failed",
+	} {
 		keys = append(keys, t.Prefix()+name)
 	}
-	back, err := bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()), int(LeftAfter.Seconds()),
+	back, err := bringBackScript.Run(ctx, e.client, keys, t.ID, message, after, int(LostAfter.Seconds()),
+		int(LeftAfter.Seconds()),
 		now.UnixNano(), outcome, now.Add(countsKept).Unix()).Bool()
 	if back && outcome != "archived" && e.woken != nil {
 		e.woken(t)

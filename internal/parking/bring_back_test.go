@@ -31,12 +31,16 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 		} {
 			task := r.task(name)
 			task.Queue = r.name + "-" + name
-			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", []byte("payload")), asynq.Queue(task.Queue), asynq.TaskID(name), asynq.MaxRetry(tt.retries)); err != nil {
+			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", []byte("payload")), asynq.Queue(task.Queue),
+				asynq.TaskID(name), asynq.MaxRetry(tt.retries)); err != nil {
 				t.Fatal(err)
 			}
 			prefix := "asynq:{" + task.Queue + "}:"
 			r.Client.RPopLPush(t.Context(), prefix+"pending", prefix+"active")
-			r.Client.ZAdd(t.Context(), prefix+"lease", redis.Z{Score: float64(time.Now().Add(-tt.ended).Unix()), Member: name})
+			r.Client.ZAdd(t.Context(), prefix+"lease", redis.Z{
+				Score:  float64(time.Now().Add(-tt.ended).Unix()),
+				Member: name,
+			})
 			r.set(task, "state", "active")
 			for i, want := range []bool{tt.back, false} {
 				if back, err := r.Engine.BringBack(t.Context(), task, tt.begun); err != nil || back != want {
@@ -51,11 +55,13 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 			if tt.failed > 0 {
 				text = asynq.ErrLeaseExpired.Error()
 			}
-			if info.State != tt.state || info.Retried != tt.retried || info.MaxRetry != tt.retries || info.LastErr != text || string(info.Payload) != "payload" {
+			if info.State != tt.state || info.Retried != tt.retried || info.MaxRetry != tt.retries ||
+				info.LastErr != text || string(info.Payload) != "payload" {
 				t.Errorf("%s: %+v", name, info)
 			}
 			queue, err := r.Inspect.GetQueueInfo(task.Queue)
-			if err != nil || queue.Size != 1 || queue.Failed != tt.failed || queue.FailedTotal != tt.failed || queue.ProcessedTotal != tt.failed {
+			if err != nil || queue.Size != 1 || queue.Failed != tt.failed || queue.FailedTotal != tt.failed ||
+				queue.ProcessedTotal != tt.failed {
 				t.Errorf("%s: %+v, %v", name, queue, err)
 			}
 			if left := r.Client.ZCard(t.Context(), prefix+"lease").Val(); (left == 0) != tt.back {

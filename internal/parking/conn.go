@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
-// Conn returns the Redis client that an asynq server must speak through, so that its tasks can be parked. Each server has a Conn of its own.
+// Conn returns the Redis client that an asynq server must speak through, so that its tasks can be parked. Each server
+// has a Conn of its own.
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	if opts.Logger == nil {
@@ -30,7 +31,10 @@ type tasks Engine
 
 // Fetched notes the run of a task.
 func (e *tasks) Fetched(f asynqconn.Fetched) {
-	r := &Run{queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message, tries: f.Retried, woken: f.Woken, since: time.Now()}
+	r := &Run{
+		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
+		tries: f.Retried, woken: f.Woken, since: time.Now(),
+	}
 	r.met.Count, _ = strconv.Atoi(f.Conflicts)
 	if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
 		r.met.First = time.UnixMicro(us)
@@ -38,8 +42,8 @@ func (e *tasks) Fetched(f asynqconn.Fetched) {
 	e.runs.add(r)
 }
 
-// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up when its lease ends. When Redis
-// refuses to park it, asynq's own script is sent.
+// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up
+// when its lease ends. When Redis refuses to park it, asynq's own script is sent.
 func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
 	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
@@ -61,7 +65,8 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		return false, nil
 	}
 	if strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark") {
-		e.log.ErrorContext(ctx, "a task that is to wait was reported as done: a middleware around the lock has swallowed its error; the task waits all the same",
+		e.log.ErrorContext(ctx,
+			"a task that is to wait was reported as done: a middleware around the lock has swallowed its error; it still waits",
 			"task", r.task.String())
 	}
 	message := a.Message
@@ -69,7 +74,8 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		message = nil // it has one retry too many
 		if judged {   // else it was cancelled, or its time was over
 			e.runs.counted.Do(func() {
-				e.log.ErrorContext(ctx, "a task that waits was to be counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
+				e.log.ErrorContext(ctx,
+					"a task that waits was to be counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
 			})
 		}
 	}
@@ -93,8 +99,8 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 const (
 	// fewRuns is how many runs are remembered before those are looked for that asynq has given up without a word.
 	fewRuns = 1024
-	// unheard is how long after its end a run may still be acknowledged: asynq tries until its lease ends. silent is how long a run is remembered whose
-	// handler does not tell of its end: it asks for no place to wait.
+	// unheard is how long after its end a run may still be acknowledged: asynq tries until its lease ends. silent is
+	// how long a run is remembered whose handler does not tell of its end: it asks for no place to wait.
 	unheard = time.Minute
 	silent  = time.Hour
 )

@@ -35,7 +35,8 @@ func (r *solo) parks(ctx context.Context, parked chan parking.Parked) error {
 // uncounted fails the test when a day of asynq's has counted something in the queue.
 func (r *solo) uncounted() {
 	r.Helper()
-	if q, err := r.Inspect.GetQueueInfo("default"); err != nil || q.Processed+q.Failed+q.ProcessedTotal+q.FailedTotal != 0 {
+	if q, err := r.Inspect.GetQueueInfo("default"); err != nil ||
+		q.Processed+q.Failed+q.ProcessedTotal+q.FailedTotal != 0 {
 		r.Errorf("asynq has counted %+v, %v", q, err)
 	}
 }
@@ -61,18 +62,36 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 		wants string // in the text of its last error
 		says  string // in the log; nothing is said when empty
 	}{
-		"retried":                     {opts: []asynq.Option{asynq.MaxRetry(3)}, wants: "refused"},
-		"retried, and unique, a last": {opts: []asynq.Option{asynq.MaxRetry(0), asynq.Unique(time.Hour)}, wants: "refused"},
-		"counted":                     {opts: []asynq.Option{asynq.MaxRetry(3)}, cfg: counts, says: "set IsFailure and RetryDelayFunc"},
-		"counted, and unique":         {opts: []asynq.Option{asynq.MaxRetry(3), asynq.Unique(time.Hour)}, cfg: counts, says: "set IsFailure and RetryDelayFunc"},
-		"archived":                    {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: "refused"},
-		"archived and counted":        {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: "refused"},
-		"archived early":              {ends: func(err error) error { return errors.Join(err, asynq.SkipRetry) }, wants: "refused"},
-		"revoked":                     {ends: func(err error) error { return errors.Join(err, asynq.RevokeTask) }, says: swallowed},
-		"done":                        {ends: done, says: swallowed},
-		"done, and unique":            {opts: []asynq.Option{asynq.Unique(time.Hour)}, ends: done, says: swallowed},
-		"completed":                   {opts: []asynq.Option{asynq.Retention(time.Hour)}, ends: done, says: swallowed},
-		"completed, and unique":       {opts: []asynq.Option{asynq.Retention(time.Hour), asynq.Unique(time.Hour)}, ends: done, says: swallowed},
+		"retried": {opts: []asynq.Option{asynq.MaxRetry(3)}, wants: "refused"},
+		"retried, and unique, a last": {
+			opts:  []asynq.Option{asynq.MaxRetry(0), asynq.Unique(time.Hour)},
+			wants: "refused",
+		},
+		"counted": {
+			opts: []asynq.Option{asynq.MaxRetry(3)}, cfg: counts,
+			says: "set IsFailure and RetryDelayFunc",
+		},
+		"counted, and unique": {
+			opts: []asynq.Option{asynq.MaxRetry(3), asynq.Unique(time.Hour)}, cfg: counts,
+			says: "set IsFailure and RetryDelayFunc",
+		},
+		"archived":             {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: "refused"},
+		"archived and counted": {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: "refused"},
+		"archived early": {
+			ends:  func(err error) error { return errors.Join(err, asynq.SkipRetry) },
+			wants: "refused",
+		},
+		"revoked": {
+			ends: func(err error) error { return errors.Join(err, asynq.RevokeTask) },
+			says: swallowed,
+		},
+		"done":             {ends: done, says: swallowed},
+		"done, and unique": {opts: []asynq.Option{asynq.Unique(time.Hour)}, ends: done, says: swallowed},
+		"completed":        {opts: []asynq.Option{asynq.Retention(time.Hour)}, ends: done, says: swallowed},
+		"completed, and unique": {
+			opts: []asynq.Option{asynq.Retention(time.Hour), asynq.Unique(time.Hour)},
+			ends: done, says: swallowed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +116,8 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 				t.Errorf("%+v", place)
 			}
 			got, err := r.Inspect.GetTaskInfo("default", "a")
-			if err != nil || got.State != asynq.TaskStateRetry || got.Retried != 0 || got.MaxRetry != info.MaxRetry || !strings.Contains(got.LastErr, tt.wants) {
+			if err != nil || got.State != asynq.TaskStateRetry || got.Retried != 0 || got.MaxRetry != info.MaxRetry ||
+				!strings.Contains(got.LastErr, tt.wants) {
 				t.Errorf("asynq has %+v, %v", got, err)
 			}
 			if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default retry"}) {
@@ -107,11 +127,13 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 				t.Errorf("in line are %v", got)
 			}
 			r.uncounted()
-			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), append(tt.opts, asynq.TaskID("a"))...); err == nil {
+			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil),
+				append(tt.opts, asynq.TaskID("a"))...); err == nil {
 				t.Error("another one with its ID was accepted")
 			}
 			if strings.Contains(name, "unique") {
-				if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), tt.opts...); !errors.Is(err, asynq.ErrDuplicateTask) {
+				if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), tt.opts...); !errors.Is(err,
+					asynq.ErrDuplicateTask) {
 					t.Errorf("a duplicate gives %v", err)
 				}
 				r.refusesDuplicates(task, time.Hour)
@@ -127,18 +149,23 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 func TestOtherEndsOfRunsAreAsynqsOwn(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	parkingtest.Serve(t, r.Engine, asynq.Config{IsFailure: func(error) bool { return true }}, func(_ context.Context, id string) error {
-		switch id {
-		case "done":
-			return nil
-		case "archived":
-			return asynq.SkipRetry
-		default:
-			return errors.New("it failed")
-		}
-	})
-	for id, want := range map[string]asynq.TaskState{"done": asynq.TaskStateCompleted, "archived": asynq.TaskStateArchived, "failed": asynq.TaskStateRetry} {
-		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.Retention(time.Hour), asynq.MaxRetry(3))
+	parkingtest.Serve(t, r.Engine, asynq.Config{IsFailure: func(error) bool { return true }},
+		func(_ context.Context, id string) error {
+			switch id {
+			case "done":
+				return nil
+			case "archived":
+				return asynq.SkipRetry
+			default:
+				return errors.New("it failed")
+			}
+		})
+	for id, want := range map[string]asynq.TaskState{
+		"done":     asynq.TaskStateCompleted,
+		"archived": asynq.TaskStateArchived, "failed": asynq.TaskStateRetry,
+	} {
+		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.Retention(time.Hour),
+			asynq.MaxRetry(3))
 		r.OK(err)
 		r.Become(parking.Task{Queue: "default", ID: id}, want)
 	}

@@ -8,16 +8,19 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// scene is a call that crashes. Its tasks are the ones that must come to no harm, each with the key that it waits for when it is parked again.
+// scene is a call that crashes. Its tasks are the ones that must come to no harm, each with the key that it waits for
+// when it is parked again.
 type scene struct {
 	tasks map[string]string
 	setUp func(r *rig)
 	call  func(r *rig, q *parking.Engine) error
-	// next is a task that must not be in line any more when a is parked again, whatever has arrived in steps; none when empty.
+	// next is a task that must not be in line any more when a is parked again, whatever has arrived in steps; none when
+	// empty.
 	next string
 	// stranded is how many tasks of those in line may depend on their timers after the crash.
 	stranded int
-	// ends says that the call ends the run of a, so that asynq repeats it. conflicts is how many a has met then, and unplaced says that no wake finds it.
+	// ends says that the call ends the run of a, so that asynq repeats it. conflicts is how many a has met then, and
+	// unplaced says that no wake finds it.
 	ends, unplaced bool
 	conflicts      int
 }
@@ -47,12 +50,14 @@ var scenes = map[string]scene{
 	"park when the key is free": parkScene(scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) { r.Park(r.Delayed("b"), "k") }, conflicts: 1, stranded: 1,
-	}, parking.ParkOptions{Locks: []parking.LockNames{{Lock: "nobody's", Notify: "nobody's:interest"}}}), // on a Cluster they are elsewhere
+		// on a Cluster they are elsewhere
+	}, parking.ParkOptions{Locks: []parking.LockNames{{Lock: "nobody's", Notify: "nobody's:interest"}}}),
 	"park behind another": parkScene(scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) {
 			r.Park(r.Delayed("b"), "k")
-			r.Client.ZAdd(r.Context(), r.registry("k"), redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro()), Member: entry(r.task("b"))})
+			r.Client.ZAdd(r.Context(), r.registry("k"),
+				redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro()), Member: entry(r.task("b"))})
 		},
 		conflicts: 1, stranded: 1,
 	}, parking.ParkOptions{}),

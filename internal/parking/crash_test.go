@@ -17,8 +17,8 @@ import (
 
 var errCrash = errors.New("the process has crashed")
 
-// crash is a process that ends after some commands. Of a pipeline to several nodes some commands may arrive and others not: the
-// first ones do, or with last the last ones.
+// crash is a process that ends after some commands. Of a pipeline to several nodes some commands may arrive and others
+// not: the first ones do, or with last the last ones.
 type crash struct {
 	mu     sync.Mutex
 	left   int
@@ -213,14 +213,16 @@ func crashes(t *testing.T, kind string, s scene) {
 	}
 }
 
-// mustHaveOnce fails the test when asynq has one of the tasks not exactly once: where it says, in a list that it empties, or active with a lease.
+// mustHaveOnce fails the test when asynq has one of the tasks not exactly once: where it says, in a list that it
+// empties, or active with a lease.
 func (r *rig) mustHaveOnce(s scene) {
 	r.Helper()
 	for id := range s.tasks {
 		t := r.task(id)
 		lists, state := r.listsOf(t), r.State(t)
 		leased := r.Client.ZScore(r.Context(), "asynq:{"+t.Queue+"}:lease", t.ID).Err() == nil
-		if !slices.Equal(lists, []string{state.String()}) || leased != (state == asynq.TaskStateActive) || state == asynq.TaskStateArchived {
+		if !slices.Equal(lists, []string{state.String()}) || leased != (state == asynq.TaskStateActive) ||
+			state == asynq.TaskStateArchived {
 			r.Errorf("%s is %v, in the lists %v, with a lease: %v", id, state, lists, leased)
 		}
 	}

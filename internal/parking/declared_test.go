@@ -19,7 +19,8 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// A script that touches a key which it does not declare may find in the middle of its work that the key has moved to another node.
+// A script that touches a key which it does not declare may find in the middle of its work that the key has moved to
+// another node.
 func TestOnAClusterScriptsDeclareAllTheirKeys(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)

@@ -22,18 +22,21 @@ var (
 	//go:embed lua/wake.lua
 	wakeSource string
 
-	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is a script.
-	parkScript = redis.NewScript(taskSource + recordSource + registrySource + indexSource + stateSource + parkSource)
-	wakeScript = redis.NewScript(taskSource + recordSource + registrySource + stateSource + wakeSource)
+	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is
+	// a script.
+	parkScript = redis.NewScript(taskSource + recordSource + waitersSource + indexSource + stateSource + parkSource)
+	wakeScript = redis.NewScript(taskSource + recordSource + waitersSource + stateSource + wakeSource)
 )
 
 // Options configures an [Engine]. The zero value has every default.
 type Options struct {
-	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be quick, and
-	// safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its interval.
+	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be
+	// quick, and safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its
+	// interval.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background: in place of one that was woken and does
-	// not come, or waits for another key now, or once a slot of a Cluster has arrived. It must be quick.
+	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background:
+	// in place of one that was woken and does not come, or waits for another key now, or once a slot of a Cluster has
+	// arrived. It must be quick.
 	Repaired func(key string, t Task)
 	// Logger receives what went wrong in the background. Silent when nil.
 	Logger *slog.Logger
@@ -65,9 +68,10 @@ type Engine struct {
 	listed  sync.Map // queues that asynq's list has
 }
 
-// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the Queue. With a client
-// of a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a client of a
-// Cluster that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is nil.
+// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the
+// Queue. With a client of a Redis Cluster a call takes several round trips instead of one; everything else works as on
+// one node. New refuses a client of a Cluster that reads from replicas, and a ring, whose nodes know nothing of each
+// other. It panics when client is nil.
 func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	if client == nil {
 		panic("delayqueue: New needs a Redis client")
@@ -81,7 +85,8 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
 			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
 	}
-	_, oneNode := client.(*redis.Client) // any other may have a Cluster behind it, where the scripts for one node would lose tasks
+	// any other may have a Cluster behind it, where the scripts for one node would lose tasks
+	_, oneNode := client.(*redis.Client)
 	e := &Engine{
 		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, follows: map[string]*followed{}, steps: !oneNode, index: cmp.Or(opts.Index, parkedIndex),
 		inspect: asynq.NewInspectorFromRedisClient(client),
@@ -95,7 +100,8 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and does not, once the Queue is closed.
+// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and
+// does not, once the Queue is closed.
 func (e *Engine) background(until context.Context, limit time.Duration, do func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,9 +116,10 @@ func (e *Engine) background(until context.Context, limit time.Duration, do func(
 	return true
 }
 
-// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be reached again, for 8 s at most, as long as
-// asynq's own shutdown. Then it ends the Queue. A task that was not woken runs when its timer ends; one that could not be parked is logged, and asynq recovers
-// it: as failed, and archived when it has no retry left.
+// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be
+// reached again, for 8 s at most, as long as asynq's own shutdown. Then it ends the Queue. A task that was not woken
+// runs when its timer ends; one that could not be parked is logged, and asynq recovers it: as failed, and archived when
+// it has no retry left.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -136,18 +143,18 @@ const parkGrace = 8 * time.Second
 // parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
 const parkedIndex = "railtoken:parked"
 
-// registryPrefix begins the names of all registries.
-const registryPrefix = "railtoken:waiters:{"
+// waitersPrefix begins the names of all registries.
+const waitersPrefix = "railtoken:waiters:{"
 
 // registry returns the name of the sorted set of a key's waiters.
-func WaitersKey(key string) string { return registryPrefix + keys.Encode(key) + "}" }
+func WaitersKey(key string) string { return waitersPrefix + keys.Encode(key) + "}" }
 
 // keyOf returns the key that a registry is of.
-func KeyOf(registry string) (string, bool) {
-	if len(registry) <= len(registryPrefix) {
+func KeyOf(waiters string) (string, bool) {
+	if len(waiters) <= len(waitersPrefix) {
 		return "", false
 	}
-	return keys.Decode(registry[len(registryPrefix) : len(registry)-1])
+	return keys.Decode(waiters[len(waitersPrefix) : len(waiters)-1])
 }
 
 // Client returns the Redis client of asynq's tasks.

@@ -95,7 +95,7 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 				r.Delayed("warm")
 				r.Delayed("warmer", asynq.Unique(time.Minute))
 			}
-			for _, lost := range []string{"railtoken:line:{k}", "payload-of-k"} {
+			for _, lost := range []string{"railtoken:sequence:{k}", "payload-of-k"} {
 				queue, left := r.loses(lost, 3)
 				pending := r.Client.LLen(t.Context(), "asynq:{default}:pending").Val()
 				info, err := queue.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, opts...)
@@ -109,13 +109,14 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 				if got := r.State(task); got != info.State {
 					t.Errorf("Enqueue says %v, it is %v", info.State, got)
 				}
-				if got := r.line("k"); !scheduled && !slices.Equal(got, []string{task.ID}) || scheduled && len(got) > 0 {
+				if got := r.line("k"); !scheduled && !slices.Equal(got, []string{task.ID}) || scheduled &&
+					len(got) > 0 {
 					t.Errorf("in line are %v", got)
 				}
 				if n := r.Client.LLen(t.Context(), "asynq:{default}:pending").Val() - pending; !scheduled && n != 1 {
 					t.Errorf("%d tasks were enqueued, want 1", n)
 				}
-				r.leaveLine(task, "k")
+				r.remove(task, "k")
 				r.Remove(task)
 			}
 		})
@@ -146,10 +147,12 @@ func TestATaskThatIsEnqueuedAgainIsInLine(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	failing, _ := r.loses("payload-of-k", -1)
-	if _, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id")); err == nil {
+	if _, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil,
+		asynq.TaskID("id")); err == nil {
 		t.Fatal("no answer was lost")
 	}
-	if info, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
+	if info, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+		asynq.ErrTaskIDConflict) || info != nil {
 		t.Fatalf("a second one gives %v, %v", info, err)
 	}
 	later, _ := r.enqueue("k")

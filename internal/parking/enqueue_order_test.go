@@ -29,7 +29,7 @@ func (r *solo) between(do func()) *parking.Engine {
 			return
 		}
 		name := fmt.Sprint(cmd.Args()[3])
-		if strings.HasPrefix(name, "railtoken:line:{k}") || strings.HasPrefix(name, "asynq:{default}:t:") {
+		if strings.HasPrefix(name, "railtoken:sequence:{k}") || strings.HasPrefix(name, "asynq:{default}:t:") {
 			if steps.Add(1) == 2 {
 				do()
 			}
@@ -46,13 +46,13 @@ func (r *solo) between(do func()) *parking.Engine {
 func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
 	t.Parallel()
 	for name, look := range map[string]func(r *solo, a, d parking.Task){
-		"a task leaves":        func(r *solo, a, _ parking.Task) { r.leaveLine(a, "k") },
+		"a task leaves":        func(r *solo, a, _ parking.Task) { r.remove(a, "k") },
 		"a task asks its turn": func(r *solo, _, d parking.Task) { r.turn(d, "k", parking.JoinOptions{}) },
 		"another one is enqueued": func(r *solo, a, _ parking.Task) {
-			r.leaveLine(a, "k")
+			r.remove(a, "k")
 			d, _ := r.enqueue("k", asynq.TaskID("between"))
 			r.turn(d, "k", parking.JoinOptions{})
-			r.leaveLine(d, "k")
+			r.remove(d, "k")
 			r.Remove(d)
 		},
 	} {
@@ -66,7 +66,7 @@ func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, done := range []parking.Task{a, d} {
-				r.leaveLine(done, "k")
+				r.remove(done, "k")
 				r.Remove(done)
 			}
 			c, _ := r.enqueue("k", asynq.TaskID("c"))
@@ -100,12 +100,12 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 	}{
 		"it is done": {func(r *solo) error {
 			r.turn(b, "k", parking.JoinOptions{Begins: true})
-			r.leaveLine(b, "k")
+			r.remove(b, "k")
 			return nil
 		}, false},
 		"it has failed and left the line": {func(r *solo) error {
 			r.turn(b, "k", parking.JoinOptions{Begins: true})
-			r.leaveLine(b, "k")
+			r.remove(b, "k")
 			return errors.New("it failed")
 		}, false},
 		"it has failed and keeps its place": {func(r *solo) error {
@@ -121,7 +121,7 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 		}, true},
 		"it is archived": {func(r *solo) error {
 			r.turn(b, "k", parking.JoinOptions{Begins: true})
-			r.leaveLine(b, "k")
+			r.remove(b, "k")
 			return asynq.SkipRetry
 		}, false},
 	} {
@@ -135,7 +135,8 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 			if got := r.line("k"); (len(got) == 1) != tt.inLine {
 				t.Errorf("in line are %v", got)
 			}
-			if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("c"), asynq.Queue("other")); err != nil {
+			if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("c"),
+				asynq.Queue("other")); err != nil {
 				t.Fatal(err)
 			}
 			c := parking.Task{Queue: "other", ID: "c"}
@@ -155,7 +156,7 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 	queue := r.between(func() {
 		r.Serve(1, func(context.Context, string) error {
 			r.turn(b, "k", parking.JoinOptions{Begins: true})
-			r.leaveLine(b, "k")
+			r.remove(b, "k")
 			close(left)
 			<-end
 			return nil
@@ -165,7 +166,8 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 	var once sync.Once
 	inLine := make(chan []string, 1)
 	r.Client.AddHook(before(func(cmd redis.Cmder) {
-		if cmd.Name() == "evalsha" && len(cmd.Args()) > 3 && strings.HasPrefix(fmt.Sprint(cmd.Args()[3]), "asynq:{default}:active") {
+		if cmd.Name() == "evalsha" && len(cmd.Args()) > 3 &&
+			strings.HasPrefix(fmt.Sprint(cmd.Args()[3]), "asynq:{default}:active") {
 			once.Do(func() { // asynq notes that b is done: just before, somebody is refused because of its entry
 				inLine <- r.line("k")
 				r.turn(d, "k", parking.JoinOptions{Begins: true})
@@ -178,7 +180,8 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 	}
 	close(end)
 	r.Become(d, asynq.TaskStatePending)
-	if got, was := r.line("k"), receive(t, inLine); !slices.Equal(was, []string{"b"}) || !slices.Equal(got, []string{"d"}) {
+	if got, was := r.line("k"), receive(t, inLine); !slices.Equal(was, []string{"b"}) ||
+		!slices.Equal(got, []string{"d"}) {
 		t.Errorf("in line are %v, and were %v before; want b to have been there", got, was)
 	}
 }
@@ -187,7 +190,8 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	began, ask, asked, end := make(chan struct{}), make(chan struct{}), make(chan parking.Position, 1), make(chan struct{})
+	began, ask, asked, end := make(chan struct{}), make(chan struct{}), make(chan parking.Position,
+		1), make(chan struct{})
 	b := parking.Task{Queue: "default", ID: "b"}
 	queue := r.between(func() {
 		r.Serve(1, func(context.Context, string) error {
@@ -223,7 +227,7 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	r.enqueue("warm")
 	client := redis.NewClient(r.Client.Options())
 	t.Cleanup(func() { _ = client.Close() })
-	client.AddHook(broken{"railtoken:line:{k}"})
+	client.AddHook(broken{"railtoken:sequence:{k}"})
 	info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b"))
 	if !errors.Is(err, parking.ErrNotInSequence) || !errors.Is(err, errBroken) || info == nil || info.ID != "b" {
 		t.Fatalf("enqueueing gives %+v, %v", info, err)
@@ -240,7 +244,8 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	if turn := r.turn(b, "k", parking.JoinOptions{Begins: true}); turn.Ahead != 0 || len(r.line("k")) != 1 {
 		t.Errorf("when it runs it stands at %+v, and in line are %v", turn, r.line("k"))
 	}
-	if info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); !errors.Is(err, asynq.ErrTaskIDConflict) ||
+	if info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); !errors.Is(err,
+		asynq.ErrTaskIDConflict) ||
 		!errors.Is(err, errBroken) || errors.Is(err, parking.ErrNotInSequence) || info != nil {
 		t.Errorf("enqueueing it again gives %+v, %v; want a conflict, and that the line is not known", info, err)
 	}

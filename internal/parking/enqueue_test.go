@@ -18,7 +18,8 @@ import (
 // enqueue enqueues a task in line.
 func (r *solo) enqueue(key string, opts ...asynq.Option) (parking.Task, map[string]string) {
 	r.Helper()
-	info, err := r.Engine.Enqueue(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"}, opts...)
+	info, err := r.Engine.Enqueue(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"},
+		opts...)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func (r *solo) enqueue(key string, opts ...asynq.Option) (parking.Task, map[stri
 // line returns the IDs of the tasks in the line of a key.
 func (r *solo) line(key string) []string {
 	r.Helper()
-	members := r.Client.ZRange(r.Context(), "railtoken:line:{"+key+"}", 0, -1).Val()
+	members := r.Client.ZRange(r.Context(), "railtoken:sequence:{"+key+"}", 0, -1).Val()
 	ids := []string{}
 	for _, m := range members {
 		size, rest, _ := strings.Cut(m, ":")
@@ -50,10 +51,12 @@ func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 		t.Errorf("enqueued %s and %s", first, second)
 	}
 	info, err := r.Inspect.GetTaskInfo("slow", "first")
-	if err != nil || string(info.Payload) != "payload" || info.Headers["tenant"] != "7" || info.State != asynq.TaskStatePending {
+	if err != nil || string(info.Payload) != "payload" || info.Headers["tenant"] != "7" ||
+		info.State != asynq.TaskStatePending {
 		t.Errorf("asynq has %+v, %v", info, err)
 	}
-	if turn := r.turn(second, "k", parking.JoinOptions{}); turn.Ahead != 1 || turn.First != first || turn.FirstState != "pending" {
+	if turn := r.turn(second, "k", parking.JoinOptions{}); turn.Ahead != 1 || turn.First != first ||
+		turn.FirstState != "pending" {
 		t.Errorf("the second stands at %+v", turn)
 	}
 	if turn := r.turn(first, "k", parking.JoinOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
@@ -101,10 +104,16 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 	r := newSolo(t)
 	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
 	for name, opts := range map[string][]asynq.Option{
-		"none":      nil,
-		"most":      {asynq.Queue("a"), asynq.MaxRetry(0), asynq.Timeout(time.Minute), asynq.Deadline(deadline), asynq.Retention(time.Hour), asynq.Unique(time.Minute)},
-		"some":      {asynq.Queue("b"), asynq.MaxRetry(7), asynq.Deadline(deadline), asynq.Unique(2 * time.Minute)},
-		"twice":     {asynq.Queue("x"), asynq.MaxRetry(7), asynq.Queue("c"), asynq.MaxRetry(3), asynq.Timeout(time.Hour)},
+		"none": nil,
+		"most": {
+			asynq.Queue("a"), asynq.MaxRetry(0), asynq.Timeout(time.Minute), asynq.Deadline(deadline),
+			asynq.Retention(time.Hour), asynq.Unique(time.Minute),
+		},
+		"some": {asynq.Queue("b"), asynq.MaxRetry(7), asynq.Deadline(deadline), asynq.Unique(2 * time.Minute)},
+		"twice": {
+			asynq.Queue("x"), asynq.MaxRetry(7), asynq.Queue("c"), asynq.MaxRetry(3),
+			asynq.Timeout(time.Hour),
+		},
 		"scheduled": {asynq.ProcessIn(time.Hour), asynq.Queue("d"), asynq.Unique(time.Minute)},
 		"grouped":   {asynq.Group("g"), asynq.Queue("e")},
 	} {
@@ -126,7 +135,8 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 			if lock != "" {
 				ttl = r.Client.TTL(t.Context(), lock).Val().Round(time.Minute)
 			}
-			return fmt.Sprint(info.Queue, info.MaxRetry, info.Timeout, info.Deadline, info.Retention, info.Group, info.State, ttl,
+			return fmt.Sprint(info.Queue, info.MaxRetry, info.Timeout, info.Deadline, info.Retention, info.Group,
+				info.State, ttl,
 				time.Until(info.NextProcessAt).Round(time.Minute))
 		}
 		if got, want := kept(mine), kept(theirs); got != want {
@@ -141,7 +151,10 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	for _, opt := range []asynq.Option{asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond), asynq.Group("")} {
+	for _, opt := range []asynq.Option{
+		asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond),
+		asynq.Group(""),
+	} {
 		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, opt); err == nil {
 			t.Errorf("%v was accepted", opt)
 		}
@@ -162,11 +175,12 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	task, _ := r.enqueue("k", asynq.TaskID("id"))
 	at := r.turn(task, "k", parking.JoinOptions{}).At
 	for _, key := range []string{"k", "another"} {
-		if info, err := r.Engine.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) || info != nil {
+		if info, err := r.Engine.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+			asynq.ErrTaskIDConflict) || info != nil {
 			t.Errorf("a second one for %q gives %v, %v", key, info, err)
 		}
 	}
-	if n := r.Client.Exists(t.Context(), "railtoken:line:{another}").Val(); n != 0 {
+	if n := r.Client.Exists(t.Context(), "railtoken:sequence:{another}").Val(); n != 0 {
 		t.Error("the refused one is in the line of its key")
 	}
 	if turn := r.turn(task, "k", parking.JoinOptions{}); !turn.At.Equal(at) {
@@ -177,7 +191,8 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise"), asynq.Queue("idle")); err != nil {
+	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise"),
+		asynq.Queue("idle")); err != nil {
 		t.Fatal(err)
 	}
 	r.enqueue("another key", asynq.TaskID("in another line"), asynq.Queue("idle"))
@@ -185,9 +200,13 @@ func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
 	failed, _ := r.enqueue("k", asynq.TaskID("has failed"))
 	r.Serve(1, func(context.Context, string) error { return errors.New("it failed") })
 	r.Become(failed, asynq.TaskStateRetry)
-	r.leaveLine(failed, "k")
-	for id, queue := range map[string]string{"enqueued otherwise": "idle", "in another line": "idle", "later": "default", "has failed": "default"} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id), asynq.Queue(queue)); !errors.Is(err, asynq.ErrTaskIDConflict) {
+	r.remove(failed, "k")
+	for id, queue := range map[string]string{
+		"enqueued otherwise": "idle", "in another line": "idle",
+		"later": "default", "has failed": "default",
+	} {
+		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id),
+			asynq.Queue(queue)); !errors.Is(err, asynq.ErrTaskIDConflict) {
 			t.Errorf("a second one gives %v", err)
 		}
 		if got := r.line("k"); len(got) != 0 {
@@ -201,7 +220,8 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 	r := newSolo(t)
 	task := r.Delayed("id")
 	r.turn(task, "k", parking.JoinOptions{})
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err, asynq.ErrTaskIDConflict) {
+	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+		asynq.ErrTaskIDConflict) {
 		t.Errorf("a second one gives %v", err)
 	}
 	later, _ := r.enqueue("k")
@@ -215,7 +235,8 @@ func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 	r := newSolo(t)
 	r.enqueue("k", asynq.Unique(time.Minute))
 	before := r.line("k")
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", []byte("payload"), nil, asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
+	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", []byte("payload"), nil,
+		asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
 		t.Errorf("a duplicate gives %v", err)
 	}
 	if after := r.line("k"); fmt.Sprint(after) != fmt.Sprint(before) {

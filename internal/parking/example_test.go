@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// Two tasks for one order are enqueued for different queues. Whichever a worker gets first, the audit has its turn first.
+// Two tasks for one order are enqueued for different queues. Whichever a worker gets first, the audit has its turn
+// first.
 func ExampleEngine_Join() {
 	ctx := context.Background()
 	server, err := miniredis.Run()
@@ -30,7 +31,8 @@ func ExampleEngine_Join() {
 	defer queue.Close()
 
 	for _, name := range []string{"audit", "allocate"} {
-		if _, err := queue.Enqueue(ctx, "order:1042", name, nil, nil, asynq.Queue(name), asynq.TaskID("1042")); err != nil {
+		if _, err := queue.Enqueue(ctx, "order:1042", name, nil, nil, asynq.Queue(name),
+			asynq.TaskID("1042")); err != nil {
 			panic(err)
 		}
 	}

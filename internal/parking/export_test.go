@@ -19,7 +19,7 @@ var steps = map[string]*redis.Script{
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
 func ClusterScripts() map[string]string {
 	names := map[string]string{
-		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", lineScript.Hash(): "line", lineLeaveScript.Hash(): "line_leave",
+		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", placeScript.Hash(): "place", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", sequenceScript.Hash(): "line", removeScript.Hash(): "line_leave",
 	}
 	for name, s := range steps {
 		names[s.Hash()] = name
@@ -40,7 +40,8 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 // Settle waits for what the queue does in the background.
 func (q *Engine) Settle() { q.pending.Wait() }
 
-// Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none for as it is.
+// Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none
+// for as it is.
 func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
 	o.nonce, o.message = nonce, message
 	return o

@@ -16,9 +16,10 @@ const (
 	followLimit = 5 * time.Second // bounds one look
 )
 
-// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted or archived before a
-// worker fetched it, its queue was paused or has lost its workers, or all of these are busy. Then nobody would give the key back, and the others
-// would wait for their timers. A wake whose waiter's slot moves is tried again until the slot has arrived.
+// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted
+// or archived before a worker fetched it, its queue was paused or has lost its workers, or all of these are busy. Then
+// nobody would give the key back, and the others would wait for their timers. A wake whose waiter's slot moves is tried
+// again until the slot has arrived.
 type followed struct {
 	who     waiter // the one that was woken as the next in line, by WakeTask, or any
 	tasks   []Task
@@ -28,8 +29,8 @@ type followed struct {
 	changes int
 }
 
-// follow has a wake looked after, instead of the one before, or no wake of the key when nobody is left. The tasks that were late may come as well. It reports
-// false when the Queue is closed.
+// follow has a wake looked after, instead of the one before, or no wake of the key when nobody is left. The tasks that
+// were late may come as well. It reports false when the Queue is closed.
 func (e *Engine) follow(c call, w Woken) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,8 +108,9 @@ func (e *Engine) lookAfter(key string, f *followed) {
 	}
 }
 
-// whereabouts reports whether one of the tasks that were woken has come: it runs, or was refused and is parked again. Then whoever has the key goes on
-// with the wakes; another one now would only be refused too. late are those that nobody has fetched yet.
+// whereabouts reports whether one of the tasks that were woken has come: it runs, or was refused and is parked again.
+// Then whoever has the key goes on with the wakes; another one now would only be refused too. late are those that
+// nobody has fetched yet.
 func (e *Engine) whereabouts(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
 	for _, t := range tasks {
 		state, err := e.client.HGet(ctx, t.Hash(), "state").Result()
@@ -118,7 +120,7 @@ func (e *Engine) whereabouts(ctx context.Context, key string, tasks []Task) (cam
 			return false, nil, err
 		case state == "active":
 			return true, nil, nil
-		case state == "retry" || state == "scheduled":
+		case state == "retry":
 			err := e.client.ZScore(ctx, WaitersKey(key), t.Entry()).Err()
 			if err == nil {
 				return true, nil, nil
@@ -133,8 +135,9 @@ func (e *Engine) whereabouts(ctx context.Context, key string, tasks []Task) (cam
 	return false, late, nil
 }
 
-// wakeInstead wakes somebody in place of tasks that do not come. Those that are late are at the heads of their queues, where nobody fetches them: the
-// queue is paused, no server works on it, or all that do are busy. Another task of the same queue would not come sooner.
+// wakeInstead wakes somebody in place of tasks that do not come. Those that are late are at the heads of their queues,
+// where nobody fetches them: the queue is paused, no server works on it, or all that do are busy. Another task of the
+// same queue would not come sooner.
 func (e *Engine) wakeInstead(ctx context.Context, was followed, late []Task) error {
 	if was.who.task != (Task{}) {
 		left, err := e.front(ctx, was.who.key, "")

@@ -11,11 +11,11 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its place in the line that
-// [Engine.Enqueue] has put it in, which its headers tell. The next in line is woken. Without headers a place in line is kept. It does nothing for a
-// task that was never parked or in line.
+// ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its
+// place in the line that [Engine.Enqueue] has put it in, which its headers tell. The next in line is woken. Without
+// headers a place in line is kept. It does nothing for a task that was never parked or in line.
 func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
-	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:registry").Result()
+	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:waiters").Result()
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
@@ -24,7 +24,7 @@ func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]str
 		w, err = e.Wake(ctx, key, WakeOptions{Leaver: t})
 		e.repaired(key, w)
 	}
-	encoded, _, _ := strings.Cut(headers[headerLine], " ")
+	encoded, _, _ := strings.Cut(headers[sequenceHeader], " ")
 	if key, ok := keys.Decode(encoded); ok && EnqueuedFor(t, key, headers) { // else it has the headers of another task
 		left, failed := e.Remove(ctx, t, key)
 		if failed == nil && left.Parked > 0 && len(left.Next) > 0 {
@@ -33,7 +33,7 @@ func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]str
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
-		return fmt.Errorf("delayqueue: task %s leaves: %w", t, err)
+		return fmt.Errorf("delayqueue: forward the wake of task %s: %w", t, err)
 	}
 	return nil
 }

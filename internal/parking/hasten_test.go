@@ -9,7 +9,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// Tasks far back in line have long timers. One that becomes the next must not wait for its own, should those who were woken die.
+// Tasks far back in line have long timers. One that becomes the next must not wait for its own, should those who were
+// woken die.
 func TestWhoBecomesTheNextInLineLooksForItselfSoon(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) { becomesTheNext(t, r) })
@@ -37,7 +38,8 @@ func becomesTheNext(t *testing.T, r *rig) {
 		}
 	}
 	r.Wake("k")
-	r.Until("the next looks for itself sooner", func() bool { return timer(1) < 9*time.Minute }) // on a Cluster in a moment
+	// on a Cluster in a moment
+	r.Until("the next looks for itself sooner", func() bool { return timer(1) < 9*time.Minute })
 	if in := timer(1); in < 29*time.Second || in > 33*time.Second {
 		t.Errorf("the next looks for itself in %v, want 30s and a little", in)
 	}

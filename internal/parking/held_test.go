@@ -45,7 +45,8 @@ func TestAWakePassesOverWaitersThatCannotRun(t *testing.T) {
 func TestOneWaiterOfAPausedQueueGoesAheadInIt(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
-		if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name), asynq.TaskID("backlog")); err != nil {
+		if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name),
+			asynq.TaskID("backlog")); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"a", "b"} {
@@ -58,7 +59,8 @@ func TestOneWaiterOfAPausedQueueGoesAheadInIt(t *testing.T) {
 			if woken := r.Wake("k"); len(woken.Tasks) != 0 || woken.Pending || woken.Left != 2 {
 				t.Errorf("woke %+v: nobody can run", woken)
 			}
-			if got := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); !slices.Equal(got, []string{"backlog", "a"}) {
+			if got := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); !slices.Equal(got,
+				[]string{"backlog", "a"}) {
 				t.Errorf("pending are %v, want the first in line at the right end", got)
 			}
 			if got := r.Waiting("k"); !slices.Equal(got, []string{"a", "b"}) {

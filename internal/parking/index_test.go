@@ -31,7 +31,7 @@ func (r *rig) indexed(when string, want ...parking.Task) {
 }
 
 // hasPlace reports whether a wake finds a parked task.
-func (r *rig) hasPlace(t parking.Task) bool { return r.field(t, "railtoken:registry") != "" }
+func (r *rig) hasPlace(t parking.Task) bool { return r.field(t, "railtoken:waiters") != "" }
 
 func TestTheTotalBoundIsForAllKeysTogether(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,8 @@ func TestEntriesThatNobodyRefreshesAreForgotten(t *testing.T) {
 		old, young, task := r.Delayed("old"), r.Delayed("young"), r.Delayed("new")
 		for age, left := range map[time.Duration]parking.Task{49 * time.Hour: old, 47 * time.Hour: young} {
 			score := float64(time.Now().Add(-age).UnixMicro())
-			if err := r.Client.ZAdd(t.Context(), r.index(), redis.Z{Score: score, Member: entry(left)}).Err(); err != nil {
+			if err := r.Client.ZAdd(t.Context(), r.index(),
+				redis.Z{Score: score, Member: entry(left)}).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,7 +54,8 @@ func TestWhatHappensBetweenTheStepsOfAWakeSwallowsNoWake(t *testing.T) {
 	if err := parking.LoadSteps(t.Context(), shared.clientOf(t, "cluster")); err != nil {
 		t.Fatal(err)
 	}
-	// In line are a and b. This becomes of a, and then the wake has woken these, and these are still in line and in the index.
+	// In line are a and b. This becomes of a, and then the wake has woken these, and these are still in line and in the
+	// index.
 	for name, tt := range map[string]struct {
 		nth             int
 		happens         func(r *rig, a parking.Task)

@@ -17,8 +17,8 @@ const (
 // fewPruned is how many waiters are checked when there is no room.
 const fewPruned = 3
 
-// Full returns [WaitersFull] or [TotalFull] when the task would find no room among the waiters of key, and "" when there is room or the task has
-// its place already. Others may join meanwhile: Park enforces both limits.
+// Full returns [WaitersFull] or [TotalFull] when the task would find no room among the waiters of key, and "" when
+// there is room or the task has its place already. Others may join meanwhile: Park enforces both limits.
 //
 // It makes one call to Redis, a few more when there is no room, and none when both limits are zero.
 func (e *Engine) Full(ctx context.Context, t Task, key string, maxWaiters, maxTotal int) (string, error) {

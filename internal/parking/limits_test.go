@@ -31,7 +31,8 @@ func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task, soon := r.begun("a"), time.Now().Add(time.Minute)
-		r.set(task, "railtoken:retried", 0, "railtoken:conflicts", 2, "railtoken:first", time.Now().Add(time.Hour).UnixMicro())
+		r.set(task, "railtoken:retried", 0, "railtoken:conflicts", 2, "railtoken:first",
+			time.Now().Add(time.Hour).UnixMicro())
 		if place := r.Park(task, "k"); place.First.After(soon) || place.Count != 3 {
 			t.Errorf("%+v", place)
 		}
@@ -110,7 +111,8 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 			}
 			r.parksFor("put off", task, parking.Parked{Timer: 90 * time.Second}, 90*time.Second)
 		}
-		if info, err := r.Inspect.GetTaskInfo(task.Queue, task.ID); err != nil || info.State != asynq.TaskStateRetry || info.Retried != 0 {
+		if info, err := r.Inspect.GetTaskInfo(task.Queue, task.ID); err != nil || info.State != asynq.TaskStateRetry ||
+			info.Retried != 0 {
 			t.Errorf("%+v, %v", info, err)
 		}
 		if n := r.conflicts(task); n != 1 {
@@ -121,14 +123,16 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 			t.Errorf("it is in %v", lists)
 		}
 		for _, other := range []parking.Task{task, r.task("gone")} {
-			if err := r.Engine.Postpone(t.Context(), other, parking.ParkOptions{}.Of("another run", nil)); !errors.Is(err, parking.ErrGone) {
+			if err := r.Engine.Postpone(t.Context(), other,
+				parking.ParkOptions{}.Of("another run", nil)); !errors.Is(err, parking.ErrGone) {
 				t.Errorf("%s: %v, want ErrGone", other, err)
 			}
 		}
 	})
 }
 
-// asynq gives a run up when its lease has ended: until then it may acknowledge it, and after that another run may have begun.
+// asynq gives a run up when its lease has ended: until then it may acknowledge it, and after that another run may have
+// begun.
 func TestALateParkAwaitsTheLeasesEnd(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
@@ -154,7 +158,8 @@ func TestALateParkAwaitsTheLeasesEnd(t *testing.T) {
 			if err := call(); !errors.Is(err, parking.ErrGone) {
 				t.Errorf("%s: %v, want ErrGone", name, err)
 			}
-			r.Client.ZAdd(t.Context(), "asynq:{"+r.name+"}:lease", redis.Z{Score: float64(time.Now().Add(time.Minute).Unix()), Member: task.ID})
+			r.Client.ZAdd(t.Context(), "asynq:{"+r.name+"}:lease",
+				redis.Z{Score: float64(time.Now().Add(time.Minute).Unix()), Member: task.ID})
 		}
 	})
 }

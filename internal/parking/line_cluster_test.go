@@ -45,7 +45,8 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 	if len(nodes) != 3 {
 		t.Fatalf("the keys are on the nodes %v, want all", nodes)
 	}
-	if _, err := q.Enqueue(t.Context(), key, "test", nil, nil, asynq.Queue("q0"), asynq.TaskID(tasks[0].ID)); !errors.Is(err, asynq.ErrTaskIDConflict) {
+	if _, err := q.Enqueue(t.Context(), key, "test", nil, nil, asynq.Queue("q0"),
+		asynq.TaskID(tasks[0].ID)); !errors.Is(err, asynq.ErrTaskIDConflict) {
 		t.Errorf("the same ID again gives %v", err)
 	}
 	// The first ones are gone, the next one is not due yet.
@@ -59,7 +60,8 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 	client.HSet(t.Context(), tasks[2].Hash(), "state", "retry")
 	client.ZIncrBy(t.Context(), "asynq:{q2}:retry", float64(again.Unix()), tasks[2].ID)
 	turn, err := q.Join(t.Context(), tasks[n-1], key, JoinOptions{})
-	if err != nil || turn.Ahead != n-3 || turn.First != tasks[2] || turn.FirstState != "retry" || !turn.FirstAgain.Equal(again) {
+	if err != nil || turn.Ahead != n-3 || turn.First != tasks[2] || turn.FirstState != "retry" ||
+		!turn.FirstAgain.Equal(again) {
 		t.Errorf("the last stands at %+v, %v", turn, err)
 	}
 	for i := 2; i < n; i++ {

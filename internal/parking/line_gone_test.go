@@ -47,7 +47,7 @@ func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
 			if turn := r.turn(tasks[n], "k", parking.JoinOptions{}); turn.Ahead != 0 {
 				t.Errorf("the first live one stands at %+v", turn)
 			}
-			if got := r.Client.ZCard(t.Context(), "railtoken:line:{k}").Val(); got != 2 {
+			if got := r.Client.ZCard(t.Context(), "railtoken:sequence:{k}").Val(); got != 2 {
 				t.Errorf("%d are in line, want the 2 live ones", got)
 			}
 		})
@@ -67,22 +67,22 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 			r.gone(0, tasks[n+2])
 			r.Park(tasks[n+1], "k")
 			r.Park(tasks[n+3], "k")
-			left := r.leaveLine(tasks[0], "k")
+			left := r.remove(tasks[0], "k")
 			if want := []parking.Task{tasks[n+1], tasks[n+3]}; !slices.Equal(left.Next, want) || left.Parked != 2 {
 				t.Errorf("left %+v, want %v and 2 parked", left, want)
 			}
-			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, []parking.Task{tasks[n+1], tasks[n+3]}) {
+			if left := r.remove(tasks[n+1], "k"); !slices.Equal(left.Next, []parking.Task{tasks[n+1], tasks[n+3]}) {
 				t.Errorf("a run that was given up has left %+v, want its task, which waits in another one, to be the first", left)
 			}
 			r.turn(tasks[n+1], "k", parking.JoinOptions{Begins: true})
-			if left := r.leaveLine(tasks[n+1], "k"); !slices.Equal(left.Next, tasks[n+3:]) {
+			if left := r.remove(tasks[n+1], "k"); !slices.Equal(left.Next, tasks[n+3:]) {
 				t.Errorf("left %+v, want %v", left, tasks[n+3:])
 			}
 			r.gone(n, tasks[n+3])
-			if left := r.leaveLine(parking.Task{Queue: "q", ID: "never in line"}, "k"); len(left.Next) != 0 {
+			if left := r.remove(parking.Task{Queue: "q", ID: "never in line"}, "k"); len(left.Next) != 0 {
 				t.Errorf("left %+v, want nobody", left)
 			}
-			if got := r.Client.Exists(t.Context(), "railtoken:line:{k}").Val(); got != 0 {
+			if got := r.Client.Exists(t.Context(), "railtoken:sequence:{k}").Val(); got != 0 {
 				t.Error("the line is still there")
 			}
 		})
@@ -119,14 +119,14 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 	}
 	r.gone(0, tasks[1])
 	for _, task := range []parking.Task{tasks[0], tasks[2], tasks[3]} {
-		left := r.leaveLine(task, "k")
+		left := r.remove(task, "k")
 		if left.Next[0] != tasks[0] {
 			t.Fatalf("left %+v: a task that is parked has left, and it is the run of another that ended", left)
 		}
 	}
 	begin := func(task parking.Task) { r.turn(task, "k", parking.JoinOptions{Begins: true}) }
 	begin(tasks[0])
-	left := r.leaveLine(tasks[0], "k")
+	left := r.remove(tasks[0], "k")
 	if want := tasks[2:]; !slices.Equal(left.Next, want) || left.Parked != 2 {
 		t.Errorf("left %+v, want %v and 2 parked", left, want)
 	}
@@ -139,11 +139,11 @@ func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
 		t.Errorf("%d tasks count as parked, want the 2 that are", got)
 	}
 	begin(tasks[2])
-	if left := r.leaveLine(tasks[2], "k"); left.Parked != 1 {
+	if left := r.remove(tasks[2], "k"); left.Parked != 1 {
 		t.Errorf("left %+v, want 1 parked", left)
 	}
 	begin(tasks[3])
-	if left := r.leaveLine(tasks[3], "k"); left.Parked != 0 || len(r.Waiting("k")) != 0 {
+	if left := r.remove(tasks[3], "k"); left.Parked != 0 || len(r.Waiting("k")) != 0 {
 		t.Errorf("left %+v and %v wait, want nobody", left, r.Waiting("k"))
 	}
 }

@@ -92,7 +92,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 		t.Errorf("%d of %d tasks have run", n, len(all))
 	}
 	for _, key := range lines {
-		r.leaveLine(parking.Task{Queue: "q", ID: "not in line"}, key) // it removes the dead
+		r.remove(parking.Task{Queue: "q", ID: "not in line"}, key) // it removes the dead
 		if n := r.line(key); len(n) != 0 {
 			t.Errorf("%v are left in the line of %s", n, key)
 		}
@@ -155,7 +155,7 @@ func TestALineIsAQueue(t *testing.T) {
 				if !ok {
 					return
 				}
-				left := r.leaveLine(task, key)
+				left := r.remove(task, key)
 				model = slices.DeleteFunc(model, func(other parking.Task) bool { return other == task })
 				tasks := live()
 				if want := tasks[:min(2, len(tasks))]; !slices.Equal(left.Next, want) {

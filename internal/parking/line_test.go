@@ -25,8 +25,8 @@ func (r *solo) turn(t parking.Task, key string, opts parking.JoinOptions) parkin
 	return turn
 }
 
-// leaveLine takes a task out of line.
-func (r *solo) leaveLine(t parking.Task, key string) parking.Front {
+// remove takes a task out of line.
+func (r *solo) remove(t parking.Task, key string) parking.Front {
 	r.Helper()
 	left, err := r.Engine.Remove(r.Context(), t, key)
 	if err != nil {
@@ -76,20 +76,22 @@ func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
 			if turn.Ahead != i {
 				t.Fatalf("%d stand before task %d", turn.Ahead, i)
 			}
-			if i > 0 && (turn.First != tasks[0] || turn.FirstState != "scheduled" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour) {
+			if i > 0 && (turn.First != tasks[0] || turn.FirstState != "scheduled" ||
+				time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour) {
 				t.Fatalf("the first in line is %+v, want %s", turn, tasks[0])
 			}
-			if i == 0 && (turn.First != (parking.Task{}) || turn.FirstState != "" || !turn.FirstAgain.IsZero() || turn.At.IsZero()) {
+			if i == 0 && (turn.First != (parking.Task{}) || turn.FirstState != "" || !turn.FirstAgain.IsZero() ||
+				turn.At.IsZero()) {
 				t.Fatalf("the turn of the first is %+v", turn)
 			}
 		}
-		left := r.leaveLine(tasks[0], "k")
+		left := r.remove(tasks[0], "k")
 		tasks = tasks[1:]
 		if want := tasks[:min(2, len(tasks))]; !slices.Equal(left.Next, want) {
 			t.Fatalf("next are %v, want %v", left.Next, want)
 		}
 	}
-	if n := r.Client.Exists(t.Context(), "railtoken:line:{k}").Val(); n != 0 {
+	if n := r.Client.Exists(t.Context(), "railtoken:sequence:{k}").Val(); n != 0 {
 		t.Error("an empty line leaves a key behind")
 	}
 }
@@ -115,7 +117,8 @@ func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 	}
 	close(running)
 	r.Become(first, asynq.TaskStateRetry)
-	if turn := r.turn(other, "k", parking.JoinOptions{}); turn.FirstState != "retry" || time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour {
+	if turn := r.turn(other, "k", parking.JoinOptions{}); turn.FirstState != "retry" ||
+		time.Until(turn.FirstAgain).Round(time.Minute) != time.Hour {
 		t.Errorf("while it waits: %+v", turn)
 	}
 }
@@ -165,7 +168,7 @@ func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
 	r := newSolo(t)
 	tasks := r.arrive("k", 3)
 	at := r.turn(tasks[1], "k", parking.JoinOptions{}).At
-	r.leaveLine(tasks[1], "k")
+	r.remove(tasks[1], "k")
 	if turn := r.turn(tasks[1], "k", parking.JoinOptions{At: at}); turn.Ahead != 1 || !turn.At.Equal(at) {
 		t.Errorf("it stands at %+v, want one before it", turn)
 	}
@@ -190,7 +193,7 @@ func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
 		{a, time.Nanosecond, 100 * time.Hour},
 	} {
 		r.turn(step.task, "k", parking.JoinOptions{Keep: step.keep})
-		if ttl := r.Client.TTL(t.Context(), "railtoken:line:{k}").Val(); ttl.Round(time.Minute) != step.want {
+		if ttl := r.Client.TTL(t.Context(), "railtoken:sequence:{k}").Val(); ttl.Round(time.Minute) != step.want {
 			t.Errorf("after a turn with Keep %v it is kept for %v, want %v", step.keep, ttl, step.want)
 		}
 	}
@@ -215,7 +218,7 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 	r.refusedOnce(a)
 	r.refusedOnce(b)
 	r.turn(a, "warm", parking.JoinOptions{})
-	r.leaveLine(a, "warm")
+	r.remove(a, "warm")
 	var calls atomic.Int32
 	r.Client.AddHook(counting{&calls})
 	for _, step := range []struct {
@@ -226,8 +229,8 @@ func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
 		{"the turn of the first", func() { r.turn(a, "k", parking.JoinOptions{}) }, 1},
 		{"the turn of the second", func() { r.turn(b, "k", parking.JoinOptions{}) }, 2},
 		{"a look at the front", func() { r.front("k") }, 2},
-		{"leaving", func() { r.leaveLine(a, "k") }, 2},
-		{"leaving as the last", func() { r.leaveLine(b, "k") }, 1},
+		{"leaving", func() { r.remove(a, "k") }, 2},
+		{"leaving as the last", func() { r.remove(b, "k") }, 1},
 	} {
 		calls.Store(0)
 		step.do()
@@ -265,7 +268,8 @@ func TestWhatIsNoEntryOfALineIsPassedOver(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for i, foreign := range []string{"", "x", "3:", "99:short", "-1:x"} {
-		if err := r.Client.ZAdd(t.Context(), "railtoken:line:{k}", redis.Z{Score: float64(i), Member: foreign}).Err(); err != nil {
+		if err := r.Client.ZAdd(t.Context(), "railtoken:sequence:{k}",
+			redis.Z{Score: float64(i), Member: foreign}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,10 +44,12 @@ func fieldOf(message string, number protowire.Number, kind protowire.Type) (valu
 	return value
 }
 
-// deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be read.
+// deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be
+// read.
 func deadlineOf(message string) int64 { return max(varintOf(message, deadlineField), 0) }
 
-// failed returns the message of a task that has failed once more. Of a field that is there twice a reader of protobuf heeds the last one.
+// failed returns the message of a task that has failed once more. Of a field that is there twice a reader of protobuf
+// heeds the last one.
 func failed(message string, retried, at int64, text string) string {
 	m := protowire.AppendTag([]byte(message), retriedField, protowire.VarintType)
 	m = protowire.AppendVarint(m, uint64(retried))

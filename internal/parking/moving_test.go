@@ -57,13 +57,17 @@ func TestNoCallLosesATaskWhoseSlotMoves(t *testing.T) {
 						r.Park(task, "k")
 					}
 					if backlog {
-						if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name), asynq.TaskID("b")); err != nil {
+						if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name),
+							asynq.TaskID("b")); err != nil {
 							t.Fatal(err)
 						}
 					}
 					prefix := "asynq:{" + r.name + "}:"
 					move := r.beginMove(cluster)
-					for i, key := range []string{hash(task), prefix + map[bool]string{true: "archived", false: "retry"}[c.archived], prefix + "pending"} {
+					for i, key := range []string{
+						hash(task),
+						prefix + map[bool]string{true: "archived", false: "retry"}[c.archived], prefix + "pending",
+					} {
 						if moved>>i&1 == 1 {
 							move.Keys(t, key)
 						}
@@ -80,10 +84,13 @@ func TestNoCallLosesATaskWhoseSlotMoves(t *testing.T) {
 						continue
 					}
 					state, lists := client.HGet(t.Context(), hash(task), "state").Val(), r.listsOf(task)
-					if want := map[bool]int{true: 1, false: 0}[state != ""]; len(lists) != want || want == 1 && lists[0] != state {
-						t.Errorf("%03b moved, backlog %v: %v: state %q, in the lists %v", moved, backlog, err, state, lists)
+					if want := map[bool]int{true: 1, false: 0}[state != ""]; len(lists) != want || want == 1 &&
+						lists[0] != state {
+						t.Errorf("%03b moved, backlog %v: %v: state %q, in the lists %v", moved, backlog, err, state,
+							lists)
 					}
-					if err := c.call(t.Context(), r, task); state != "" && (err == nil) != (state == "archived" || state == "retry") {
+					if err := c.call(t.Context(), r, task); state != "" &&
+						(err == nil) != (state == "archived" || state == "retry") {
 						t.Errorf("%03b moved, backlog %v: after the move of a %s task: %v", moved, backlog, state, err)
 					}
 				}
@@ -122,8 +129,10 @@ func TestATaskParksOnceThoughItsSlotMoves(t *testing.T) {
 			t.Errorf("%04b moved: %v", moved, err)
 		}
 		n := r.conflicts(task)
-		if lists := r.listsOf(task); !slices.Equal(lists, []string{"retry"}) || !slices.Equal(r.Waiting("k"), []string{"a"}) || n != 1 {
-			t.Errorf("%04b moved, %v: in the end in the lists %v, in line %v, and has met %d", moved, first, lists, r.Waiting("k"), n)
+		if lists := r.listsOf(task); !slices.Equal(lists, []string{"retry"}) ||
+			!slices.Equal(r.Waiting("k"), []string{"a"}) || n != 1 {
+			t.Errorf("%04b moved, %v: in the end in the lists %v, in line %v, and has met %d", moved, first, lists,
+				r.Waiting("k"), n)
 		}
 	}
 }

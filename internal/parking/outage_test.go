@@ -48,7 +48,8 @@ func (r *solo) waitsAtItsLast(place parking.Parked) {
 	if place.Task != task || place.Count != 1 || place.Waiters != 1 {
 		r.Errorf("%+v", place)
 	}
-	if info, err := r.Inspect.GetTaskInfo("default", "a"); err != nil || info.State != asynq.TaskStateRetry || info.Retried != 0 || info.MaxRetry != 0 {
+	if info, err := r.Inspect.GetTaskInfo("default", "a"); err != nil || info.State != asynq.TaskStateRetry ||
+		info.Retried != 0 || info.MaxRetry != 0 {
 		r.Errorf("asynq has %+v, %v", info, err)
 	}
 	if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default retry"}) {
@@ -73,8 +74,10 @@ func TestAnAcknowledgementThatIsLostParksOnce(t *testing.T) {
 					loss.left.Store(lost)
 					r.Client.AddHook(loss)
 					parked := make(chan parking.Parked, 10)
-					parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error { return r.parks(ctx, parked) })
-					_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
+					parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second},
+						func(ctx context.Context, _ string) error { return r.parks(ctx, parked) })
+					_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0),
+						asynq.Unique(30*time.Minute))
 					r.OK(err)
 					place := await(r, parked)
 					time.Sleep(5 * time.Minute) // asynq's syncer and its recoverer have been there
@@ -102,16 +105,17 @@ func TestARepeatedAcknowledgementIsForItsOwnRun(t *testing.T) {
 				loss.left.Store(1)
 				r.Client.AddHook(loss)
 				var runs atomic.Int32
-				parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
-					n := runs.Add(1)
-					if n > 1 {
-						time.Sleep(20 * time.Second) // asynq's syncer has been there
-					}
-					if n > 1 && next == "is done" {
-						return nil
-					}
-					return r.parks(ctx, make(chan parking.Parked, 10))
-				})
+				parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second},
+					func(ctx context.Context, _ string) error {
+						n := runs.Add(1)
+						if n > 1 {
+							time.Sleep(20 * time.Second) // asynq's syncer has been there
+						}
+						if n > 1 && next == "is done" {
+							return nil
+						}
+						return r.parks(ctx, make(chan parking.Parked, 10))
+					})
 				_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
 				r.OK(err)
 				r.Until("it waits", func() bool { return slices.Equal(r.everywhere("a"), []string{"default retry"}) })
@@ -154,21 +158,24 @@ func TestAnOutageCostsAWaitingTaskNothing(t *testing.T) {
 				began, done, parked := make(chan struct{}, 10), make(chan struct{}, 10), make(chan parking.Parked, 10)
 				var runs atomic.Int32
 				start := time.Now()
-				for _, r := range []*solo{r, soloOn(r.T, redistest.VirtualClient(r.T, m))} { // of two processes: each may find the other's task
-					parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
-						if runs.Add(1) > 1 {
-							done <- struct{}{}
-							return nil
-						}
-						began <- struct{}{}
-						select {
-						case <-ctx.Done():
-						case <-time.After(tt.ends):
-						}
-						return r.parks(ctx, parked)
-					})
+				// of two processes: each may find the other's task
+				for _, r := range []*solo{r, soloOn(r.T, redistest.VirtualClient(r.T, m))} {
+					parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second},
+						func(ctx context.Context, _ string) error {
+							if runs.Add(1) > 1 {
+								done <- struct{}{}
+								return nil
+							}
+							began <- struct{}{}
+							select {
+							case <-ctx.Done():
+							case <-time.After(tt.ends):
+							}
+							return r.parks(ctx, parked)
+						})
 				}
-				_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(30*time.Minute))
+				_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0),
+					asynq.Unique(30*time.Minute))
 				r.OK(err)
 				await(r, began)
 				m.SetError("LOADING out of order")
@@ -203,18 +210,21 @@ func TestARunOfAPlainServerIsNotParked(t *testing.T) {
 			return next(ctx, cmd)
 		}))
 		parked := make(chan parking.Parked, 1)
-		parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
-			cut.Store(true)
-			return r.parks(ctx, parked)
-		})
+		parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second},
+			func(ctx context.Context, _ string) error {
+				cut.Store(true)
+				return r.parks(ctx, parked)
+			})
 		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"))
 		r.OK(err)
 		r.Until("the server is cut off", cut.Load)
 		time.Sleep(40 * time.Second)
-		r.OK(plain.ZAdd(r.Context(), "asynq:{default}:lease", redis.Z{Score: float64(time.Now().Add(5 * time.Minute).Unix()), Member: "a"}).Err())
+		r.OK(plain.ZAdd(r.Context(), "asynq:{default}:lease",
+			redis.Z{Score: float64(time.Now().Add(5 * time.Minute).Unix()), Member: "a"}).Err())
 		cut.Store(false)
 		time.Sleep(4 * time.Minute)
-		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default active", "default lease"}) || len(parked) > 0 {
+		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default active", "default lease"}) ||
+			len(parked) > 0 {
 			r.Errorf("it is in %v", lists)
 		}
 	})
@@ -230,17 +240,19 @@ func TestCloseWaitsForParksUnderWay(t *testing.T) {
 			queue, err := parking.New(r.Client, parking.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			r.OK(err)
 			r.Engine = queue
-			parkingtest.Serve(r.T, queue, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
-				m.SetError("LOADING out of order")
-				return r.parks(ctx, parked)
-			})
+			parkingtest.Serve(r.T, queue, asynq.Config{TaskCheckInterval: time.Second},
+				func(ctx context.Context, _ string) error {
+					m.SetError("LOADING out of order")
+					return r.parks(ctx, parked)
+				})
 			_, err = r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.MaxRetry(0))
 			r.OK(err)
 			time.Sleep(2 * time.Second)
 			time.AfterFunc(outage, func() { m.SetError("") })
 			began := time.Now()
 			r.OK(queue.Close())
-			if took := time.Since(began); took > 9*time.Second || (outage == 5*time.Second) != (len(parked) == 1) || (len(parked) == 0) != strings.Contains(log.String(), "default/a") {
+			if took := time.Since(began); took > 9*time.Second || (outage == 5*time.Second) != (len(parked) == 1) ||
+				(len(parked) == 0) != strings.Contains(log.String(), "default/a") {
 				r.Errorf("after %v of %v it is %d times parked; the log says %s", took, outage, len(parked), &log)
 			}
 			time.Sleep(time.Minute)
@@ -253,24 +265,27 @@ func TestAnEndedRunIsNotParked(t *testing.T) {
 	t.Parallel()
 	virtually(t, func(r *solo, _ *miniredis.Miniredis) {
 		ended := make(chan error, 1)
-		parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second}, func(ctx context.Context, _ string) error {
-			task, err := parking.TaskOf(ctx)
-			r.OK(err)
-			run, err := r.Engine.Run(task)
-			r.OK(err)
-			time.Sleep(20 * time.Second)
-			run.Park("k", parking.ParkOptions{Look: time.Hour}, func(p parking.Parked) { r.Errorf("%+v", p) })
-			run.End(ctx)
-			ended <- ctx.Err()
-			return errRefused
-		})
-		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.Timeout(5*time.Second), asynq.MaxRetry(0))
+		parkingtest.Serve(r.T, r.Engine, asynq.Config{TaskCheckInterval: time.Second},
+			func(ctx context.Context, _ string) error {
+				task, err := parking.TaskOf(ctx)
+				r.OK(err)
+				run, err := r.Engine.Run(task)
+				r.OK(err)
+				time.Sleep(20 * time.Second)
+				run.Park("k", parking.ParkOptions{Look: time.Hour}, func(p parking.Parked) { r.Errorf("%+v", p) })
+				run.End(ctx)
+				ended <- ctx.Err()
+				return errRefused
+			})
+		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a"), asynq.Timeout(5*time.Second),
+			asynq.MaxRetry(0))
 		r.OK(err)
 		if err := await(r, ended); err == nil {
 			r.Error("its time was not over")
 		}
 		time.Sleep(5 * time.Minute)
-		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default archived"}) || len(r.Waiting("k")) != 0 || r.Engine.Runs() != 0 {
+		if lists := r.everywhere("a"); !slices.Equal(lists, []string{"default archived"}) || len(r.Waiting("k")) != 0 ||
+			r.Engine.Runs() != 0 {
 			r.Errorf("it is in %v, in line are %v, and %d runs are remembered", lists, r.Waiting("k"), r.Engine.Runs())
 		}
 	})

@@ -10,7 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// It tells when asynq's message is no longer what we read: the deadline stands behind a payload and headers of any form.
+// It tells when asynq's message is no longer what we read: the deadline stands behind a payload and headers of any
+// form.
 func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdueInLine(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -27,8 +28,12 @@ func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdueInLine(t *testing.T) {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, kind)
-				task := asynq.NewTaskWithHeaders("test", []byte(strings.Repeat("\x48\x01", 300)), map[string]string{"\x48": "\x48\x01"})
-				opts := []asynq.Option{asynq.Queue(r.name), asynq.TaskID("late"), asynq.Timeout(time.Hour), asynq.Retention(time.Hour)}
+				task := asynq.NewTaskWithHeaders("test", []byte(strings.Repeat("\x48\x01", 300)),
+					map[string]string{"\x48": "\x48\x01"})
+				opts := []asynq.Option{
+					asynq.Queue(r.name), asynq.TaskID("late"), asynq.Timeout(time.Hour),
+					asynq.Retention(time.Hour),
+				}
 				if tt.delayed {
 					opts = append(opts, asynq.ProcessIn(time.Hour))
 				}

@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// idleRegistry is how long at least a registry outlives the last task that joined it. A parked task joins anew each time its
-// timer ends, and the registry outlives two of the longest timers, so a registry in use does not run out; this removes what tasks that
-// were deleted by hand leave behind.
-const idleRegistry = 48 * time.Hour
+// idleWaiters is how long at least a registry outlives the last task that joined it. A parked task joins anew each time
+// its timer ends, and the registry outlives two of the longest timers, so a registry in use does not run out; this
+// removes what tasks that were deleted by hand leave behind.
+const idleWaiters = 48 * time.Hour
 
 // ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given its run up.
 var ErrGone = errors.New("delayqueue: the task is gone")
@@ -49,23 +49,27 @@ type Parked struct {
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
-	// MaxWaiters and MaxTotal bound how many tasks may wait for the key and for all keys, and MaxAge how long the task may wait; no limit when zero.
+	// MaxWaiters and MaxTotal bound how many tasks may wait for the key and for all keys, and MaxAge how long the task
+	// may wait; no limit when zero.
 	MaxWaiters, MaxTotal int
 	MaxAge               time.Duration
-	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer the more stand before it, up to
-	// 10 min or 20 ms for each, and is shortened when a wake makes it the next. No timer is longer than the bound on Age, if there is one.
+	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer
+	// the more stand before it, up to 10 min or 20 ms for each, and is shortened when a wake makes it the next. No
+	// timer is longer than the bound on Age, if there is one.
 	Look time.Duration
 	// Waited is how long ago the task was refused first in this run.
 	Waited time.Duration
-	// InOrder says that the tasks of the key run in the order of their [Engine.Join]. Then Ahead, and not how many were refused before it, is how many stand
-	// before the task.
+	// InOrder says that the tasks of the key run in the order of their [Engine.Join]. Then Ahead, and not how many were
+	// refused before it, is how many stand before the task.
 	InOrder bool
 	Ahead   int
-	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited for, when it is the task's turn.
-	// Of two conflicts in a row one alone believes Redis. None when they are elsewhere.
+	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited
+	// for, when it is the task's turn. Of two conflicts in a row one alone believes Redis. None when they are
+	// elsewhere.
 	Locks []LockNames
-	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness lock and its counts. It needs all
-	// queues on one Redis. Where another task has the ID there, the task stays where it is.
+	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness
+	// lock and its counts. It needs all queues on one Redis. Where another task has the ID there, the task stays where
+	// it is.
 	Queue string
 
 	message  []byte // of the task, as asynq would keep it; as it is when nil
@@ -80,14 +84,15 @@ type LockNames struct {
 	Lock, Notify string
 }
 
-// Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and [Engine.Wake] finds it. No count of
-// asynq's moves. A task waits for one key at a time; if it was woken for another key, which it can no longer give back, the next waiter
-// of that key is woken.
+// Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and
+// [Engine.Wake] finds it. No count of asynq's moves. A task waits for one key at a time; if it was woken for another
+// key, which it can no longer give back, the next waiter of that key is woken.
 //
-// A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. It does nothing, and the error matches [ErrGone],
-// when the task is not active any more.
+// A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. It does nothing,
+// and the error matches [ErrGone], when the task is not active any more.
 //
-// It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with the number of waiters.
+// It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with
+// the number of waiters.
 func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
 	place, err := e.park(ctx, t, key, opts)
 	if err != nil {
@@ -97,14 +102,14 @@ func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions)
 }
 
 // idle returns how long a registry is kept that no task joins.
-func (o ParkOptions) idle() int64 { return max(idleRegistry, 2*o.MaxAge, 2*o.Look).Milliseconds() }
+func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.Look).Milliseconds() }
 
 // withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
 	if o.unique == "" {
 		return names
 	}
-	return append(names[:4:4], o.unique)
+	return append(names[:len(names):len(names)], o.unique)
 }
 
 func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
@@ -152,14 +157,15 @@ func (e *Engine) list(ctx context.Context, queue string) {
 		return
 	}
 	if err := e.client.SAdd(ctx, "asynq:queues", queue).Err(); err != nil {
-		e.log.WarnContext(ctx, "a queue is not in asynq's list of queues; the Inspector does not show it", "queue", queue, "error", err)
+		e.log.WarnContext(ctx, "a queue is not in asynq's list of queues; the Inspector does not show it", "queue",
+			queue, "error", err)
 		return
 	}
 	e.listed.Store(queue, true)
 }
 
-// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the task waits for no key. The error
-// matches [ErrGone] when the task is not active any more. It makes one call to Redis.
+// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the
+// task waits for no key. The error matches [ErrGone] when the task is not active any more. It makes one call to Redis.
 func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
 	reply, err := postponeStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]),
 		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.Look.Milliseconds()).Text()
@@ -187,8 +193,8 @@ func resigned(reply string) error {
 }
 
 // passOn wakes the next waiter of a line in place of a task that was woken from it and now waits for another key.
-func (e *Engine) passOn(ctx context.Context, registry string) {
-	key, ok := KeyOf(registry)
+func (e *Engine) passOn(ctx context.Context, waiters string) {
+	key, ok := KeyOf(waiters)
 	if !ok {
 		return
 	}

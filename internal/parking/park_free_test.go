@@ -11,11 +11,17 @@ import (
 )
 
 // lockNames are two locks, as of a key and of a name of it that another program uses.
-var lockNames = []parking.LockNames{{Lock: "lock:{k}", Notify: "lock:{k}:interest"}, {Lock: "old:{k}", Notify: "old:{k}:interest"}}
+var lockNames = []parking.LockNames{
+	{Lock: "lock:{k}", Notify: "lock:{k}:interest"},
+	{Lock: "old:{k}", Notify: "old:{k}:interest"},
+}
 
 func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	for name, held := range map[string][]string{"": nil, "first": {"lock:{k}"}, "second": {"old:{k}"}, "both": {"lock:{k}", "old:{k}"}} {
+	for name, held := range map[string][]string{
+		"": nil, "first": {"lock:{k}"}, "second": {"old:{k}"},
+		"both": {"lock:{k}", "old:{k}"},
+	} {
 		t.Run("held "+name, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
@@ -35,7 +41,8 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 				t.Fatalf("%+v, %v", place, err)
 			}
 			pending := r.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
-			if want := map[bool][]string{true: {"backlog", "a"}, false: {"backlog"}}[free]; !slices.Equal(pending, want) {
+			if want := map[bool][]string{true: {"backlog", "a"}, false: {"backlog"}}[free]; !slices.Equal(pending,
+				want) {
 				t.Errorf("pending are %v, want %v", pending, want)
 			}
 			if got := r.Waiting("k"); len(got) != map[bool]int{true: 0, false: 1}[free] {
@@ -47,7 +54,8 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			if free && receive(t, heard) != task {
 				t.Error("who listens heard of another task")
 			}
-			if leases := r.Client.ZCard(t.Context(), "asynq:{default}:lease").Val() + r.Client.LLen(t.Context(), "asynq:{default}:active").Val(); leases != 0 {
+			if leases := r.Client.ZCard(t.Context(), "asynq:{default}:lease").Val() + r.Client.LLen(t.Context(),
+				"asynq:{default}:active").Val(); leases != 0 {
 				t.Errorf("%d leases and active tasks are left", leases)
 			}
 		})
@@ -76,7 +84,8 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 	tasks := r.arrive("k", 2)
 	for i, want := range []bool{false, true} {
 		task := r.Begin(tasks[1-i])
-		place, err := r.Engine.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockNames})
+		place, err := r.Engine.Park(t.Context(), task, "k",
+			parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockNames})
 		if err != nil || place.Free != want || place.Ahead != 1-i {
 			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
 		}
@@ -111,13 +120,15 @@ func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 	} {
 		park(step.id, step.opts)
 		for _, names := range lockNames {
-			if ttl := r.Client.PTTL(t.Context(), names.Notify).Val(); ttl > step.want || ttl < step.want-30*time.Second {
+			if ttl := r.Client.PTTL(t.Context(), names.Notify).Val(); ttl > step.want ||
+				ttl < step.want-30*time.Second {
 				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Notify, ttl, step.want)
 			}
 		}
 	}
 	r.OK(r.Client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Notify).Err())
-	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
+	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k",
+		parking.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
 		t.Errorf("%+v, %v", place, err)
 	}
 	if n := r.Client.Exists(t.Context(), lockNames[0].Notify).Val(); n != 0 {

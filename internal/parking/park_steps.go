@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// parkInSteps does on a Cluster what park.lua does at once, but for the look at the lock. The order makes every point at which it may end harmless:
+// parkInSteps does on a Cluster what park.lua does at once, but for the look at the lock. The order makes every point
+// at which it may end harmless:
 //
 //  1. The task is put into the retry set, and the conflict noted. After that alone, its timer brings it back.
-//  2. When the task stood in another line it leaves that, and passes on the wake that it may have had there. Without it, those in that line wait for
-//     their timers, or until the task is parked again.
+//  2. When the task stood in another line it leaves that, and passes on the wake that it may have had there. Without
+//     it, those in that line wait for their timers, or until the task is parked again.
 //  3. The index. After that alone: a task too many counts, until it is parked again, ends, or is found to be gone.
-//  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of its first, and the longer timer of
-//     a task with others before it, without which it looks too early.
+//  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of
+//     its first, and the longer timer of a task with others before it, without which it looks too early.
 //
 // A repeated call, after a lost reply, goes on after step 1.
 func (e *Engine) parkInSteps(ctx context.Context, t Task, line string, opts ParkOptions) (Parked, error) {
@@ -66,7 +67,8 @@ type suspended struct {
 
 // suspend ends the run of a task.
 func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
-	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message,
+	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
+		number(opts.late), opts.message,
 		line, opts.Attempt, opts.Look.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
@@ -87,9 +89,11 @@ func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOpti
 	return n, nil
 }
 
-// deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met that has found no place, else 0.
+// deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met
+// that has found no place, else 0.
 func (e *Engine) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
-	ms, err := deferStep.Run(ctx, e.client, opts.withUnique(t.listed()), t.Entry(), time.Now().UnixNano(), opts.Look.Milliseconds(), ahead,
+	ms, err := deferStep.Run(ctx, e.client, opts.withUnique(t.listed()), t.Entry(), time.Now().UnixNano(),
+		opts.Look.Milliseconds(), ahead,
 		opts.MaxAge.Milliseconds(), conflicts).Int64()
 	if err != nil {
 		e.log.WarnContext(ctx, "a parked task looks for itself sooner than it need", "task", t.String(), "error", err)
@@ -112,7 +116,9 @@ func (e *Engine) enter(ctx context.Context, t Task, now string, most int, ttl in
 }
 
 // register puts a task in line, and reports how many wait, how many of them before it, and whether there was room.
-func (e *Engine) register(ctx context.Context, t Task, line string, n suspended, most int, ttl int64) (waiters, ahead int, joined bool, err error) {
+func (e *Engine) register(ctx context.Context, t Task, line string, n suspended, most int, ttl int64) (waiters,
+	ahead int, joined bool, err error,
+) {
 	behind := 0
 	if n.Count == 1 {
 		behind = 1

@@ -141,7 +141,8 @@ func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.Delayed("a")
 		r.Remove(task)
-		if _, err := r.Engine.Park(t.Context(), task, r.key("k"), parking.ParkOptions{}); !errors.Is(err, parking.ErrGone) {
+		if _, err := r.Engine.Park(t.Context(), task, r.key("k"), parking.ParkOptions{}); !errors.Is(err,
+			parking.ErrGone) {
 			t.Errorf("%v, want ErrGone", err)
 		}
 		if got := r.Waiting("k"); len(got) != 0 {
@@ -158,7 +159,8 @@ func TestAPlaceBehindAnotherIsKeptForTheNextConflict(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		ahead := time.Now().Add(time.Hour).UnixMicro() // as when another node's clock is ahead
 		r.Park(r.Delayed("a"), "k")
-		if err := r.Client.ZAdd(t.Context(), r.registry("k"), redis.Z{Score: float64(ahead), Member: entry(r.task("a"))}).Err(); err != nil {
+		if err := r.Client.ZAdd(t.Context(), r.registry("k"),
+			redis.Z{Score: float64(ahead), Member: entry(r.task("a"))}).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"b", "c"} {

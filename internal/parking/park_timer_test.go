@@ -10,7 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// parksFor fails the test when a task does not look for itself after that time, in the whole seconds that asynq keeps, and never before it.
+// parksFor fails the test when a task does not look for itself after that time, in the whole seconds that asynq keeps,
+// and never before it.
 func (r *rig) parksFor(what string, t parking.Task, place parking.Parked, want time.Duration) {
 	r.Helper()
 	if place.Timer != want {
@@ -89,7 +90,8 @@ func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
 			{"alone", parking.ParkOptions{MaxTotal: 8}, 0, 0, 30 * time.Second},
 		} {
 			task := r.Delayed(fmt.Sprint(i))
-			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first", time.Now().UnixMicro())
+			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first",
+				time.Now().UnixMicro())
 			tt.limits.MaxAge, tt.limits.Look = tt.longest, 30*time.Second
 			place := r.parkWith(task, tt.key, tt.limits)
 			if r.hasPlace(task) || place.Count != tt.before+1 {

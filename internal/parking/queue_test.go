@@ -52,10 +52,16 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
-		want := map[string]int64{"park alone": 1, "park": 1, "park again": 1, "wake": 1, "wake as a leaver": 1, "wake one": 1}
+		want := map[string]int64{
+			"park alone": 1, "park": 1, "park again": 1, "wake": 1, "wake as a leaver": 1,
+			"wake one": 1,
+		}
 		if _, ok := r.Client.(*redis.ClusterClient); ok {
 			// While others wait, one of them in the background, for the next in line.
-			want = map[string]int64{"park": 4, "park again": 4, "park alone": 3, "wake": 5, "wake as a leaver": 7, "wake one": 5}
+			want = map[string]int64{
+				"park": 4, "park again": 4, "park alone": 3, "wake": 5, "wake as a leaver": 7,
+				"wake one": 5,
+			}
 		}
 		client := shared.clientOf(t, r.on)
 		var trips counter
@@ -70,7 +76,8 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 		for round := range 2 { // in the first the scripts are loaded
 			a, b, c, d, e := r.Delayed("a"), r.Delayed("b"), r.Delayed("c"), r.Delayed("d"), r.begun("e")
 			park := func(task parking.Task) {
-				if _, err := queue.Park(t.Context(), r.Begin(task), r.key("k"), parking.ParkOptions{Look: time.Hour}); err != nil {
+				if _, err := queue.Park(t.Context(), r.Begin(task), r.key("k"),
+					parking.ParkOptions{Look: time.Hour}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -86,7 +93,8 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 				call func()
 			}{
 				{"park alone", func() {
-					if _, err := queue.Park(t.Context(), e, r.key(fmt.Sprint("alone", round)), parking.ParkOptions{}); err != nil {
+					if _, err := queue.Park(t.Context(), e, r.key(fmt.Sprint("alone", round)),
+						parking.ParkOptions{}); err != nil {
 						t.Error(err)
 					}
 				}},

@@ -18,8 +18,9 @@ import (
 
 var errRefused = errors.New("refused")
 
-// worker is what a middleware does with a Queue: it tries the keys of a task one after another, has it park for the one that is held, and wakes the next
-// after it has given them back. Its locks are plain keys that never expire. On a Cluster they are elsewhere, and it looks at them once more after the park.
+// worker is what a middleware does with a Queue: it tries the keys of a task one after another, has it park for the one
+// that is held, and wakes the next after it has given them back. Its locks are plain keys that never expire. On a
+// Cluster they are elsewhere, and it looks at them once more after the park.
 type worker struct {
 	*rig
 	queue *parking.Engine
@@ -120,14 +121,18 @@ func TestNoWakeIsLostAmongManyWorkers(t *testing.T) {
 		done := make(chan string, 10*tasks)
 		var all []*worker
 		for range workers {
-			w := &worker{rig: r, queue: r.newQueue(shared.clientOf(t, r.on), parking.Options{}), runs: map[string]int{}, done: done}
+			w := &worker{
+				rig: r, queue: r.newQueue(shared.clientOf(t, r.on), parking.Options{}), runs: map[string]int{},
+				done: done,
+			}
 			all = append(all, w)
 			parkingtest.Serve(t, w.Engine, asynq.Config{Concurrency: 4, Queues: map[string]int{r.name: 1}}, w.process)
 		}
 		wanted := []string{"one", "two", "one,two", "one", "three,one"}
 		for i := range tasks {
 			id := fmt.Sprintf("t%d@%s", i, wanted[i%len(wanted)])
-			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id), asynq.Timeout(time.Minute), asynq.MaxRetry(i%2)); err != nil {
+			if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(r.name), asynq.TaskID(id),
+				asynq.Timeout(time.Minute), asynq.MaxRetry(i%2)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -156,7 +161,8 @@ func TestNoWakeIsLostAmongManyWorkers(t *testing.T) {
 	})
 }
 
-// Of wakes and timers that find the same waiters at the same time, each waiter is promoted by one, and the line is emptied.
+// Of wakes and timers that find the same waiters at the same time, each waiter is promoted by one, and the line is
+// emptied.
 func TestWakesOfManyKindsWakeEachWaiterOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {

@@ -32,8 +32,10 @@ func TestAParkThatFailsHalfwayLosesNothing(t *testing.T) {
 			for name, client := range map[string]redis.UniversalClient{"at once": user, "in steps": wrapped{user}} {
 				task := r.Begin(r.Delayed(denied + name))
 				_, _ = r.on(client).Park(t.Context(), task, denied, parking.ParkOptions{Look: time.Minute})
-				safe := [][]string{{"default retry"}, {"default active", "default lease"}} // and asynq's recoverer finds the latter
-				if lists := r.everywhere(task.ID); !slices.ContainsFunc(safe, func(s []string) bool { return slices.Equal(s, lists) }) {
+				// and asynq's recoverer finds the latter
+				safe := [][]string{{"default retry"}, {"default active", "default lease"}}
+				if lists := r.everywhere(task.ID); !slices.ContainsFunc(safe,
+					func(s []string) bool { return slices.Equal(s, lists) }) {
 					t.Errorf("%s: it is in %v", name, lists)
 				}
 			}
@@ -52,7 +54,11 @@ func TestATaskThatCannotBeParkedIsPutOff(t *testing.T) {
 	r.OK(err)
 	on := *r
 	on.Engine = queue
-	s := parkingtest.Serve(t, queue, asynq.Config{}, func(ctx context.Context, _ string) error { return on.parks(ctx, nil) })
+	s := parkingtest.Serve(t, queue, asynq.Config{}, func(ctx context.Context,
+		_ string,
+	) error {
+		return on.parks(ctx, nil)
+	})
 	for _, id := range []string{"a", "b"} {
 		_, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID(id), asynq.MaxRetry(0))
 		r.OK(err)
@@ -60,7 +66,8 @@ func TestATaskThatCannotBeParkedIsPutOff(t *testing.T) {
 	}
 	s.Shutdown()
 	r.OK(queue.Close())
-	if n := strings.Count(log.String(), "Redis refuses to park tasks"); n != 1 || !strings.Contains(log.String(), "NOPERM") || queue.Runs() != 0 {
+	if n := strings.Count(log.String(), "Redis refuses to park tasks"); n != 1 ||
+		!strings.Contains(log.String(), "NOPERM") || queue.Runs() != 0 {
 		t.Errorf("%d runs are remembered, and the log says %s", queue.Runs(), log)
 	}
 	r.uncounted()

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an asynq whose scripts are not known:
-// nothing can be parked.
+// Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an
+// asynq whose scripts are not known: nothing can be parked.
 type Run struct {
 	queue   *Engine
 	task    Task
@@ -42,10 +42,12 @@ type parking struct {
 }
 
 // ErrNotOurs reports that a task was not fetched by a [Engine.Conn] of this Queue, so that it cannot be parked.
-var ErrNotOurs = errors.New("delayqueue: the asynq server does not speak through this Queue: give it the client that the Queue makes")
+var ErrNotOurs = errors.New("delayqueue: the asynq server does not use the client of package attach or worker: " +
+	"give it Attached.Client")
 
-// Run returns the present run of a task that a server of this process has fetched, and claims it for the caller. The error matches [ErrNotOurs] when there is
-// none. The Run is nil, without an error, when asynq's scripts are those of a version that is not known.
+// Run returns the present run of a task that a server of this process has fetched, and claims it for the caller. The
+// error matches [ErrNotOurs] when there is none. The Run is nil, without an error, when asynq's scripts are those of a
+// version that is not known.
 func (e *Engine) Run(t Task) (*Run, error) {
 	if e.runs.foreign.Load() {
 		return nil, nil
@@ -71,7 +73,8 @@ func (r *Run) Met(attempt int) Conflict {
 // ByTimer reports whether the task has waited, and was not woken.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
 
-// PutBack reports whether asynq has put the task back into its queue, as it does when the server shuts down, and before it cancels the run.
+// PutBack reports whether asynq has put the task back into its queue, as it does when the server shuts down, and before
+// it cancels the run.
 func (r *Run) PutBack() bool {
 	if r == nil {
 		return false
@@ -81,8 +84,8 @@ func (r *Run) PutBack() bool {
 	return r.putBack
 }
 
-// Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks it, whatever it says. parked, which may be
-// nil, is told of its place.
+// Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks
+// it, whatever it says. parked, which may be nil, is told of its place.
 func (r *Run) Park(key string, opts ParkOptions, parked func(Parked)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +105,9 @@ func (r *Run) Withdraw() {
 // Postpone has the task tried again after a delay as soon as its handler has returned.
 func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{Look: delay}, nil) }
 
-// End notes that the task's handler has returned. When asynq has given the run up before, because Redis could not be reached for 30 s, and the task has only
-// waited (it is to be parked or put off), no acknowledgement comes, and it is put back in the background as soon as Redis can be reached again.
+// End notes that the task's handler has returned. When asynq has given the run up before, because Redis could not be
+// reached for 30 s, and the task has only waited (it is to be parked or put off), no acknowledgement comes, and it is
+// put back in the background as soon as Redis can be reached again.
 func (r *Run) End(ctx context.Context) {
 	if r == nil {
 		return
@@ -120,14 +124,16 @@ func (r *Run) End(ctx context.Context) {
 // current reports whether asynq has neither acknowledged the run nor begun another one here.
 func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 
-// goOn parks or puts off the task in the background, unless somebody else has it by then: asynq's lease on it ends at lease, and another server may have the
-// task afterwards. It reports false when the Queue is closed. The caller holds the mutex.
+// goOn parks or puts off the task in the background, unless somebody else has it by then: asynq's lease on it ends at
+// lease, and another server may have the task afterwards. It reports false when the Queue is closed. The caller holds
+// the mutex.
 func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 	if r.goesOn {
 		return true
 	}
 	r.goesOn = r.queue.background(r.queue.parking, goOnLimit, func(ctx context.Context) {
-		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(goOnFirst), backoff.WithMaxInterval(goOnMost), backoff.WithMaxElapsedTime(goOnLimit))
+		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(goOnFirst), backoff.WithMaxInterval(goOnMost),
+			backoff.WithMaxElapsedTime(goOnLimit))
 		err := backoff.Retry(func() error {
 			if !r.current() {
 				return nil
@@ -142,7 +148,8 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 			return err
 		}, backoff.WithContext(wait, ctx))
 		if err != nil {
-			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task", r.task.String(), "error", err)
+			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task",
+				r.task.String(), "error", err)
 		}
 		r.queue.runs.drop(r)
 	})
@@ -150,8 +157,8 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 }
 
 const (
-	// goOnFirst and goOnMost are the pauses between the attempts to park a task while Redis cannot be reached, and goOnLimit how long they go on. asynq
-	// recovers no task meanwhile.
+	// goOnFirst and goOnMost are the pauses between the attempts to park a task while Redis cannot be reached, and
+	// goOnLimit how long they go on. asynq recovers no task meanwhile.
 	goOnFirst = 500 * time.Millisecond
 	goOnMost  = 2 * time.Second
 	goOnLimit = time.Hour
@@ -178,8 +185,9 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
 	if lasting(err) { // what asynq itself needs suffices to put it off
 		r.queue.runs.refused.Do(func() {
-			r.queue.log.ErrorContext(ctx, "Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+
-				"give the user of Redis the commands and keys that railtoken needs", "error", err)
+			r.queue.log.ErrorContext(ctx,
+				"Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+
+					"give the user of Redis the commands and keys that railtoken needs", "error", err)
 		})
 		return r.queue.postpone(ctx, r.task, opts)
 	}

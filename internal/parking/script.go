@@ -17,8 +17,8 @@ var (
 	taskSource string
 	//go:embed lua/record.lua
 	recordSource string
-	//go:embed lua/registry.lua
-	registrySource string
+	//go:embed lua/waiters.lua
+	waitersSource string
 	//go:embed lua/index.lua
 	indexSource string
 	//go:embed lua/state.lua
@@ -33,9 +33,9 @@ var (
 	forgetStep   = stepOf("forget", recordSource)
 	unplaceStep  = stepOf("unplace", recordSource)
 	leaveStep    = stepOf("leave", recordSource)
-	joinStep     = stepOf("join", registrySource)
-	lookStep     = stepOf("look", registrySource)
-	discardStep  = stepOf("discard", registrySource)
+	joinStep     = stepOf("join", waitersSource)
+	lookStep     = stepOf("look", waitersSource)
+	discardStep  = stepOf("discard", waitersSource)
 	enterStep    = stepOf("enter", indexSource)
 	endedStep    = stepOf("ended", taskSource, stateSource)
 	checkStep    = stepOf("check", taskSource, stateSource)
@@ -43,9 +43,10 @@ var (
 	promoteStep  = stepOf("promote", taskSource, stateSource)
 )
 
-// stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all of them, the first of which
-// is the function's first argument. While a slot moves from one node to another, Redis refuses a script before it begins, when not
-// all of the keys that it declares are in one place; of a key that is not declared the script finds that out in the middle of its work.
+// stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all
+// of them, the first of which is the function's first argument. While a slot moves from one node to another, Redis
+// refuses a script before it begins, when not all of the keys that it declares are in one place; of a key that is not
+// declared the script finds that out in the middle of its work.
 func stepOf(function string, sources ...string) *redis.Script {
 	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
 }
@@ -89,8 +90,9 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 	return replies
 }
 
-// once is a command that go-redis does not send again by itself. Of a pipeline to a Cluster it would send all commands again when the first one is refused because
-// a slot moves, and those that another node has to both nodes at the same time.
+// once is a command that go-redis does not send again by itself. Of a pipeline to a Cluster it would send all commands
+// again when the first one is refused because a slot moves, and those that another node has to both nodes at the same
+// time.
 type once struct{ *redis.Cmd }
 
 // NoRetry tells the client so.
@@ -101,7 +103,8 @@ func unexpected(reply any) error {
 	return fmt.Errorf("the server answered what the script cannot: %v", reply)
 }
 
-// reply reads what a script has returned, one value after another. err is that of the call, or of the first value that the script cannot have returned.
+// reply reads what a script has returned, one value after another. err is that of the call, or of the first value that
+// the script cannot have returned.
 type reply struct {
 	all, rest []any
 	err       error

@@ -14,38 +14,38 @@ import (
 )
 
 var (
-	//go:embed lua/line.lua
-	lineSource string
-	//go:embed lua/line_leave.lua
-	lineLeaveSource string
+	//go:embed lua/sequence_join.lua
+	sequenceSource string
+	//go:embed lua/sequence_remove.lua
+	removeSource string
 
-	lineScript      = redis.NewScript(lineSource)
-	lineLeaveScript = redis.NewScript(lineLeaveSource)
+	sequenceScript = redis.NewScript(sequenceSource)
+	removeScript   = redis.NewScript(removeSource)
 )
 
 // DefaultKeep is how long a line is remembered after the last arrival.
 const DefaultKeep = 48 * time.Hour
 
 const (
-	lineBatch = 100  // tasks that are looked at together once a dead one was met
-	lineCalls = 1000 // how many batches one call goes through
-	lineNext  = 2    // tasks that Remove names
-	lineSoon  = 3    // tasks that look for themselves soon once somebody has left before them
+	deadBatch = 100  // tasks that are looked at together once a dead one was met
+	deadCalls = 1000 // how many batches one call goes through
+	frontSize = 2    // tasks that Remove names
+	soonLooks = 3    // tasks that look for themselves soon once somebody has left before them
 )
 
 // line returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which they came.
-func SequenceKey(key string) string { return "railtoken:line:{" + keys.Encode(key) + "}" }
+func SequenceKey(key string) string { return "railtoken:sequence:{" + keys.Encode(key) + "}" }
 
 // JoinOptions says how a task joins a line. The zero value is a new arrival.
 type JoinOptions struct {
 	// At is the place that the task was given before.
 	// Zero is a new arrival, behind everybody who is in line. A task that is in line keeps its place.
 	At time.Time
-	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest time between
-	// two runs of a task. Of different values for a key the longest holds.
+	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest
+	// time between two runs of a task. Of different values for a key the longest holds.
 	Keep time.Duration
-	// Begins says that the task's run has just begun. If it was parked on the key, and its timer or an operator has brought it back, it is not any more:
-	// nobody wakes it.
+	// Begins says that the task's run has just begun. If it was parked on the key, and its timer or an operator has
+	// brought it back, it is not any more: nobody wakes it.
 	Begins bool
 	// Works says that the task works as soon as it is its turn: if its worker dies then, it has failed.
 	Works bool
@@ -55,8 +55,8 @@ type JoinOptions struct {
 type Position struct {
 	// At is its place: the moment at which it joined, by the clock of Redis. No two arrivals have the same.
 	At time.Time
-	// Ahead is how many tasks stand before it. It is its turn when there are none, and then the fields below are zero. Some of
-	// them may be gone, but not the first.
+	// Ahead is how many tasks stand before it. It is its turn when there are none, and then the fields below are zero.
+	// Some of them may be gone, but not the first.
 	Ahead int
 	// First is the first in line.
 	First Task
@@ -64,27 +64,28 @@ type Position struct {
 	FirstState string
 	// FirstAgain is when asynq runs it again if it is in state retry or scheduled; else zero.
 	FirstAgain time.Time
-	// FirstAt is its place, and FirstParked reports that it waits for the key, as far as is known: one that is delayed and not parked has failed.
+	// FirstAt is its place, and FirstParked reports that it waits for the key, as far as is known: one that is delayed
+	// and not parked has failed.
 	FirstAt     time.Time
 	FirstParked bool
-	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; else zero. FirstLost reports that this was so
-	// long ago that its worker must have died, but not so long that asynq's recoverer may be at it, and FirstBegun that it had begun to work: see
-	// [Engine.BringBack].
+	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; else zero. FirstLost
+	// reports that this was so long ago that its worker must have died, but not so long that asynq's recoverer may be
+	// at it, and FirstBegun that it had begun to work: see [Engine.BringBack].
 	FirstLease            time.Time
 	FirstLost, FirstBegun bool
 }
 
-// Join adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line, whatever becomes of
-// it, until [Engine.Remove] takes it out or somebody behind it finds that it is gone: deleted, archived or completed in asynq, or
-// retried though its deadline has passed, after which asynq runs no handler. Only the
-// first in line may take the key's lock; then of two tasks the one that joined first runs first, in whichever queues and processes
-// they are.
+// Join adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line,
+// whatever becomes of it, until [Engine.Remove] takes it out or somebody behind it finds that it is gone: deleted,
+// archived or completed in asynq, or retried though its deadline has passed, after which asynq runs no handler. Only
+// the first in line may take the key's lock; then of two tasks the one that joined first runs first, in whichever
+// queues and processes they are.
 //
 // It makes one call to Redis when it is the task's turn, else two; and two more for each hundred that are gone.
 func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions) (Position, error) {
 	var gone []string
 	looks := 1 // the first in line lives, as a rule
-	for range lineCalls {
+	for range deadCalls {
 		entry, err := e.join(ctx, t, key, opts, looks, gone)
 		if err != nil || entry.ahead == 0 {
 			return Position{At: entry.at}, err
@@ -104,9 +105,9 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 		if gone = entry.front; live > 0 {
 			gone = gone[:live]
 		}
-		looks = lineBatch
+		looks = deadBatch
 	}
-	return Position{}, fmt.Errorf("delayqueue: the turn of task %s: the line was still full of tasks that are gone after %d looks", t, lineCalls)
+	return Position{}, fmt.Errorf("delayqueue: task %s joins: the sequence still has tasks that are gone after %d looks", t, deadCalls)
 }
 
 // Front says who is in line for a key, that a task may have given back.
@@ -115,30 +116,33 @@ type Front struct {
 	Next []Task
 	// Parked is how many tasks are parked on the key, by [Engine.Park]. Some may be gone.
 	Parked int
-	// Lost reports that the first of Next is active in a worker that must have died, and Begun that it had begun to work: see
-	// [Engine.BringBack].
+	// Lost reports that the first of Next is active in a worker that must have died, and Begun that it had begun to
+	// work: see [Engine.BringBack].
 	Lost, Begun bool
 }
 
-// Remove takes a task out of the line of key and tells who is first then: call it when the task has finished for good, and wake the
-// first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that is parked on the key stays: asynq
-// has given up the run that ends here, and begun another, which waits. The first few who are parked look for themselves soon from now on
-// ([ParkOptions].Look), however far back they stood when they were: should the wake be lost, it costs no more than that.
+// Remove takes a task out of the line of key and tells who is first then: call it when the task has finished for good,
+// and wake the first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that
+// is parked on the key stays: asynq has given up the run that ends here, and begun another, which waits. The first few
+// who are parked look for themselves soon from now on ([ParkOptions].Look), however far back they stood when they were:
+// should the wake be lost, it costs no more than that.
 //
-// It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are gone.
+// It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are
+// gone.
 func (e *Engine) Remove(ctx context.Context, t Task, key string) (Front, error) {
 	left, err := e.front(ctx, key, t.Entry())
 	if err != nil {
-		err = fmt.Errorf("delayqueue: task %s leaves the line: %w", t, err)
+		err = fmt.Errorf("delayqueue: remove task %s from its sequence: %w", t, err)
 	}
 	return left, err
 }
 
-// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as many calls as Remove.
+// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as
+// many calls as Remove.
 func (e *Engine) Front(ctx context.Context, key string) (Front, error) {
 	left, err := e.front(ctx, key, "")
 	if err != nil {
-		err = fmt.Errorf("delayqueue: the front of a line: %w", err)
+		err = fmt.Errorf("delayqueue: the front of a sequence: %w", err)
 	}
 	return left, err
 }
@@ -146,9 +150,9 @@ func (e *Engine) Front(ctx context.Context, key string) (Front, error) {
 // front tells who is first in the line of key once an entry has left it. None leaves when it is empty.
 func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 	var gone []string
-	looks := lineSoon
-	for range lineCalls {
-		found, err := e.leaveLine(ctx, key, leaver, looks, gone)
+	looks := soonLooks
+	for range deadCalls {
+		found, err := e.remove(ctx, key, leaver, looks, gone)
 		if err != nil {
 			return Front{}, err
 		}
@@ -168,22 +172,22 @@ func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 			switch {
 			case !each.live():
 				gone = append(gone, found.front[i])
-			case len(left.Next) < lineNext:
+			case len(left.Next) < frontSize:
 				left.Next = append(left.Next, each.task)
 			}
 			if len(left.Next) == 1 && len(gone) == 0 {
 				left.Lost, left.Begun = all[0].lost(time.Now()), found.begun
 			}
-			if len(left.Next) == lineNext {
+			if len(left.Next) == frontSize {
 				break
 			}
 		}
 		if len(gone) == 0 {
 			return left, nil
 		}
-		looks = lineBatch
+		looks = deadBatch
 	}
-	return Front{}, fmt.Errorf("it was still full of tasks that are gone after %d looks", lineCalls)
+	return Front{}, fmt.Errorf("it still has tasks that are gone after %d looks", deadCalls)
 }
 
 // departure is the reply of the script that takes tasks out of a line.
@@ -193,11 +197,11 @@ type departure struct {
 	waits, front []string // who of the first is parked, and the first
 }
 
-// leaveLine runs the script, and then takes those who are gone and were parked out of the index, which may be on another server. An entry that
-// stays there counts until somebody finds it to be gone.
-func (e *Engine) leaveLine(ctx context.Context, key, leaver string, looks int, gone []string) (d departure, err error) {
+// remove runs the script, and then takes those who are gone and were parked out of the index, which may be on another
+// server. An entry that stays there counts until somebody finds it to be gone.
+func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone []string) (d departure, err error) {
 	args := append([]any{looks, leaver}, anys(gone)...)
-	r := replyOf(lineLeaveScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, args...))
+	r := replyOf(removeScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, args...))
 	parked, out, begun := r.number(), r.number(), r.yes()
 	waits := r.texts(r.number())
 	front := r.texts(len(r.rest))
@@ -206,7 +210,8 @@ func (e *Engine) leaveLine(ctx context.Context, key, leaver string, looks int, g
 	}
 	if out > 0 {
 		if err := e.client.ZRem(ctx, e.index, args[2:]...).Err(); err != nil {
-			e.log.WarnContext(ctx, "a task that does not wait any more counts as parked until somebody finds it to be gone", "error", err)
+			e.log.WarnContext(ctx,
+				"a task that does not wait any more counts as parked until it is found to be gone", "error", err)
 		}
 	}
 	return departure{parked, begun, waits, front}, nil
@@ -225,8 +230,11 @@ type entry struct {
 }
 
 // join runs the script that gives a task its place, after it has removed those that are gone.
-func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions, looks int, gone []string) (entry, error) {
-	return e.joined(ctx, t, lineScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, joinArgs(t, opts, looks, gone)...))
+func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions, looks int, gone []string) (entry,
+	error,
+) {
+	return e.joined(ctx, t, sequenceScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)},
+		joinArgs(t, opts, looks, gone)...))
 }
 
 // joinArgs returns the arguments of the line script.
@@ -238,7 +246,8 @@ func joinArgs(t Task, opts JoinOptions, looks int, gone []string) []any {
 	if keep <= 0 {
 		keep = DefaultKeep
 	}
-	return append([]any{t.Entry(), at, max(keep.Milliseconds(), 1), looks, number(opts.Begins), number(opts.Works)}, anys(gone)...)
+	return append([]any{t.Entry(), at, max(keep.Milliseconds(), 1), looks, number(opts.Begins), number(opts.Works)},
+		anys(gone)...)
 }
 
 // joined reads the reply of the line script, and takes a task that was parked out of the index.
@@ -251,7 +260,7 @@ func (e *Engine) joined(ctx context.Context, t Task, cmd *redis.Cmd) (at entry, 
 		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("delayqueue: the turn of task %s: %w", t, err)
+		return entry{}, fmt.Errorf("delayqueue: task %s joins the sequence: %w", t, err)
 	}
 	return at, nil
 }

@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// servedFresh is how long what is known of the queues that servers work on is good enough, and servedStale how long it counts at all.
+	// servedFresh is how long what is known of the queues that servers work on is good enough, and servedStale how long
+	// it counts at all.
 	servedFresh = time.Second
 	servedStale = 30 * time.Second
 )
 
-// served is what is known of the queues that no server works on. asynq's own list of its servers tells: one that has been killed stays in it for ten
-// seconds. Nothing is asked as long as every task that was woken is fetched.
+// served is what is known of the queues that no server works on. asynq's own list of its servers tells: one that has
+// been killed stays in it for ten seconds. Nothing is asked as long as every task that was woken is fetched.
 type served struct {
 	mu       sync.Mutex
 	asked    time.Time // when asynq was asked last
@@ -28,8 +29,9 @@ type served struct {
 	working map[string]bool
 }
 
-// lookForUnserved finds out which queues no server works on, unless it did so a second ago or is doing so. There are none when asynq names no
-// server at all, as after an outage of Redis, cannot be asked, or does not know of one of its servers what it works on.
+// lookForUnserved finds out which queues no server works on, unless it did so a second ago or is doing so. There are
+// none when asynq names no server at all, as after an outage of Redis, cannot be asked, or does not know of one of its
+// servers what it works on.
 func (e *Engine) lookForUnserved(ctx context.Context) {
 	s := &e.served
 	s.mu.Lock()
@@ -42,7 +44,8 @@ func (e *Engine) lookForUnserved(ctx context.Context) {
 	s.mu.Unlock()
 	unserved, err := e.findUnserved(ctx, s)
 	if err != nil {
-		e.log.WarnContext(ctx, "the queues that servers work on are not known; a task may be woken that nobody fetches", "error", err)
+		e.log.WarnContext(ctx, "the queues that servers work on are not known; a task may be woken that nobody fetches",
+			"error", err)
 	}
 	for _, queue := range unserved {
 		if !slices.Contains(before, queue) {
@@ -54,12 +57,14 @@ func (e *Engine) lookForUnserved(ctx context.Context) {
 	s.asked, s.asking, s.unserved = time.Now(), false, unserved
 }
 
-// findUnserved asks asynq. The queues of a server never change, so they are read when there are other servers than before.
+// findUnserved asks asynq. The queues of a server never change, so they are read when there are other servers than
+// before.
 func (e *Engine) findUnserved(ctx context.Context, s *served) ([]string, error) {
 	var queues, servers *redis.StringSliceCmd
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		queues = pipe.SMembers(ctx, "asynq:queues")
-		servers = pipe.ZRangeByScore(ctx, "asynq:servers", &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf"})
+		servers = pipe.ZRangeByScore(ctx, "asynq:servers",
+			&redis.ZRangeBy{Min: strconv.FormatInt(time.Now().Unix(), 10), Max: "+inf"})
 		return nil
 	})
 	if err != nil {
@@ -88,8 +93,8 @@ func (e *Engine) findUnserved(ctx context.Context, s *served) ([]string, error) 
 	return slices.DeleteFunc(queues.Val(), func(queue string) bool { return s.working[queue] }), nil
 }
 
-// knownUnserved returns the queues that no server worked on when asynq was asked last, and has it asked again in the background when there were some. It
-// makes no call to Redis itself.
+// knownUnserved returns the queues that no server worked on when asynq was asked last, and has it asked again in the
+// background when there were some. It makes no call to Redis itself.
 func (e *Engine) knownUnserved() []string {
 	s := &e.served
 	s.mu.Lock()

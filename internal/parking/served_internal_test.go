@@ -47,7 +47,8 @@ func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
 		}
 		defer func() { _ = queue.Close() }()
 		for _, name := range []string{"one", "two", "nobody's"} {
-			if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(name), asynq.ProcessIn(time.Hour)); err != nil {
+			if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.Queue(name),
+				asynq.ProcessIn(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,7 +59,8 @@ func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
 			}
 		}()
 		for _, name := range []string{"one", "two"} {
-			server := asynq.NewServerFromRedisClient(client, asynq.Config{Concurrency: 1, Queues: map[string]int{name: 1}, LogLevel: asynq.FatalLevel})
+			server := asynq.NewServerFromRedisClient(client,
+				asynq.Config{Concurrency: 1, Queues: map[string]int{name: 1}, LogLevel: asynq.FatalLevel})
 			if err := server.Start(asynq.NotFoundHandler()); err != nil {
 				t.Fatal(err)
 			}
@@ -70,11 +72,13 @@ func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
 		for _, look := range []struct {
 			unread int64
 			want   []string
-		}{{1, nil}, {2, nil}, {0, []string{"nobody's"}}, {1, []string{"nobody's"}}} { // the last one need not read them again
+			// the last one need not read them again
+		}{{1, nil}, {2, nil}, {0, []string{"nobody's"}}, {1, []string{"nobody's"}}} {
 			u.left.Store(look.unread)
 			queue.lookForUnserved(t.Context())
 			if got := queue.served.unserved; !slices.Equal(got, look.want) {
-				t.Errorf("while %d servers cannot be read, these queues are without one: %q; want %q", look.unread, got, look.want)
+				t.Errorf("while %d servers cannot be read, these queues are without one: %q; want %q", look.unread, got,
+					look.want)
 			}
 			time.Sleep(2 * servedFresh)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// overdue is our word for the state of a task that is delayed and whose deadline has passed. asynq does not run its handler again: it retries
-// the task, for days, until it archives it. Nobody should wait for that.
+// overdue is our word for the state of a task that is delayed and whose deadline has passed. asynq does not run its
+// handler again: it retries the task, for days, until it archives it. Nobody should wait for that.
 const overdue = "overdue"
 
 // standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
@@ -32,10 +32,10 @@ func (s standing) lost(now time.Time) bool {
 	return !s.lease.IsZero() && now.After(s.lease.Add(LostAfter)) && now.Before(s.lease.Add(LeftAfter))
 }
 
-// look asks asynq's keys for the states of tasks, and of the first one when it is due if it is delayed, or until when asynq's lease on it lasts if
-// it is active. Of the first two it finds out whether they are overdue: who removes those in front looks again. It stands apart from the scripts:
-// on a Redis Cluster a task and a line are on different nodes. What is seen may have changed since, but a task that is gone stays so: nobody
-// joins a line before asynq has the task.
+// look asks asynq's keys for the states of tasks, and of the first one when it is due if it is delayed, or until when
+// asynq's lease on it lasts if it is active. Of the first two it finds out whether they are overdue: who removes those
+// in front looks again. It stands apart from the scripts: on a Redis Cluster a task and a line are on different nodes.
+// What is seen may have changed since, but a task that is gone stays so: nobody joins a line before asynq has the task.
 func (e *Engine) look(ctx context.Context, members []string) ([]standing, error) {
 	all, fields := make([]standing, len(members)), make([]*redis.SliceCmd, len(members))
 	scores, now := map[string]*redis.FloatCmd{}, time.Now()
@@ -54,7 +54,7 @@ func (e *Engine) look(ctx context.Context, members []string) ([]standing, error)
 		if err != nil {
 			return nil, fmt.Errorf("delayqueue: the state of task %s: %w", all[i].task, err)
 		}
-		if all[i].state, err = e.stateIn(ctx, all[i].task, found, i < lineNext, now); err != nil {
+		if all[i].state, err = e.stateIn(ctx, all[i].task, found, i < frontSize, now); err != nil {
 			return nil, err
 		}
 	}

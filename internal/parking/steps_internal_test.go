@@ -10,7 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// While a slot moves, go-redis sends a whole pipeline again when its first call is refused, and besides each of its calls that another node has.
+// While a slot moves, go-redis sends a whole pipeline again when its first call is refused, and besides each of its
+// calls that another node has.
 func TestACallOfAPipelineIsSentToOneNode(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)
@@ -21,7 +22,11 @@ func TestACallOfAPipelineIsSentToOneNode(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = q.Close() })
 	script := redis.NewScript(`return redis.call('INCR', KEYS[1])`)
-	err = client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error { return script.Load(ctx, node).Err() })
+	err = client.ForEachMaster(t.Context(), func(ctx context.Context,
+		node *redis.Client,
+	) error {
+		return script.Load(ctx, node).Err()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

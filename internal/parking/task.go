@@ -24,7 +24,7 @@ func TaskOf(ctx context.Context) (Task, error) {
 	id, ok1 := asynq.GetTaskID(ctx)
 	queue, ok2 := asynq.GetQueueName(ctx)
 	if !ok1 || !ok2 {
-		return Task{}, errors.New("delayqueue: the context is not that of an asynq handler: pass on the one that ProcessTask was given")
+		return Task{}, errors.New("delayqueue: the context is not an asynq handler's: pass on the one of ProcessTask")
 	}
 	return Task{Queue: queue, ID: id}, nil
 }
@@ -37,12 +37,13 @@ func ParseEntry(member string) (Task, error) {
 	size, rest, ok := strings.Cut(member, ":")
 	n, err := strconv.Atoi(size)
 	if !ok || err != nil || n < 0 || n > len(rest) {
-		return Task{}, fmt.Errorf("delayqueue: %q is no entry of a registry", member)
+		return Task{}, fmt.Errorf("delayqueue: %q is no entry of a waiters", member)
 	}
 	return Task{Queue: rest[:n], ID: rest[n:]}, nil
 }
 
-// taskOf returns the task of a registry entry, and of anything else one that cannot be: it counts as gone, as in task.lua.
+// taskOf returns the task of a registry entry, and of anything else one that cannot be: it counts as gone, as in
+// task.lua.
 func taskOf(member string) Task {
 	t, err := ParseEntry(member)
 	if err != nil {
@@ -63,11 +64,11 @@ func (t Task) listed() []string {
 	if t.Queue == "" { // it cannot be, and without a queue its keys have no slot in common
 		return []string{t.Hash()}
 	}
-	return []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "scheduled", t.Prefix() + "pending"}
+	return []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "pending"}
 }
 
-// ended returns the names of all keys that the end of the task's run touches, its hash first: see state.lua. Only a call that may make the task pending
-// needs the last one.
+// ended returns the names of all keys that the end of the task's run touches, its hash first: see state.lua. Only a
+// call that may make the task pending needs the last one.
 func (t Task) ended() []string {
 	return []string{t.Hash(), t.Prefix() + "active", t.Prefix() + "lease", t.Prefix() + "retry", t.Prefix() + "pending"}
 }

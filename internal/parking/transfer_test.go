@@ -59,7 +59,8 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 	there := parking.Task{Queue: "low", ID: "a"}
 	for range 2 { // the second is repeated, as after a lost reply
 		place := r.transfer(task, parking.ParkOptions{})
-		if place.Task != there || place.Count != 2 || place.Waiters != 1 || place.Timer.Round(10*time.Second) != time.Hour {
+		if place.Task != there || place.Count != 2 || place.Waiters != 1 ||
+			place.Timer.Round(10*time.Second) != time.Hour {
 			t.Errorf("%+v", place)
 		}
 	}
@@ -67,7 +68,8 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 		t.Errorf("it is in %v", got)
 	}
 	info, err := r.Inspect.GetTaskInfo("low", "a")
-	if err != nil || info.Queue != "low" || info.MaxRetry != 3 || info.Retried != 0 || info.Retention != time.Hour || info.Timeout != time.Minute || info.State != asynq.TaskStateRetry {
+	if err != nil || info.Queue != "low" || info.MaxRetry != 3 || info.Retried != 0 || info.Retention != time.Hour ||
+		info.Timeout != time.Minute || info.State != asynq.TaskStateRetry {
 		t.Errorf("asynq has %+v, %v", info, err)
 	}
 	if _, err := r.Inspect.GetTaskInfo("default", "a"); !errors.Is(err, asynq.ErrTaskNotFound) {
@@ -76,13 +78,15 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 	if queues, err := r.Inspect.Queues(); err != nil || !slices.Contains(queues, "low") {
 		t.Errorf("asynq lists %v, %v", queues, err)
 	}
-	if w, err := r.inspector().Find(t.Context(), delayqueue.Task(there)); err != nil || w.Key != "k" || w.Position != 1 || w.Conflicts != 2 {
+	if w, err := r.inspector().Find(t.Context(), delayqueue.Task(there)); err != nil || w.Key != "k" ||
+		w.Position != 1 || w.Conflicts != 2 {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if n, err := r.inspector().Count(t.Context()); err != nil || n != 1 {
 		t.Errorf("%d wait, %v", n, err)
 	}
-	if turn := r.turn(there, "k", parking.JoinOptions{}); turn.Ahead != 0 || !turn.At.Equal(at) || len(r.line("k")) != 1 {
+	if turn := r.turn(there, "k", parking.JoinOptions{}); turn.Ahead != 0 || !turn.At.Equal(at) ||
+		len(r.line("k")) != 1 {
 		t.Errorf("in sequence it stands at %+v, want %v; in it are %v", turn, at, r.line("k"))
 	}
 	duplicate := func() error {
@@ -96,7 +100,8 @@ func TestATransferKeepsTheTaskWhole(t *testing.T) {
 		t.Errorf("woke %+v", woken)
 	}
 	ran := make(chan string, 1)
-	parkingtest.Serve(t, r.Engine, asynq.Config{Queues: map[string]int{"low": 1}}, func(_ context.Context, id string) error { ran <- id; return nil })
+	parkingtest.Serve(t, r.Engine, asynq.Config{Queues: map[string]int{"low": 1}},
+		func(_ context.Context, id string) error { ran <- id; return nil })
 	receive(t, ran)
 	r.Become(there, asynq.TaskStateCompleted)
 	if err := duplicate(); err != nil {
@@ -118,7 +123,8 @@ func TestATakenIDPreventsTheTransfer(t *testing.T) {
 	if woken := r.Wake("k"); woken.First() != task {
 		t.Errorf("woke %+v", woken)
 	}
-	if info, err := r.Inspect.GetTaskInfo(other.Queue, other.ID); err != nil || info.State != asynq.TaskStateScheduled || info.Queue != "low" {
+	if info, err := r.Inspect.GetTaskInfo(other.Queue, other.ID); err != nil ||
+		info.State != asynq.TaskStateScheduled || info.Queue != "low" {
 		t.Errorf("the other one is %+v, %v", info, err)
 	}
 }
@@ -131,7 +137,8 @@ func TestATaskWithoutAPlaceIsTransferredToo(t *testing.T) {
 			r := newSolo(t)
 			r.Park(r.Delayed("waits"), "k")
 			place := r.transfer(r.Delayed("a"), limits)
-			if r.Client.HExists(t.Context(), "asynq:{low}:t:a", "railtoken:registry").Val() || place.Task.Queue != "low" || place.Waiters != 1 {
+			if r.Client.HExists(t.Context(), "asynq:{low}:t:a", "railtoken:waiters").Val() ||
+				place.Task.Queue != "low" || place.Waiters != 1 {
 				t.Errorf("%+v", place)
 			}
 			if got := r.everywhere("a"); !slices.Equal(got, []string{"low retry"}) {

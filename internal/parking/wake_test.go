@@ -48,7 +48,8 @@ func TestAWokenTaskIsAtTheHeadOfItsQueue(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		for i := range 100 {
-			if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name), asynq.TaskID(fmt.Sprint(i))); err != nil {
+			if _, err := r.Tasks.Enqueue(asynq.NewTask("backlog", nil), asynq.Queue(r.name),
+				asynq.TaskID(fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +103,8 @@ func TestAWaiterThatAnOperatorRanIsMovedToTheHead(t *testing.T) {
 		if woken := r.Wake("k"); woken.First() != task {
 			t.Errorf("woke %+v, want %s", woken, task)
 		}
-		if head := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 || head[1] != task.ID {
+		if head := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 ||
+			head[1] != task.ID {
 			t.Errorf("pending are %v, want the woken task once, at the right end", head)
 		}
 	})
@@ -199,7 +201,8 @@ func TestSeveralThatAreWokenKeepTheirOrder(t *testing.T) {
 			r.Park(r.Delayed(id), "k")
 		}
 		woken, err := r.Engine.Wake(t.Context(), r.key("k"), parking.WakeOptions{Most: 3})
-		if want := []parking.Task{r.task("a"), r.task("b"), r.task("c")}; err != nil || !slices.Equal(woken.Tasks, want) {
+		if want := []parking.Task{r.task("a"), r.task("b"), r.task("c")}; err != nil ||
+			!slices.Equal(woken.Tasks, want) {
 			t.Errorf("woke %+v, %v; want %v", woken, err, want)
 		}
 		pending := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val()
@@ -214,7 +217,8 @@ func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		for _, foreign := range []string{"", "x", "3:", "99:short", "-1:x", "a:b:c"} {
-			if err := r.Client.ZAdd(t.Context(), r.registry("k"), redis.Z{Score: 1, Member: foreign}).Err(); err != nil {
+			if err := r.Client.ZAdd(t.Context(), r.registry("k"),
+				redis.Z{Score: 1, Member: foreign}).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -32,7 +32,8 @@ func TestWakeTaskWakesThisVeryWaiter(t *testing.T) {
 			t.Errorf("in line are %v", got)
 		}
 		r.indexed("after the wake", a, c)
-		if head := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 || head[1] != b.ID {
+		if head := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); len(head) != 2 ||
+			head[1] != b.ID {
 			t.Errorf("pending are %v, want the woken task at the right end", head)
 		}
 	})

@@ -1,11 +1,12 @@
--- Enqueues a task for a scheduler by asynq's own script, which stands in the place below, unless that was done already. It must be atomic: a task that has run
--- leaves no trace by which a second firing could be refused.
+-- Enqueues a task for a scheduler by asynq's own script, which stands in the place below, unless that was done already.
+-- It must be atomic: a task that has run leaves no trace by which a second firing could be refused.
 --
--- KEYS  those of asynq's script, then the last firing in this queue, and this call   ARGV  those of asynq's script, then  1 token of the leader   2 now (s)
---       3 1 while the leader trusts its lease
+-- KEYS  those of asynq's script, then the last firing in this queue, and this call
+--       ARGV  those of asynq's script, then  1 token of the leader   2 now (s)   3 1 while the leader trusts its lease
 --
--- Returns what asynq's script does, and 1 when nothing was left to do: Redis was sent the call twice, a later leader has fired, or the one before has in the
--- same second, because its clock is ahead. A clock that is ahead by a minute or more is wrong, and counts for nothing.
+-- Returns what asynq's script does, and 1 when nothing was left to do: Redis was sent the call twice, a later leader
+-- has fired, or the one before has in the same second, because its clock is ahead. A clock that is ahead by a minute or
+-- more is wrong, and counts for nothing.
 local last, n = KEYS[#KEYS - 1], #ARGV - 3
 local token, now = tonumber(ARGV[n + 1]), tonumber(ARGV[n + 2])
 local fired = redis.call('HMGET', last, 'token', 'second')

@@ -1,12 +1,16 @@
--- Has a task run again whose worker has died, or archives it, as asynq's recoverer would do a minute later (docs/design.md, 5.3). It must be atomic:
--- asynq's recoverer may do it at the same moment, or the worker may prove to be alive.
+-- Has a task run again whose worker has died, or archives it, as asynq's recoverer would do a minute later
+-- (docs/design.md, 5.3). It must be atomic: asynq's recoverer may do it at the same moment, or the worker may prove to
+-- be alive.
 --
--- KEYS  1 the task's hash   2 active   3 lease   4 pending   5 archived   6 processed and 7 failed today   8 processed and 9 failed in all
--- ARGV  1 ID of the task   2 its message, as it was   3 as it becomes   4 how long ago (s) the lease must have ended   5 and how long ago at most
---       6 now (ns)   7 '' when the task had not begun to work; 'pending' or 'archived' when it had, and so has failed
+-- KEYS  1 the task's hash   2 active   3 lease   4 pending   5 archived   6 processed and 7 failed today
+--       8 processed and 9 failed in all
+-- ARGV  1 ID of the task   2 its message, as it was   3 as it becomes   4 how long ago (s) the lease must have ended
+--       5 and how long ago at most   6 now (ns)
+--       7 '' when the task had not begun to work; 'pending' or 'archived' when it had, and so has failed
 --       8 when the counts of today end (s)
 --
--- Returns 1, or 0 when the task is not active any more, or its lease ended too recently, or so long ago that the recoverer may be at it.
+-- Returns 1, or 0 when the task is not active any more, or its lease ended too recently, or so long ago that the
+-- recoverer may be at it.
 --
 -- The names and fields are asynq's own (v0.26), as in its requeueCmd, retryCmd and archiveCmd.
 local id = ARGV[1]

@@ -1,15 +1,16 @@
--- Enqueues a task as asynq does, and with it what a server may read before it fetches the task: its business keys. Its text is that of asynq's own script (v0.26)
--- as the function enqueue, with the numbers of that script's KEYS and ARGV as K and A, and the task's uniqueness
--- lock as unique, nil for none. It must be atomic: a key may be taken or given back at any moment, and a
--- task that is to wait must not be fetched before it does.
+-- Enqueues a task as asynq does, and with it what a server may read before it fetches the task: its business keys. Its
+-- text is that of asynq's own script (v0.26) as the function enqueue, with the numbers of that script's KEYS and ARGV
+-- as K and A, and the task's uniqueness lock as unique, nil for none. It must be atomic: a key may be taken or given
+-- back at any moment, and a task that is to wait must not be fetched before it does.
 --
 -- KEYS  asynq's, then  1 the task's hash   2 pending   3 retry of its queue   4... locks none of which may be there
--- ARGV  asynq's, then  1 a name for this call, that no other has   2 the task's keys, encoded, with blanks between   and for a task that is to wait for a key
---       3 registry of the key   4 ID of the task   5 now (ns)   6 when it looks for itself (ms)   7 the longest that it may wait for that (ms), 0 for no limit
+-- ARGV  asynq's, then  1 a name for this call, that no other has   2 the task's keys, encoded, with blanks between
+--       and for a task that is to wait for a key   3 waiters of the key   4 ID of the task   5 now (ns)
+--       6 when it looks for itself (ms)   7 the longest that it may wait for that (ms), 0 for no limit
 --       8 its deadline (s), 0 for none
 --
--- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the answer was lost; else 0 or -1. When
--- the n-th lock is there, -1 - n, and nothing is enqueued.
+-- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the
+-- answer was lost; else 0 or -1. When the n-th lock is there, -1 - n, and nothing is enqueued.
 local task, call = KEYS[K + 1], ARGV[A + 1]
 if redis.call('HGET', task, 'railtoken:enqueued') == call then
   return 1

@@ -1,21 +1,26 @@
--- Parks a task whose run ends in conflict, in place of asynq's own end of the run (docs/design.md, 5.1): it leaves those that run and waits for a key, both in one
--- step, so that a wake finds it where it waits or not at all. It must be atomic: the key may be given back at any moment, the limits hold when the
--- task joins, and a task waits for one key at a time. On a Cluster its parts are steps: see park_steps.go.
+-- Parks a task whose run ends in conflict, in place of asynq's own end of the run (docs/design.md, 5.1): it leaves
+-- those that run and waits for a key, both in one step, so that a wake finds it where it waits or not at all. It must
+-- be atomic: the key may be given back at any moment, the limits hold when the task joins, and a task waits for one key
+-- at a time. On a Cluster its parts are steps: see park_steps.go.
 --
--- KEYS  1 the task's hash   2 active   3 lease   4 retry   5 pending of its queue   6 registry of the key   7 index of all parked tasks
---       8 sequence of the key   9 the task's uniqueness lock, or its hash again when it has none   10 the task's hash and 11 retry of the queue that it is to
---       wait in, unless it waits in its own   then, when the locks are on this Redis: a lock of the key and the mark that somebody waits for it, ...
--- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended   5 message of the task, '' for as it is
---       6 its retry count   7 most waiters   8 most parked tasks   9 how long an idle registry is kept (ms)   10 when it would look for itself if it were
---       next (ms)   11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order   (7, 8 and 11: 0 for no limit)
---       13 its entry in the queue that it is to wait in, '' for its own   14 its message there   15 in order, how many stand before it
+-- KEYS  1 the task's hash   2 active   3 lease   4 retry   5 pending of its queue   6 waiters of the key
+--       7 index of all parked tasks   8 sequence of the key
+--       9 the task's uniqueness lock, or its hash again when it has none
+--       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
+--       then, when the locks are on this Redis: a lock of the key and the mark that somebody waits for it, ...
+-- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
+--       5 message of the task, '' for as it is   6 its retry count   7 most waiters   8 most parked tasks
+--       9 how long an idle set of waiters is kept (ms)   10 when it would look for itself if it were next (ms)
+--       11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order
+--       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
+--       14 its message there   15 in order, how many stand before it
 --       16 how long ago it was refused first in this run (us)   17 its deadline (s), 0 for none
 --
--- Returns {outcome, conflicts, first conflict (us), waiters, registry of another key that the task was woken for, or '', how many stand before
--- it, when it looks for itself (ms), 1 when it is in the other queue, 1 when it has looked at the locks}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
--- pending; 'again', 'not active' or 'not yet' when nothing was done
--- (resign).
-local task, registry, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
+-- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
+-- for, or '', how many stand before it, when it looks for itself (ms), 1 when it is in the other queue, 1 when it has
+-- looked at the locks}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
+-- pending; 'again', 'not active' or 'not yet' when nothing was done (resign).
+local task, waiters, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id = parse(entry)
 local home, moved = KEYS[4], 0
 local unique = KEYS[9] ~= task and KEYS[9] or nil
@@ -27,34 +32,34 @@ end
 if left == 'again' then
   local met = redis.call('HMGET', task, 'railtoken:conflicts', 'railtoken:first')
   local delay = tonumber(redis.call('ZSCORE', home, id) or 0) * 1000 - now / 1e6
-  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', registry), '', '0', math.floor(math.max(delay, 0)), moved, #KEYS >= locks and 1 or 0}
+  return {left, tonumber(met[1] or 0), met[2] or '0', redis.call('ZCARD', waiters), '', '0', math.floor(math.max(delay, 0)), moved, #KEYS >= locks and 1 or 0}
 elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
 shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), ARGV[5], unique)
-local conflicts, first, place, before, us, freed = unpack(note(task, registry, ARGV[6], ARGV[10], ARGV[16], ARGV[17]))
+local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[17]))
 local swallowed = ''
-if before ~= '' and before ~= registry then
+if before ~= '' and before ~= waiters then
   if redis.call('ZREM', before, entry) == 0 then
     swallowed = before -- it was woken for that key, and will not be the one to give it back
   end
-  stand(task, registry, place)
+  stand(task, waiters, place)
 end
 
--- Redis and the locker may differ for seconds: a lease that was lost, and that its holder has not missed yet, is refused there and free here. A task that
--- believed Redis a second time would run again and again meanwhile.
-local looked = #KEYS >= locks and freed ~= registry
+-- Redis and the locker may differ for seconds: a lease that was lost, and that its holder has not missed yet, is
+-- refused there and free here. A task that believed Redis a second time would run again and again meanwhile.
+local looked = #KEYS >= locks and freed ~= waiters
 local free = looked
 for i = locks, #KEYS, 2 do
   free = free and redis.call('EXISTS', KEYS[i]) == 0
 end
 if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry) then
-  redis.call('ZREM', registry, entry)
+  redis.call('ZREM', waiters, entry)
   redis.call('ZREM', index, entry)
-  redis.call('HSET', task, 'railtoken:freed', registry)
+  redis.call('HSET', task, 'railtoken:freed', waiters)
   redis.call('ZREM', home, id)
   push(entry, ARGV[3])
-  return {'free', conflicts, first, redis.call('ZCARD', registry), swallowed, '0', 0, 0, 1}
+  return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
 end
 
 -- Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
@@ -63,7 +68,7 @@ local function prune(others)
     local _, _, hash = parse(other)
     if ended(hash) == 1 then
       redis.call('ZREM', index, other)
-      redis.call('ZREM', registry, other)
+      redis.call('ZREM', waiters, other)
     end
   end
 end
@@ -77,13 +82,13 @@ if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
     redis.call('ZREM', KEYS[8], entry)
     redis.call('ZADD', KEYS[8], at, ARGV[13])
   end
-  redis.call('ZREM', registry, entry)
+  redis.call('ZREM', waiters, entry)
   redis.call('ZREM', index, entry)
   task, home, entry, moved = KEYS[10], KEYS[11], ARGV[13], 1
   redis.call('HSET', task, 'msg', ARGV[14])
 end
 
-local waiters, ahead, limit = 0, 0, nil
+local count, ahead, limit = 0, 0, nil
 local full = enter(index, entry, us, ARGV[8], ARGV[9])
 if #full > 0 then
   prune(full)
@@ -93,18 +98,18 @@ if #full > 0 then
   limit = 'total'
 else
   local behind = conflicts == 1 and 1 or 0
-  local joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
+  local joined = join(waiters, entry, place, behind, ARGV[7], ARGV[9])
   if #joined > 3 then
     prune({unpack(joined, 4)})
-    joined = join(registry, entry, place, behind, ARGV[7], ARGV[9])
+    joined = join(waiters, entry, place, behind, ARGV[7], ARGV[9])
   end
-  waiters = joined[1]
+  count = joined[1]
   if #joined > 3 then
     limit = 'waiters'
   else
     ahead = tonumber(joined[3])
     if joined[2] ~= place then
-      stand(task, registry, joined[2])
+      stand(task, waiters, joined[2])
     end
   end
 end
@@ -114,12 +119,12 @@ end
 local delay = timer(tonumber(ARGV[10]), ahead, tonumber(ARGV[11]))
 if limit then
   if limit == 'total' then
-    waiters = discard(registry, entry)[1]
+    count = discard(waiters, entry)[1]
   else
     redis.call('ZREM', index, entry)
   end
   unplace(task)
-  delay = unplaced(tonumber(ARGV[10]), waiters, conflicts, tonumber(ARGV[11]))
+  delay = unplaced(tonumber(ARGV[10]), count, conflicts, tonumber(ARGV[11]))
 end
 for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that somebody waits, for as long as somebody does
   if redis.call('PTTL', KEYS[i]) < delay + 120000 then
@@ -128,4 +133,4 @@ for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that some
 end
 redis.call('ZADD', home, 'XX', due(now, delay), id)
 keep(unique, id, delay)
-return {'parked', conflicts, first, waiters, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}
+return {'parked', conflicts, first, count, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

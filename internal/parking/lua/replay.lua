@@ -1,5 +1,5 @@
--- Runs an archived task again, with a fresh record of conflicts (record.lua). It must be atomic: a task that is run twice at the same
--- time runs once, and one that stays archived keeps its reason.
+-- Runs an archived task again, with a fresh record of conflicts (record.lua). It must be atomic: a task that is run
+-- twice at the same time runs once, and one that stays archived keeps its reason.
 --
 -- KEYS  1 the task's hash   2 archived   3 pending   ARGV  1 ID of the task   2 now (ns)
 --

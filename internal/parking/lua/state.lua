@@ -1,6 +1,7 @@
--- Part of the scripts: asynq's state of a task, in the slot of its queue. Each function is a step of its own on a Cluster, where its first
--- argument is KEYS[1] and the others are ARGV. It must be atomic: asynq may change the state at any moment. What check and promote need is
--- declared as KEYS  1 the task's hash   2 retry   3 scheduled   4 pending of its queue, so that neither begins while they move.
+-- Part of the scripts: asynq's state of a task, in the slot of its queue. Each function is a step of its own on a
+-- Cluster, where its first argument is KEYS[1] and the others are ARGV. It must be atomic: asynq may change the state
+-- at any moment. What check and promote need is declared as KEYS  1 the task's hash   2 retry   3 pending of its queue,
+-- so that neither begins while they move.
 
 -- ended(task) returns 1 when the task has gone for good, unless an operator fetches it back: it cannot wait.
 local function ended(task)
@@ -8,9 +9,10 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- timer(look, how many stand before it, longest or 0) returns when a parked task tries again although nobody woke it (all in ms). The first in line
--- eight do so soon, for all: whoever gets the key wakes the next. If those far behind did the same, a long line would keep Redis busy with asking in vain:
--- they look the later, the further back they stand, up to 10 min in a line of up to 30 000, and of a longer line one looks in each 20 ms.
+-- timer(look, how many stand before it, longest or 0) returns when a parked task tries again although nobody woke it
+-- (all in ms). The first eight do so soon, for all: whoever gets the key wakes the next. If those far behind did the
+-- same, many waiters would keep Redis busy with asking in vain: they look the later, the further back they stand, up to
+-- 10 min of up to 30 000 waiters, and of more waiters one looks in each 20 ms.
 local function timer(look, ahead, longest)
   local latest = math.max(600000, ahead * 20)
   if ahead > 0 and look < latest then
@@ -19,10 +21,10 @@ local function timer(look, ahead, longest)
   return longest > 0 and math.min(look, longest) or look
 end
 
--- unplaced(look, waiters, conflicts, longest or 0) returns when a task tries again that nobody wakes, because it found the waiters full: as one behind all
--- of them, and later each time (ms).
-local function unplaced(look, waiters, conflicts, longest)
-  look = timer(look, waiters, 0)
+-- unplaced(look, waiters, conflicts, longest or 0) returns when a task tries again that nobody wakes, because it found
+-- the waiters full: as one behind all of them, and later each time (ms).
+local function unplaced(look, count, conflicts, longest)
+  look = timer(look, count, 0)
   for _ = 2, conflicts do
     if look >= 600000 then
       break
@@ -37,9 +39,10 @@ local function due(now, delay)
   return string.format('%.0f', math.ceil(now / 1e9 + delay / 1000))
 end
 
--- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run. KEYS  1 the task's hash  2 active
--- 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a server that speaks to Redis by itself leaves the name as it is. Returns
--- 'ok'; 'again' when a call with the same nonce did so before; and 'not active' when it is active no more, or in another run.
+-- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run.
+-- KEYS  1 the task's hash  2 active 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a
+-- server that speaks to Redis by itself leaves the name as it is. Returns 'ok'; 'again' when a call with the same nonce
+-- did so before; and 'not active' when it is active no more, or in another run.
 local function resign(task, nonce, id, now, late)
   local run = redis.call('HMGET', task, 'railtoken:nonce', 'railtoken:run')
   if run[1] == nonce then
@@ -63,16 +66,17 @@ local function resign(task, nonce, id, now, late)
   return 'ok'
 end
 
--- keep(uniqueness lock or nil, ID, delay (ms)) has asynq refuse duplicates of a unique task until 2 min after the delay, unless its lock has ended: a task
--- that waits on parks anew by then.
+-- keep(uniqueness lock or nil, ID, delay (ms)) has asynq refuse duplicates of a unique task until 2 min after the
+-- delay, unless its lock has ended: a task that waits on parks anew by then.
 local function keep(lock, id, delay)
   if lock and redis.call('GET', lock) == id and redis.call('PTTL', lock) < delay + 120000 then
     redis.call('PEXPIRE', lock, math.floor(delay + 120000))
   end
 end
 
--- shelve(task, retry set, ID, now (ns), delay (ms), message or '', uniqueness lock or nil) puts a task that was taken from those that run into a retry set.
--- No counter moves. It comes first, right after the task was taken: whatever fails after it in the script, its timer brings the task back.
+-- shelve(task, retry set, ID, now (ns), delay (ms), message or '', uniqueness lock or nil) puts a task that was taken
+-- from those that run into a retry set. No counter moves. It comes first, right after the task was taken: whatever
+-- fails after it in the script, its timer brings the task back.
 local function shelve(task, retry, id, now, delay, message, lock)
   redis.call('ZADD', retry, due(now, delay), id)
   redis.call('HSET', task, 'state', 'retry')
@@ -82,8 +86,9 @@ local function shelve(task, retry, id, now, delay, message, lock)
   keep(lock, id, delay)
 end
 
--- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried again after a delay. KEYS  1 the
--- task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one. Returns what resign does.
+-- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried
+-- again after a delay. KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if
+-- it has one. Returns what resign does.
 local function postpone(task, nonce, id, now, late, message, delay)
   local left = resign(task, nonce, id, now, late)
   if left == 'ok' then
@@ -92,34 +97,34 @@ local function postpone(task, nonce, id, now, late, message, delay)
   return left
 end
 
--- check(task, registry, now (ns)) returns what a wake finds, asynq's state, and the task's place. KEYS  5, on a Cluster, the queue's mark that it is paused,
--- unless that does not matter:
+-- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, and the task's place. KEYS  4, on a Cluster,
+-- the queue's mark that it is paused, unless that does not matter:
 --   'held'       its queue is paused
 --   'here'       it can be woken
---   'elsewhere'  it waits in another line, and its entry in this one is left over
+--   'elsewhere'  it waits for another key, and its entry here is left over
 --   'overdue'    its deadline has passed: asynq runs its handler no more, and archives it in the end
 --   'runs'       its timer has brought it back, and it tries its key by itself
 --   'gone'       it cannot be woken
-local function check(task, registry, now)
-  if KEYS[5] and redis.call('EXISTS', KEYS[5]) == 1 then
+local function check(task, waiters, now)
+  if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then
     return {'held', '', ''}
   end
-  local found = redis.call('HMGET', task, 'state', 'railtoken:registry', 'railtoken:deadline', 'railtoken:place')
+  local found = redis.call('HMGET', task, 'state', 'railtoken:waiters', 'railtoken:deadline', 'railtoken:place')
   local state, place = found[1] or '', found[4] or '0'
-  if found[2] and found[2] ~= registry then
+  if found[2] and found[2] ~= waiters then
     return {'elsewhere', state, place}
   elseif state == 'active' then
     return {'runs', state, place}
-  elseif state == 'retry' or state == 'scheduled' or state == 'pending' then
+  elseif state == 'retry' or state == 'pending' then
     local deadline = tonumber(found[3] or 0)
     return {deadline > 0 and deadline <= now / 1e9 and 'overdue' or 'here', state, place}
   end
   return {'gone', state, place}
 end
 
--- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed. One that is pending, because its
--- timer has brought it back or an operator has, comes by itself: it is looked for at either end of the list alone, or it would cost a look at
--- all of the backlog.
+-- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed.
+-- One that is pending, because its timer has brought it back or an operator has, comes by itself: it is looked for at
+-- either end of the list alone, or it would cost a look at all of the backlog.
 local function pull(entry, state)
   local id, prefix = parse(entry)
   if state ~= 'pending' then
@@ -133,15 +138,16 @@ local function pull(entry, state)
   return false
 end
 
--- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes that it does not come by its own timer.
+-- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes that it does not come by its
+-- own timer.
 local function push(entry, now)
   local id, prefix, task = parse(entry)
   redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken', '1')
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 
--- hasten(task, entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it. KEYS  1 the task's hash
--- 2 retry of its queue
+-- hasten(task, entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it.
+-- KEYS  1 the task's hash 2 retry of its queue
 local function hasten(task, entry, now)
   local id, prefix = parse(entry)
   local look = redis.call('HGET', task, 'railtoken:look')
@@ -150,8 +156,9 @@ local function hasten(task, entry, now)
   end
 end
 
--- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no place, else 0) has a parked task look for itself
--- later, since others stand before it. Returns when (ms). KEYS  1 the task's hash   2 retry of its queue   5 its uniqueness lock, if it has one
+-- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no place, else
+-- 0) has a parked task look for itself later, since others stand before it. Returns when (ms). KEYS  1 the task's hash
+-- 2 retry of its queue   4 its uniqueness lock, if it has one
 local function defer(task, entry, now, look, ahead, longest, conflicts)
   local id, prefix = parse(entry)
   local delay = timer(tonumber(look), tonumber(ahead), tonumber(longest))
@@ -159,13 +166,14 @@ local function defer(task, entry, now, look, ahead, longest, conflicts)
     delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
   end
   redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay), id)
-  keep(KEYS[5], id, delay)
+  keep(KEYS[4], id, delay)
   return math.floor(delay)
 end
 
--- promote(task, registry, entry, now (ns)) moves a task to the head of its queue, if it can be woken. Returns 'woken', or what check found.
-local function promote(task, registry, entry, now)
-  local found = check(task, registry, now)
+-- promote(task, waiters, entry, now (ns)) moves a task to the head of its queue, if it can be woken. Returns 'woken',
+-- or what check found.
+local function promote(task, waiters, entry, now)
+  local found = check(task, waiters, now)
   if found[1] ~= 'here' then
     return found[1]
   elseif not pull(entry, found[2]) then

@@ -1,11 +1,11 @@
--- Part of the scripts: the entries of registries. Shared by every step that is told a task by its entry.
+-- Part of the scripts: the entries of sets of waiters. Shared by every step that is told a task by its entry.
 --
--- An entry is the length of the queue's name, a colon, the queue and the task's ID. The names of the task's keys are asynq's own
--- (v0.26): hash asynq:{queue}:t:id with field state, sorted sets asynq:{queue}:retry and :scheduled, list asynq:{queue}:pending
--- whose right end is its head.
+-- An entry is the length of the queue's name, a colon, the queue and the task's ID. The names of the task's keys are
+-- asynq's own (v0.26): hash asynq:{queue}:t:id with field state, sorted set asynq:{queue}:retry, list
+-- asynq:{queue}:pending whose right end is its head.
 
--- parse(entry) returns the task's ID, the prefix of its queue's keys, and the name of its hash. Of what is no entry it returns the names of
--- a task that cannot be, and so it counts as gone.
+-- parse(entry) returns the task's ID, the prefix of its queue's keys, and the name of its hash. Of what is no entry it
+-- returns the names of a task that cannot be, and so it counts as gone.
 local function parse(entry)
   local size, rest = string.match(entry, '^(%d+):(.*)$')
   if not size or tonumber(size) > #rest then

@@ -1,15 +1,17 @@
--- Moves the next waiters of a key that can run to the heads of their queues (docs/design.md, 5.2), or one that is named. It must be atomic: a waiter that
--- leaves the registry is on its way to run, or a wake would be swallowed. It touches keys of any queue and runs on one node alone; on a Cluster
--- its parts are steps: see wake_steps.go.
+-- Moves the next waiters of a key that can run to the heads of their queues (docs/design.md, 5.2), or one that is
+-- named. It must be atomic: a waiter that leaves the waiters is on its way to run, or a wake would be swallowed. It
+-- touches keys of any queue and runs on one node alone; on a Cluster its parts are steps: see wake_steps.go.
 --
--- KEYS  1 registry of the key   2 index of all parked tasks
--- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 now (ns)   4 how many waiters to pass over
---       unseen   5 how many to look at   6 how many to wake at most   7 1 to put a waiter of a paused or unserved queue at the head of that queue
---       when no other can run, else 0   8... unserved queues
+-- KEYS  1 waiters of the key   2 index of all parked tasks
+-- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 now (ns)
+--       4 how many waiters to pass over   unseen   5 how many to look at   6 how many to wake at most
+--       7 1 to put a waiter of a paused or unserved queue at the head of that queue   when no other can run, else 0
+--       8... unserved queues
 --
--- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when nobody else waits that can run; or 'more' when
--- nobody could be woken of those that it looked at: call again, and pass over as many as the second value says.
-local registry, index, leaver, only, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when nobody else waits
+-- that can run; or 'more' when nobody could be woken of those that it looked at: call again, and pass over as many as
+-- the second value says.
+local waiters, index, leaver, only, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local rank, most, wanted, hope = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 
 -- Waiters of a paused or unserved queue keep their places: they are passed over without a look, ten thousand at most.
@@ -36,10 +38,11 @@ if leaver ~= '' then
   end
 end
 
--- As a rule the first in line can be woken: those behind them are looked at only if not, as a long look costs more than all the rest.
+-- As a rule the first waiter can be woken: those behind them are looked at only if not, as a long look costs more than
+-- all the rest.
 local woken, looked, size, searched, over = {}, 0, wanted, 0, false
 while not over and looked < most and passable > 0 do
-  local found = look(registry, leaver, only, rank, size)
+  local found = look(waiters, leaver, only, rank, size)
   for i = 2, #found do
     local entry = found[i]
     local _, prefix, task = parse(entry)
@@ -48,8 +51,8 @@ while not over and looked < most and passable > 0 do
       rank = rank + 1
     else
       looked = looked + 1
-      local verdict, state = unpack(check(task, registry, now))
-      redis.call('ZREM', registry, entry)
+      local verdict, state = unpack(check(task, waiters, now))
+      redis.call('ZREM', waiters, entry)
       if verdict ~= 'elsewhere' then
         redis.call('ZREM', index, entry)
       end
@@ -72,22 +75,22 @@ if #woken > 0 then
   for i = #woken, 1, -1 do -- the first of them comes last, to the very head
     push(woken[i], now)
   end
-  local behind = redis.call('ZRANGE', registry, 0, 0)[1]
+  local behind = redis.call('ZRANGE', waiters, 0, 0)[1]
   if behind then -- if those who were woken die, this one must not wait as long as it thought when others stood before it
     local _, _, task = parse(behind)
     hasten(task, behind, now)
   end
-  return {'woken', redis.call('ZCARD', registry), unpack(woken)}
+  return {'woken', redis.call('ZCARD', waiters), unpack(woken)}
 end
 if not over and passable > 0 then
   return {'more', rank}
 end
 if hope and rank > 0 then
-  -- The first that could run if its queue were served is put there where it comes first once that is so, and stays in line as well. One that
-  -- is pending is there already.
-  for _, entry in ipairs(redis.call('ZRANGE', registry, 0, 99)) do
+  -- The first that could run if its queue were served is put there where it comes first once that is so, and keeps its
+  -- place as well. One that is pending is there already.
+  for _, entry in ipairs(redis.call('ZRANGE', waiters, 0, 99)) do
     local _, _, task = parse(entry)
-    local verdict, state = unpack(check(task, registry, now))
+    local verdict, state = unpack(check(task, waiters, now))
     if verdict == 'here' then
       if state ~= 'pending' and pull(entry, state) then
         push(entry, now)
@@ -96,4 +99,4 @@ if hope and rank > 0 then
     end
   end
 end
-return {'none', redis.call('ZCARD', registry)}
+return {'none', redis.call('ZCARD', waiters)}

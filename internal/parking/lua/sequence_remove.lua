@@ -1,14 +1,15 @@
--- Takes tasks out of the line of a key and tells who is first then. It must be atomic: two that leave at the same time
--- must not both find the other one first, or nobody would be told of the next.
+-- Takes tasks out of the sequence of a key and tells who is first then. It must be atomic: two that leave at the same
+-- time must not both find the other one first, or nobody would be told of the next.
 --
--- KEYS  1 line of the key   2 registry of the key
+-- KEYS  1 sequence of the key   2 waiters of the key
 -- ARGV  1 how many of the first to name   2 member that leaves, or ''   3... members that are gone
 --
--- A member that leaves stays when it is parked: asynq has given up the run that leaves, and the task has come back meanwhile. Those that are
--- gone are parked no more either.
+-- A member that leaves stays when it is parked: asynq has given up the run that leaves, and the task has come back
+-- meanwhile. Those that are gone are parked no more either.
 --
--- Returns {how many tasks are parked on the key, how many of those that are gone were parked, 1 when the first in line has begun to work or
--- else 0 (line.lua), how many of the first three in line are parked, those, the first in line...}.
+-- Returns {how many tasks are parked on the key, how many of those that are gone were parked, 1 when the first in the
+-- sequence has begun to work or else 0 (sequence_join.lua), how many of the first three of the sequence are parked,
+-- those, the first in the sequence...}.
 local parked = 0
 if not redis.call('ZSCORE', KEYS[2], ARGV[2]) then
   redis.call('ZREM', KEYS[1], ARGV[2])

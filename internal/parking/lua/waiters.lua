@@ -1,0 +1,55 @@
+-- Part of the scripts: the waiters of a key, in the slot of the key. Each function is a step of its own on a Cluster,
+-- where its first argument is KEYS[1] and the others are ARGV. It must be atomic: of two who take an entry out, one
+-- alone has it.
+
+-- discard(waiters, entries...) takes entries out. Returns {how many are left, the entries that this call took out...}.
+local function discard(waiters, ...)
+  local mine = {0}
+  for _, entry in ipairs({...}) do
+    if redis.call('ZREM', waiters, entry) == 1 then
+      mine[#mine + 1] = entry
+    end
+  end
+  mine[1] = redis.call('ZCARD', waiters)
+  return mine
+end
+
+-- join(waiters, entry, place, 1 to be behind those who came before, most waiters or 0, how long an idle set of waiters
+-- is kept (ms)) adds an entry ; one that is there stays where it is. Returns {waiters, place, how many stand before
+-- it}, and when the waiters are full {waiters, place, ''} and a few entries behind them, chosen at random: their tasks
+-- may be gone. Each call looks at few, or a full set would cost all who meet it.
+local function join(waiters, entry, place, behind, most, ttl)
+  local score = redis.call('ZSCORE', waiters, entry)
+  local count = redis.call('ZCARD', waiters)
+  if not score then
+    if tonumber(most) > 0 and count >= tonumber(most) then
+      return {count, place, '', unpack(redis.call('ZRANDMEMBER', waiters, 3))}
+    end
+    -- Places are given by the first conflict; of two in the same microsecond the earlier arrival has the earlier place.
+    score = place
+    local last = redis.call('ZRANGE', waiters, -1, -1, 'WITHSCORES')
+    if tonumber(behind) == 1 and last[2] and tonumber(last[2]) >= tonumber(place) then
+      score = string.format('%.0f', tonumber(last[2]) + 1)
+    end
+    redis.call('ZADD', waiters, score, entry)
+    count = count + 1
+  end
+  redis.call('PEXPIRE', waiters, ttl)
+  return {count, score, tostring(redis.call('ZRANK', waiters, entry))}
+end
+
+-- look(waiters, entry of a leaver or '', the only entry asked for or '', how many to pass over unseen, how many to look
+-- at) takes the leaver out. Returns {how many are left, the entries in order...}; of the only one itself, when it is
+-- there.
+local function look(waiters, leaver, only, offset, most)
+  if leaver ~= '' then
+    redis.call('ZREM', waiters, leaver)
+  end
+  local entries
+  if only == '' then
+    entries = redis.call('ZRANGE', waiters, offset, offset + most - 1)
+  else
+    entries = redis.call('ZSCORE', waiters, only) and {only} or {}
+  end
+  return {redis.call('ZCARD', waiters), unpack(entries)}
+end
