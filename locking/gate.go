@@ -71,11 +71,8 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 
 // Acquire makes one attempt: see [Locker]. A key that is held in this process is refused at once.
 func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepare(keys, opts)
+	keys, opts, err := prepareFor(ctx, g, keys, opts)
 	if err != nil {
-		return nil, err
-	}
-	if err := notReentrant(ctx, g, keys); err != nil {
 		return nil, err
 	}
 	for {

@@ -66,11 +66,8 @@ func groupName(keys []string) string {
 
 // wait acquires the keys in the order of arrival, or ahead of callers that came before: see [Wait] and [Collect].
 func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error) {
-	keys, opts, err := prepare(keys, opts)
+	keys, opts, err := prepareFor(ctx, g, keys, opts)
 	if err != nil {
-		return nil, err
-	}
-	if err := notReentrant(ctx, g, keys); err != nil {
 		return nil, err
 	}
 	w := g.enqueue(keys, opts, ahead)

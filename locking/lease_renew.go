@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Renew makes the lease last for its whole TTL from now, or up to MaxHold. A lease renews itself, so nobody needs to
-// call it. The error matches [ErrLost] when the lease is over; after any other error the lease keeps its old end.
+// Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is seldom needed, because a lease renews
+// itself. The error matches [ErrLost] when the lease is over; after any other error the lease keeps its old end.
 func (l *Lease) Renew(ctx context.Context) error {
 	l.mu.Lock()
 	sent := l.check()

@@ -128,11 +128,8 @@ func (r *Redlock) Close() error {
 //
 // The lease is good at once. Its [Lease.Fence] may take a further round trip when the counters of the nodes differ.
 func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepare(keys, opts)
+	keys, opts, err := prepareFor(ctx, r, keys, opts)
 	if err != nil {
-		return nil, err
-	}
-	if err := notReentrant(ctx, r, keys); err != nil {
 		return nil, err
 	}
 	if err := opts.outlives(r.opts.FenceTTL); err != nil {

@@ -77,16 +77,7 @@ type RedlockOptions struct {
 
 // withDefaults returns the options with every zero replaced by its default.
 func (o RedlockOptions) withDefaults() RedlockOptions {
-	o.Label = cleanLabel(o.Label)
-	if o.Label == "" {
-		o.Label = cleanLabel(DefaultLabel())
-	}
-	if o.FenceTTL == 0 {
-		o.FenceTTL = DefaultFenceTTL
-	}
-	if o.RedisKey == nil {
-		o.RedisKey = lockKey
-	}
+	setDefaults(&o.Label, &o.FenceTTL, &o.RedisKey)
 	if o.NodeTimeout == 0 {
 		o.NodeTimeout = defaultNodeTimeout
 	}

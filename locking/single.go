@@ -51,6 +51,19 @@ func (o SingleOptions) Validate() error {
 	return nil
 }
 
+// setDefaults fills in the defaults that the options of a Single and a Redlock share.
+func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) string) {
+	if *label = cleanLabel(*label); *label == "" {
+		*label = cleanLabel(DefaultLabel())
+	}
+	if *fenceTTL == 0 {
+		*fenceTTL = DefaultFenceTTL
+	}
+	if *redisKey == nil {
+		*redisKey = lockKey
+	}
+}
+
 func errFenceTTL(d time.Duration) error {
 	return fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", d, MinTTL)
 }
@@ -89,16 +102,8 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
-	s := &Single{client: client, label: cleanLabel(opts.Label), fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey}
-	if s.label == "" {
-		s.label = cleanLabel(DefaultLabel())
-	}
-	if s.fenceTTL == 0 {
-		s.fenceTTL = DefaultFenceTTL
-	}
-	if s.lockKey == nil {
-		s.lockKey = lockKey
-	}
+	setDefaults(&opts.Label, &opts.FenceTTL, &opts.RedisKey)
+	s := &Single{client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey}
 	// A plain client talks to one server. Any other kind (Cluster, Ring, a wrapper) may talk to several, so keys are
 	// kept apart.
 	_, plain := client.(*redis.Client)
@@ -163,11 +168,8 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 // Acquire makes one attempt: see [Locker]. An attempt without an answer is given back and made again, as often as the
 // client's MaxRetries.
 func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepare(keys, opts)
+	keys, opts, err := prepareFor(ctx, s, keys, opts)
 	if err != nil {
-		return nil, err
-	}
-	if err := notReentrant(ctx, s, keys); err != nil {
 		return nil, err
 	}
 	if err := opts.outlives(s.fenceTTL); err != nil {

@@ -1,5 +1,5 @@
-// Package backend is for those who implement locks on a store of their own: a [Backend] takes the keys, and locking.New
-// makes a locking.Locker of it, which does the rest (options, fencing, renewal, loss, waiting).
+// Package backend is for implementations of locks on another store: a [Backend] takes the keys, and locking.New makes a
+// locking.Locker of it, which does the rest (options, renewal, loss, fencing tokens, waiting).
 //
 // Package locking/lockingtest checks that a backend keeps every promise.
 package backend
@@ -27,7 +27,7 @@ type Request struct {
 	Keys    []string      // at least one, sorted, without duplicates; any bytes
 	TTL     time.Duration // how long the keys stay locked when the grant is not renewed
 	MaxHold time.Duration // the longest time for which the grant is renewed: what a fencing counter must outlive
-	Label   string        // the holder's name for those who are refused; may be empty
+	Label   string        // the holder's name for refused callers; may be empty
 
 	// Notify asks a refused attempt to subscribe to the release of the key for this long: [Grant] Release then reports
 	// it. Zero for no.

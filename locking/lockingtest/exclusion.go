@@ -158,7 +158,7 @@ func aFailedAttemptLeavesNothing(s *suite) {
 	if lease, err := l.Acquire(ctx, []string{one, two}, locking.Options{}); lease != nil || err == nil {
 		s.Fatalf("acquired with a context that has ended (error %v)", err)
 	} else if errors.Is(err, locking.ErrHeld) {
-		s.Errorf("the error %v says that the key is held, which nobody does", err)
+		s.Errorf("the error %v says that the key is held, which no one does", err)
 	}
 	s.release(s.acquire(l, locking.Options{}, one, two))
 }

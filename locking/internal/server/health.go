@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pauses after a server that did not answer is asked again.
+// Pauses before a server that did not answer is asked again.
 const (
 	firstPause = 25 * time.Millisecond
 	maxPause   = time.Second
@@ -19,7 +19,7 @@ const (
 	looks      = 5 // within its patience
 )
 
-// health is what a node knows of whether its server answers. It decides only; the caller holds the mutex.
+// health is what is known of whether a server answers. It decides only; the caller holds the mutex.
 type health struct {
 	since    time.Time     // when the pipeline without an answer went out; zero when there is none
 	looked   time.Time     // when it was looked at last
@@ -31,10 +31,10 @@ type health struct {
 	until    time.Time     // no call before this time
 }
 
-// sent notes that a pipeline is on its way.
+// sent records that a pipeline is under way.
 func (h *health) sent(now time.Time) { h.since, h.looked, h.silent, h.told = now, now, 0, false }
 
-// answered notes the answer of a pipeline, or that there was none.
+// answered records the answer of a pipeline, or that there was none.
 func (h *health) answered(now time.Time, err error) {
 	took := now.Sub(h.since)
 	h.since, h.told = time.Time{}, false
@@ -48,10 +48,10 @@ func (h *health) answered(now time.Time, err error) {
 	h.last = err
 }
 
-// look returns after which time the pipeline on its way is to be looked at again, 0 for never, or, once for each, that
-// it has had no answer for longer than patience. Neither a process that is so busy that its looks come late nor a
-// server whose answers usually take long is one where the server hangs: time between two looks counts as one interval
-// at most, and answers may take a while longer than the last ones.
+// look returns when the pipeline under way is to be looked at again, 0 for never, or, once for each, that it is
+// unanswered for longer than patience. Neither a process so busy that its looks come late nor a server whose answers
+// usually take long is a server that hangs: the time between two looks counts as one interval at most, and answers may
+// take a while longer than the last ones.
 func (h *health) look(now time.Time, patience time.Duration) (next time.Duration, err error) {
 	if h.since.IsZero() || h.told {
 		return 0, nil
@@ -67,13 +67,13 @@ func (h *health) look(now time.Time, patience time.Duration) (next time.Duration
 	return 0, h.silence(now)
 }
 
-// silence says for how long there has been no answer.
+// silence is the error of a server without an answer.
 func (h *health) silence(now time.Time) error {
 	return fmt.Errorf("no answer for %v, not asked again yet", now.Sub(h.since).Round(time.Millisecond))
 }
 
-// refuse returns why no call should be sent now: while a pipeline is overdue, and for a pause after one that failed.
-// When the pause is over, the next call tries, and others wait for what becomes of it.
+// refuse returns why no call should be sent now: a pipeline is overdue, or one has failed just before. After the pause
+// the next call tries, and others wait for its outcome.
 func (h *health) refuse(now time.Time) error {
 	switch {
 	case h.told:

@@ -21,8 +21,8 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// ForNewcomers makes calls of s yield to those of other scripts that are queued: it is for those who have nothing yet
-// that could be given back or kept. It returns s, and is for the time before its first call.
+// ForNewcomers makes calls of s yield to queued calls of other scripts: it is for calls that have nothing yet to
+// release or to keep. It returns s, and must come before the first call.
 func (s *Script) ForNewcomers() *Script {
 	s.newcomer = true
 	return s
@@ -49,8 +49,7 @@ type Command struct {
 // Empty reports whether the command is the zero value.
 func (c *Command) Empty() bool { return c.script == nil }
 
-// Command returns the command that calls the script with keys, and has room for as many arguments to be added as room
-// says.
+// Command returns the command that calls the script with keys, and has room for so many arguments.
 func (s *Script) Command(keys []string, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room), keys: len(keys)}
 	c.args = append(c.args, evalsha, s.sha)
@@ -65,8 +64,8 @@ func (s *Script) Command(keys []string, room int) Command {
 	return c
 }
 
-// Like returns the command that calls the script with the keys of another command and the first of its arguments, at a
-// lower cost, and has room for as many arguments to be added as room says.
+// Like returns the command that calls the script with the keys and the first argument of another command, at a lower
+// cost, and has room for so many more arguments.
 func (s *Script) Like(other *Command, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 4+other.keys+room), keys: other.keys}
 	c.args = append(c.args, evalsha, s.sha)
