@@ -25,7 +25,8 @@ func handRound(t *testing.T, l locking.Locker, callers int) []error {
 	for i := range failed {
 		wg.Go(func() {
 			for range 20 {
-				lease, err := locking.Wait(t.Context(), l, []string{fmt.Sprint("order:", i%(callers/4))}, locking.Options{})
+				lease, err := locking.Wait(t.Context(), l, []string{fmt.Sprint("order:", i%(callers/4))},
+					locking.Options{})
 				if err == nil {
 					err = lease.Release(t.Context())
 				}
@@ -42,7 +43,8 @@ func handRound(t *testing.T, l locking.Locker, callers int) []error {
 func TestAUserWithoutChannelsLosesNoLease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	l := newSingle(t, server.Client(t, server.User(t, "worker", withoutChannels...), deadlines), locking.SingleOptions{})
+	l := newSingle(t, server.Client(t, server.User(t, "worker", withoutChannels...), deadlines),
+		locking.SingleOptions{})
 	for _, callers := range []int{4, 32} { // one by one, and in batches
 		if errs := handRound(t, l, callers); len(errs) > 0 {
 			t.Errorf("%d of %d calls failed: %v", len(errs), 20*callers, errs[0])
@@ -66,7 +68,8 @@ func TestAWaiterWithoutChannelsLooksForItself(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	l := newSingle(t, server.Client(t, server.User(t, "worker", withoutChannels...), deadlines), locking.SingleOptions{})
+	l := newSingle(t, server.Client(t, server.User(t, "worker", withoutChannels...), deadlines),
+		locking.SingleOptions{})
 	lease := acquire(t, l, locking.Options{}, "order:1")
 	before := commands(t, admin)
 	began := time.Now()

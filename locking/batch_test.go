@@ -95,15 +95,18 @@ func anyCalls(t *rapid.T) []batchCall {
 		case "renew":
 			c.code = 'N'
 			c.args = []any{
-				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
+				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t,
+					"TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
 				rapid.SampledFrom([]int64{1, 50, 1 << 40, 1 << 52}).Draw(t, "token"),
 			}
 		default:
 			c.code = 'a'
 			all := []any{
-				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t, "TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
+				owner, rapid.SampledFrom([]int{30_000, 90_000}).Draw(t,
+					"TTL"), rapid.SampledFrom([]int{400_000, 900_000}).Draw(t, "FenceTTL"),
 				rapid.SampledFrom([]int64{0, 50, 1 << 40, 1 << 52, -1, -50, -1 << 52}).Draw(t, "proposal"),
-				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "notify"), rapid.SampledFrom([]int{1, 16}).Draw(t, "block"),
+				rapid.SampledFrom([]int{0, 20_000, 200_000}).Draw(t, "notify"), rapid.SampledFrom([]int{1, 16}).Draw(t,
+					"block"),
 			}
 			c.args = all[:rapid.SampledFrom([]int{3, 4, 5, 6, 6, 6}).Draw(t, "arguments")]
 		}
@@ -145,7 +148,8 @@ func dump(t *rapid.T, client *redis.Client) map[string][]any {
 		t.Fatalf("keys %v, %v; want those that were named", keys, err)
 	}
 	pipe := client.Pipeline()
-	kinds, values, left := make([]*redis.StatusCmd, len(keys)), make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
+	kinds, values, left := make([]*redis.StatusCmd, len(keys)), make([]*redis.StringCmd,
+		len(keys)), make([]*redis.DurationCmd, len(keys))
 	for i, key := range keys {
 		kinds[i], values[i], left[i] = pipe.Type(ctx, key), pipe.Get(ctx, key), pipe.PTTL(ctx, key)
 	}
@@ -229,7 +233,8 @@ func compareBatch(t *testing.T, alone, together *redis.Client, apart time.Durati
 		if _, err := watch.Receive(ctx); err != nil {
 			t.Fatal(err)
 		}
-		notices[i] = watch.Channel(redis.WithChannelHealthCheckInterval(0)) // it would dial anew on a machine that is busy
+		// it would dial anew on a machine that is busy
+		notices[i] = watch.Channel(redis.WithChannelHealthCheckInterval(0))
 	}
 	check := func(t *rapid.T) {
 		state, calls := anyState(t), anyCalls(t)
@@ -285,7 +290,7 @@ func TestABatchDoesWhatItsCallsDoAlone(t *testing.T) {
 }
 
 // A fake Redis has a clock that stands still, so that tokens must be the same.
-func TestABatchDoesWhatItsCallsDoAloneOnAFake(t *testing.T) {
+func TestABatchEqualsItsCallsOnAFake(t *testing.T) {
 	t.Parallel()
 	a, alone := redistest.Virtual(t)
 	b, together := redistest.Virtual(t)
@@ -295,7 +300,7 @@ func TestABatchDoesWhatItsCallsDoAloneOnAFake(t *testing.T) {
 	compareBatch(t, alone, together, 0)
 }
 
-func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
+func TestABatchReleasesWithoutMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	take := func(key, owner string) batchCall { return batchCall{key, 'a', []any{owner, 30_000, 60_000}} }
@@ -334,7 +339,7 @@ func TestABatchReleasesAndKeepsTheOrderWithoutMemory(t *testing.T) {
 }
 
 // Otherwise the client would not see that it has to look for another server.
-func TestABatchOnAReplicaFailsAsAWhole(t *testing.T) {
+func TestABatchOnAReplicaFailsWhole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })

@@ -77,7 +77,8 @@ func singlePair(b *testing.B, client *redis.Client) func(ctx context.Context, ke
 // redlockPair locks on the given server and four others.
 func redlockPair(b *testing.B, client *redis.Client) func(ctx context.Context, key string) error {
 	_, nodes := startNodes(b, 4)
-	locker := newRedlock(b, append(nodes, &redis.Options{Addr: client.Options().Addr}), locking.RedlockOptions{Guard: locking.GuardOff})
+	locker := newRedlock(b, append(nodes, &redis.Options{Addr: client.Options().Addr}),
+		locking.RedlockOptions{Guard: locking.GuardOff})
 	return func(ctx context.Context, key string) error {
 		lease, err := locker.Acquire(ctx, []string{key}, locking.Options{})
 		if err != nil {

@@ -95,7 +95,7 @@ func TestCollectStandsBeforeWaitersThatHoldNothing(t *testing.T) {
 	})
 }
 
-func TestCollectReturnsWhatItHasWhenItGivesUp(t *testing.T) {
+func TestCollectReturnsWhatItHas(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})
 		acquire(t, gate, locking.Options{}, "b")
@@ -103,7 +103,8 @@ func TestCollectReturnsWhatItHasWhenItGivesUp(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		leases, err := locking.Collect(ctx, gate, []string{"a", "b", "c"}, locking.Options{})
-		if len(leases) != 1 || !errors.Is(err, locking.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+		if len(leases) != 1 || !errors.Is(err, locking.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Second {
 			t.Errorf("%d leases, %v, after %v", len(leases), err, time.Since(began))
 		}
 		for _, lease := range leases {
@@ -112,7 +113,7 @@ func TestCollectReturnsWhatItHasWhenItGivesUp(t *testing.T) {
 	})
 }
 
-func TestAJoinedLeaseIsLostWithOneOfItsParts(t *testing.T) {
+func TestAJoinedLeaseIsLostWithAnyPart(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		leases, err := locking.Collect(t.Context(), inner, []string{"a", "b"}, locking.Options{})

@@ -29,7 +29,8 @@ func TestErrorsMatchTheirSentinelsAndNoOthers(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no answer")
 	held := fmt.Errorf("task: %w", &HeldError{Key: "order:1", Holder: Holder{Label: "worker-2"}})
-	lost := fmt.Errorf("task: %w", errors.Join(cause, &LostError{Keys: []string{"order:1", "order:2"}, Reason: LossExpired, Err: cause}))
+	lost := fmt.Errorf("task: %w",
+		errors.Join(cause, &LostError{Keys: []string{"order:1", "order:2"}, Reason: LossExpired, Err: cause}))
 	for _, sentinel := range []error{ErrHeld, ErrLost, ErrReleased, ErrUnavailable} {
 		if got, want := errors.Is(held, sentinel), errors.Is(sentinel, ErrHeld); got != want {
 			t.Errorf("a HeldError matches %v: %v", sentinel, got)
@@ -42,11 +43,17 @@ func TestErrorsMatchTheirSentinelsAndNoOthers(t *testing.T) {
 		t.Error("a LostError hides the error of the renewal")
 	}
 	for want, err := range map[string]error{
-		`locking: key "order:1" is held by worker-2, 0s left`: &HeldError{Key: "order:1", Holder: Holder{Label: "worker-2"}},
+		`locking: key "order:1" is held by worker-2, 0s left`: &HeldError{
+			Key:    "order:1",
+			Holder: Holder{Label: "worker-2"},
+		},
 		`locking: lease of ["a" "b"] is lost: it could not be renewed within its validity: no answer`: &LostError{
 			Keys: []string{"a", "b"}, Reason: LossExpired, Err: cause,
 		},
-		`locking: lease of ["a"] is lost: it was held for MaxHold`: &LostError{Keys: []string{"a"}, Reason: LossMaxHold},
+		`locking: lease of ["a"] is lost: it was held for MaxHold`: &LostError{
+			Keys:   []string{"a"},
+			Reason: LossMaxHold,
+		},
 	} {
 		if err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)

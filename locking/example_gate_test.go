@@ -103,21 +103,23 @@ func ExampleDo() {
 	defer locker.Close()
 
 	ctx := context.Background()
-	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{}, func(ctx context.Context, lease *locking.Lease) error {
-		token, err := lease.Fence(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Println("working on", lease.Keys(), "with a token:", token > 0)
-		return nil
-	})
+	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{},
+		func(ctx context.Context, lease *locking.Lease) error {
+			token, err := lease.Fence(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Println("working on", lease.Keys(), "with a token:", token > 0)
+			return nil
+		})
 	fmt.Println("error:", err)
 
-	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{TTL: time.Second}, func(ctx context.Context, _ *locking.Lease) error {
-		server.FlushAll() // the server loses its data
-		<-ctx.Done()
-		return nil
-	})
+	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{TTL: time.Second},
+		func(ctx context.Context, _ *locking.Lease) error {
+			server.FlushAll() // the server loses its data
+			<-ctx.Done()
+			return nil
+		})
 	fmt.Println("lost:", errors.Is(err, locking.ErrLost))
 	// Output:
 	// working on [order:1042] with a token: true
@@ -201,11 +203,12 @@ func ExampleNewRedlock() {
 		log.Fatal(err)
 	}
 	_ = lease.Release(ctx)
-	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{}, func(ctx context.Context, lease *locking.Lease) error {
-		token, err := lease.Fence(ctx)
-		fmt.Println("the next holder has a larger token:", token > before)
-		return err
-	})
+	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{},
+		func(ctx context.Context, lease *locking.Lease) error {
+			token, err := lease.Fence(ctx)
+			fmt.Println("the next holder has a larger token:", token > before)
+			return err
+		})
 	fmt.Println("error:", err)
 	// Output:
 	// still held with one server down: true

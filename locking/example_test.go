@@ -81,7 +81,8 @@ func ExampleHeldError() {
 	defer locker.Close()
 
 	ctx := context.Background()
-	audit, err := locker.Acquire(ctx, []string{"order:1042"}, locking.Options{TTL: 20 * time.Second, Label: "worker-7/order:audit"})
+	audit, err := locker.Acquire(ctx, []string{"order:1042"},
+		locking.Options{TTL: 20 * time.Second, Label: "worker-7/order:audit"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestALeaseIsHandedOffWithTheNextTokenAndNoTraffic(t *testing.T) {
+func TestAHandOffTakesTheNextTokenWithoutTraffic(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -40,7 +40,8 @@ func TestALeaseIsHandedOffWithTheNextTokenAndNoTraffic(t *testing.T) {
 		if !slices.Equal(second.Keys(), keys) {
 			t.Errorf("keys %q, want %q", second.Keys(), keys)
 		}
-		if cause := context.Cause(ctx); !errors.Is(cause, locking.ErrReleased) || !errors.Is(first.Err(), locking.ErrReleased) {
+		if cause := context.Cause(ctx); !errors.Is(cause, locking.ErrReleased) ||
+			!errors.Is(first.Err(), locking.ErrReleased) {
 			t.Errorf("the old lease ended by %v and %v, want ErrReleased", cause, first.Err())
 		}
 		select {
@@ -64,7 +65,7 @@ func TestALeaseIsHandedOffWithTheNextTokenAndNoTraffic(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsHandedOffLivesItsOwnLife(t *testing.T) {
+func TestAHandedOffLeaseLivesItsOwnLife(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -90,7 +91,7 @@ func TestALeaseThatIsHandedOffLivesItsOwnLife(t *testing.T) {
 }
 
 // A renewal of the old holder that is under way does not decide over the new one.
-func TestTheEndOfALeaseThatIsHandedOffIsThatOfTheServers(t *testing.T) {
+func TestAHandOffKeepsTheEndOfTheLease(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -109,7 +110,7 @@ func TestTheEndOfALeaseThatIsHandedOffIsThatOfTheServers(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeHandedOffGoesBackToTheServers(t *testing.T) {
+func TestOtherLeasesGoBackToTheServers(t *testing.T) {
 	t.Parallel()
 	base := locking.Options{TTL: 30 * time.Second}
 	for name, tt := range map[string]struct {
@@ -119,16 +120,25 @@ func TestWhatCannotBeHandedOffGoesBackToTheServers(t *testing.T) {
 		deaf          bool
 		handedOff     bool
 	}{
-		"the same":                {first: base, second: base, handedOff: true},
-		"another label":           {first: base, second: locking.Options{TTL: base.TTL, Label: "b", Notify: time.Minute}, handedOff: true},
-		"the default TTL":         {first: base, second: locking.Options{}, handedOff: true},
-		"a longer TTL":            {first: base, second: locking.Options{TTL: 31 * time.Second}},
-		"a shorter TTL":           {first: base, second: locking.Options{TTL: 29 * time.Second}},
-		"more keys":               {first: base, second: base, keys: []string{"order", "other"}},
-		"a third of the TTL":      {first: base, second: base, after: 19600 * time.Millisecond, deaf: true, handedOff: true},
+		"the same": {first: base, second: base, handedOff: true},
+		"another label": {
+			first:  base,
+			second: locking.Options{TTL: base.TTL, Label: "b", Notify: time.Minute}, handedOff: true,
+		},
+		"the default TTL": {first: base, second: locking.Options{}, handedOff: true},
+		"a longer TTL":    {first: base, second: locking.Options{TTL: 31 * time.Second}},
+		"a shorter TTL":   {first: base, second: locking.Options{TTL: 29 * time.Second}},
+		"more keys":       {first: base, second: base, keys: []string{"order", "other"}},
+		"a third of the TTL": {
+			first: base, second: base, after: 19600 * time.Millisecond, deaf: true,
+			handedOff: true,
+		},
 		"less than a third of it": {first: base, second: base, after: 19800 * time.Millisecond, deaf: true},
 		"long held but renewed":   {first: base, second: base, after: 10 * time.Minute, handedOff: true},
-		"the end of MaxHold":      {first: locking.Options{TTL: base.TTL, MaxHold: base.TTL}, second: base, after: 19800 * time.Millisecond},
+		"the end of MaxHold": {
+			first: locking.Options{TTL: base.TTL, MaxHold: base.TTL}, second: base,
+			after: 19800 * time.Millisecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, func(t *testing.T) {
@@ -166,7 +176,7 @@ func yield() {
 	}
 }
 
-func TestGivingUpAtTheMomentOfTheHandOffLosesNothing(t *testing.T) {
+func TestGivingUpDuringAHandOffLosesNothing(t *testing.T) {
 	virtually(t, func(t *testing.T) { // where it is known that the waiters stand in line
 		const rounds = 2000
 		inner := newRAM()
@@ -210,7 +220,7 @@ func TestGivingUpAtTheMomentOfTheHandOffLosesNothing(t *testing.T) {
 	})
 }
 
-func TestALossLetsTheNextInLineGoOn(t *testing.T) {
+func TestALossLetsTheNextWaiterGoOn(t *testing.T) {
 	t.Parallel()
 	opts := locking.Options{TTL: 10 * time.Second, MaxHold: 20 * time.Second}
 	force, deaf := func(r *ram) { delete(r.owners, "order") }, func(r *ram) { r.failRenew = errors.New("no answer") }
@@ -268,7 +278,7 @@ func TestALossLetsTheNextInLineGoOn(t *testing.T) {
 }
 
 // A lease that was lost by the servers while nobody has noticed is not handed off, and its keys are given back.
-func TestALeaseThatIsOverIsNotHandedOff(t *testing.T) {
+func TestAnEndedLeaseIsNotHandedOff(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})

@@ -66,11 +66,12 @@ func isIdle(t *testing.T, g *Gate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.entries) != 0 || len(g.groups) != 0 || len(g.subscribers) != 0 {
-		t.Errorf("an unused gate keeps %d keys, %d groups and %d watches", len(g.entries), len(g.groups), len(g.subscribers))
+		t.Errorf("an unused gate keeps %d keys, %d groups and %d watches", len(g.entries), len(g.groups),
+			len(g.subscribers))
 	}
 }
 
-func TestAGateKeepsNothingOfKeysThatNobodyUses(t *testing.T) {
+func TestAGateForgetsUnusedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &toldServer{}
@@ -140,7 +141,7 @@ func use(t *testing.T, gate *Gate) {
 }
 
 // The turn may come while the watch of a line is being opened; nobody is left then to close it.
-func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
+func TestALateWatchIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &toldServer{}
@@ -175,7 +176,7 @@ func TestAWatchThatIsOpenedTooLateIsClosed(t *testing.T) {
 }
 
 // A waiter that gives up when it has been given its turn keeps a lease, and passes on the right to ask the servers.
-func TestATurnThatComesTooLateIsNotWasted(t *testing.T) {
+func TestALateTurnIsNotWasted(t *testing.T) {
 	t.Parallel()
 	for _, handOffs := range []int{0, -1} { // a lease, or the right to ask the servers
 		gate := NewGate(New(&toldServer{}), GateOptions{HandOffs: handOffs})
@@ -249,7 +250,7 @@ func TestAWaitClosesItsWatch(t *testing.T) {
 	})
 }
 
-func TestEachListOfKeysHasALineOfItsOwn(t *testing.T) {
+func TestEachListOfKeysHasItsOwnGroup(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]string{}
 	parts := []string{"", "a", "b", ",", "%", "0", "a,", "a,b", "a,b,", "%0", "%1", "a%1", "%1,", "%10"}

@@ -27,7 +27,7 @@ func otherProcesses(t *testing.T, n int, opts locking.GateOptions) []*locking.Ga
 	return gates
 }
 
-func TestANoticeOfAnotherProcessWakesTheFirstInLine(t *testing.T) {
+func TestANotificationWakesTheFirstWaiter(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gates := otherProcesses(t, 2, locking.GateOptions{})
 		for i := range 10 {
@@ -190,7 +190,8 @@ func TestACrowdOnARealServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gates := make([]*locking.Gate, 4)
 			for i := range gates {
-				gates[i] = locking.NewGate(newSingle(t, server.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), locking.SingleOptions{}), opts)
+				gates[i] = locking.NewGate(newSingle(t,
+					server.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true }), locking.SingleOptions{}), opts)
 			}
 			crowd(t, gates, 16, 10, 100*time.Microsecond, patience)
 		})

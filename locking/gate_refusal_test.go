@@ -11,7 +11,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestALocalRefusalAsksNobodyAndNamesTheHolder(t *testing.T) {
+func TestALocalRefusalNamesTheHolder(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -42,7 +42,7 @@ func TestALocalRefusalAsksNobodyAndNamesTheHolder(t *testing.T) {
 }
 
 // Those who come while the servers are asked wait for the answer: it decides.
-func TestAnAttemptThatMeetsOneUnderWayIsDecidedByItsAnswer(t *testing.T) {
+func TestConcurrentAttemptsShareOneAnswer(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for name, answer := range map[string]error{"granted": nil, "failed": broken} {
@@ -100,7 +100,7 @@ func TestAnAttemptThatMeetsOneUnderWayIsDecidedByItsAnswer(t *testing.T) {
 	}
 }
 
-func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
+func TestSubscriptionsAreToldAtTheReleaseOnTheServers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		notify, hold time.Duration
@@ -159,7 +159,7 @@ func TestInterestIsToldOfAtTheReleaseThatGoesToTheServers(t *testing.T) {
 	}
 }
 
-func TestAWatchOfAGateKeepsToTheKeysThatItWasGiven(t *testing.T) {
+func TestAWatchOfAGateCopiesItsKeys(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})
 		keys := []string{"a"}
@@ -178,7 +178,7 @@ func TestAWatchOfAGateKeepsToTheKeysThatItWasGiven(t *testing.T) {
 	})
 }
 
-func TestErrorsOfTheServersGoToWhoeverAskedAndFreeTheKey(t *testing.T) {
+func TestServerErrorsReachTheCallerAndFreeTheKey(t *testing.T) {
 	t.Parallel()
 	down := fmt.Errorf("no route: %w", locking.ErrUnavailable)
 	broken := errors.New("broken")
@@ -203,7 +203,8 @@ func TestErrorsOfTheServersGoToWhoeverAskedAndFreeTheKey(t *testing.T) {
 					}
 					return nil
 				}
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{}); !errors.Is(err, tt.err) || errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{}); !errors.Is(err, tt.err) ||
+					errors.Is(err, locking.ErrHeld) {
 					t.Errorf("acquire: %v, want %v", err, tt.err)
 				}
 				first := inLine(t.Context(), gate, locking.Options{}, "order")
@@ -224,7 +225,7 @@ func TestErrorsOfTheServersGoToWhoeverAskedAndFreeTheKey(t *testing.T) {
 	}
 }
 
-func TestTheNextInLineGoesOnWhenTheFirstHasFailed(t *testing.T) {
+func TestTheNextWaiterGoesOnAfterAFailure(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		gate := locking.NewGate(inner, locking.GateOptions{})
@@ -270,14 +271,15 @@ func TestALineIsPatientTogether(t *testing.T) {
 				from = 15 * time.Second
 			}
 			o := <-c
-			if took := o.at.Sub(began); !errors.Is(o.err, locking.ErrUnavailable) || took < from || took > from+longestPause {
+			if took := o.at.Sub(began); !errors.Is(o.err, locking.ErrUnavailable) || took < from ||
+				took > from+longestPause {
 				t.Errorf("waiter %d after %v: %v, want ErrUnavailable after %v", i, took, o.err, from)
 			}
 		}
 	})
 }
 
-func TestAPanicOfTheServersClientFreesTheKey(t *testing.T) {
+func TestAPanicOfTheClientFreesTheKey(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(ctx context.Context, g *locking.Gate) (*locking.Lease, error){
 		"Acquire": func(ctx context.Context, g *locking.Gate) (*locking.Lease, error) {
@@ -322,12 +324,13 @@ func TestAPanicOfTheServersClientFreesTheKey(t *testing.T) {
 	}
 }
 
-func TestAGateOverAGateHandsOnEachTokenOnce(t *testing.T) {
+func TestAGateOverAGateUsesEachTokenOnce(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()
 		below := locking.NewGate(inner, locking.GateOptions{HandOffs: 2})
 		above := locking.NewGate(below, locking.GateOptions{HandOffs: 4})
-		crowd(t, []*locking.Gate{above, below, locking.NewGate(above, locking.GateOptions{})}, 8, 10, time.Millisecond, time.Minute)
+		crowd(t, []*locking.Gate{above, below, locking.NewGate(above, locking.GateOptions{})}, 8, 10, time.Millisecond,
+			time.Minute)
 
 		asked := inner.asked()
 		for range 3 {

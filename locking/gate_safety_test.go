@@ -65,7 +65,7 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 
 // A renewal near MaxHold is for less than the TTL. Were it to arrive after the lease was handed off, it would cut short
 // what the next holder has renewed, with the same owner value and token: two leases would be valid at the same time.
-func TestARenewalThatComesLateCutsNoOtherLeaseShort(t *testing.T) {
+func TestALateRenewalShortensNoOtherLease(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("lua/renew.lua")
 	if err != nil {
@@ -88,7 +88,8 @@ func TestARenewalThatComesLateCutsNoOtherLeaseShort(t *testing.T) {
 	first := acquire(t, gate, locking.Options{TTL: 3 * time.Second, MaxHold: 3050 * time.Millisecond}, "k")
 	got := make(chan *locking.Lease, 1)
 	go func() {
-		next, err := locking.Wait(t.Context(), gate, []string{"k"}, locking.Options{TTL: 3 * time.Second, MaxHold: 3050 * time.Millisecond})
+		next, err := locking.Wait(t.Context(), gate, []string{"k"},
+			locking.Options{TTL: 3 * time.Second, MaxHold: 3050 * time.Millisecond})
 		if err != nil {
 			t.Error(err)
 		}
@@ -123,14 +124,15 @@ func TestARenewalThatComesLateCutsNoOtherLeaseShort(t *testing.T) {
 // decorated is a Locker in front of another one that the gate does not know.
 type decorated struct{ locking.Locker }
 
-func TestAGateInFrontOfAHiddenGateIsAnErrorAndLocksNothing(t *testing.T) {
+func TestAHiddenGateIsAnErrorAndLocksNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		backend := newRAM()
 		gate := locking.NewGate(decorated{locking.NewGate(backend, locking.GateOptions{})}, locking.GateOptions{})
 		for range 2 {
 			lease, err := gate.Acquire(t.Context(), []string{"k"}, locking.Options{})
-			if lease != nil || err == nil || errors.Is(err, locking.ErrHeld) || !strings.Contains(err.Error(), "in front of another gate") {
+			if lease != nil || err == nil || errors.Is(err, locking.ErrHeld) ||
+				!strings.Contains(err.Error(), "in front of another gate") {
 				t.Fatalf("acquired %v, error %v", lease, err)
 			}
 			synctest.Wait()
@@ -168,11 +170,14 @@ func TestInterestOutlivesALoss(t *testing.T) {
 	})
 }
 
-func TestCallersShareTheAnswerOfTheOneWhoAsks(t *testing.T) {
+func TestWaitingCallersShareOneAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]error{
 		"nobody can be reached": fmt.Errorf("%w: down", locking.ErrUnavailable),
-		"held elsewhere":        &locking.HeldError{Key: "k", Holder: locking.Holder{Label: "elsewhere", Remaining: time.Minute}},
+		"held elsewhere": &locking.HeldError{
+			Key:    "k",
+			Holder: locking.Holder{Label: "elsewhere", Remaining: time.Minute},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -201,7 +206,7 @@ func TestCallersShareTheAnswerOfTheOneWhoAsks(t *testing.T) {
 }
 
 // One who has come with a subscription of its own must be seen by the servers.
-func TestAnInterestIsNotSharedWithOneWhoHasNone(t *testing.T) {
+func TestASubscriptionIsNotSharedWithOtherAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		backend := newRAM()
@@ -223,9 +228,10 @@ func TestAnInterestIsNotSharedWithOneWhoHasNone(t *testing.T) {
 	})
 }
 
-func TestALeaseIsHandedOffOnlyForAsLongAsTheServersWereAskedFor(t *testing.T) {
+func TestAHandOffKeepsTheMaxHoldOfTheServers(t *testing.T) {
 	t.Parallel()
-	gate := locking.NewGate(newSingle(t, redistest.Start(t).Client(t, deadlines), locking.SingleOptions{FenceTTL: time.Minute}), locking.GateOptions{})
+	gate := locking.NewGate(newSingle(t, redistest.Start(t).Client(t, deadlines),
+		locking.SingleOptions{FenceTTL: time.Minute}), locking.GateOptions{})
 	holder := acquire(t, gate, locking.Options{MaxHold: 40 * time.Second}, "k")
 	got := make(chan error, 1)
 	go func() {

@@ -112,7 +112,8 @@ func TestAWaiterThatGivesUpLeavesTheLine(t *testing.T) {
 				if o.lease != nil || !errors.Is(o.err, tt.cause) || !errors.Is(o.err, locking.ErrHeld) {
 					t.Fatalf("lease %v, error %v, want one that matches ErrHeld and %v", o.lease, o.err, tt.cause)
 				}
-				if held, ok := errors.AsType[*locking.HeldError](o.err); !ok || held.Key != "order" || held.Holder.Label != "holder" {
+				if held, ok := errors.AsType[*locking.HeldError](o.err); !ok || held.Key != "order" ||
+					held.Holder.Label != "holder" {
 					t.Errorf("error %v, want the key and its holder", o.err)
 				}
 				if took := o.at.Sub(began); took > time.Second {
@@ -138,7 +139,8 @@ func TestAWaiterWhoseContextHasEndedGetsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 50 { // a select is fair: both of its ways must do
-			if lease, err := locking.Wait(ctx, gate, []string{"order"}, locking.Options{}); lease != nil || !errors.Is(err, context.Canceled) {
+			if lease, err := locking.Wait(ctx, gate, []string{"order"}, locking.Options{}); lease != nil ||
+				!errors.Is(err, context.Canceled) {
 				t.Fatalf("lease %v, error %v, want Canceled", lease, err)
 			}
 		}
@@ -146,7 +148,7 @@ func TestAWaiterWhoseContextHasEndedGetsNothing(t *testing.T) {
 	})
 }
 
-func TestOverlappingSetsOfKeysExcludeEachOtherWithoutADeadlock(t *testing.T) {
+func TestOverlappingKeySetsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, func(*testing.T)){
 		"in virtual time": func(t *testing.T, test func(*testing.T)) { synctest.Test(t, test) },
@@ -156,7 +158,10 @@ func TestOverlappingSetsOfKeysExcludeEachOtherWithoutADeadlock(t *testing.T) {
 			t.Parallel()
 			run(t, func(t *testing.T) {
 				inner := newRAM()
-				gates := []*locking.Gate{locking.NewGate(inner, locking.GateOptions{}), locking.NewGate(inner, locking.GateOptions{HandOffs: 2})}
+				gates := []*locking.Gate{
+					locking.NewGate(inner, locking.GateOptions{}),
+					locking.NewGate(inner, locking.GateOptions{HandOffs: 2}),
+				}
 				names := []string{"a", "b", "c", "d", "e"}
 				var busy, count [5]atomic.Int64
 				var last [5]atomic.Int64
@@ -247,7 +252,7 @@ func TestTheOrderOfArrivalHoldsForEachKey(t *testing.T) {
 }
 
 // A waiter that leaves the line lets those pass who only stood behind it.
-func TestOneWhoGivesUpNoLongerStandsInTheWay(t *testing.T) {
+func TestAWaiterThatGivesUpBlocksNoOther(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gate := locking.NewGate(newRAM(), locking.GateOptions{})
 		acquire(t, gate, locking.Options{}, "a")

@@ -96,7 +96,8 @@ func TestABatchThatArrivesLateLocksNothing(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	patient := newSingle(t, server.Client(t), locking.SingleOptions{})
-	toAndFro(t, patient, func() bool { return count(t, admin, "commandstats", "cmdstat_evalsha") > 20 }) // the server knows the scripts
+	// the server knows the scripts
+	toAndFro(t, patient, func() bool { return count(t, admin, "commandstats", "cmdstat_evalsha") > 20 })
 	proxy := redistest.NewProxy(t, server.Addr())
 	l := newSingle(t, server.Client(t, deadlines, func(o *redis.Options) {
 		o.Addr, o.ReadTimeout = proxy.Addr(), 300*time.Millisecond
@@ -134,7 +135,7 @@ func TestABatchThatArrivesLateLocksNothing(t *testing.T) {
 	}
 }
 
-func TestAnAcquireThatAMajorityGetsLateLocksNothing(t *testing.T) {
+func TestALateMajorityLocksNothing(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"": false, "closed meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +147,8 @@ func TestAnAcquireThatAMajorityGetsLateLocksNothing(t *testing.T) {
 				proxies[i] = redistest.NewProxy(t, n.Addr)
 				n.Addr = proxies[i].Addr()
 			}
-			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 250 * time.Millisecond})
+			l := newRedlock(t, nodes,
+				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 250 * time.Millisecond})
 			release(t, eventually(t, l, "order:1"))
 			nowhere(t, clients, "order:1")
 			held := make([]*redistest.Held, 3)
@@ -182,7 +184,7 @@ func TestAnAcquireThatAMajorityGetsLateLocksNothing(t *testing.T) {
 	}
 }
 
-func TestNoKeyIsLockedByNobodyOnceAServerGoesOn(t *testing.T) {
+func TestAResumedServerLocksNoKeyWithoutAHolder(t *testing.T) {
 	t.Parallel()
 	const stop = 4500 * time.Millisecond
 	for name, mod := range impatientClients {
@@ -241,7 +243,8 @@ func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
 			server := redistest.Start(t)
 			admin := server.Client(t)
 			proxy := redistest.NewProxy(t, server.Addr())
-			l := newSingle(t, server.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr(), -1 }), locking.SingleOptions{})
+			l := newSingle(t, server.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr(), -1 }),
+				locking.SingleOptions{})
 			release(t, acquire(t, l, locking.Options{}, "order:2"))
 			held := proxy.Hold(acquiring("order:1"))
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -264,7 +267,7 @@ func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestTheLossOfOneLeaseIsNoneOfAnother(t *testing.T) {
+func TestOneLossIsNotAnothers(t *testing.T) {
 	t.Parallel()
 	for name, start := range overloaded {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestReleaseStopsTheRenewalUnderWayAndWaitsForIt(t *testing.T) {
+func TestReleaseStopsAndAwaitsARenewal(t *testing.T) {
 	ended := false
 	g := &fakeGrant{renew: func(ctx context.Context, _ int) error {
 		<-ctx.Done()
@@ -65,7 +65,7 @@ func TestReleaseEndsItsContexts(t *testing.T) {
 	})
 }
 
-func TestReleaseAsksTheServerOnceHoweverOftenItIsCalled(t *testing.T) {
+func TestReleaseAsksTheServerOnce(t *testing.T) {
 	g := &fakeGrant{release: errNoAnswer}
 	bubble(t, g, Options{}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		var wg sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestTheHoldersOwnRenewalKeepsTheNextOneOff(t *testing.T) {
+func TestRenewPostponesTheNextRenewal(t *testing.T) {
 	g := &fakeGrant{}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		g.at(7 * time.Second)
@@ -37,7 +37,7 @@ func TestARenewalThatEndsTooLateExtendsNothing(t *testing.T) {
 	})
 }
 
-func TestTheHoldersOwnRenewalLeavesTheLeaseWhenItFails(t *testing.T) {
+func TestAFailedRenewLeavesTheLease(t *testing.T) {
 	g := &fakeGrant{renew: func(context.Context, int) error { return errNoAnswer }}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		g.at(7 * time.Second)
@@ -53,8 +53,8 @@ func TestTheHoldersOwnRenewalLeavesTheLeaseWhenItFails(t *testing.T) {
 	})
 }
 
-// TestTheHoldersOwnRenewalsStartNoSecondOneInTheBackground is about a connection that hangs while another works.
-func TestTheHoldersOwnRenewalsStartNoSecondOneInTheBackground(t *testing.T) {
+// TestRenewStartsNoBackgroundRenewal is about a connection that hangs while another works.
+func TestRenewStartsNoBackgroundRenewal(t *testing.T) {
 	for name, own := range map[string]error{"that succeed": nil, "that fail": errNoAnswer} {
 		t.Run(name, func(t *testing.T) {
 			g := &fakeGrant{}

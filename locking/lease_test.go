@@ -118,14 +118,17 @@ func lostAt(t *testing.T, l *Lease, g *fakeGrant) (*LostError, time.Duration) {
 	return lost, at
 }
 
-func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
+func TestALeaseRenewsEachThirdOfItsTTL(t *testing.T) {
 	g := &fakeGrant{renew: func(context.Context, int) error {
 		time.Sleep(2 * time.Second) // a slow answer does not put the next one off
 		return nil
 	}}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		g.at(65 * time.Second)
-		want := []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 40 * time.Second, 50 * time.Second, 60 * time.Second}
+		want := []time.Duration{
+			10 * time.Second, 20 * time.Second, 30 * time.Second, 40 * time.Second,
+			50 * time.Second, 60 * time.Second,
+		}
 		if got := g.renewals(); !slices.Equal(got, want) {
 			t.Errorf("renewals at %v, want %v", got, want)
 		}
@@ -138,7 +141,7 @@ func TestALeaseIsRenewedEveryThirdOfItsTTL(t *testing.T) {
 	})
 }
 
-func TestARenewalThatHangsDoesNotHideTheEnd(t *testing.T) {
+func TestAHangingRenewalDoesNotHideTheEnd(t *testing.T) {
 	g := &fakeGrant{renew: func(ctx context.Context, _ int) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -157,7 +160,7 @@ func TestARenewalThatHangsDoesNotHideTheEnd(t *testing.T) {
 	})
 }
 
-func TestARenewalThatNeverReturnsDoesNotHideTheEnd(t *testing.T) {
+func TestANeverEndingRenewalDoesNotHideTheEnd(t *testing.T) {
 	g := &fakeGrant{}
 	g.renew = func(context.Context, int) error { <-g.hang; return nil }
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
@@ -188,7 +191,10 @@ func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 	}}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		g.at(25 * time.Second)
-		want := []time.Duration{10 * time.Second, 11500 * time.Millisecond, 13 * time.Second, 14500 * time.Millisecond, 24500 * time.Millisecond}
+		want := []time.Duration{
+			10 * time.Second, 11500 * time.Millisecond, 13 * time.Second, 14500 * time.Millisecond,
+			24500 * time.Millisecond,
+		}
 		if got := g.renewals(); !slices.Equal(got, want) {
 			t.Errorf("renewals at %v, want %v", got, want)
 		}
@@ -210,7 +216,8 @@ func TestALossCarriesTheLastError(t *testing.T) {
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		ctx := l.Context(t.Context())
 		lost, at := lostAt(t, l, g)
-		if at != validity(30*time.Second) || lost.Reason != LossExpired || !errors.Is(lost, last) || errors.Is(lost, errNoAnswer) {
+		if at != validity(30*time.Second) || lost.Reason != LossExpired || !errors.Is(lost, last) ||
+			errors.Is(lost, errNoAnswer) {
 			t.Errorf("lost after %v: %v; want after %v, with the last error alone", at, lost, validity(30*time.Second))
 		}
 		if !slices.Equal(lost.Keys, l.Keys()) {
@@ -225,21 +232,22 @@ func TestALossCarriesTheLastError(t *testing.T) {
 	})
 }
 
-func TestALossForgetsTheErrorOfARenewalThatWasMadeGood(t *testing.T) {
+func TestALossForgetsErrorsBeforeAGoodRenewal(t *testing.T) {
 	g := &fakeGrant{renew: func(_ context.Context, n int) error {
 		if n == 1 {
 			return errNoAnswer
 		}
 		return nil
 	}}
-	bubble(t, g, Options{TTL: 10 * time.Second, MaxHold: 20 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
-		if lost, _ := lostAt(t, l, g); lost.Err != nil {
-			t.Errorf("%v tells of an error that was made good", lost)
-		}
-	})
+	bubble(t, g, Options{TTL: 10 * time.Second, MaxHold: 20 * time.Second},
+		func(t *testing.T, l *Lease, _ *atomic.Int64) {
+			if lost, _ := lostAt(t, l, g); lost.Err != nil {
+				t.Errorf("%v tells of an error that was made good", lost)
+			}
+		})
 }
 
-func TestAKeyThatIsTakenEndsTheLeaseAtOnce(t *testing.T) {
+func TestATakenKeyEndsTheLeaseAtOnce(t *testing.T) {
 	taken := &LostError{Keys: []string{"order:2"}, Reason: LossTaken}
 	g := &fakeGrant{
 		renew:   func(context.Context, int) error { return taken },
@@ -274,39 +282,45 @@ func TestAKeyThatIsTakenEndsTheLeaseAtOnce(t *testing.T) {
 
 func TestMaxHoldEndsTheLeaseAndItsRenewals(t *testing.T) {
 	g := &fakeGrant{}
-	bubble(t, g, Options{TTL: 9 * time.Second, MaxHold: 25 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
-		lost, at := lostAt(t, l, g)
-		if lost.Reason != LossMaxHold || at > 25*time.Second || at < 25*time.Second-(9*time.Second-validity(9*time.Second)) {
-			t.Errorf("lost after %v: %v; want by MaxHold after 25s", at, lost)
-		}
-		g.at(100 * time.Second)
-		want := []time.Duration{3 * time.Second, 6 * time.Second, 9 * time.Second, 12 * time.Second, 15 * time.Second, 18 * time.Second}
-		if got := g.renewals(); !slices.Equal(got, want) {
-			t.Errorf("renewals at %v, want %v", got, want)
-		}
-		if last := g.ttls[len(g.ttls)-1]; last != 7*time.Second {
-			t.Errorf("the last renewal was for %v, want no more than MaxHold allows: 7s", last)
-		}
-	})
+	bubble(t, g, Options{TTL: 9 * time.Second, MaxHold: 25 * time.Second},
+		func(t *testing.T, l *Lease, _ *atomic.Int64) {
+			lost, at := lostAt(t, l, g)
+			if lost.Reason != LossMaxHold || at > 25*time.Second ||
+				at < 25*time.Second-(9*time.Second-validity(9*time.Second)) {
+				t.Errorf("lost after %v: %v; want by MaxHold after 25s", at, lost)
+			}
+			g.at(100 * time.Second)
+			want := []time.Duration{
+				3 * time.Second, 6 * time.Second, 9 * time.Second, 12 * time.Second, 15 * time.Second,
+				18 * time.Second,
+			}
+			if got := g.renewals(); !slices.Equal(got, want) {
+				t.Errorf("renewals at %v, want %v", got, want)
+			}
+			if last := g.ttls[len(g.ttls)-1]; last != 7*time.Second {
+				t.Errorf("the last renewal was for %v, want no more than MaxHold allows: 7s", last)
+			}
+		})
 }
 
-func TestALeaseOfMaxHoldIsNotRenewedByItsHolderEither(t *testing.T) {
+func TestRenewDoesNotExceedMaxHold(t *testing.T) {
 	g := &fakeGrant{}
-	bubble(t, g, Options{TTL: 10 * time.Second, MaxHold: 10 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
-		g.at(9 * time.Second)
-		if err := l.Renew(t.Context()); err != nil {
-			t.Errorf("renew: %v", err)
-		}
-		if lost, at := lostAt(t, l, g); lost.Reason != LossMaxHold || at != validity(10*time.Second) {
-			t.Errorf("lost after %v: %v; want by MaxHold after %v", at, lost, validity(10*time.Second))
-		}
-		if n := len(g.renewals()); n != 0 {
-			t.Errorf("%d renewals, want none", n)
-		}
-	})
+	bubble(t, g, Options{TTL: 10 * time.Second, MaxHold: 10 * time.Second},
+		func(t *testing.T, l *Lease, _ *atomic.Int64) {
+			g.at(9 * time.Second)
+			if err := l.Renew(t.Context()); err != nil {
+				t.Errorf("renew: %v", err)
+			}
+			if lost, at := lostAt(t, l, g); lost.Reason != LossMaxHold || at != validity(10*time.Second) {
+				t.Errorf("lost after %v: %v; want by MaxHold after %v", at, lost, validity(10*time.Second))
+			}
+			if n := len(g.renewals()); n != 0 {
+				t.Errorf("%d renewals, want none", n)
+			}
+		})
 }
 
-func TestALeaseTellsTheFenceOfEachOfItsKeys(t *testing.T) {
+func TestALeaseHasATokenForEachKey(t *testing.T) {
 	g := &fakeGrant{}
 	bubble(t, g, Options{}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		for key, want := range map[string]int64{"order:1": 1, "order:2": 2} {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestASuspensionIsSeenWithinASecondOfResuming(t *testing.T) {
+func TestASuspensionIsNoticedWithinASecond(t *testing.T) {
 	hang := func(ctx context.Context, _ int) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -50,7 +50,7 @@ func TestASuspensionIsSeenWithinASecondOfResuming(t *testing.T) {
 	}
 }
 
-func TestWhoeverAsksAfterASuspensionSeesItAtOnce(t *testing.T) {
+func TestASuspensionShowsAtOnce(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, l *Lease) error{
 		"Err":     func(_ *testing.T, l *Lease) error { return l.Err() },
 		"Context": func(t *testing.T, l *Lease) error { return context.Cause(l.Context(t.Context())) },
@@ -73,7 +73,7 @@ func TestWhoeverAsksAfterASuspensionSeesItAtOnce(t *testing.T) {
 	}
 }
 
-func TestAShortSuspensionIsMadeGoodByARenewalWithinASecond(t *testing.T) {
+func TestAShortSuspensionRenewsWithinASecond(t *testing.T) {
 	g := &fakeGrant{}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, wall *atomic.Int64) {
 		g.at(5500 * time.Millisecond)
@@ -125,7 +125,7 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 	}
 }
 
-func TestAnAcquireThatTookLongerThanTheValidityGivesNoLease(t *testing.T) {
+func TestASlowAcquireGivesNoLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now(), renew: func(context.Context, int) error { return errNoAnswer }}
@@ -146,7 +146,7 @@ func TestAnAcquireThatTookLongerThanTheValidityGivesNoLease(t *testing.T) {
 	})
 }
 
-func TestAnAcquireThatTookLongIsRenewedAtOnce(t *testing.T) {
+func TestASlowAcquireIsRenewedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now()}

@@ -42,7 +42,8 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 			server := redistest.Start(t)
 			addr := c.behind(t, server.Addr(), 5)
 			return func() locking.Locker {
-				return newSingle(t, server.Client(t, mod, func(o *redis.Options) { o.Addr = addr }), locking.SingleOptions{})
+				return newSingle(t, server.Client(t, mod, func(o *redis.Options) { o.Addr = addr }),
+					locking.SingleOptions{})
 			}
 		}
 	}
@@ -58,12 +59,16 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 		keys             []string
 		fresh            func(t *testing.T, c *cutter) func() locking.Locker
 	}{
-		"single, alone":             {8, 1, []string{"order:1"}, single(deadlines)},
-		"single, alone, retries":    {8, 1, []string{"order:1"}, single(func(*redis.Options) {})},
-		"single, together":          {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, single(deadlines)},
-		"single, together, retries": {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, single(func(*redis.Options) {})},
-		"redlock, alone":            {4, 1, []string{"order:1"}, redlock},
-		"redlock, together":         {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, redlock},
+		"single, alone":          {8, 1, []string{"order:1"}, single(deadlines)},
+		"single, alone, retries": {8, 1, []string{"order:1"}, single(func(*redis.Options) {})},
+		"single, together":       {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, single(deadlines)},
+		"single, together, retries": {
+			2, 16,
+			[]string{"order:1", "order:2", "order:3", "order:4"},
+			single(func(*redis.Options) {}),
+		},
+		"redlock, alone":    {4, 1, []string{"order:1"}, redlock},
+		"redlock, together": {2, 16, []string{"order:1", "order:2", "order:3", "order:4"}, redlock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +117,8 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 				}
 			}
 			callers.Wait()
-			t.Logf("%d leases, %d cut replies, %d false losses, %d releases without an answer", leases.Load(), c.cuts.Load(), lost.Load(), unclear.Load())
+			t.Logf("%d leases, %d cut replies, %d false losses, %d releases without an answer", leases.Load(),
+				c.cuts.Load(), lost.Load(), unclear.Load())
 			if n := c.cuts.Load(); n < cuts {
 				t.Errorf("only %d replies were cut", n)
 			}

@@ -18,7 +18,8 @@ import (
 
 // How long servers are flooded, and how many leases are held meanwhile: scripts/overload.sh sets more.
 var (
-	floodTime = flag.Duration("flood", 4*time.Second, "how long servers are flooded with callers; from 20s on their rates are compared")
+	floodTime = flag.Duration("flood", 4*time.Second,
+		"how long servers are flooded with callers; from 20s on their rates are compared")
 	heldCount = flag.Int("held", 200, "how many leases are held during a flood")
 	heldTTL   = flag.Duration("heldttl", 10*time.Second, "their TTL")
 )
@@ -168,7 +169,7 @@ func holding(t *testing.T, l locking.Locker, leases int, ttl time.Duration) []*l
 }
 
 // 1 536 callers got 632 pairs in the first second and none in any later one, with calls that their callers had given up.
-func TestOverloadIsWorkedOffAndNoLeaseIsLost(t *testing.T) {
+func TestOverloadLosesNoLease(t *testing.T) {
 	for name, start := range overloaded {
 		t.Run(name, func(t *testing.T) {
 			l, servers := start(t)

@@ -89,7 +89,8 @@ func TestTheValuesOfOtherProgramsTellNothing(t *testing.T) {
 
 func TestTheDefaultLabelNamesTheProcess(t *testing.T) {
 	t.Parallel()
-	if label := DefaultLabel(); !strings.HasSuffix(label, "/"+strconv.Itoa(os.Getpid())) || strings.HasPrefix(label, "/") {
+	if label := DefaultLabel(); !strings.HasSuffix(label, "/"+strconv.Itoa(os.Getpid())) ||
+		strings.HasPrefix(label, "/") {
 		t.Errorf("label %q, want host/pid", label)
 	}
 }
@@ -115,7 +116,8 @@ func FuzzParseOwner(f *testing.F) {
 		if !ours.MatchString(value) {
 			t.Errorf("%q, which we never write, tells %q since %v", value, label, since)
 		}
-		if !utf8.ValidString(label) || len(label) > maxLabelSize || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if !utf8.ValidString(label) || len(label) > maxLabelSize ||
+			strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("the label %q is not fit for a log", label)
 		}
 		_ = Holder{Label: label, Since: since}.String()

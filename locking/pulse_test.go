@@ -17,7 +17,8 @@ func pulsing(t *testing.T, test func(p *pulse, wall *atomic.Int64, take func(max
 		var wall atomic.Int64
 		p := &pulse{read: wallClock(func() time.Time { return time.Now().Round(0).Add(time.Duration(wall.Load())) })}
 		test(p, &wall, func(maxHold time.Duration) *Lease {
-			l, err := newLease(&fakeGrant{began: time.Now()}, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
+			l, err := newLease(&fakeGrant{began: time.Now()}, []string{"order"},
+				Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +70,7 @@ func TestAPulseBeatsOnlyWhileThereAreLeases(t *testing.T) {
 	})
 }
 
-func TestAStepOfTheClockLetsAHangingRenewalEndInTime(t *testing.T) {
+func TestAClockStepEndsAHangingRenewal(t *testing.T) {
 	pulsing(t, func(p *pulse, wall *atomic.Int64, _ func(time.Duration) *Lease) {
 		ended := make(chan time.Duration, 1)
 		g := &fakeGrant{began: time.Now()}

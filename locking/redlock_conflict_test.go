@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestSeveralKeysAreTakenOnAMajorityOrNotAtAll(t *testing.T) {
+func TestSeveralKeysNeedOneMajority(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -104,7 +104,7 @@ func TestSplitVotesAreResolved(t *testing.T) {
 	}
 }
 
-func TestManyLockersOfOneKeyMakeProgressOneAtATime(t *testing.T) {
+func TestContendingLockersMakeProgress(t *testing.T) {
 	t.Parallel()
 	const lockers, goroutines, each = 4, 4, 5
 	_, nodes := startNodes(t, 5)
@@ -145,7 +145,7 @@ func TestManyLockersOfOneKeyMakeProgressOneAtATime(t *testing.T) {
 
 // Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody
 // has.
-func TestAKeyThatNobodyMayHoldIsNotSaidToBeHeldForLong(t *testing.T) {
+func TestASplitRefusalHasAShortRemainingTime(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)

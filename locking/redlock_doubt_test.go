@@ -44,7 +44,7 @@ func takesAgain(t *testing.T, lease *locking.Lease, node *redis.Client, held *re
 }
 
 // A call that takes the lock of one node, and whose answer never came, arrives after the release.
-func TestATakeInDoubtLocksNothingAfterTheRelease(t *testing.T) {
+func TestADoubtfulRetakeLocksNothing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		first bool // it is the acquire call, and else a later one that takes the lock again

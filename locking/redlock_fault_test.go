@@ -68,14 +68,15 @@ func TestAMinorityThatIsAwayKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-func TestWithAMajorityAwayAnAttemptFailsAndLeavesNothing(t *testing.T) {
+func TestAnAttemptWithoutAMajorityLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fail := range away {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers, nodes := startNodes(t, 5)
 			clients := admins(t, servers[3:])
-			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+			l := newRedlock(t, nodes,
+				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
 			release(t, acquire(t, l, locking.Options{}, "order:1"))
 			for _, s := range servers[:3] {
 				fail(s)
@@ -88,7 +89,8 @@ func TestWithAMajorityAwayAnAttemptFailsAndLeavesNothing(t *testing.T) {
 				if lease != nil {
 					t.Fatal("a lease of a minority")
 				}
-				isClear(t, err, `acquire ["order:1"]`, nodes[0].Addr, nodes[1].Addr, nodes[2].Addr, "node 0", "node 1", "node 2")
+				isClear(t, err, `acquire ["order:1"]`, nodes[0].Addr, nodes[1].Addr, nodes[2].Addr, "node 0", "node 1",
+					"node 2")
 				if !errors.Is(err, locking.ErrUnavailable) {
 					t.Errorf("error %v, want ErrUnavailable", err)
 				}
@@ -111,7 +113,8 @@ func TestANodeThatComesBackTakesPartAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers, nodes := startNodes(t, 5)
-			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 200 * time.Millisecond})
+			l := newRedlock(t, nodes,
+				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 200 * time.Millisecond})
 			release(t, eventually(t, l, "order:1"))
 			fail(servers[0])
 			fail(servers[1])
@@ -130,12 +133,13 @@ func TestANodeThatComesBackTakesPartAgain(t *testing.T) {
 	}
 }
 
-func TestAReleaseDoesNotWaitForANodeThatHangs(t *testing.T) {
+func TestAReleaseDoesNotAwaitAHangingNode(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
 	l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
-	release(t, acquire(t, l, locking.Options{}, "the scripts are known")) // later the nodes can only be told a script's name
+	// later the nodes can only be told a script's name
+	release(t, acquire(t, l, locking.Options{}, "the scripts are known"))
 	first := acquire(t, l, locking.Options{}, "order:1")
 	second := acquire(t, l, locking.Options{TTL: 4 * time.Second}, "order:2")
 	everywhere(t, clients, "order:1")
@@ -237,7 +241,7 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 }
 
 // A server that is named twice must not have two votes: it would be a majority of three by itself.
-func TestAServerThatIsNamedTwiceHasOneVote(t *testing.T) {
+func TestAServerNamedTwiceHasOneVote(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 2)
 	_, port, err := net.SplitHostPort(servers[0].Addr())
@@ -295,7 +299,7 @@ func TestErrorsTellNoPassword(t *testing.T) {
 	tells(err)
 }
 
-func TestAKeyOfTheWrongTypeIsAnErrorThatTryingAgainDoesNotMend(t *testing.T) {
+func TestAKeyOfTheWrongTypeIsPermanent(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -359,7 +363,7 @@ func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
 
 // Beside thousands of leases on a busy machine renewals ran out of time while they were queued, were sent all the same,
 // and kept those that were made instead from being answered in time.
-func TestARenewalThatIsGivenUpIsNeverSent(t *testing.T) {
+func TestAnAbandonedRenewalIsNeverSent(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)

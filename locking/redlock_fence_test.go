@@ -110,7 +110,7 @@ func TestATokenCostsNothingWhenTheNodesAgree(t *testing.T) {
 	release(t, lease)
 }
 
-func TestNodesThatLagBehindAreBroughtToTheTokenInOneMoreRoundTrip(t *testing.T) {
+func TestLaggingNodesNeedOneMoreRoundTrip(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -150,7 +150,7 @@ func TestNodesThatLagBehindAreBroughtToTheTokenInOneMoreRoundTrip(t *testing.T) 
 	}
 }
 
-func TestATokenIsHeldByAMajorityWhateverTheCountersWere(t *testing.T) {
+func TestAMajorityHoldsEachToken(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -175,7 +175,8 @@ func TestATokenIsHeldByAMajorityWhateverTheCountersWere(t *testing.T) {
 			}
 		}
 		if same < 3 || token < least {
-			t.Errorf("%d of 5 nodes hold token %d, want at least 3 and %d: %d", same, token, least, counters(t, clients, key))
+			t.Errorf("%d of 5 nodes hold token %d, want at least 3 and %d: %d", same, token, least,
+				counters(t, clients, key))
 		}
 		release(t, lease)
 	}
@@ -200,22 +201,27 @@ func loseRenewals(t testing.TB, nodes []*redis.Options) (lossy []*redis.Options,
 	}
 }
 
-func TestWhoWaitsForATokenIsToldThatTheLeaseHasEnded(t *testing.T) {
+func TestAWaitForATokenEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		opts locking.Options
 		end  func(l *locking.Lease)
 		want error
 	}{
-		"expired":  {locking.Options{TTL: locking.MinTTL}, func(*locking.Lease) {}, locking.ErrLost},
-		"released": {locking.Options{}, func(l *locking.Lease) { _ = l.Release(context.Background()) }, locking.ErrReleased},
+		"expired": {locking.Options{TTL: locking.MinTTL}, func(*locking.Lease) {}, locking.ErrLost},
+		"released": {
+			locking.Options{},
+			func(l *locking.Lease) { _ = l.Release(context.Background()) },
+			locking.ErrReleased,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers, nodes := startNodes(t, 3)
 			clients := admins(t, servers)
 			nodes, lose := loseRenewals(t, nodes)
-			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+			l := newRedlock(t, nodes,
+				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
 			scriptsKnown(t, l, clients)
 			for i, c := range clients { // no two nodes agree
 				do(t, c, "SET", counterOf("order:1"), time.Now().UnixMicro()+farAhead+int64(i))
@@ -225,7 +231,8 @@ func TestWhoWaitsForATokenIsToldThatTheLeaseHasEnded(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if token, err := lease.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || token != 0 {
-				t.Errorf("token %d, error %v of a commit that nobody has confirmed, want that of the context", token, err)
+				t.Errorf("token %d, error %v of a commit that nobody has confirmed, want that of the context", token,
+					err)
 			}
 			waiting := make(chan error, 1)
 			go func() {
@@ -245,7 +252,7 @@ func TestWhoWaitsForATokenIsToldThatTheLeaseHasEnded(t *testing.T) {
 	}
 }
 
-func TestACommitIsTriedAgainUntilItIsConfirmed(t *testing.T) {
+func TestACommitIsRepeatedUntilConfirmed(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
@@ -283,7 +290,7 @@ func TestACommitIsTriedAgainUntilItIsConfirmed(t *testing.T) {
 
 // Two processes, one of whose clocks is a day ahead, take turns while other clients push the counters up, and another
 // node is away each time.
-func TestTokensGrowWhateverTheCountersAndWhicheverNodeIsAway(t *testing.T) {
+func TestTokensGrowWhicheverNodeIsAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -330,7 +337,10 @@ func TestBlocksOfTokensAreDisjoint(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
-	lockers := []*locking.Redlock{newRedlock(t, nodes, unguarded), newRedlock(t, nodes, unguarded), newRedlock(t, nodes, unguarded)}
+	lockers := []*locking.Redlock{
+		newRedlock(t, nodes, unguarded), newRedlock(t, nodes, unguarded),
+		newRedlock(t, nodes, unguarded),
+	}
 	for i, c := range clients { // so far ahead that no clock helps
 		do(t, c, "SET", counterOf("order:1"), time.Now().UnixMicro()+farAhead+int64(i)*10)
 	}
@@ -340,7 +350,8 @@ func TestBlocksOfTokensAreDisjoint(t *testing.T) {
 		lease := eventuallyWith(t, lockers[i%3], locking.Options{}.WithBlock(block), "order:1")
 		first := fence(t, lease)
 		if first <= last {
-			t.Fatalf("the block of %d that begins with %d is not above %d, the end of the one before", block, first, last)
+			t.Fatalf("the block of %d that begins with %d is not above %d, the end of the one before", block, first,
+				last)
 		}
 		last = first + int64(block) - 1
 		if got := counters(t, clients, "order:1"); max(got[0], got[1], got[2]) < last {

@@ -90,7 +90,8 @@ func (m minority) secondHolder(t testing.TB, forget func()) bool {
 			second, err := other.locker.Acquire(t.Context(), []string{"order:1"}, locking.Options{TTL: m.ttl})
 			if err == nil {
 				trusts := lease.Err() == nil
-				t.Logf("%v later, after %d refusals, the last of them: %v", time.Since(began), other.refusals, other.last)
+				t.Logf("%v later, after %d refusals, the last of them: %v", time.Since(began), other.refusals,
+					other.last)
 				_ = second.Release(t.Context())
 				_ = lease.Release(t.Context())
 				return trusts
@@ -131,7 +132,7 @@ func withAndWithout(t *testing.T, scenario func(t *testing.T, mode locking.Guard
 	}
 }
 
-func TestAServerThatRestartsEmptyGivesNobodyASecondLease(t *testing.T) {
+func TestAnEmptyRestartGivesNoSecondLease(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, _ locking.GuardMode) (minority, func()) {
 		servers, nodes := startNodes(t, 3)
@@ -143,7 +144,7 @@ func TestAServerThatRestartsEmptyGivesNobodyASecondLease(t *testing.T) {
 }
 
 // What a machine that loses its power takes along is what the append-only file had not been synced of: up to a second.
-func TestAServerThatLosesTheEndOfItsFileGivesNobodyASecondLease(t *testing.T) {
+func TestAServerWithATruncatedFileDoesNotVote(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, mode locking.GuardMode) (minority, func()) {
 		servers, nodes := startNodes(t, 3)
@@ -220,7 +221,7 @@ func TestAFailoverGivesNobodyASecondLease(t *testing.T) {
 	})
 }
 
-func TestAProxyThatChangesTheServerBehindAConnectionGivesNobodyASecondLeaseInStrictMode(t *testing.T) {
+func TestStrictModeNoticesAServerSwappedByAProxy(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]locking.GuardMode{"strict": locking.GuardStrict, "connect, which cannot see it": locking.GuardConnect} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +284,7 @@ func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
 	})
 }
 
-func TestARefusalByTheGuardSaysWhyAndThatItPasses(t *testing.T) {
+func TestAGuardRefusalSaysWhyAndUntilWhen(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]locking.GuardMode{"connect": locking.GuardConnect, "strict": locking.GuardStrict} {
 		t.Run(name, func(t *testing.T) {

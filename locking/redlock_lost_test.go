@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestALeaseLivesAsLongAsAMajorityDoes(t *testing.T) {
+func TestALeaseLivesWithItsMajority(t *testing.T) {
 	t.Parallel()
 	for name, fail := range away {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestALeaseLivesAsLongAsAMajorityDoes(t *testing.T) {
 	}
 }
 
-func TestALeaseIsLostWithItsMajorityAndNotBefore(t *testing.T) {
+func TestALeaseIsLostWithItsMajority(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -61,7 +61,8 @@ func TestALeaseIsLostWithItsMajorityAndNotBefore(t *testing.T) {
 	take(clients[2])
 	err := lease.Renew(t.Context())
 	for began := time.Now(); err != nil && !errors.Is(err, locking.ErrLost) && time.Since(began) < patience; {
-		err = lease.Renew(t.Context()) // the one before has met a call that takes the lock again on a node, and proves nothing
+		// the one before has met a call that takes the lock again on a node, and proves nothing
+		err = lease.Renew(t.Context())
 	}
 	if !errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew with the lock on 2 of 5 nodes: %v, want ErrLost", err)

@@ -27,7 +27,7 @@ func TestALockMayOutliveItsHolderForLong(t *testing.T) {
 	}
 }
 
-func TestATTLAboveMaxTTLIsRefused(t *testing.T) {
+func TestALongTTLIsRefused(t *testing.T) {
 	t.Parallel()
 	_, nodes := startNodes(t, 3)
 	for maxTTL, want := range map[time.Duration]string{0: "MaxTTL, 55s", 5 * time.Minute: "MaxTTL, 5m0s"} {

@@ -70,7 +70,7 @@ func TestARollingRestartCostsNoLease(t *testing.T) {
 	t.Logf("%d attempts of somebody else", attempts)
 }
 
-func TestARenewalTakesTheLockAgainWhereItIsFree(t *testing.T) {
+func TestARenewalRetakesFreeLocks(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, c *redis.Client, token int64){
 		"data lost": func(t *testing.T, c *redis.Client, _ int64) {
@@ -183,7 +183,8 @@ func TestARenewalBesideARetakeLosesNoLease(t *testing.T) {
 	takesAgain(t, lease, clients[0], held)
 	do(t, clients[1], "SET", lockOf("order:1"), "somebody else")
 	renewed, before := make(chan error, 1), calls(t, clients[1:2])[0]
-	go func() { renewed <- lease.Renew(t.Context()) }() // is sent behind the call that is held, and asks for a smaller counter
+	// is sent behind the call that is held, and asks for a smaller counter
+	go func() { renewed <- lease.Renew(t.Context()) }()
 	await(t, "the renewal is sent", func() bool { return calls(t, clients[1:2])[0] > before })
 	held.Deliver()
 	if err := <-renewed; errors.Is(err, locking.ErrLost) {
@@ -194,7 +195,7 @@ func TestARenewalBesideARetakeLosesNoLease(t *testing.T) {
 }
 
 // An operator who deletes a lock on a majority ends the lease, as before: a renewal makes no majority out of nothing.
-func TestALeaseThatHasLostItsMajorityIsNotTakenAgain(t *testing.T) {
+func TestALostMajorityIsNotRetaken(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)
@@ -220,7 +221,8 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 			t.Parallel()
 			servers, nodes := startNodes(t, 5)
 			clients := admins(t, servers)
-			l := newRedlock(t, nodes, locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
+			l := newRedlock(t, nodes,
+				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 500 * time.Millisecond})
 			lease := acquire(t, l, locking.Options{TTL: 2 * time.Second}, "order:1")
 			fence(t, lease)
 			everywhere(t, clients, "order:1")
@@ -256,7 +258,7 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 	}
 }
 
-func TestARetakeThatComesAfterTheReleaseLocksNothing(t *testing.T) {
+func TestALateRetakeLocksNothing(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 5)
 	clients := admins(t, servers)

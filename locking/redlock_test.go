@@ -58,8 +58,14 @@ var backends = map[string]struct {
 	nodes int
 	make  func(t *testing.T, nodes []*redis.Options) locking.Locker
 }{
-	"redlock of 3": {3, func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) }},
-	"redlock of 5": {5, func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) }},
+	"redlock of 3": {
+		3,
+		func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) },
+	},
+	"redlock of 5": {
+		5,
+		func(t *testing.T, nodes []*redis.Options) locking.Locker { return newRedlock(t, nodes, unguarded) },
+	},
 	"gate over single": {1, func(t *testing.T, nodes []*redis.Options) locking.Locker {
 		client := redis.NewClient(nodes[0])
 		t.Cleanup(func() { _ = client.Close() })
@@ -94,7 +100,8 @@ func TestOneGateConformsOnRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			gate := backends[name].make(t, nodes[:backends[name].nodes])
-			lockingtest.Run(t, lockingtest.Harness{Run: computing, New: func(*testing.T) locking.Locker { return gate }})
+			lockingtest.Run(t,
+				lockingtest.Harness{Run: computing, New: func(*testing.T) locking.Locker { return gate }})
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Whoever else has the one node that is left cannot have a majority: that is no refusal, and whoever waits must learn
 // of the outage.
-func TestWithoutAMajorityAForeignLockIsNoRefusal(t *testing.T) {
+func TestAnOutageIsNotTakenForAHolder(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
@@ -35,7 +35,8 @@ func TestAQuarantineIsToldFromAnOutage(t *testing.T) {
 	servers, nodes := startNodes(t, 3)
 	young := newRedlock(t, nodes, locking.RedlockOptions{NodeTimeout: unguarded.NodeTimeout})
 	_, err := young.Acquire(t.Context(), []string{"k"}, locking.Options{})
-	if !errors.Is(err, locking.ErrQuarantined) || !errors.Is(err, locking.ErrUnavailable) || !strings.Contains(err.Error(), "turn the guard off") {
+	if !errors.Is(err, locking.ErrQuarantined) || !errors.Is(err, locking.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "turn the guard off") {
 		t.Errorf("young servers: error %v, want ErrQuarantined and ErrUnavailable, and what to do in tests", err)
 	}
 	for _, s := range servers {
@@ -48,7 +49,7 @@ func TestAQuarantineIsToldFromAnOutage(t *testing.T) {
 	}
 }
 
-func TestCloseLetsReleasesThatAreOnTheirWayArrive(t *testing.T) {
+func TestCloseAwaitsReleasesUnderWay(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
@@ -79,11 +80,13 @@ func nowhereNow(t *testing.T, clients []*redis.Client, key string) {
 	}
 }
 
-func TestAnAddressThatIsNoneIsRefusedAndNotShown(t *testing.T) {
+func TestAnInvalidAddressIsRefusedAndNotShown(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"", "redis://u:hunter2@127.0.0.1:1", "u:hunter2@127.0.0.1:1"} {
-		_, err := locking.NewRedlock([]*redis.Options{{Addr: "a:1"}, {Addr: addr}, {Addr: "c:1"}}, locking.RedlockOptions{})
-		if err == nil || !strings.Contains(err.Error(), "node 1") || !strings.Contains(err.Error(), "host:port") || strings.Contains(err.Error(), "hunter2") {
+		_, err := locking.NewRedlock([]*redis.Options{{Addr: "a:1"}, {Addr: addr}, {Addr: "c:1"}},
+			locking.RedlockOptions{})
+		if err == nil || !strings.Contains(err.Error(), "node 1") || !strings.Contains(err.Error(), "host:port") ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: error %v", addr, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestAKeyOfOnesOwnLeaseIsRefusedAtOnce(t *testing.T) {
+func TestACallersOwnKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	single := newSingle(t, redistest.Start(t).Client(t), locking.SingleOptions{})
 	var nodes []*redis.Options
@@ -23,7 +23,8 @@ func TestAKeyOfOnesOwnLeaseIsRefusedAtOnce(t *testing.T) {
 	redlock := newRedlock(t, nodes, unguarded)
 	for name, l := range map[string]locking.Locker{
 		"single": single, "redlock": redlock,
-		"gate": locking.NewGate(single, locking.GateOptions{}), "gate of a redlock": locking.NewGate(redlock, locking.GateOptions{}),
+		"gate": locking.NewGate(single, locking.GateOptions{}), "gate of a redlock": locking.NewGate(redlock,
+			locking.GateOptions{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,22 +40,24 @@ func TestAKeyOfOnesOwnLeaseIsRefusedAtOnce(t *testing.T) {
 				}
 			}
 			var after context.Context
-			err := locking.Do(ctx, l, []string{a}, locking.Options{}, func(ctx context.Context, outer *locking.Lease) error {
-				after = ctx //nolint:fatcontext // to look at it when the lease is over
-				_, err := l.Acquire(ctx, []string{a}, locking.Options{})
-				refused("Acquire", err, a)
-				_, err = locking.Wait(ctx, l, []string{other, a}, locking.Options{})
-				refused("Wait", err, a)
-				refused("Do", locking.Do(ctx, l, []string{a}, locking.Options{}, nothing), a)
-				return locking.Do(ctx, l, []string{b}, locking.Options{}, func(ctx context.Context, inner *locking.Lease) error {
-					if lease, ok := locking.FromContext(ctx); !ok || lease != inner {
-						t.Error("the context does not carry the inner lease")
-					}
-					refused("Do, of the outer key", locking.Do(ctx, l, []string{a}, locking.Options{}, nothing), a)
-					refused("Do, of the inner key", locking.Do(ctx, l, []string{b}, locking.Options{}, nothing), b)
-					return locking.Do(ctx, l, []string{other}, locking.Options{}, nothing)
+			err := locking.Do(ctx, l, []string{a}, locking.Options{},
+				func(ctx context.Context, outer *locking.Lease) error {
+					after = ctx //nolint:fatcontext // to look at it when the lease is over
+					_, err := l.Acquire(ctx, []string{a}, locking.Options{})
+					refused("Acquire", err, a)
+					_, err = locking.Wait(ctx, l, []string{other, a}, locking.Options{})
+					refused("Wait", err, a)
+					refused("Do", locking.Do(ctx, l, []string{a}, locking.Options{}, nothing), a)
+					return locking.Do(ctx, l, []string{b}, locking.Options{},
+						func(ctx context.Context, inner *locking.Lease) error {
+							if lease, ok := locking.FromContext(ctx); !ok || lease != inner {
+								t.Error("the context does not carry the inner lease")
+							}
+							refused("Do, of the outer key", locking.Do(ctx, l, []string{a}, locking.Options{}, nothing), a)
+							refused("Do, of the inner key", locking.Do(ctx, l, []string{b}, locking.Options{}, nothing), b)
+							return locking.Do(ctx, l, []string{other}, locking.Options{}, nothing)
+						})
 				})
-			})
 			if err != nil {
 				t.Error(err)
 			}
@@ -84,14 +87,15 @@ func TestAnotherGateRefusesAKeyOfOnesOwn(t *testing.T) {
 	single := newSingle(t, redistest.Start(t).Client(t), locking.SingleOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := locking.Do(ctx, locking.NewGate(single, locking.GateOptions{}), []string{"a"}, locking.Options{}, func(ctx context.Context, _ *locking.Lease) error {
-		for name, l := range map[string]locking.Locker{"the Locker itself": single, "another gate": locking.NewGate(single, locking.GateOptions{})} {
-			if _, err := locking.Wait(ctx, l, []string{"a"}, locking.Options{}); !errors.Is(err, locking.ErrReentrant) {
-				t.Errorf("%s: %v; want ErrReentrant", name, err)
+	err := locking.Do(ctx, locking.NewGate(single, locking.GateOptions{}), []string{"a"}, locking.Options{},
+		func(ctx context.Context, _ *locking.Lease) error {
+			for name, l := range map[string]locking.Locker{"the Locker itself": single, "another gate": locking.NewGate(single, locking.GateOptions{})} {
+				if _, err := locking.Wait(ctx, l, []string{"a"}, locking.Options{}); !errors.Is(err, locking.ErrReentrant) {
+					t.Errorf("%s: %v; want ErrReentrant", name, err)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		t.Error(err)
 	}

@@ -74,7 +74,8 @@ func TestAClosedLockerSendsNothing(t *testing.T) {
 		if n := hook.sent.Load() - sent; n != 0 {
 			t.Errorf("%d commands after Close", n)
 		}
-		if _, err := l.Acquire(t.Context(), []string{"order:2"}, locking.Options{}); !errors.Is(err, redis.ErrClosed) || hook.sent.Load() != sent {
+		if _, err := l.Acquire(t.Context(), []string{"order:2"}, locking.Options{}); !errors.Is(err, redis.ErrClosed) ||
+			hook.sent.Load() != sent {
 			t.Errorf("an attempt after Close: %v, %d commands; want ErrClosed and none", err, hook.sent.Load()-sent)
 		}
 	})

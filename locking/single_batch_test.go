@@ -103,7 +103,7 @@ func (c counting) Acquire(ctx context.Context, keys []string, opts locking.Optio
 }
 
 // A node of a cluster refuses a script with keys of several slots, also when it has all of them.
-func TestAPlainClientOnANodeOfAClusterSendsCallsApart(t *testing.T) {
+func TestAClusterServerGetsUnbatchedCalls(t *testing.T) {
 	t.Parallel()
 	node := redistest.StartCluster(t, 1).Nodes()[0]
 	admin := node.Client(t)
@@ -121,7 +121,7 @@ func TestAPlainClientOnANodeOfAClusterSendsCallsApart(t *testing.T) {
 	}
 }
 
-func TestABatchThatIsSentTwiceIsDoneOnce(t *testing.T) {
+func TestARepeatedBatchTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	for round := range 5 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestABatchThatIsSentTwiceIsDoneOnce(t *testing.T) {
 	}
 }
 
-func TestLeasesAreReleasedInBatchesWhileRedisIsOutOfMemory(t *testing.T) {
+func TestBatchedReleasesWorkWithoutMemory(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client(t, deadlines)
 	l := newSingle(t, client, locking.SingleOptions{})
@@ -177,7 +177,7 @@ func TestLeasesAreReleasedInBatchesWhileRedisIsOutOfMemory(t *testing.T) {
 
 // A server that was made a replica says READONLY: the client must drop its connection, so that it looks for the master
 // anew.
-func TestConnectionsToAServerThatHasBecomeAReplicaAreDropped(t *testing.T) {
+func TestConnectionsToANewReplicaAreDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var dials atomic.Int64

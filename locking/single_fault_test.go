@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestALeaseEndsByItsValidityWhenTheServerIsKilled(t *testing.T) {
+func TestAKilledServerEndsTheLeaseInTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
@@ -41,7 +41,7 @@ func TestALeaseEndsByItsValidityWhenTheServerIsKilled(t *testing.T) {
 	}
 }
 
-func TestAReleaseGivesUpWhenTheServerDoesNotAnswer(t *testing.T) {
+func TestAnUnansweredReleaseGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fail   func(s *redistest.Server)
@@ -51,7 +51,10 @@ func TestAReleaseGivesUpWhenTheServerDoesNotAnswer(t *testing.T) {
 		"killed":                 {(*redistest.Server).Kill, deadlines, []string{"connection refused"}},
 		"killed, default client": {(*redistest.Server).Kill, func(*redis.Options) {}, []string{"connection refused"}},
 		"paused":                 {(*redistest.Server).Pause, deadlines, []string{"no answer in time", "i/o timeout"}},
-		"paused, default client": {(*redistest.Server).Pause, func(*redis.Options) {}, []string{"no answer in time", "i/o timeout"}},
+		"paused, default client": {
+			(*redistest.Server).Pause, func(*redis.Options) {},
+			[]string{"no answer in time", "i/o timeout"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +78,7 @@ func TestAReleaseGivesUpWhenTheServerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestAReleaseSucceedsWhenTheServerComesBackInTime(t *testing.T) {
+func TestAReleaseSurvivesAShortOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	a := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
@@ -87,7 +90,7 @@ func TestAReleaseSucceedsWhenTheServerComesBackInTime(t *testing.T) {
 	release(t, acquire(t, b, locking.Options{}, "order:1"))
 }
 
-func TestARenewalNoticesThatTheServerHasForgottenTheLock(t *testing.T) {
+func TestARenewalNoticesAForgottenLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
@@ -107,7 +110,7 @@ func TestARenewalNoticesThatTheServerHasForgottenTheLock(t *testing.T) {
 	release(t, other)
 }
 
-func TestALeaseIsRenewedInTheBackgroundAfterTheServerWasAway(t *testing.T) {
+func TestALeaseOutlivesAShortOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
@@ -124,7 +127,7 @@ func TestALeaseIsRenewedInTheBackgroundAfterTheServerWasAway(t *testing.T) {
 	release(t, lease)
 }
 
-func TestALeaseEndsWhileTheServerIsPausedAndItsReleaseFreesNoOtherHoldersLock(t *testing.T) {
+func TestALateReleaseFreesNoOtherLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	a := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
@@ -143,7 +146,7 @@ func TestALeaseEndsWhileTheServerIsPausedAndItsReleaseFreesNoOtherHoldersLock(t 
 	release(t, next)
 }
 
-func TestAnAnswerThatComesAfterTheValidityGivesNoLeaseAndLeavesNothing(t *testing.T) {
+func TestAnAnswerAfterTheValidityLeavesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
@@ -157,7 +160,7 @@ func TestAnAnswerThatComesAfterTheValidityGivesNoLeaseAndLeavesNothing(t *testin
 	release(t, acquire(t, l, locking.Options{}, "order:1"))
 }
 
-func TestAnAttemptAtAServerThatIsGoneSaysSo(t *testing.T) {
+func TestAnAbsentServerIsNamedInTheError(t *testing.T) {
 	t.Parallel()
 	for name, mod := range map[string]func(*redis.Options){"default client": func(*redis.Options) {}, "client for locks": deadlines} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +182,7 @@ func TestAnAttemptAtAServerThatIsGoneSaysSo(t *testing.T) {
 	}
 }
 
-func TestInterestIsKeptForAsLongAsAnybodyAskedFor(t *testing.T) {
+func TestASubscriptionLastsAsLongAsAnyAskedFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -197,7 +200,7 @@ func TestInterestIsKeptForAsLongAsAnybodyAskedFor(t *testing.T) {
 	release(t, lease)
 }
 
-func TestAnAttemptAtAHangingServerEndsWithItsContext(t *testing.T) {
+func TestAnAttemptEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for name, mod := range map[string]func(*redis.Options){"default client": func(*redis.Options) {}, "client for locks": deadlines} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (f foreign) unlock(key, value string) bool {
 	return n == 1
 }
 
-func TestForeignLocksExcludeUsAndAreExcludedByUs(t *testing.T) {
+func TestForeignLocksAndOursExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for pattern, keyName := range map[string]func(string) string{
@@ -62,7 +62,8 @@ func TestForeignLocksExcludeUsAndAreExcludedByUs(t *testing.T) {
 				t.Fatal("the other program could not take a free lock")
 			}
 			holder := refused(t, us, key)
-			if holder.Label != "" || !holder.Since.IsZero() || holder.Remaining <= 0 || holder.Remaining > 30*time.Second {
+			if holder.Label != "" || !holder.Since.IsZero() || holder.Remaining <= 0 ||
+				holder.Remaining > 30*time.Second {
 				t.Errorf("holder %+v, want another program with at most 30s left", holder)
 			}
 			if !them.unlock(name, "random") {
@@ -89,7 +90,7 @@ func TestForeignLocksExcludeUsAndAreExcludedByUs(t *testing.T) {
 	}
 }
 
-func TestARenewalDoesNotExtendTheLockOfAnotherProgram(t *testing.T) {
+func TestARenewalExtendsNoForeignLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -112,7 +113,7 @@ func TestARenewalDoesNotExtendTheLockOfAnotherProgram(t *testing.T) {
 	}
 }
 
-func TestAForeignLockWithNoEndIsToldAsSuch(t *testing.T) {
+func TestAForeignLockMayHaveNoEnd(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
@@ -129,7 +130,7 @@ func TestAForeignLockWithNoEndIsToldAsSuch(t *testing.T) {
 	}
 }
 
-func TestAForeignValueThatLooksLikeOursIsCleanInTheRefusal(t *testing.T) {
+func TestAForeignLabelIsCleanInTheRefusal(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})
@@ -142,7 +143,7 @@ func TestAForeignValueThatLooksLikeOursIsCleanInTheRefusal(t *testing.T) {
 	}
 }
 
-func TestAKeyOfAnotherTypeIsAClearErrorAndNothingIsTaken(t *testing.T) {
+func TestAKeyOfAnotherTypeIsAClearError(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -164,11 +165,12 @@ func TestAKeyOfAnotherTypeIsAClearErrorAndNothingIsTaken(t *testing.T) {
 	}
 }
 
-func TestAKeyNameWithoutAHashTagIsAClearError(t *testing.T) {
+func TestARedisKeyNeedsAHashTag(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, bad := range []string{"lock}", "{lock", "{}lock", "lo}ck{", "}{"} {
-		l := newSingle(t, server.Client(t), locking.SingleOptions{RedisKey: func(key string) string { return key + bad }})
+		l := newSingle(t, server.Client(t),
+			locking.SingleOptions{RedisKey: func(key string) string { return key + bad }})
 		lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
 		if lease != nil {
 			t.Errorf("acquired by the name %q", "order:1"+bad)

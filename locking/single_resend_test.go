@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-func TestAnAttemptThatIsGivenUpIsTakenBack(t *testing.T) {
+func TestAnAbandonedAttemptIsGivenBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var lost replyLoss
@@ -40,7 +40,7 @@ func TestAnAttemptThatIsGivenUpIsTakenBack(t *testing.T) {
 // A client would send a command again when its connection breaks before the reply, and the server would execute it
 // twice.
 
-func TestAnAcquireWithoutAnAnswerIsTakenBackAndMadeAgain(t *testing.T) {
+func TestAnUnansweredAcquireIsGivenBackAndRepeated(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var lost replyLoss
@@ -86,7 +86,7 @@ func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	release(t, lease)
 }
 
-func TestAReleaseThatIsSentTwiceIsNoLoss(t *testing.T) {
+func TestARepeatedReleaseIsNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, mod := range map[string]func(*redis.Options){
 		"by the client":  func(*redis.Options) {},
@@ -109,7 +109,7 @@ func TestAReleaseThatIsSentTwiceIsNoLoss(t *testing.T) {
 	}
 }
 
-func TestScriptsThatTheServerHasForgottenAreSentAgain(t *testing.T) {
+func TestForgottenScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t, deadlines)

@@ -13,7 +13,7 @@ import (
 )
 
 // A client of several servers gets each call by itself, so those that wait do so in its pool.
-func TestAnAttemptGivenUpInThePoolIsNeverSent(t *testing.T) {
+func TestAnAttemptAbandonedInThePoolIsUnsent(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin, proxy := server.Client(t), redistest.NewProxy(t, server.Addr())

@@ -32,8 +32,11 @@ func TestNextStepOfATerm(t *testing.T) {
 		now  time.Duration
 		want step
 	}{
-		"at first it sleeps to the renewal":       {fresh, 0, step{sleep: 10 * s}},
-		"it wakes for the renewal":                {fresh, 9750 * time.Millisecond, step{sleep: 250 * time.Millisecond}},
+		"at first it sleeps to the renewal": {fresh, 0, step{sleep: 10 * s}},
+		"it wakes for the renewal": {
+			fresh, 9750 * time.Millisecond,
+			step{sleep: 250 * time.Millisecond},
+		},
 		"a third of the TTL is over":              {fresh, 10 * s, step{renew: true, ttl: 30 * s}},
 		"a hasty one first after a quarter of it": {hasty, 2500 * time.Millisecond, step{renew: true, ttl: 30 * s}},
 		"and not before":                          {hasty, 2 * s, step{sleep: 500 * time.Millisecond}},
@@ -45,8 +48,11 @@ func TestNextStepOfATerm(t *testing.T) {
 		"long after the end":                      {fresh, 1000 * s, step{lost: LossExpired}},
 		"the last renewal goes up to MaxHold":     {late, 85 * s, step{renew: true, ttl: 15 * s}},
 		"no renewal of a capped term":             {short, 20 * s, step{sleep: validity(30*s) - 20*s}},
-		"it wakes for the end of a capped term":   {short, 29500 * time.Millisecond, step{sleep: 198 * time.Millisecond}},
-		"the end of a capped term is by MaxHold":  {short, validity(30 * s), step{lost: LossMaxHold}},
+		"it wakes for the end of a capped term": {
+			short, 29500 * time.Millisecond,
+			step{sleep: 198 * time.Millisecond},
+		},
+		"the end of a capped term is by MaxHold": {short, validity(30 * s), step{lost: LossMaxHold}},
 	} {
 		if got := tt.term.next(tt.now); got != tt.want {
 			t.Errorf("%s: next(%v) = %+v, want %+v", name, tt.now, got, tt.want)
@@ -80,7 +86,10 @@ func TestRenewalsAndFailuresChangeATerm(t *testing.T) {
 		},
 		"so does a hasty one, somewhat earlier": {
 			newTerm(30*s, 100*s, 0.2).failed(11 * s),
-			term{ttl: 30 * s, maxHold: 100 * s, haste: 0.2, until: validity(30 * s), nextRenew: 12275 * time.Millisecond},
+			term{
+				ttl: 30 * s, maxHold: 100 * s, haste: 0.2, until: validity(30 * s),
+				nextRenew: 12275 * time.Millisecond,
+			},
 		},
 	} {
 		if tt.got != tt.want {
@@ -104,7 +113,8 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 			if d <= 0 || d > ttl || sent+d > maxHold {
 				t.Fatalf("at %v a renewal for %v, beyond the TTL or MaxHold", sent, d)
 			}
-			now += rapid.OneOf(rapid.Just(time.Duration(0)), duration(0, ttl/renewals), duration(0, 2*ttl)).Draw(t, "latency")
+			now += rapid.OneOf(rapid.Just(time.Duration(0)), duration(0, ttl/renewals), duration(0, 2*ttl)).Draw(t,
+				"latency")
 			if rapid.Bool().Draw(t, "success") {
 				tm = tm.renewed(sent, d)
 				trusted = max(trusted, sent+validity(d))
@@ -171,5 +181,6 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 }
 
 func duration(least, most time.Duration) *rapid.Generator[time.Duration] {
-	return rapid.Map(rapid.Int64Range(int64(least), int64(most)), func(n int64) time.Duration { return time.Duration(n) })
+	return rapid.Map(rapid.Int64Range(int64(least), int64(most)),
+		func(n int64) time.Duration { return time.Duration(n) })
 }

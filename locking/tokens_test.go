@@ -47,7 +47,7 @@ func TestTokensNeverGoBackWithAFailover(t *testing.T) {
 // tokenLimit is where a token is refused.
 const tokenLimit = 1 << 53
 
-func TestACounterBeyondTokensIsRefusedAndStaysWhereItIs(t *testing.T) {
+func TestACounterBeyondTokensIsRefused(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
@@ -99,7 +99,7 @@ func TestACounterBeyondTokensIsRefusedAndStaysWhereItIs(t *testing.T) {
 }
 
 // A counter that no clock shows, but that is in range, stays that of its key.
-func TestAWrongCounterDoesNotSpreadToOtherKeys(t *testing.T) {
+func TestAWrongCounterStaysWithItsKey(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)

@@ -34,7 +34,8 @@ var virtualBackends = map[string]func(t *testing.T) (a, b locking.Locker, server
 	"gate": func(t *testing.T) (a, b locking.Locker, servers []*redis.Client) {
 		m, client := redistest.Virtual(t)
 		return locking.NewGate(newSingle(t, client, locking.SingleOptions{}), locking.GateOptions{}),
-			locking.NewGate(newSingle(t, redistest.VirtualClient(t, m), locking.SingleOptions{}), locking.GateOptions{}), []*redis.Client{client}
+			locking.NewGate(newSingle(t, redistest.VirtualClient(t, m), locking.SingleOptions{}),
+				locking.GateOptions{}), []*redis.Client{client}
 	},
 }
 
@@ -102,8 +103,10 @@ func TestWaitGivesUpWithItsContext(t *testing.T) {
 		began := time.Now()
 		o := <-waiting(ctx, b, locking.Options{}, "order")
 		held, ok := errors.AsType[*locking.HeldError](o.err)
-		if o.lease != nil || !errors.Is(o.err, context.DeadlineExceeded) || !errors.Is(o.err, locking.ErrHeld) || !ok || held.Holder.Label != "holder" {
-			t.Errorf("lease %v, error %v, want one that matches DeadlineExceeded and ErrHeld and names the holder", o.lease, o.err)
+		if o.lease != nil || !errors.Is(o.err, context.DeadlineExceeded) || !errors.Is(o.err, locking.ErrHeld) || !ok ||
+			held.Holder.Label != "holder" {
+			t.Errorf("lease %v, error %v, want one that matches DeadlineExceeded and ErrHeld and names the holder",
+				o.lease, o.err)
 		}
 		if took := o.at.Sub(began); took != 3*time.Second {
 			t.Errorf("gave up after %v, want with the deadline", took)
@@ -170,7 +173,7 @@ func TestWaitPausesBetweenItsAttempts(t *testing.T) {
 	})
 }
 
-func TestWaitIsPatientWithServersThatCannotBeReached(t *testing.T) {
+func TestWaitIsPatientWithUnreachableServers(t *testing.T) {
 	plainOrGated(t, func(t *testing.T, inner *ram, l locking.Locker) {
 		began := time.Now()
 		inner.fail = func() error {
@@ -203,7 +206,8 @@ func TestWaitReturnsAnyOtherErrorAtOnce(t *testing.T) {
 		broken := errors.New("broken")
 		inner.fail = func() error { return broken }
 		began := time.Now()
-		if _, err := locking.Wait(t.Context(), l, []string{"order"}, locking.Options{}); !errors.Is(err, broken) || time.Since(began) != 0 {
+		if _, err := locking.Wait(t.Context(), l, []string{"order"}, locking.Options{}); !errors.Is(err, broken) ||
+			time.Since(began) != 0 {
 			t.Errorf("after %v: %v, want the error at once", time.Since(began), err)
 		}
 		if inner.asked() != 1 {
@@ -221,20 +225,23 @@ func TestDoWaitsAndReleases(t *testing.T) {
 		for i, want := range []error{nil, failed} {
 			var during context.Context
 			parent := context.WithValue(t.Context(), key{}, "a value")
-			err := locking.Do(parent, l, []string{"order"}, locking.Options{}, func(ctx context.Context, lease *locking.Lease) error {
-				if took := time.Since(began); i == 0 && took < 3*time.Second {
-					t.Errorf("it began after %v, before the release", took)
-				}
-				if during = ctx; ctx.Err() != nil || ctx.Value(key{}) != "a value" || tokenOf(t, lease) == 0 || !inner.holds("order") {
-					t.Errorf("context %v, lease %v", ctx.Err(), lease.Err())
-				}
-				return want
-			})
+			err := locking.Do(parent, l, []string{"order"}, locking.Options{},
+				func(ctx context.Context, lease *locking.Lease) error {
+					if took := time.Since(began); i == 0 && took < 3*time.Second {
+						t.Errorf("it began after %v, before the release", took)
+					}
+					if during = ctx; ctx.Err() != nil || ctx.Value(key{}) != "a value" || tokenOf(t, lease) == 0 ||
+						!inner.holds("order") {
+						t.Errorf("context %v, lease %v", ctx.Err(), lease.Err())
+					}
+					return want
+				})
 			if !errors.Is(err, want) || want == nil && err != nil || errors.Is(err, locking.ErrLost) {
 				t.Errorf("error %v, want %v", err, want)
 			}
 			if !errors.Is(context.Cause(during), locking.ErrReleased) || inner.holds("order") {
-				t.Errorf("after it the context has ended by %v, the key is held: %v", context.Cause(during), inner.holds("order"))
+				t.Errorf("after it the context has ended by %v, the key is held: %v", context.Cause(during),
+					inner.holds("order"))
 			}
 		}
 	})
@@ -251,7 +258,8 @@ func TestDoReleasesAfterAPanic(t *testing.T) {
 					t.Errorf("recovered %v, want the panic", p)
 				}
 			}()
-			_ = locking.Do(t.Context(), l, []string{"order"}, locking.Options{}, func(context.Context, *locking.Lease) error { panic("no idea") })
+			_ = locking.Do(t.Context(), l, []string{"order"}, locking.Options{},
+				func(context.Context, *locking.Lease) error { panic("no idea") })
 		}()
 		if inner.holds("order") {
 			t.Error("the key is held")
@@ -275,7 +283,7 @@ func TestDoWithoutTheKeysDoesNothing(t *testing.T) {
 	})
 }
 
-func TestDoTellsOfALossUnlessTheWorkIsCommitted(t *testing.T) {
+func TestDoReportsALossUnlessCommitted(t *testing.T) {
 	failed := errors.New("the work failed")
 	for name, tt := range map[string]struct {
 		commit bool
@@ -288,18 +296,21 @@ func TestDoTellsOfALossUnlessTheWorkIsCommitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plainOrGated(t, func(t *testing.T, inner *ram, l locking.Locker) {
-				err := locking.Do(t.Context(), l, []string{"order"}, locking.Options{TTL: 9 * time.Second}, func(ctx context.Context, lease *locking.Lease) error {
-					inner.set(func() { delete(inner.owners, "order") })
-					began := time.Now()
-					<-ctx.Done()
-					if took := time.Since(began); !errors.Is(context.Cause(ctx), locking.ErrLost) || took > 4*time.Second {
-						t.Errorf("after %v the context ended by %v, want ErrLost at the first renewal", took, context.Cause(ctx))
-					}
-					if tt.commit {
-						lease.MarkCommitted()
-					}
-					return tt.result
-				})
+				err := locking.Do(t.Context(), l, []string{"order"}, locking.Options{TTL: 9 * time.Second},
+					func(ctx context.Context, lease *locking.Lease) error {
+						inner.set(func() { delete(inner.owners, "order") })
+						began := time.Now()
+						<-ctx.Done()
+						if took := time.Since(began); !errors.Is(context.Cause(ctx), locking.ErrLost) ||
+							took > 4*time.Second {
+							t.Errorf("after %v the context ended by %v, want ErrLost at the first renewal", took,
+								context.Cause(ctx))
+						}
+						if tt.commit {
+							lease.MarkCommitted()
+						}
+						return tt.result
+					})
 				if errors.Is(err, locking.ErrLost) == tt.commit {
 					t.Errorf("error %v, committed %v", err, tt.commit)
 				}
@@ -311,10 +322,11 @@ func TestDoTellsOfALossUnlessTheWorkIsCommitted(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatFailsIsNoErrorOfTheWork(t *testing.T) {
+func TestAFailedReleaseIsNoErrorOfTheWork(t *testing.T) {
 	plainOrGated(t, func(t *testing.T, inner *ram, l locking.Locker) {
 		inner.failRelease = errors.New("no answer")
-		err := locking.Do(t.Context(), l, []string{"order"}, locking.Options{}, func(context.Context, *locking.Lease) error { return nil })
+		err := locking.Do(t.Context(), l, []string{"order"}, locking.Options{},
+			func(context.Context, *locking.Lease) error { return nil })
 		if err != nil || inner.releases != 1 {
 			t.Errorf("error %v after %d releases", err, inner.releases)
 		}

@@ -89,7 +89,7 @@ func TestAWatchSurvivesARestartOfTheServer(t *testing.T) {
 	notified(t, l, "order:1", w)
 }
 
-func TestAWatchOnAServerThatIsGoneWaitsForNobodyAndWorksWhenItIsBack(t *testing.T) {
+func TestAWatchSurvivesAnOutageThatItBeganIn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t, deadlines), locking.SingleOptions{})
@@ -107,7 +107,7 @@ func TestAWatchOnAServerThatIsGoneWaitsForNobodyAndWorksWhenItIsBack(t *testing.
 	notified(t, l, "order:1", w)
 }
 
-func TestWatchesMayComeAndGoAtTheSameTime(t *testing.T) {
+func TestWatchesAreSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	l := newSingle(t, server.Client(t), locking.SingleOptions{})

@@ -9,5 +9,5 @@ source "$(dirname "$0")/lib.sh"
 
 have redis-server || scripts/test-deps.sh
 export REDISTEST_REQUIRE=1
-exec go test -count=1 -v -timeout 15m -run "^TestOverloadIsWorkedOff/${RUN:-}" ./locking \
+exec go test -count=1 -v -timeout 15m -run "^TestOverloadLosesNoLease/${RUN:-}" ./locking \
   -flood "${FLOOD:-20s}" -held "${HELD:-100000}" -heldttl "${HELDTTL:-30s}"

@@ -68,8 +68,10 @@ func TestPausesGrowAfterFailedDials(t *testing.T) {
 				t.Fatalf("pause %d is %v, want %v to %v", i+1, pause, most/2, most)
 			}
 			time.Sleep(pause - 1)
-			if got := dial(t.Context()); !errors.Is(got, refusal) || !errors.Is(n.Blocked(), refusal) || server.dials != i+1 {
-				t.Fatalf("within the pause: %v, blocked %v, %d dials; want the last refusal", got, n.Blocked(), server.dials)
+			if got := dial(t.Context()); !errors.Is(got, refusal) || !errors.Is(n.Blocked(), refusal) ||
+				server.dials != i+1 {
+				t.Fatalf("within the pause: %v, blocked %v, %d dials; want the last refusal", got, n.Blocked(),
+					server.dials)
 			}
 			time.Sleep(time.Nanosecond)
 		}

@@ -25,7 +25,10 @@ func TestParseFacts(t *testing.T) {
 		strings.Replace(serverInfo, ":123", ":-5", 1),
 		strings.NewReplacer("master\r", "slave\r", strings.Repeat("0", 40), idC).Replace(replicationInfo),
 		strings.NewReplacer("maxmemory:0", "maxmemory:1048576", "noeviction", "allkeys-lru").Replace(memoryInfo))
-	want = guard.Facts{RunID: idA, Role: "slave", ReplID: idB, ReplID2: idC, Uptime: -5 * time.Second, MaxMemory: 1 << 20, Policy: "allkeys-lru"}
+	want = guard.Facts{
+		RunID: idA, Role: "slave", ReplID: idB, ReplID2: idC, Uptime: -5 * time.Second,
+		MaxMemory: 1 << 20, Policy: "allkeys-lru",
+	}
 	if err != nil || f != want {
 		t.Errorf("facts %+v, error %v; want %+v", f, err, want)
 	}
@@ -54,9 +57,12 @@ func TestParseFactsRefusesWhatCannotBe(t *testing.T) {
 		"no replid2":       {"master_replid2:" + strings.Repeat("0", 40) + "\r\n", "", "does not tell master_replid2"},
 		"no maxmemory":     {"maxmemory:0\r\n", "", "does not tell maxmemory"},
 		"memory below 0":   {"maxmemory:0", "maxmemory:-1", "maxmemory:\"-1\""},
-		"no policy":        {"maxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n", "maxmemory:1\r\n", "does not tell maxmemory_policy"},
-		"said twice":       {"role:master\r\n", "role:master\r\nrole:slave\r\n", "says role twice"},
-		"cut off":          {":123\r\nuptime_in_days:0\r\n", ":12", "cut off at uptime_in_seconds"},
+		"no policy": {
+			"maxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n", "maxmemory:1\r\n",
+			"does not tell maxmemory_policy",
+		},
+		"said twice": {"role:master\r\n", "role:master\r\nrole:slave\r\n", "says role twice"},
+		"cut off":    {":123\r\nuptime_in_days:0\r\n", ":12", "cut off at uptime_in_seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

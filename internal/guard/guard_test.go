@@ -205,7 +205,7 @@ func TestHangingServerIsUnreachable(t *testing.T) {
 }
 
 // A caller that gives up while the server is asked does not shut the others out.
-func TestWhoGivesUpDuringTheQuestionsShutsNobodyOut(t *testing.T) {
+func TestACancelledHandshakeRefusesNoOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	n, o := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0), &redis.Options{}
@@ -324,7 +324,8 @@ func TestRefusalCostsNothing(t *testing.T) {
 		t.Errorf("a refusal takes %v", took)
 	}
 	if stats := c.PoolStats(); stats.TotalConns != 0 || stats.Timeouts != 0 || count.n.Load() != 1 {
-		t.Errorf("%d connections, %d timeouts, %d dials; want 0, 0, 1", stats.TotalConns, stats.Timeouts, count.n.Load())
+		t.Errorf("%d connections, %d timeouts, %d dials; want 0, 0, 1", stats.TotalConns, stats.Timeouts,
+			count.n.Load())
 	}
 	t.Logf("a refusal takes %v", took)
 }

@@ -21,7 +21,8 @@ const (
 func take(t testing.TB, c *redis.Client, identity string) (reply any, f guard.Facts, other bool) {
 	t.Helper()
 	sent := time.Now()
-	reply, err := redis.NewScript(guard.Script(guardedLock)).Run(t.Context(), c, []string{"key"}, "me", 1000, identity).Result()
+	reply, err := redis.NewScript(guard.Script(guardedLock)).Run(t.Context(), c, []string{"key"}, "me", 1000,
+		identity).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func strict(t testing.TB, ttl time.Duration) *guard.Node {
 	return newGuard(t, 1, guard.Options{Mode: guard.Strict, MaxTTL: ttl, MaxSkew: time.Minute}).Node(0)
 }
 
-func TestStrictScriptRunsInTheServerThatWasVetted(t *testing.T) {
+func TestAStrictScriptRunsInTheVettedServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	n := strict(t, anyAge)
@@ -108,7 +109,8 @@ func TestParseReply(t *testing.T) {
 	now := time.Now()
 	whole := []any{"other server", serverInfo, replicationInfo, memoryInfo, "1700000000", "250000"}
 	f, other, err := guard.ParseReply(whole, now, now.Add(2*time.Second))
-	if err != nil || !other || f.RunID != idA || !f.Clock.Equal(time.Unix(1700000000, 250e6)) || !f.Asked.Equal(now.Add(time.Second)) {
+	if err != nil || !other || f.RunID != idA || !f.Clock.Equal(time.Unix(1700000000, 250e6)) ||
+		!f.Asked.Equal(now.Add(time.Second)) {
 		t.Errorf("facts %+v, another server %t, error %v", f, other, err)
 	}
 	for _, reply := range []any{nil, int64(1), "OK", []any{}, []any{int64(1), "other server"}} {

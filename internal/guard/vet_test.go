@@ -39,28 +39,52 @@ func TestVetDecides(t *testing.T) {
 		},
 		"seen for a while": {
 			facts: facts(now, 7*time.Second), want: guard.Young, until: ttl - 10*time.Second,
-			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second), Born: now.Add(-10 * time.Second)},
+			known: guard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second),
+				Born: now.Add(-10 * time.Second),
+			},
 		},
 		"a jump of its clock does not make it older": {
 			facts: facts(now, time.Hour), want: guard.Young, until: ttl - 5*time.Second,
-			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-5 * time.Second), Born: now.Add(-5 * time.Second)},
+			known: guard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-5 * time.Second),
+				Born: now.Add(-5 * time.Second),
+			},
 		},
 		"its first claim of age is taken back": {
 			facts: facts(now, 2*time.Second), want: guard.Young, until: ttl - 3*time.Second,
 			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-3 * time.Second), Born: now.Add(-time.Hour)},
 		},
-		"restarted": {facts: facts(now, 5*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young, until: ttl},
+		"restarted": {
+			facts: facts(now, 5*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young,
+			until: ttl,
+		},
 		"restarted, as it says long ago": {
 			facts: facts(now, 50*time.Second), known: known(guard.Known{RunID: idC}), want: guard.Young, until: ttl,
 		},
 		"restarted a while ago": {
 			facts: facts(now, 50*time.Second), want: guard.Young, until: ttl - 10*time.Second,
-			known: guard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second), Born: now.Add(-10 * time.Second)},
+			known: guard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second),
+				Born: now.Add(-10 * time.Second),
+			},
 		},
-		"another that was alive":    {facts: old(), known: known(guard.Known{RunID: idC}), want: guard.Replaced, until: ttl},
-		"replica":                   {facts: old(func(f *guard.Facts) { f.Role = "slave" }), want: guard.NotMaster, until: time.Second},
-		"promoted":                  {facts: old(func(f *guard.Facts) { f.ReplID2 = idC }), want: guard.Promoted, until: ttl},
-		"promoted under known ones": {facts: old(func(f *guard.Facts) { f.ReplID2 = idC }), known: known(guard.Known{RunID: idA, ReplID: idC}), want: guard.Promoted, until: ttl},
+		"another that was alive": {
+			facts: old(), known: known(guard.Known{RunID: idC}), want: guard.Replaced,
+			until: ttl,
+		},
+		"replica": {
+			facts: old(func(f *guard.Facts) { f.Role = "slave" }), want: guard.NotMaster,
+			until: time.Second,
+		},
+		"promoted": {
+			facts: old(func(f *guard.Facts) { f.ReplID2 = idC }), want: guard.Promoted,
+			until: ttl,
+		},
+		"promoted under known ones": {
+			facts: old(func(f *guard.Facts) { f.ReplID2 = idC }),
+			known: known(guard.Known{RunID: idA, ReplID: idC}), want: guard.Promoted, until: ttl,
+		},
 		"promoted a while ago": {
 			facts: old(func(f *guard.Facts) { f.ReplID2 = idC }), want: guard.Promoted, until: ttl - 10*time.Second,
 			known: known(guard.Known{RunID: idA, ReplID: idB, ReplSince: now.Add(-10 * time.Second)}),
@@ -69,11 +93,23 @@ func TestVetDecides(t *testing.T) {
 			facts: old(func(f *guard.Facts) { f.ReplID2 = idC }),
 			known: known(guard.Known{RunID: idA, ReplID: idB, ReplSince: now.Add(-ttl)}),
 		},
-		"clock ahead":       {facts: old(func(f *guard.Facts) { f.Clock = now.Add(ttl/4 + 1) }), want: guard.Skewed, until: time.Second},
-		"clock behind":      {facts: old(func(f *guard.Facts) { f.Clock = now.Add(-ttl/4 - 1) }), want: guard.Skewed, until: time.Second},
+		"clock ahead": {
+			facts: old(func(f *guard.Facts) { f.Clock = now.Add(ttl/4 + 1) }), want: guard.Skewed,
+			until: time.Second,
+		},
+		"clock behind": {
+			facts: old(func(f *guard.Facts) { f.Clock = now.Add(-ttl/4 - 1) }), want: guard.Skewed,
+			until: time.Second,
+		},
 		"clock near enough": {facts: old(func(f *guard.Facts) { f.Clock = now.Add(ttl / 4) })},
-		"clock not certain": {facts: old().Timed(now, now.Add(-ttl), now.Add(ttl)), want: guard.Skewed, until: time.Second},
-		"evicts":            {facts: old(func(f *guard.Facts) { f.MaxMemory, f.Policy = 1, "volatile-ttl" }), want: guard.Evicting, until: time.Second},
+		"clock not certain": {
+			facts: old().Timed(now, now.Add(-ttl), now.Add(ttl)), want: guard.Skewed,
+			until: time.Second,
+		},
+		"evicts": {
+			facts: old(func(f *guard.Facts) { f.MaxMemory, f.Policy = 1, "volatile-ttl" }),
+			want:  guard.Evicting, until: time.Second,
+		},
 		"evicts nothing":    {facts: old(func(f *guard.Facts) { f.MaxMemory = 1 })},
 		"no limit to evict": {facts: old(func(f *guard.Facts) { f.Policy = "allkeys-lru" })},
 		"same as another":   {facts: old(), others: []string{"", idC, idA}, want: guard.Duplicate, until: time.Second},
@@ -106,7 +142,8 @@ func TestVetRefusesServersThatTakeTurns(t *testing.T) {
 	for i := range 10 {
 		id := []string{idA, idC}[i%2]
 		var refusal *guard.RefusedError
-		known, refusal = guard.Vet(facts(now, time.Hour, func(f *guard.Facts) { f.RunID = id }), limits, known, nil, now)
+		known, refusal = guard.Vet(facts(now, time.Hour, func(f *guard.Facts) { f.RunID = id }), limits, known, nil,
+			now)
 		switch {
 		case i == 0 && refusal != nil:
 			t.Fatal(refusal)

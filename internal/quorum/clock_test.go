@@ -11,7 +11,7 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-func TestClockFollowsTheWallClockAndNeverGoesBack(t *testing.T) {
+func TestAClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	var c quorum.Clock
 	const most = 9000

@@ -219,7 +219,7 @@ func TestCommittedTokenIsHeldByQuorum(t *testing.T) {
 	})
 }
 
-func TestARetakeChangesTheNodeAndNotTheTokens(t *testing.T) {
+func TestARetakeDoesNotChangeTheTokens(t *testing.T) {
 	t.Parallel()
 	a := quorum.New(3)
 	a.Granted(0, []int64{7})

@@ -36,7 +36,7 @@ func pushes(t testing.TB, n *server.Server, script *server.Script, key string, a
 	return calls
 }
 
-func TestABatchScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
+func TestABatchIsOneCommandInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
@@ -60,7 +60,7 @@ func TestABatchScriptTakesOneCommandAndKeepsTheOrder(t *testing.T) {
 	}
 }
 
-func TestABatchScriptGoesInOnePipelineWithOthers(t *testing.T) {
+func TestABatchSharesItsPipeline(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
@@ -90,7 +90,7 @@ func TestABatchScriptGoesInOnePipelineWithOthers(t *testing.T) {
 	}
 }
 
-func TestWhatAServerRefusesToDoTogetherIsDoneOneByOne(t *testing.T) {
+func TestARefusedBatchIsMadeCallByCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Virtual(t)
@@ -125,7 +125,7 @@ func TestWhatAServerRefusesToDoTogetherIsDoneOneByOne(t *testing.T) {
 	})
 }
 
-func TestAnErrorThatComesOneByOneAsWellIsNoReasonToSendThemApart(t *testing.T) {
+func TestAnErrorOfEveryCallKeepsBatchesOn(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	redisServer := redistest.Start(t)

@@ -16,7 +16,8 @@ var (
 	batchOne = NewBatchScript("one", 2)
 	batchTwo = NewBatchScript("two", 2)
 	kinds    = []*Script{
-		NewScript("a").In(batchOne, 'a'), NewScript("A").In(batchOne, 'A'), NewScript("b").In(batchTwo, 'b'), NewScript("x"),
+		NewScript("a").In(batchOne, 'a'), NewScript("A").In(batchOne, 'A'), NewScript("b").In(batchTwo,
+			'b'), NewScript("x"),
 	}
 )
 
@@ -38,7 +39,7 @@ func anyBatch(t *rapid.T) []*Call {
 	return batch
 }
 
-func TestEachCallIsMadeOnceAndInOrderWithThoseOfItsKeys(t *testing.T) {
+func TestBatchesKeepTheOrderOfEachKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		batch, least := anyBatch(t), rapid.IntRange(0, 4).Draw(t, "least")
@@ -76,20 +77,26 @@ func TestEachCallIsMadeOnceAndInOrderWithThoseOfItsKeys(t *testing.T) {
 	})
 }
 
-func TestCallsOfABatchScriptGoTogetherAcrossOthers(t *testing.T) {
+func TestBatchesFormAcrossOtherCalls(t *testing.T) {
 	t.Parallel()
 	call := func(kind int, key string) *Call { return NewCall(nil, kinds[kind], []string{key, key + "+"}, 1) }
 	for name, tt := range map[string]struct {
 		batch []*Call
 		want  string // the sizes of the batches
 	}{
-		"all alike":              {[]*Call{call(0, "k"), call(1, "l"), call(0, "k")}, "[3]"},
-		"one alone":              {[]*Call{call(0, "k")}, "[1]"},
-		"another between":        {[]*Call{call(0, "k"), call(3, "x"), call(1, "l")}, "[1 2]"},
-		"another on one's key":   {[]*Call{call(0, "k"), call(1, "l"), call(3, "l"), call(0, "l"), call(0, "m")}, "[2 1 2]"},
-		"another in front":       {[]*Call{call(3, "k"), call(0, "k"), call(0, "l")}, "[1 2]"},
-		"of another script":      {[]*Call{call(0, "k"), call(0, "l"), call(2, "m"), call(2, "n")}, "[2 2]"},
-		"with other than 2 keys": {[]*Call{call(0, "k"), NewCall(nil, kinds[0], []string{"x"}, 1), call(0, "l")}, "[1 2]"},
+		"all alike":       {[]*Call{call(0, "k"), call(1, "l"), call(0, "k")}, "[3]"},
+		"one alone":       {[]*Call{call(0, "k")}, "[1]"},
+		"another between": {[]*Call{call(0, "k"), call(3, "x"), call(1, "l")}, "[1 2]"},
+		"another on one's key": {
+			[]*Call{call(0, "k"), call(1, "l"), call(3, "l"), call(0, "l"), call(0, "m")},
+			"[2 1 2]",
+		},
+		"another in front":  {[]*Call{call(3, "k"), call(0, "k"), call(0, "l")}, "[1 2]"},
+		"of another script": {[]*Call{call(0, "k"), call(0, "l"), call(2, "m"), call(2, "n")}, "[2 2]"},
+		"with other than 2 keys": {
+			[]*Call{call(0, "k"), NewCall(nil, kinds[0], []string{"x"}, 1), call(0, "l")},
+			"[1 2]",
+		},
 	} {
 		var sizes []int
 		for _, u := range batches(tt.batch, 2) {
@@ -101,7 +108,7 @@ func TestCallsOfABatchScriptGoTogetherAcrossOthers(t *testing.T) {
 	}
 }
 
-func TestABatchCommandHoldsEachCallAsItIs(t *testing.T) {
+func TestABatchHoldsEachCallUnchanged(t *testing.T) {
 	t.Parallel()
 	calls := []*Call{
 		NewCall(nil, kinds[0], []string{"k1", "k2"}, "owner", 30, 60),
@@ -109,7 +116,10 @@ func TestABatchCommandHoldsEachCallAsItIs(t *testing.T) {
 		NewCall(nil, kinds[0], []string{"k1", "k2"}, "third", 1, 2, 3, 4),
 	}
 	got := batchOne.command(calls)
-	want := []any{"evalsha", batchOne.script.sha, 6, "k1", "k2", "l1", "l2", "k1", "k2", "dBf", "owner", 30, 60, "other", "third", 1, 2, 3, 4}
+	want := []any{
+		"evalsha", batchOne.script.sha, 6, "k1", "k2", "l1", "l2", "k1", "k2", "dBf", "owner", 30, 60,
+		"other", "third", 1, 2, 3, 4,
+	}
 	if !slices.Equal(got.args, want) || got.script != batchOne.script {
 		t.Errorf("%v, want %v", got.args, want)
 	}
@@ -124,9 +134,16 @@ func TestEachCallHasItsOwnReply(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"all well":            {[]any{int64(1), "two", []any{int64(3)}}, nil, "1 <nil>, two <nil>, [3] <nil>"},
-		"errors of two":       {[]any{int64(1), nil, nil, []any{int64(2), "OOM no", int64(1), "ERR"}}, nil, "<nil> ERR, <nil> OOM no, <nil> redis: nil"},
-		"no answer":           {nil, broken, strings.Repeat("<nil> the connection is broken, ", 2) + "<nil> the connection is broken"},
+		"all well": {[]any{int64(1), "two", []any{int64(3)}}, nil, "1 <nil>, two <nil>, [3] <nil>"},
+		"errors of two": {
+			[]any{int64(1), nil, nil, []any{int64(2), "OOM no", int64(1), "ERR"}},
+			nil,
+			"<nil> ERR, <nil> OOM no, <nil> redis: nil",
+		},
+		"no answer": {
+			nil, broken,
+			strings.Repeat("<nil> the connection is broken, ", 2) + "<nil> the connection is broken",
+		},
 		"refused":             {nil, replyError("LOADING"), "<nil> LOADING, <nil> LOADING, <nil> LOADING"},
 		"an answer too few":   {[]any{int64(1), int64(2)}, nil, ""},
 		"no list":             {"OK", nil, ""},

@@ -42,7 +42,11 @@ func BenchmarkCalls(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = ap.Close() })
-			return func(ctx context.Context, key string) error { return plain.EvalSha(ctx, ap, []string{key}, "1").Err() }
+			return func(ctx context.Context,
+				key string,
+			) error {
+				return plain.EvalSha(ctx, ap, []string{key}, "1").Err()
+			}
 		}},
 	} {
 		for _, callers := range []int{1, 128} {

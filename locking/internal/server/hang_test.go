@@ -30,7 +30,7 @@ func TestABlockedNodeIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestAServerThatFailsIsAskedLessAndLess(t *testing.T) {
+func TestAFailingServerIsAskedLessAndLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -67,7 +67,7 @@ func TestAServerThatFailsIsAskedLessAndLess(t *testing.T) {
 	})
 }
 
-func TestAServerThatHangsIsNotAskedForLongerThanPatience(t *testing.T) {
+func TestAHangingServerIsAskedForPatienceAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hang atomic.Bool
@@ -97,7 +97,7 @@ func TestAServerThatHangsIsNotAskedForLongerThanPatience(t *testing.T) {
 	})
 }
 
-func TestWhenAServerHangsNewcomersFailAndReleasesStay(t *testing.T) {
+func TestAHangingServerFailsNewcomersAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hang atomic.Bool
@@ -161,7 +161,7 @@ func TestNobodyWaitsBehindAPipelineThatTimesOut(t *testing.T) {
 	}
 }
 
-func TestACancelledCallerLeavesAHangingServerAtOnce(t *testing.T) {
+func TestCancellationEndsACallAtOnce(t *testing.T) {
 	t.Parallel()
 	for leaders := range 3 {
 		t.Run(fmt.Sprintf("%d leaders", leaders), func(t *testing.T) {
@@ -177,7 +177,8 @@ func TestACancelledCallerLeavesAHangingServerAtOnce(t *testing.T) {
 				t.Errorf("the caller has %v", got)
 			}
 			w.goOn <- struct{}{}
-			if _, err := n.Run(ctx, server.NewCall(nil, echo, nil, "over")); !errors.Is(err, context.Canceled) || len(w.sent()) != 1 {
+			if _, err := n.Run(ctx, server.NewCall(nil, echo, nil, "over")); !errors.Is(err, context.Canceled) ||
+				len(w.sent()) != 1 {
 				t.Errorf("error %v, sent %v; want nothing more", err, w.sent())
 			}
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
-func TestCallsMadeWhileOneIsUnderWayGoOutTogether(t *testing.T) {
+func TestCallsQueueUpForOnePipeline(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
 	n := server.New(w.client(t), server.Options{Leaders: 1})
@@ -35,7 +35,7 @@ func TestCallsMadeWhileOneIsUnderWayGoOutTogether(t *testing.T) {
 	}
 }
 
-func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
+func TestALoneCallerSendsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
 	n := server.New(w.client(t), server.Options{Leaders: 1})
@@ -49,7 +49,7 @@ func TestACallerWhoFindsNothingUnderWaySendsAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatQueuesUpBehindALoneCallerIsSentAfterIt(t *testing.T) {
+func TestCallsBehindALoneCallerFollowIt(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
 	n := server.New(w.client(t), server.Options{Leaders: 1})
@@ -119,7 +119,7 @@ func TestWithOneLeaderCallsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAsManyPipelinesAsLeadersAreOnTheirWay(t *testing.T) {
+func TestLeadersBoundThePipelinesUnderWay(t *testing.T) {
 	t.Parallel()
 	for leaders := 1; leaders <= 3; leaders++ {
 		t.Run(fmt.Sprint(leaders), func(t *testing.T) {
@@ -163,7 +163,8 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	cancel()
-	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, server.ErrNotSent) || got.reply != nil {
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, server.ErrNotSent) ||
+		got.reply != nil {
 		t.Errorf("the one that gave up has %v", got)
 	}
 	w.holds(false)

@@ -42,7 +42,7 @@ func together(t testing.TB, n *server.Server, w *wire, calls ...func() <-chan *s
 	return out
 }
 
-func TestScriptsThatTheServerHasForgottenAreSentOnceForTheWholePipeline(t *testing.T) {
+func TestAPipelineSendsForgottenScriptsOnce(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	w := newWire(nil)
@@ -84,7 +84,7 @@ func TestScriptsThatTheServerHasForgottenAreSentOnceForTheWholePipeline(t *testi
 	}
 }
 
-func TestTheErrorOfOneCallIsNotThatOfItsNeighbours(t *testing.T) {
+func TestOneCallsErrorLeavesItsNeighbours(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	w := newWire(nil)
@@ -114,7 +114,7 @@ func TestTheErrorOfOneCallIsNotThatOfItsNeighbours(t *testing.T) {
 	next(t, send(t, n, echo, nil, "the server is well"))
 }
 
-func TestAConnectionThatBreaksFailsTheWholePipelineAndNothingElse(t *testing.T) {
+func TestABrokenConnectionFailsItsPipelineAlone(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	w := newWire(nil)
@@ -148,7 +148,7 @@ func TestAConnectionThatBreaksFailsTheWholePipelineAndNothingElse(t *testing.T) 
 	}
 }
 
-func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
+func TestAHangingServerIsRefusedUntilItAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ fail, mend func(s *redistest.Server) }{
 		"paused": {(*redistest.Server).Pause, (*redistest.Server).Resume},
@@ -158,7 +158,8 @@ func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
 			t.Parallel()
 			redisServer := redistest.Start(t)
 			client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second })
-			n := server.New(client, server.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
+			n := server.New(client,
+				server.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
 			next(t, send(t, n, echo, nil, "warm up"))
 			tt.fail(redisServer)
 			first := send(t, n, echo, nil, "first")
@@ -195,7 +196,7 @@ func TestAServerThatHangsIsRefusedQuicklyAndTakesPartAgain(t *testing.T) {
 	}
 }
 
-func TestRunIsBoundedByItsContextAndByTheNode(t *testing.T) {
+func TestRunIsBoundedByContextAndTimeout(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = time.Hour })
@@ -206,7 +207,8 @@ func TestRunIsBoundedByItsContextAndByTheNode(t *testing.T) {
 	redisServer.Pause()
 	defer redisServer.Resume()
 	began := time.Now()
-	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 2)); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 2)); err == nil ||
+		time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
 	slow := server.New(client, server.Options{Leaders: 1, Timeout: time.Hour})
@@ -279,7 +281,8 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if made := int64(len(seen)); made > total || made+withdrawn < goroutines*each || total > goroutines*each {
-				t.Errorf("%d calls made by the server, %d answers, %d given up, of %d in all", total, made, withdrawn, goroutines*each)
+				t.Errorf("%d calls made by the server, %d answers, %d given up, of %d in all", total, made, withdrawn,
+					goroutines*each)
 			}
 		})
 	}
