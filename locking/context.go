@@ -32,8 +32,8 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	return c.lease, true
 }
 
-// prepareFor is prepare for an attempt at l. The error also matches [ErrReentrant] when the context carries a lease of l
-// for one of the keys.
+// prepareFor is prepare for an attempt at l. The error also matches [ErrReentrant] when the context carries a lease of
+// l for one of the keys.
 func prepareFor(ctx context.Context, l Locker, keys []string, opts Options) ([]string, Options, error) {
 	keys, opts, err := prepare(keys, opts)
 	if err != nil {

@@ -137,7 +137,8 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 	}
 	if opts.TTL > r.opts.MaxTTL {
 		return nil, fmt.Errorf("locking: TTL is %v, above MaxTTL, %v, "+
-			"for which a server that has restarted is kept from voting: lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
+			"for which a server that has restarted is kept from voting: "+
+			"lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
 	}
 	if opts.Label = cleanLabel(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label

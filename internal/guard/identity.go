@@ -31,8 +31,8 @@ func ParseReply(reply any, sent, received time.Time) (f Facts, other bool, err e
 		}
 	}
 	if len(text) != 6 || len(parts) != 6 {
-		return Facts{}, true, fmt.Errorf("locking: the facts of a server have %d parts, %d of them text: both must be 6",
-			len(parts), len(text))
+		return Facts{}, true, fmt.Errorf("locking: the facts of a server have %d parts, %d of them text: "+
+			"both must be 6", len(parts), len(text))
 	}
 	clock, err := parseClock(text[4], text[5])
 	if err != nil {

@@ -88,8 +88,8 @@ func (s *suite) locker() locking.Locker { return s.h.New(s.T) }
 // key returns a business key of this test alone.
 func (s *suite) key(name string) string { return s.prefix + "/" + name }
 
-// attempt makes an attempt that is granted or refused. On a busy machine a backend may not be reached in time: the attempt
-// is made again then.
+// attempt makes an attempt that is granted or refused. On a busy machine a backend may not be reached in time: the
+// attempt is made again then.
 func (s *suite) attempt(l locking.Locker, opts locking.Options, keys []string) (*locking.Lease, error) {
 	for began := time.Now(); ; pass(poll) {
 		lease, err := l.Acquire(s.Context(), keys, opts)
