@@ -114,7 +114,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	quick := flags.Bool("quick", false, "two rounds and a fifth of the work: for a first look, not for figures to quote")
 	flags.StringVar(&o.env.Orders, "orders", "", "read the orders from this CSV `file`; generate them when empty")
 	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -json writes it")
-	flags.StringVar(&o.dir, "out", "", "write benchmarks.md, its figures and plots to this `directory`, not tables to the standard output")
+	flags.StringVar(&o.dir, "out", "", "write the report, its figures and plots to this `directory`; print tables when empty")
 	flags.StringVar(&o.json, "json", "", "also write the figures of every round to this `file`")
 	flags.BoolVar(&o.check, "check", false, "exit with status 3 when a target is missed")
 	if err := flags.Parse(args); err != nil {

@@ -1,5 +1,6 @@
-// Package contestant sets up locks of several libraries to be measured against each other, each as its own documentation
-// recommends: the same servers, or those of its kind on the same machine, the same TTL, a key of its own name.
+// Package contestant sets up locks of several libraries to be measured against each other, each as its own
+// documentation recommends: the same servers, or those of its kind on the same machine, the same TTL, a key of its own
+// name.
 package contestant
 
 import (
@@ -93,8 +94,8 @@ func Named(kinds []Kind, name string) (Kind, error) {
 // doesNotWait is the Do of a Locker that cannot wait.
 func doesNotWait(context.Context, string, func()) error { return errors.ErrUnsupported }
 
-// options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely on
-// to give up on a server that hangs, and a feature of other servers that would be tried in vain on each connection.
+// options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely
+// on to give up on a server that hangs, and a feature of other servers that would be tried in vain on each connection.
 // connections is the size of the pool, the usual one when 0.
 func options(addr string, connections int) *redis.Options {
 	return &redis.Options{

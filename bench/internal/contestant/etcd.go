@@ -20,10 +20,10 @@ const (
 	etcdOpenTimeout      = 30 * time.Second
 )
 
-// Etcd is the mutex of go.etcd.io/etcd/client/v3/concurrency: a lock that consensus makes safe. A process has one session,
-// whose lease keeps all its locks. Only callers that wait for keys that others of the same process want have a session
-// each, as in the package's example: mutexes of one session do not exclude each other. It waits by a watch on the one
-// before it.
+// Etcd is the mutex of go.etcd.io/etcd/client/v3/concurrency: a lock that consensus makes safe. A process has one
+// session, whose lease keeps all its locks. Only callers that wait for keys that others of the same process want have a
+// session each, as in the package's example: mutexes of one session do not exclude each other. It waits by a watch on
+// the one before it.
 var Etcd = Kind{Name: "etcd", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: addrs, Logger: zap.NewNop(),
@@ -88,9 +88,9 @@ func (e *etcd) do(ctx context.Context, key string, hold func()) error {
 	return mutex.Unlock(context.WithoutCancel(ctx))
 }
 
-// take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its own
-// clean-up, its place in the queue stays, and the next wait of that session for that key takes it up: with another key the
-// queue would stand still.
+// take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its
+// own clean-up, its place in the queue stays, and the next wait of that session for that key takes it up: with another
+// key the queue would stand still.
 func (e *etcd) take(key string) (*concurrency.Session, error) {
 	e.mu.Lock()
 	if free := e.free[key]; len(free) > 0 {

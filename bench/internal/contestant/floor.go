@@ -21,8 +21,8 @@ return redis.call('DEL', KEYS[1])`
 
 var compareAndDelete = redis.NewScript(compareAndDeleteScript)
 
-// Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that deletes
-// the key when it still has that value. It has no fencing token, no renewal and no way to wait.
+// Floor is what the canonical pattern costs with the bare client: SET NX PX with a random value, and a script that
+// deletes the key when it still has that value. It has no fencing token, no renewal and no way to wait.
 var Floor = pooling(NameFloor, func(addrs []string, connections int) (*Locker, error) {
 	client := redis.NewClient(options(addrs[0], connections))
 	pair := func(ctx context.Context, key string) error {

@@ -9,12 +9,14 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// railtoken's locks, with their fencing tokens, renewals and holders' names: on one server, and on several with the guard
-// against those that have restarted; and both behind the gate where the callers of one process queue.
+// railtoken's locks, with their fencing tokens, renewals and holders' names: on one server, and on several with the
+// guard against those that have restarted; and both behind the gate where the callers of one process queue.
 var (
-	Single      = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, ours) }}
-	Gate        = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, behindGate) }}
-	Redlock     = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (*Locker, error) { return openRedlock(addrs, ours) }}
+	Single  = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, ours) }}
+	Gate    = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, behindGate) }}
+	Redlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (*Locker, error) {
+		return openRedlock(addrs, ours)
+	}}
 	GateRedlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (*Locker, error) {
 		return openRedlock(addrs, behindGate)
 	}}

@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// rawTimeout is how long a raw connection waits for its answers, the time that go-redis waits by default for one of them.
+// rawTimeout is how long a raw connection waits for its answers, the time that go-redis waits by default for one of
+// them.
 const rawTimeout = 3 * time.Second
 
-// Raw is what the canonical pattern costs without any client library: the same two commands as [Floor], written by hand on
-// a connection for each caller. No library that sends two commands can do better for a lone caller.
+// Raw is what the canonical pattern costs without any client library: the same two commands as [Floor], written by hand
+// on a connection for each caller. No library that sends two commands can do better for a lone caller.
 var Raw = Kind{Name: NameRaw, Open: func(addrs []string) (*Locker, error) {
 	r := &raw{addr: addrs[0]}
 	ctx, cancel := context.WithTimeout(context.Background(), rawTimeout)

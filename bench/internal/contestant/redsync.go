@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redsync is github.com/go-redsync/redsync as it is by default, and RedsyncFailFast with the option not to wait for more
-// servers than it takes. It waits 50 to 250 ms between its attempts, of which it makes 32.
+// Redsync is github.com/go-redsync/redsync as it is by default, and RedsyncFailFast with the option not to wait for
+// more servers than it takes. It waits 50 to 250 ms between its attempts, of which it makes 32.
 var (
 	Redsync         = pooling("redsync", openRedsync())
 	RedsyncFailFast = pooling("redsync failfast", openRedsync(redsync.WithFailFast(true)))

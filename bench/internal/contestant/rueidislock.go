@@ -10,8 +10,8 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// Rueidislock is github.com/redis/rueidis/rueidislock with a majority of the servers, client-side caching and the option
-// that it recommends for Redis 7. It waits for the invalidation of the key.
+// Rueidislock is github.com/redis/rueidis/rueidislock with a majority of the servers, client-side caching and the
+// option that it recommends for Redis 7. It waits for the invalidation of the key.
 var Rueidislock = Kind{Name: NameRueidislock, Open: func(addrs []string) (*Locker, error) {
 	option := rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: addrs},
@@ -27,7 +27,8 @@ var Rueidislock = Kind{Name: NameRueidislock, Open: func(addrs []string) (*Locke
 		return nil, err
 	}
 	return &Locker{
-		// One attempt: one that got no answer in time (20 ms by default) would otherwise wait for a release that never comes.
+		// One attempt: one that got no answer in time (20 ms by default) would otherwise wait for a release that never
+		// comes.
 		Pair: func(ctx context.Context, key string) error {
 			_, release, err := locks.TryWithContext(ctx, key)
 			if err == nil {
@@ -51,8 +52,8 @@ var Rueidislock = Kind{Name: NameRueidislock, Open: func(addrs []string) (*Locke
 	}, nil
 }}
 
-// nodes sends the i-th key of a lock to the i-th of several independent servers. By itself rueidis takes several addresses
-// for those of one cluster, in which it is left to chance how many of a lock's keys lie on the same server.
+// nodes sends the i-th key of a lock to the i-th of several independent servers. By itself rueidis takes several
+// addresses for those of one cluster, in which it is left to chance how many of a lock's keys lie on the same server.
 type nodes struct {
 	rueidis.Client // the first
 

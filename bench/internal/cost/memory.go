@@ -58,7 +58,8 @@ func Measure(ctx context.Context, env *measure.Env) error {
 	for round := range min(env.Rounds, memoryRounds) {
 		for _, step := range []func(context.Context, *store) error{
 			held, expired,
-			waiting(bareTask, tasks.RetryUncounted), waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
+			waiting(bareTask, tasks.RetryUncounted), waiting(parkedTask, tasks.RailtokenParks),
+			waiting(fifoTask, tasks.RailtokenFIFOParks),
 		} {
 			if err := withStore(ctx, env, t, step); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
@@ -185,7 +186,8 @@ func expired(ctx context.Context, s *store) error {
 	return s.add(ctx, forgotten)
 }
 
-// waiting lets tasks wait for a key that another one holds: in asynq's retry set, until their timers come in an hour or more.
+// waiting lets tasks wait for a key that another one holds: in asynq's retry set, until their timers come in an hour or
+// more.
 func waiting(row string, c tasks.Contestant) func(context.Context, *store) error {
 	return func(ctx context.Context, s *store) error {
 		stop, err := tasks.StartHeld(ctx, s.at.Addr(), c, s.n)

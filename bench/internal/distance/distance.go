@@ -1,7 +1,9 @@
-// Package distance puts a network between a client and a server of the same machine: a proxy whose bytes take their time.
+// Package distance puts a network between a client and a server of the same machine: a proxy whose bytes take their
+// time.
 //
-// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came, however
-// many are under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip too early.
+// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came,
+// however many are under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip
+// too early.
 package distance
 
 import (
@@ -30,8 +32,8 @@ type Proxy struct {
 	wg     sync.WaitGroup
 }
 
-// Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after oneWay,
-// and what it gets from there is given to the client after oneWay. The target need not listen yet.
+// Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after
+// oneWay, and what it gets from there is given to the client after oneWay. The target need not listen yet.
 func Listen(ctx context.Context, target string, oneWay time.Duration) (*Proxy, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -113,7 +113,7 @@ func (c *crew) close() error {
 // gate lets tasks pass, so many at a time.
 type gate struct {
 	permits chan struct{} // closed when all may pass
-	left    atomic.Int64  // of those that may pass
+	left    atomic.Int64  // tasks that may still pass
 	passed  chan struct{} // when none is left
 }
 

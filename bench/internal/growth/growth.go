@@ -1,5 +1,5 @@
-// Package growth measures whether what a task costs stays the same when there are more keys, and when more tasks wait for
-// its key.
+// Package growth measures whether what a task costs stays the same when there are more keys, and when more tasks wait
+// for its key.
 package growth
 
 import (
@@ -63,8 +63,8 @@ func Measure(ctx context.Context, env *measure.Env) error {
 				return startCrew(ctx, at, spread(names, (1+parts)*tasks), keySlots, parts, tasks)
 			},
 		},
-		{"growth-waiters", "a task's life, over the tasks that wait for its key, BestEffort", depths, chains(middleware.BestEffort)},
-		{"growth-waiters-fifo", "a task's life, over the tasks that wait for its key, FIFO", depths, chains(middleware.FIFO)},
+		{"growth-waiters", "a task's life, over the tasks that wait, BestEffort", depths, chains(middleware.BestEffort)},
+		{"growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", depths, chains(middleware.FIFO)},
 	} {
 		if !env.Wants(s.name) {
 			continue
@@ -150,7 +150,7 @@ func name(size int) string {
 	return text
 }
 
-// sizes returns those that are left at a scale, at least two.
+// sizes returns the sizes that are left at a scale, at least two.
 func sizes(scale int, all ...int) []int {
 	most := all[len(all)-1] * scale / 100
 	n := 2

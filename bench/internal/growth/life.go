@@ -16,8 +16,9 @@ const (
 	lifeType  = "life"
 	lifeKey   = "order-000001"
 	lifeSlots = 4
-	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots, so
-	// that no look for tasks is in vain; with one more, the woken task might find no slot, and all would wait for it.
+	// lifeAhead is how many tasks have been enqueued and may not come yet. With the one that runs they fill the slots,
+	// so that no look for tasks is in vain; with one more, the woken task might find no slot, and all would wait for
+	// it.
 	lifeAhead = lifeSlots - 1
 	lifeDelay = 10 * time.Minute
 )

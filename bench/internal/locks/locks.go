@@ -1,5 +1,5 @@
 // Package locks measures locks of railtoken, of other libraries and of etcd: on one server and on five, on keys that
-// nobody else wants and on keys that many want, with a broken server, and with the servers 2 ms away.
+// no other caller wants and on keys that many want, with a broken server, and with the servers 2 ms away.
 package locks
 
 import (
@@ -19,7 +19,7 @@ const (
 	slice          = 500 * time.Millisecond
 	contendedSlice = 1250 * time.Millisecond
 	outageSlice    = 600 * time.Millisecond
-	warmUp         = 250 * time.Millisecond // of those who contend, besides
+	warmUp         = 250 * time.Millisecond // of callers that contend, besides
 	shortest       = 10 * time.Millisecond
 )
 
@@ -86,15 +86,15 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 	return nil
 }
 
-// alone is callers of keys that nobody else wants.
+// alone is callers of keys that no other caller wants.
 func alone(group string, at place, callers int) scenario {
 	letter, where, kinds := "A", "one server", contestant.OneNode
 	if at.servers > 1 {
 		letter, where, kinds = "B", "five servers", contestant.FiveNodes
 	}
-	name, who := fmt.Sprint(letter, callers), fmt.Sprintf("%d callers", callers)
+	name, how := fmt.Sprint(letter, callers), fmt.Sprintf("%d callers", callers)
 	if callers == 1 {
-		who = "1 caller"
+		how = "1 caller"
 	}
 	if at.far {
 		name, where = name+"-far", where+" 2 ms away"
@@ -103,7 +103,7 @@ func alone(group string, at place, callers int) scenario {
 		}
 	}
 	return scenario{
-		group, name, fmt.Sprintf("%s, %s, keys that nobody else wants", where, who), at.servers > 1,
+		group, name, fmt.Sprintf("%s, %s, keys that no other caller wants", where, how), at.servers > 1,
 		uncontended(at, kinds, callers),
 	}
 }

@@ -45,7 +45,7 @@ func (c *Contention) Add(other Contention) {
 	}
 }
 
-// MeanWait is the mean wait of those that ended.
+// MeanWait is the mean wait of the acquisitions.
 func (c *Contention) MeanWait() time.Duration {
 	if c.Acquired == 0 {
 		return 0
@@ -53,10 +53,13 @@ func (c *Contention) MeanWait() time.Duration {
 	return c.Waited / time.Duration(c.Acquired)
 }
 
-// Contend lets callers take a key in a loop, hold it and give it back, until the window ends: then the context of those who
-// still wait is cancelled. Each caller has one of the keys, which are numbered from 0, and every key as many callers as any other, or
-// one more. do acquires, calls hold and releases; an error of do after a hold is one of the release.
-func Contend(ctx context.Context, w Window, callers, keys int, do func(ctx context.Context, key int, hold func()) error) Contention {
+// Contend lets callers take a key in a loop, hold it and give it back, until the window ends: then the context of
+// callers that still wait is cancelled. Each caller has one of the keys, which are numbered from 0, and every key as
+// many callers as any other, or one more. do acquires, calls hold and releases; an error of do after a hold is one of
+// the release.
+func Contend(
+	ctx context.Context, w Window, callers, keys int, do func(ctx context.Context, key int, hold func()) error,
+) Contention {
 	runtime.GC()
 	// Not a deadline: some locks would take it for their own end.
 	ctx, cancel := context.WithCancel(ctx)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// afterFailure is how long a caller rests after a pair that failed, so that one who fails at once does not burn the processor
-// that the others need.
+// afterFailure is how long a caller rests after a pair that failed, so that one that fails at once does not burn the
+// processor that the others need.
 const afterFailure = time.Millisecond
 
 // Load is a number of callers that each do one pair after another, first for Warm, which does not count, then for For.
@@ -19,10 +19,10 @@ type Load struct {
 
 // Sample is what callers got done.
 type Sample struct {
-	// Done is the number of pairs that ended in time, Failed the number of those that ended with an error.
+	// Done is the number of pairs that ended in time, Failed that of pairs that ended with an error.
 	Done, Failed int
-	// Latencies are the times of the pairs done, sorted. A pair that was still under way at the end is among them with the
-	// time it had taken so far: what hangs must not vanish from the figures.
+	// Latencies are the times of the pairs done, sorted. A pair that was still under way at the end is among them with
+	// the time it had taken so far: what hangs must not vanish from the figures.
 	Latencies []time.Duration
 	// Unfinished is how many of the Latencies are such.
 	Unfinished int
@@ -40,8 +40,8 @@ func (s Sample) Rate() float64 {
 	return float64(s.Done) / s.took.Seconds()
 }
 
-// Pairs puts the load on pair, which is given the number of its caller, and returns what came of it as soon as the time is over.
-// Pairs that hang go on after it: left returns when the last of them has ended.
+// Pairs puts the load on pair, which is given the number of its caller, and returns what came of it as soon as the time
+// is over. Pairs that hang go on after it: left returns when the last of them has ended.
 func Pairs(load Load, pair func(caller int) error) (sample Sample, left func()) {
 	runtime.GC() // the garbage of the last contestant is not this one's
 	from := time.Now().Add(load.Warm)
@@ -56,7 +56,7 @@ func Pairs(load Load, pair func(caller int) error) (sample Sample, left func()) 
 		wg.Wait()
 		close(all)
 	}()
-	// Those who are about to end get the time to do so; whoever hangs does not.
+	// Callers that are about to end get the time to do so; callers that hang do not.
 	select {
 	case <-all:
 	case <-time.After(time.Until(until) + 20*time.Millisecond):
@@ -69,7 +69,7 @@ func Pairs(load Load, pair func(caller int) error) (sample Sample, left func()) 
 	return sample, wg.Wait
 }
 
-// pairCaller is one caller. The mutex is for the look at those who hang.
+// pairCaller is one caller. The mutex is for the look at callers that hang.
 type pairCaller struct {
 	mu        sync.Mutex
 	began     time.Time // of the pair under way; zero when there is none

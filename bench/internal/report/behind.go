@@ -30,7 +30,7 @@ var comparisons = []comparison{
 	{[]string{"A128", "B128"}, "server µs", false},
 }
 
-// notPeers are rows without a lock, and those that show what a lock must cost at the least.
+// notPeers are rows without a lock, and the one that shows what a lock must cost at the least.
 var notPeers = []string{"bare", "raw connection"}
 
 // behind lists each figure in which others are ahead of railtoken with its defaults, by more than 1 %.

@@ -30,7 +30,7 @@ var allPlots = []plot{
 		[]string{"bare", "railtoken failfast"},
 	},
 	{
-		"locks", "Keys that nobody else wants, 128 callers: pairs of acquire and release in a second",
+		"locks", "Keys that no other caller wants, 128 callers: pairs of acquire and release in a second",
 		[]column{{"one server", "A128", "pairs/s", ""}, {"five servers", "B128", "pairs/s", ""}},
 		nil,
 	},

@@ -71,7 +71,8 @@ func Ratios(values, base Values) Values {
 	return ratios
 }
 
-// PercentileIn returns the time, in units, that the share p of the sorted times does not exceed; NaN when there are none.
+// PercentileIn returns the time, in units, that the share p of the sorted times does not exceed; NaN when there are
+// none.
 func PercentileIn(unit time.Duration, sorted []time.Duration, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()

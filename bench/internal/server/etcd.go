@@ -27,9 +27,9 @@ type Etcd struct {
 // Reach returns the address by which the listener of an address is reached from elsewhere.
 type Reach func(ctx context.Context, addr string) (string, error)
 
-// StartEtcd runs a cluster of n members and returns when it has a leader. Their logs go to the directory dir, their data
-// to memory where there is room for it, because the redis-servers write nothing to disk either, else to dir too. The
-// members reach each other by the addresses that reach returns, or directly when it is nil.
+// StartEtcd runs a cluster of n members and returns when it has a leader. Their logs go to the directory dir, their
+// data to memory where there is room for it, because the redis-servers write nothing to disk either, else to dir too.
+// The members reach each other by the addresses that reach returns, or directly when it is nil.
 func StartEtcd(ctx context.Context, dir string, n int, reach Reach) (*Etcd, error) {
 	var err error
 	for range 5 {

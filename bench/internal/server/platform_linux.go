@@ -11,7 +11,8 @@ const (
 // dieWithParent lets the kernel kill a process when this one dies without having ended it.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// inMemory returns a directory whose files are in memory, when there is one with room for the data of n members of etcd.
+// inMemory returns a directory whose files are in memory, when there is one with room for the data of n members of
+// etcd.
 func inMemory(n int) (dir string, ok bool) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(memoryDir, &fs); err != nil {

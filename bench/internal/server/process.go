@@ -52,7 +52,7 @@ func (p *process) end() {
 	<-p.exited
 }
 
-// freeAddrs returns addresses on which nobody listens.
+// freeAddrs returns addresses that no process listens on.
 func freeAddrs(ctx context.Context, n int) ([]string, error) {
 	addrs := make([]string, n)
 	var listeners []net.Listener // closed when all are known, or two addresses would be the same

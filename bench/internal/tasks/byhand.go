@@ -23,7 +23,9 @@ const (
 )
 
 // SleepRetry takes a lock by SET NX PX. When it is refused it sleeps in its slot and tries again.
-var SleepRetry = byHand("sleep-retry", false, isFailure, func(ctx context.Context, job Job, client *redis.Client, p payload) error {
+var SleepRetry = byHand("sleep-retry", false, isFailure, sleepRetry)
+
+func sleepRetry(ctx context.Context, job Job, client *redis.Client, p payload) error {
 	for {
 		err := withLock(ctx, client, p.Key, func() error { return job.Tally.Work(ctx, p.N) })
 		if !errors.Is(err, errRefused) {
@@ -35,11 +37,13 @@ var SleepRetry = byHand("sleep-retry", false, isFailure, func(ctx context.Contex
 			return context.Cause(ctx)
 		}
 	}
-})
+}
 
 // SleepRedsync sleeps in its slot by the retries of redsync's mutex. When these are used up the task is retried after a
 // second, which asynq does not count as a failure.
-var SleepRedsync = byHand("redsync", false, isFailure, func(ctx context.Context, job Job, client *redis.Client, p payload) error {
+var SleepRedsync = byHand("redsync", false, isFailure, sleepRedsync)
+
+func sleepRedsync(ctx context.Context, job Job, client *redis.Client, p payload) error {
 	mutex := redsync.New(goredis.NewPool(client)).NewMutex("lock:"+p.Key, redsync.WithExpiry(LockTTL))
 	err := mutex.LockContext(ctx)
 	_, taken := errors.AsType[*redsync.ErrTaken](err)
@@ -55,12 +59,14 @@ var SleepRedsync = byHand("redsync", false, isFailure, func(ctx context.Context,
 	default:
 		return err
 	}
-})
+}
 
-// Semaphore follows the rate limiter in asynq's documentation: a semaphore with one token for each key, in a sorted set,
-// whose tokens expire with their tasks' deadlines. When it gets none, its error is no failure and asynq retries the task
-// after a second. x/rate itself panics with this version of asynq.
-var Semaphore = byHand("semaphore", true, isFailure, func(ctx context.Context, job Job, client *redis.Client, p payload) error {
+// Semaphore follows the rate limiter in asynq's documentation: a semaphore with one token for each key, in a sorted
+// set, whose tokens expire with their tasks' deadlines. When it gets none, its error is no failure and asynq retries
+// the task after a second. x/rate itself panics with this version of asynq.
+var Semaphore = byHand("semaphore", true, isFailure, withToken)
+
+func withToken(ctx context.Context, job Job, client *redis.Client, p payload) error {
 	until, hasDeadline := ctx.Deadline()
 	id, hasID := asynq.GetTaskID(ctx)
 	if !hasDeadline || !hasID {
@@ -75,10 +81,10 @@ var Semaphore = byHand("semaphore", true, isFailure, func(ctx context.Context, j
 		return errRefused
 	}
 	return errors.Join(job.Tally.Work(ctx, p.N), client.ZRem(context.WithoutCancel(ctx), key, id).Err())
-})
+}
 
-// RetryUncounted takes a lock by SET NX PX. When it is refused, its error is no failure and asynq retries the task after a
-// second.
+// RetryUncounted takes a lock by SET NX PX. When it is refused, its error is no failure and asynq retries the task
+// after a second.
 var RetryUncounted = byHand("asynq retry, IsFailure=false", true, isFailure, tryOnce)
 
 // Retry takes a lock by SET NX PX. When it is refused, asynq counts a failure and retries the task after a second, as

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// checkInterval is how often an idle server of those without railtoken looks for tasks, and delayedInterval how often it
-// looks at delayed tasks: as often as railtoken does by default. asynq's own defaults are 1 s and 5 s.
+// checkInterval is how often an idle server of those without railtoken looks for tasks, and delayedInterval how often
+// it looks at delayed tasks: as often as railtoken does by default. asynq's own defaults are 1 s and 5 s.
 const (
 	checkInterval   = 50 * time.Millisecond
 	delayedInterval = time.Second
@@ -47,8 +47,8 @@ type Contestant struct {
 	Start func(ctx context.Context, job Job) (stop func() error, err error)
 }
 
-// The contestants, in the order in which they are shown: asynq without locks, railtoken with each of its strategies, and
-// the patterns that people write themselves.
+// The contestants, in the order in which they are shown: asynq without locks, railtoken with each of its strategies,
+// and the patterns that people write themselves.
 var (
 	All    = slices.Concat([]Contestant{Bare}, Ours, ByHand)
 	Ours   = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFailFast, RailtokenFIFO, RailtokenStrictFIFO}

@@ -1,8 +1,9 @@
-// Package tasks lets asynq workers do tasks that want the same keys, each contestant in its own way, and counts what came
-// of it: how long it took, how often each task had to be started, and whether two tasks of a key ran at the same time.
+// Package tasks lets asynq workers do tasks that want the same keys, each contestant in its own way, and counts what
+// came of it: how long it took, how often each task had to be started, and whether two tasks of a key ran at the same
+// time.
 //
-// A [Scenario] is a list of tasks, a [Contestant] a way to work on it, and [Run] puts both together on a redis-server of
-// their own. [Measure] does so with all of them: it is this part of the benchmark.
+// A [Scenario] is a list of tasks, a [Contestant] a way to work on it, and [Run] puts both together on a redis-server
+// of their own. [Measure] does so with all of them: it is this part of the benchmark.
 package tasks
 
 import (
@@ -119,9 +120,9 @@ func (p part) contests() ([]contest, error) {
 		}), nil
 }
 
-// limits bound a contestant's run. Those whose tasks in conflict wait for asynq's timer do little in much time, at an even
-// rate: they get a second more than the ideal takes, 2.5 to 3.5 s in all. The others have time to finish though they take
-// three times the ideal.
+// limits bound a contestant's run. Those whose tasks in conflict wait for asynq's timer do little in much time, at an
+// even rate: they get a second more than the ideal takes, 2.5 to 3.5 s in all. The others have time to finish though
+// they take three times the ideal.
 func (p part) limits(c Contestant, s Scenario) Limits {
 	ideal := s.Ideal()
 	if c.Timed {

@@ -84,8 +84,8 @@ func GenerateOrders(n int, seed uint64) []Order {
 }
 
 // ByOrder returns the tasks of some orders: an audit and an allocation of each, enqueued one right after the other into
-// queues of their own, with the order as their key. The orders are shuffled, and of too many those with the most tasks are
-// kept.
+// queues of their own, with the order as their key. The orders are shuffled, and of too many those with the most tasks
+// are kept.
 func ByOrder(orders []Order, most int, work time.Duration, seed uint64) Scenario {
 	s := fromOrders("orders", orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
 	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and an allocation of each order next to each other,"+
@@ -93,13 +93,14 @@ func ByOrder(orders []Order, most int, work time.Duration, seed uint64) Scenario
 	return s
 }
 
-// BySeller returns the tasks of some orders, all shuffled: an audit and an allocation of each, in queues of their own, with
-// the order's first seller as their key. Of too many those of the sellers with the most are kept.
+// BySeller returns the tasks of some orders, all shuffled: an audit and an allocation of each, in queues of their own,
+// with the order's first seller as their key. Of too many those of the sellers with the most are kept.
 func BySeller(orders []Order, most int, work time.Duration, seed uint64) Scenario {
 	s := fromOrders("sellers", orders, most, work, seed, func(o Order) string { return "seller:" + o.Sellers[0] })
 	shuffle(s.Tasks, seed)
 	s.number()
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, %d keys: the seller", len(s.Tasks), work, s.Keys())
+	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, %d keys: the seller",
+		len(s.Tasks), work, s.Keys())
 	return s
 }
 
@@ -116,7 +117,7 @@ func fromOrders(name string, orders []Order, most int, work time.Duration, seed 
 	return s
 }
 
-// hottest returns at most so many orders: those whose key has the most of them, and of equal ones those that come first.
+// hottest returns at most so many orders: the ones whose key has the most of them, and of equal ones the first.
 func hottest(orders []Order, most int, key func(Order) string) []Order {
 	count, first := map[string]int{}, map[string]int{}
 	for i, o := range orders {

@@ -26,11 +26,11 @@ type Result struct {
 	Overlaps, Again int
 	// Parked counts the runs that ended with the task parked, for contestants that park.
 	Parked int
-	// Runs is how often a worker ran each task, sorted; 0 for those that it never came to.
+	// Runs is how often a worker ran each task, sorted; 0 when it never came to it.
 	Runs []int
 	// Commands is how many commands the contestant sent to Redis, NaN when they were not counted.
 	Commands float64
-	// At is when each task was done, by its place, since the start of the server; 0 for those that were not.
+	// At is when each task was done, by its place, since the start of the server; 0 when it was not.
 	At []time.Duration
 	// CPU is the processor time of this process, without that of the redis-server.
 	CPU time.Duration
@@ -61,7 +61,8 @@ func (r Result) AtMost(runs int) float64 {
 	return float64(n) / float64(len(r.Runs))
 }
 
-// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN or infinite when there are none.
+// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN or infinite when there are
+// none.
 func (r Result) CPUPerTask() float64 { return float64(r.CPU.Microseconds()) / float64(r.Done) }
 
 // PerTask returns the commands for each task that was done; NaN or infinite when there are none.

@@ -23,7 +23,8 @@ type Limits struct {
 	Retries int
 }
 
-// Rehearse runs the contestant for as long as the limits say and learns which commands it sends. Nothing of it is measured.
+// Rehearse runs the contestant for as long as the limits say and learns which commands it sends. Nothing of it is
+// measured.
 func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits) (*server.Sent, error) {
 	at, err := server.Start(ctx, dir)
 	if err != nil {
@@ -36,9 +37,11 @@ func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, limits 
 	return sent, errors.Join(err, failed)
 }
 
-// Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The tasks
-// are enqueued before it starts. sent counts the commands; nil disables that.
-func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limits, sent *server.Sent) (r Result, err error) {
+// Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The
+// tasks are enqueued before it starts. sent counts the commands; nil disables that.
+func Run(
+	ctx context.Context, dir string, c Contestant, s Scenario, limits Limits, sent *server.Sent,
+) (r Result, err error) {
 	at, err := server.Start(ctx, dir)
 	if err != nil {
 		return r, err
@@ -47,8 +50,8 @@ func Run(ctx context.Context, dir string, c Contestant, s Scenario, limits Limit
 	return counted(ctx, at, sent, c, s, limits)
 }
 
-// StartHeld has a contestant run a task that holds a key for an hour, and n others that wait for it, each for an hour when
-// asynq's timer decides. stop ends it.
+// StartHeld has a contestant run a task that holds a key for an hour, and n others that wait for it, each for an hour
+// when asynq's timer decides. stop ends it.
 func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func() error, err error) {
 	s := Scenario{}
 	for range n + 1 {
@@ -62,7 +65,9 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 }
 
 // counted runs the contestant between two looks at the commands that the server has got.
-func counted(ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits) (r Result, err error) {
+func counted(
+	ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits,
+) (r Result, err error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks), Retries: limits.Retries}
 	late := func(t Task) bool { return t.Late }
 	if err := enqueue(ctx, job, c.InOrder, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
@@ -124,8 +129,9 @@ func enqueueLate(ctx context.Context, c Contestant, job Job) error {
 	return enqueue(ctx, job, c.InOrder, late)
 }
 
-// addVanished counts tasks as lost that were not done and are nowhere any more. Those that were broken off at the end may
-// have been done without being counted: they are at most as many as there are slots, and only in runs that did not finish.
+// addVanished counts tasks as lost that were not done and are nowhere any more. Those that were broken off at the end
+// may have been done without being counted: they are at most as many as there are slots, and only in runs that did not
+// finish.
 func addVanished(job Job, r *Result) error {
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: job.Addr})
 	defer inspector.Close()

@@ -20,9 +20,10 @@ type Task struct {
 	Work time.Duration
 	// Type is that of asynq, and Queue where the task is enqueued.
 	Type, Queue string
-	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and it does not count.
+	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and it does not
+	// count.
 	Aside bool
-	// Late says that the task is enqueued a while after the start, when those that came first are at work.
+	// Late says that the task is enqueued a while after the start, when the first tasks are at work.
 	Late bool
 }
 

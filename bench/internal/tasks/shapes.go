@@ -13,8 +13,8 @@ const (
 	otherWork = 20 * time.Millisecond
 )
 
-// Zipf returns n tasks whose keys are wanted as often as Zipf's law says: the one at place r of so many keys in proportion
-// to 1/r^exponent. It is the same for the same seed.
+// Zipf returns n tasks whose keys are wanted as often as Zipf's law says: the one at place r of so many keys in
+// proportion to 1/r^exponent. It is the same for the same seed.
 func Zipf(name string, exponent float64, keys, n int, work time.Duration, seed uint64) Scenario {
 	sums := make([]float64, keys)
 	sum := 0.0
@@ -28,12 +28,13 @@ func Zipf(name string, exponent float64, keys, n int, work time.Duration, seed u
 		place, _ := slices.BinarySearch(sums, rng.Float64()*sum)
 		s = s.with(Task{Key: fmt.Sprint("key:", min(place, keys-1)), Work: work})
 	}
-	s.Title = fmt.Sprintf("%d tasks x %v, keys by Zipf's law with exponent %.1f: %d of %d keys", n, work, exponent, s.Keys(), keys)
+	s.Title = fmt.Sprintf("%d tasks x %v, keys by Zipf's law with exponent %.1f: %d of %d keys",
+		n, work, exponent, s.Keys(), keys)
 	return s
 }
 
-// BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same key
-// and are [Task.Aside].
+// BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same
+// key and are [Task.Aside].
 func BesideAHotKey(others, hot int) Scenario {
 	s := Scenario{Name: "hotkey", Bare: Slots, Title: fmt.Sprintf(
 		"%d tasks x %v with keys of their own beside %d x %v for one key, on %d slots", others, otherWork, hot, hotWork, Slots)}
@@ -63,8 +64,8 @@ func Pairs(n int) Scenario {
 	return s
 }
 
-// gaps returns the times from the end of each holder of [Pairs] to the start of its waiter. One that was not done counts
-// as if it began when the time was up.
+// gaps returns the times from the end of each holder of [Pairs] to the start of its waiter. One that was not done
+// counts as if it began when the time was up.
 func gaps(s Scenario, got Result) []time.Duration {
 	n := len(s.Tasks) / 2
 	var all []time.Duration

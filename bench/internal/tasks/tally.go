@@ -15,7 +15,7 @@ type Tally struct {
 	mu       sync.Mutex
 	frozen   bool
 	runs     []int
-	done     []time.Time // zero for those that are not done
+	done     []time.Time // zero when it is not done
 	lost     []bool
 	open     int // tasks that are neither done nor lost
 	inWork   map[string]int
@@ -72,8 +72,8 @@ func (t *Tally) note(count func()) {
 	}
 }
 
-// Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that ends
-// breaks it off.
+// Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that
+// ends breaks it off.
 func (t *Tally) Work(ctx context.Context, n int) error {
 	task := t.tasks[n]
 	t.enter(task.Key)
@@ -134,7 +134,8 @@ func (t *Tally) close(n int) {
 	}
 }
 
-// Freeze ends the counting and returns what was counted since began. Unless all tasks are over, the time is that until now.
+// Freeze ends the counting and returns what was counted since began. Unless all tasks are over, the time is that until
+// now.
 func (t *Tally) Freeze(began time.Time) Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -58,11 +58,13 @@ func addWakes(t *results.Table, row string, times []time.Duration) {
 	t.Add(row, "longest ms", results.PercentileIn(time.Millisecond, times, 1))
 }
 
-// Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task of
-// the same worker held, and n times for one that a worker with connections of its own held, as another process would.
-// Both workers run with the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that have locks
-// attached.
-func Wakes(ctx context.Context, addr string, interval time.Duration, attached bool, n int) (same, other []time.Duration, err error) {
+// Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task
+// of the same worker held, and n times for one that a worker with connections of its own held, as another process
+// would. Both workers run with the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that
+// have locks attached.
+func Wakes(ctx context.Context, addr string, interval time.Duration, attached bool, n int) (
+	same, other []time.Duration, err error,
+) {
 	w := &wakes{release: make(chan struct{}), happened: map[event]chan time.Time{}}
 	for _, e := range []event{held, refused, released, started, free} {
 		w.happened[e] = make(chan time.Time, 2)

@@ -3,7 +3,7 @@
 -- ARGV[1]  how many tokens there are
 -- ARGV[2]  the time now in seconds
 -- ARGV[3]  when the token ends by itself
--- ARGV[4]  who takes it
+-- ARGV[4]  the task that takes it
 -- Returns  1 when it was taken, 0 when there is none left
 -- Atomic, because two tasks may count the same tokens and both take the last one otherwise.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[2])
