@@ -41,15 +41,17 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	type calls struct{ all, clients float64 }
 	seen := map[string]calls{}
 	for lines := bufio.NewScanner(conn); lines.Scan(); { // until the deadline
-		if line := monitored.FindStringSubmatch(lines.Text()); line != nil {
-			name := strings.ToLower(line[2])
-			c := seen[name]
-			c.all++
-			if line[1] != "lua" {
-				c.clients++
-			}
-			seen[name] = c
+		line := monitored.FindStringSubmatch(lines.Text())
+		if line == nil {
+			continue
 		}
+		name := strings.ToLower(line[2])
+		c := seen[name]
+		c.all++
+		if line[1] != "lua" {
+			c.clients++
+		}
+		seen[name] = c
 	}
 	sent := &Sent{server: s, share: map[string]float64{}}
 	for name, c := range seen {

@@ -80,7 +80,7 @@ func (e *Etcd) start(ctx context.Context, dir string, n int, reach Reach) error 
 			"--listen-peer-urls", "http://"+addrs[n+i], "--initial-advertise-peer-urls", "http://"+reached[i],
 			"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-token", token,
 			"--initial-cluster-state", "new")
-		if err = errors.Join(err, log.Close()); err != nil {
+		if err := errors.Join(err, log.Close()); err != nil {
 			return err
 		}
 		e.members = append(e.members, p)

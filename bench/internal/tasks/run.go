@@ -88,7 +88,8 @@ func counted(
 		}
 	}
 	r.Commands = after - before
-	return r, addVanished(job, &r)
+	err = addVanished(job, &r)
+	return r, err
 }
 
 // work lets the contestant work until all is over or the time is up, and stops it.
