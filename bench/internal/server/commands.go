@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +88,9 @@ func (s *Sent) Count(ctx context.Context) (float64, error) {
 	}
 	return total, nil
 }
+
+// Known names the commands that were seen while it learned.
+func (s *Sent) Known() []string { return slices.Collect(maps.Keys(s.share)) }
 
 // Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
 func (s *Sent) Mixed() []string {
