@@ -273,7 +273,7 @@ func TestOneLossIsNotAnothers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, servers := start(t)
-			lease := acquire(t, l, locking.Options{}, "order:1")
+			lease := eventually(t, l, "order:1")
 			for _, s := range servers {
 				s.Pause()
 			}
