@@ -1,0 +1,1135 @@
+/*
+ * Locks that ride on asynq's own scripts: a fetch that takes the lock, an acknowledgement that passes it on. The model of a protocol that
+ * is to come, levels 2 and 3 of the connection between asynq and Redis.
+ *
+ * scripts/model.sh checks this file exhaustively, once for each configuration; README.md says what is claimed and what is assumed.
+ *
+ * Switches, all set with -D:
+ *   TASKS      how many tasks, all pending at the start           (3)
+ *   WORKERS    how many worker processes                          (2)
+ *   SLOTS      how many tasks a worker runs at once               (2)
+ *   BUDGET     how many events of EVENTS happen in a run          (2)
+ *   EVENTS     which events, a sum of the bits below              (all)
+ *   LEVEL      3: fetch takes the lock, ack passes it; 2: fetch
+ *              only looks at it, the handler takes it             (3)
+ *   KEYSET     which keys the tasks have, see below               (0: one key for all)
+ *   ORDER      1: tasks of a key run in order (StrictFIFO)        (0)
+ *   MUTANT     a protocol known to be wrong, see below            (0)
+ *   REACH      assert that something interesting is never         (0)
+ *              reached, to see that the model does reach it
+ *
+ * Each step is one atomic script of Redis or one decision of a worker, and any step whose guard holds may come next. So a reply is as slow
+ * as it likes, and a request that is slow to arrive is one that is sent later. What is special about a request that arrives late is that its
+ * sender has stopped waiting for it: those are the masks lateAck and lateFetch.
+ *
+ * A number of a run is a nonce: it is given out again only when nothing refers to it any more.
+ */
+
+#ifndef TASKS
+#define TASKS 3
+#endif
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef BUDGET
+#define BUDGET 2
+#endif
+#ifndef EVENTS
+#define EVENTS 4095
+#endif
+#ifndef LEVEL
+#define LEVEL 3
+#endif
+#ifndef KEYSET
+#define KEYSET 0
+#endif
+#ifndef ORDER
+#define ORDER 0
+#endif
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#ifndef REACH
+#define REACH 0
+#endif
+
+/* The events that are bounded by BUDGET. */
+#define CRASH      1  /* a worker is killed, and started again with nothing in memory */
+#define LOSS       2  /* a reply is lost: the worker repeats the call */
+#define LATE       4  /* a copy of a call arrives when nobody waits for it any more */
+#define PAUSE      8  /* a lock expires though its owner lives: a pause, a slow reply, renewals that failed */
+#define DOUBT     16  /* a lease is over by its owner's clock though Redis has the lock still */
+#define LEASELESS 32  /* asynq's lease of a task expires though its worker lives */
+#define TIMEOUT   64  /* asynq gives up a handler (timeout, shutdown) whose function still runs */
+#define RETRY    128  /* a handler fails, and is tried again */
+#define ARCHIVE  256  /* a handler fails for the last time */
+#define GIVEBACK 512  /* a task has been in memory for too long, and is given back */
+#define TIMER   1024  /* the timer of a waiting task fires while its key is held */
+#define STOP    2048  /* a worker shuts down */
+
+/* The protocols known to be wrong. */
+#define ACK_FORGETS       1  /* a repeated ack does not say again what the first one granted */
+#define FETCH_FORGETS     2  /* nor does a repeated fetch */
+#define FETCH_UNMARKED    3  /* a fetch that was repeated is not marked: its first copy may arrive yet */
+#define PASS_UNGUARDED    4  /* an ack passes the key whoever owns it */
+#define REPEAT_ADMITS     5  /* an ack admits tasks though its run was over before */
+#define OWNER_REUSED      6  /* the owner value is worker and task, not a nonce */
+#define FROM_REPLY        7  /* validity counts from the reply, not from before the fetch */
+#define START_UNCHECKED   8  /* a task in memory starts without a look at its lease's validity */
+#define STANDBY_EARLY     9  /* the standby starts when asynq gives up the handler, not when its function returns */
+#define FUSED_EARLY      10  /* an ack passes the key before the handler's function has returned */
+#define LEASELESS_KEEPS  11  /* asynq sends no ack as its lease is invalid, and nobody releases the key */
+#define RETRY_KEEPS      12  /* retry and archive are not taken for acks: the key is kept */
+#define RECOVERY_FREES   13  /* the recoverer's retry frees the key, as an ack does */
+#define STOP_PASSES      14  /* an ack passes the key after shutdown has begun, and shutdown waits for functions only */
+#define STOP_STRANDS     15  /* shutdown gives nothing back that is in memory */
+#define STOP_HURRIES     16  /* shutdown does not wait for the answers of calls that are under way */
+#define PASS_UNFENCED    17  /* a pass raises no fence */
+#define PARK_UNTIMED     18  /* a waiting task is in no set that asynq empties by itself */
+#define RELEASE_SILENT   19  /* a release outside of an ack wakes nobody */
+#define PARK_SWALLOWS    20  /* a woken task that parks on another key does not pass the wake on */
+#define PASS_PARTIAL     21  /* a pass takes the one key of the task that has become free */
+#define PASS_BLIND       22  /* a pass takes a waiter without a look at where it is */
+#define SYNCER_BY_ID     23  /* asynq's repeated ack is taken for one of the run that the task is in now */
+#define PARK_BLIND       24  /* the park does not look at the lock once more */
+#define ADMIT_ANY        25  /* in order: the fetch admits any task */
+#define PASS_ANY         26  /* in order: the pass takes any waiter */
+#define STANDBY_AHEAD    27  /* in order: the standby starts before the ack of the task before it is answered */
+#define HEIR_GONE        28  /* an ack leaves the lock to a standby that was given back */
+#define KEYS_TRUSTED     29  /* a handler runs under the recorded keys though its key function says otherwise */
+#define ACK_BY_ID        30  /* an ack takes the task whatever run it is in, as asynq's own does */
+#define HEIR_OVERRUN     31  /* an ack passes or releases the key though the standby has begun */
+#define STANDBY_UNFENCED 32  /* a standby gets the fence of the task before it */
+#define GIVEBACK_KEEPS   33  /* a task is given back without its lock */
+#define RELEASE_UNGUARDED 34 /* a release outside of an ack deletes the lock whoever owns it */
+#define CONFLICT_KEEPS   35  /* keys that disagree: the recorded keys are not released before the plain path */
+#define ADMIT_BLIND      36  /* the fetch does not look at the lock */
+#define STANDBY_STUCK    37  /* in order: a failed task leaves its key to the standby */
+#define STANDBY_UNLOCKED 38  /* a standby is granted without a look at whether the run before it still has the lock */
+
+/* Keys: REC is what the producer recorded, REAL what the handler's key function says. Bit k: key k. */
+#if KEYSET == 0
+#define KEYS 1
+#define REC(t)  1
+#define REAL(t) 1
+#elif KEYSET == 1 /* one, both, the other, both */
+#define KEYS 2
+#define REC(t)  ((t) == 0 -> 1 : ((t) == 2 -> 2 : 3))
+#define REAL(t) REC(t)
+#elif KEYSET == 2 /* the recorded key of task 0 is wrong */
+#define KEYS 2
+#define REC(t)  ((t) == 1 -> 2 : 1)
+#define REAL(t) ((t) < 2 -> 2 : 1)
+#endif
+#define HEIR_ACTIVE      39  /* the lock is left to a standby that has begun only while its task is active */
+
+#define RUNS  7
+#define BIT(n) (1 << (n))
+#define ALL    (BIT(TASKS) - 1)
+#define NOBODY 255
+
+/* Phases of a run. */
+#define NONE       0
+#define GRANTED    1  /* Redis has granted it; its worker does not know yet */
+#define HELD       2  /* in the worker's memory or, behind another run (base), a standby */
+#define REFUSED    3  /* plain path: the handler found its key held */
+#define RUNNING    4
+#define RETURNED   5  /* the function has returned; the ack is to be sent */
+#define RELEASED   6  /* plain path: the lock is released; the ack is to be sent */
+#define ABANDONED  7  /* asynq has given the handler up; its function still runs */
+#define LEFTOVER   8  /* a function has returned that asynq sends no ack for any more */
+#define ACKED      9  /* the ack was executed; its reply is under way */
+#define LOST      10  /* granted by a live worker's call, and the worker will never know */
+#define DEAD      11  /* its worker was killed */
+
+/* Redis: asynq's sets of tasks, as bit masks, and what the scripts have added. */
+byte pend = ALL, act, lse, rty, done, arch;
+byte waiters;                 /* tasks with an entry among the waiters of a key; it can be out of date */
+byte waitsFor[TASKS];         /* which key */
+byte runOf[TASKS];              /* nonce of the run that the task is active in */
+byte unleased;                /* active tasks whose asynq lease has expired */
+byte lock[KEYS];              /* nonce of the owner, 0 = free */
+byte fence;
+byte stale;                   /* PARK_UNTIMED: tasks that wait and are nowhere else */
+
+/* Runs. tk, out and by are in the task's hash or in the call; good, leaseless and phase are known to the worker alone. */
+byte phase[RUNS + 1];
+byte tk[RUNS + 1];
+byte wk[RUNS + 1];
+byte by[RUNS + 1];            /* the call that granted it, until its worker knows: a run (its ack), or FETCH(worker) */
+byte base[RUNS + 1];          /* the run whose lock it relies on: itself, or the one it stands by for; 0 on the plain path before acquire */
+byte token[RUNS + 1];         /* its fencing token */
+byte out[RUNS + 1];           /* 0 success, 1 retry, 2 archive */
+short good;                   /* bit r: the lease of run r is valid by its worker's clock */
+short leaseless;              /* bit r: asynq's lease of run r has expired */
+short plain;                  /* bit r: run r takes its lock in the handler */
+#define FETCH(w) (RUNS + 1 + (w))
+
+/* Workers and calls. */
+byte fetching;                /* bit w: the reply to a fetch of worker w is under way */
+byte stopped;                 /* bit w: shutdown has begun */
+byte gone;                    /* bit w: the process has ended */
+short lateAck;                /* bit r: a copy of the ack of run r may arrive yet */
+byte lateFetch;               /* bit w: a copy of a fetch of worker w may arrive yet */
+byte orphanFetch;             /* bit w: a fetch of a worker that was killed since may arrive yet */
+bit corrected;                /* the recorded key of task 0 was put right */
+
+/* What the assertions and reductions need; the protocol does not see it. */
+byte left = BUDGET;
+byte ran;                     /* tasks whose function has returned */
+byte top[KEYS];               /* the largest token that has begun */
+byte excused;                 /* bit k: a lock of key k has expired, or a task on its way to it was killed: timers are for that */
+byte touched;                 /* tasks that have been looked at: the others are alike */
+#if MUTANT == SYNCER_BY_ID
+byte again;                   /* tasks whose ack asynq will repeat */
+#endif
+#if MUTANT == HEIR_GONE
+short standbyGone;
+#endif
+
+/* Scratch, 0 between steps. */
+byte me, t, u, w, n, i, k, heir, spare;
+bit fused, mine, found, usedUp;
+
+#define EVENT(e) (left > 0 && (EVENTS & (e)))
+#define spend    left = left - 1
+
+#if KEYSET == 2
+#define NOTED(x) ((x) == 1 || (x) == 0 && corrected -> 2 : 1)
+#else
+#define NOTED(x) REC(x)
+#endif
+
+#if MUTANT == OWNER_REUSED
+#define OWNS(r, j) (lock[j] != 0 && (r) != 0 && wk[lock[j]] == wk[r] && tk[lock[j]] == tk[r])
+#else
+#define OWNS(r, j) (lock[j] == (r))
+#endif
+#if KEYS == 1
+#define FREE(m)      (lock[0] == 0)
+#define OWNSANY(r)   (lock[0] == (r))
+#define HAS(r, m)    (lock[0] == (r))
+#define HELDKEY(m)   0
+#define OTHERHELD(m, j) false
+#else
+#define FREE(m)      ((!((m) & 1) || lock[0] == 0) && (!((m) & 2) || lock[1] == 0))
+#define OWNSANY(r)   (lock[0] == (r) || lock[1] == (r))
+#define HAS(r, m)    ((!((m) & 1) || lock[0] == (r)) && (!((m) & 2) || lock[1] == (r)))
+#define HELDKEY(m)   (((m) & 1) && lock[0] != 0 -> 0 : (((m) & 2) && lock[1] != 0 -> 1 : (((m) & 1) -> 0 : 1)))
+#define OTHERHELD(m, j) (((m) & BIT(1 - (j))) && lock[1 - (j)] != 0)
+#endif
+
+#if ORDER
+#define HEAD(x) (((done | arch) & (BIT(x) - 1)) == BIT(x) - 1)
+#else
+#define HEAD(x) true
+#endif
+#if MUTANT == ADMIT_ANY
+#define ADMITS(x) FREE(NOTED(x))
+#elif MUTANT == ADMIT_BLIND
+#define ADMITS(x) true
+#else
+#define ADMITS(x) (FREE(NOTED(x)) && HEAD(x))
+#endif
+#define RUNNABLE(x) (FREE(NOTED(x)) && HEAD(x))
+
+#define ACTIVE(r) ((act & BIT(tk[r])) && runOf[tk[r]] == (r))
+
+#define OCCUPIES(r, v) (wk[r] == (v) && phase[r] >= GRANTED && phase[r] <= RELEASED)
+#define BUSY(v) (OCCUPIES(1, v) + OCCUPIES(2, v) + OCCUPIES(3, v) + OCCUPIES(4, v) + OCCUPIES(5, v) + OCCUPIES(6, v) + OCCUPIES(7, v))
+#define ROOM(v) (BUSY(v) < SLOTS)
+
+/* The function of the run is at work. */
+#define AT_WORK(r) (phase[r] == RUNNING || phase[r] == ABANDONED)
+
+/* One of the tasks for which F holds goes to u, NOBODY when there is none. Tasks that nobody has looked at yet are alike where they have the same key:
+ * the lowest of them goes first. */
+#if KEYSET == 0 && !ORDER
+#define FIRST(x) ((touched & BIT(x)) || ((BIT(x) - 1) & ~touched) == 0)
+#else
+#define FIRST(x) true
+#endif
+#if TASKS == 2
+#define PICK(F) if :: F(0) -> u = 0 :: F(1) -> u = 1 :: else -> u = NOBODY fi
+#define ANY(F) (F(0) || F(1))
+#elif TASKS == 3
+#define PICK(F) if :: F(0) -> u = 0 :: F(1) -> u = 1 :: F(2) -> u = 2 :: else -> u = NOBODY fi
+#define ANY(F) (F(0) || F(1) || F(2))
+#else
+#define PICK(F) if :: F(0) -> u = 0 :: F(1) -> u = 1 :: F(2) -> u = 2 :: F(3) -> u = 3 :: else -> u = NOBODY fi
+#define ANY(F) (F(0) || F(1) || F(2) || F(3))
+#endif
+#define RUNOF(F) F(1) -> me = 1 :: F(2) -> me = 2 :: F(3) -> me = 3 :: F(4) -> me = 4 :: F(5) -> me = 5 :: F(6) -> me = 6 :: F(7) -> me = 7
+#if WORKERS == 1
+#define WORKER(F) F(0) -> w = 0
+#elif WORKERS == 2
+#define WORKER(F) F(0) -> w = 0 :: F(1) -> w = 1
+#else
+#define WORKER(F) F(0) -> w = 0 :: F(1) -> w = 1 :: F(2) -> w = 2
+#endif
+#if TASKS == 2
+#define TASK(F) F(0) -> t = 0 :: F(1) -> t = 1
+#elif TASKS == 3
+#define TASK(F) F(0) -> t = 0 :: F(1) -> t = 1 :: F(2) -> t = 2
+#else
+#define TASK(F) F(0) -> t = 0 :: F(1) -> t = 1 :: F(2) -> t = 2 :: F(3) -> t = 3
+#endif
+
+/* ---- Parts of the scripts --------------------------------------------------------------------------------------------------- */
+
+/* The task x becomes active in a new run of worker v, granted by a call. standby: 0, or the run whose lock it is to inherit. */
+inline grant(x, v, call, standby) {
+  d_step {
+    n = 1;
+    do
+    :: n > RUNS -> break
+    :: else ->
+       usedUp = phase[n] != NONE || (lateAck & BIT(n)) || OWNSANY(n);
+       i = 0;
+       do :: i < TASKS -> usedUp = usedUp || runOf[i] == n; i++ :: else -> break od;
+       i = 1;
+       do :: i <= RUNS -> usedUp = usedUp || (i != n && (base[i] == n || by[i] == n)); i++ :: else -> break od;
+       if :: usedUp -> n++ :: else -> break fi
+    od;
+    usedUp = 0;
+    i = 0;
+    assert(n <= RUNS);                                                           /* LIMIT */
+    act = act | BIT(x);
+    lse = lse | BIT(x);
+    waiters = waiters & ~BIT(x);
+    runOf[x] = n;
+    phase[n] = GRANTED;
+    tk[n] = x;
+    wk[n] = v;
+    by[n] = call;
+    touched = touched | BIT(x);
+    if
+    :: LEVEL == 2 -> plain = plain | BIT(n)
+    :: else ->
+       if
+       :: MUTANT == PASS_UNFENCED && call <= RUNS && standby == 0
+       :: MUTANT == STANDBY_UNFENCED && standby != 0
+       :: else -> fence++
+       fi;
+       assert(fence < 30);                                                       /* ENDLESS */
+       token[n] = fence;
+       good = good | BIT(n);
+       if
+       :: standby != 0 -> base[n] = standby
+       :: else ->
+          base[n] = n;
+          if
+          :: MUTANT == PASS_PARTIAL && call <= RUNS -> lock[k] = n
+          :: else ->
+             if :: NOTED(x) & 1 -> lock[0] = n :: else fi;
+#if KEYS > 1
+             if :: NOTED(x) & 2 -> lock[1] = n :: else fi;
+#endif
+             skip
+          fi;
+          excused = excused & ~NOTED(x)
+       fi
+    fi
+  }
+}
+
+/* Waiters of key j that need another key which is held wait for that one from now on. */
+inline reregister(j) {
+#if KEYS > 1
+  i = 0;
+  do
+  :: i < TASKS ->
+     if
+     :: (waiters & BIT(i)) && waitsFor[i] == j && OTHERHELD(NOTED(i), j) -> waitsFor[i] = 1 - (j)
+     :: else
+     fi;
+     i++
+  :: else -> break
+  od;
+  i = 0;
+#endif
+  skip
+}
+
+#if MUTANT == PASS_BLIND
+#define CANWAKE(x) ((waiters & BIT(x)) && waitsFor[x] == k && RUNNABLE(x))
+#elif MUTANT == PASS_ANY
+#define CANWAKE(x) ((waiters & BIT(x)) && waitsFor[x] == k && FREE(NOTED(x)) && (HEAD(x) || fused) && ((rty | pend) & BIT(x)))
+#elif MUTANT == PASS_PARTIAL
+#define CANWAKE(x) ((waiters & BIT(x)) && waitsFor[x] == k && HEAD(x) && ((rty | pend) & BIT(x)))
+#else
+#define CANWAKE(x) ((waiters & BIT(x)) && waitsFor[x] == k && RUNNABLE(x) && ((rty | pend | stale) & BIT(x)))
+#endif
+
+/* Key k is free: it is passed to its next waiter in the same script, when that is allowed, or the waiter is made pending. Waiters that are active or
+ * ended are left over and skipped. */
+inline passOn(call) {
+#if MUTANT != PASS_PARTIAL
+  reregister(k);
+#endif
+  PICK(CANWAKE);
+  if
+  :: u == NOBODY
+  :: u != NOBODY && fused && ROOM(w) ->
+#if MUTANT == PASS_BLIND
+     rty = rty & ~BIT(u);
+#else
+     rty = rty & ~BIT(u);
+     pend = pend & ~BIT(u);
+     stale = stale & ~BIT(u);
+#endif
+     grant(u, w, call, 0);
+     heir = n
+  :: u != NOBODY && !(fused && ROOM(w)) && ((rty | stale) & BIT(u)) ->
+     if
+     :: MUTANT == RELEASE_SILENT
+     :: else ->
+        rty = rty & ~BIT(u);
+        stale = stale & ~BIT(u);
+        pend = pend | BIT(u)
+     fi
+  :: else
+  fi
+}
+
+/* A woken task that did not take its keys: those of them that are free go to somebody else. */
+inline forwardWake(m) {
+#if MUTANT != PARK_SWALLOWS
+  fused = 0;
+  k = 0;
+  do
+  :: k < KEYS ->
+     spare = u;
+     if
+     :: ((m) & BIT(k)) && lock[k] == 0 -> passOn(0)
+     :: else
+     fi;
+     u = spare;
+     k++
+  :: else -> break
+  od;
+  spare = 0;
+  k = 0;
+#endif
+  skip
+}
+
+/* Task x, just taken from where it was, waits for a key: in the retry set of asynq, whose timer brings it back whatever happens. */
+inline await(x) {
+  d_step {
+    if
+    :: MUTANT == PARK_UNTIMED -> stale = stale | BIT(x)
+    :: else -> rty = rty | BIT(x)
+    fi;
+    waiters = waiters | BIT(x);
+    waitsFor[x] = HELDKEY(NOTED(x));
+    touched = touched | BIT(x)
+  }
+}
+
+#define PENDING(x) ((pend & BIT(x)) && FIRST(x))
+
+/* Takes pending tasks for the free slots of worker w; those that cannot have their key wait for it in place. */
+inline admit(call) {
+  do
+  :: ROOM(w) && pend != 0 ->
+     PICK(PENDING);
+     pend = pend & ~BIT(u);
+     if
+     :: ADMITS(u) -> grant(u, w, call, 0); found = 1
+     :: else ->
+        await(u);
+        n = fused;
+        forwardWake(NOTED(u));
+        fused = n
+     fi
+  :: else -> break
+  od
+}
+
+/* The task's part of the end of a run: only when the task is active in this very run. */
+#if MUTANT == ACK_BY_ID
+#define ITS(r) (act & BIT(tk[r]))
+#else
+#define ITS(r) ACTIVE(r)
+#endif
+inline leaveActive(r) {
+  d_step {
+    mine = 0;
+    if
+    :: ITS(r) ->
+       mine = 1;
+       act = act & ~BIT(tk[r]);
+       lse = lse & ~BIT(tk[r]);
+       unleased = unleased & ~BIT(tk[r]);
+       runOf[tk[r]] = 0
+    :: else
+    fi
+  }
+}
+
+#define BEGUN(r)     (phase[r] == RUNNING || phase[r] == RETURNED || phase[r] == ABANDONED || phase[r] == LEFTOVER || phase[r] == ACKED)
+#define STANDS_BY(r) (phase[r] != NONE && base[r] == me && r != me && (ACTIVE(r) || (BEGUN(r) && MUTANT != HEIR_ACTIVE)))
+
+/* The lock's part: what run me still owns goes to its standby, to the next waiter (in the same script when fused), or is free. */
+inline leaveLock(call) {
+  heir = 0;
+#if MUTANT != HEIR_OVERRUN
+  if
+  :: STANDS_BY(1) -> heir = 1 :: STANDS_BY(2) -> heir = 2 :: STANDS_BY(3) -> heir = 3 :: STANDS_BY(4) -> heir = 4
+  :: STANDS_BY(5) -> heir = 5 :: STANDS_BY(6) -> heir = 6 :: STANDS_BY(7) -> heir = 7
+  :: else
+  fi;
+#endif
+#if ORDER && MUTANT != STANDBY_STUCK
+  /* In order: a task that is to be tried again keeps its place, so its standby goes back. */
+  if
+  :: heir != 0 && !HEAD(tk[heir]) -> good = good & ~BIT(heir); base[heir] = heir; heir = 0
+  :: else
+  fi;
+#endif
+#if MUTANT == PASS_UNGUARDED
+#define LEAVES(j) (NOTED(tk[me]) & BIT(j))
+#elif MUTANT == RELEASE_UNGUARDED
+#define LEAVES(j) (lock[j] != 0 && (fused && OWNS(me, j) || !fused && (NOTED(tk[me]) & BIT(j))))
+#else
+#define LEAVES(j) (OWNS(me, j) || (base[me] != 0 && lock[j] == base[me] && BEGUN(me) && MUTANT != HEIR_ACTIVE))
+#endif
+#if MUTANT == HEIR_GONE
+  if
+  :: standbyGone & BIT(me)
+  :: else ->
+#endif
+  spare = 0;
+  k = 0;
+  do
+  :: k < KEYS ->
+     if
+     :: LEAVES(k) ->
+        if
+        :: heir != 0 -> lock[k] = heir; excused = excused & ~BIT(k)
+        :: else -> lock[k] = 0; spare = spare | BIT(k)
+        fi
+     :: else
+     fi;
+     k++
+  :: else -> break
+  od;
+  if
+  :: heir != 0 -> base[heir] = heir
+  :: else
+  fi;
+  k = 0;
+  do
+  :: k < KEYS ->
+     if
+     :: (spare & BIT(k)) && lock[k] == 0 -> passOn(call)
+     :: else
+     fi;
+     k++
+  :: else -> break
+  od;
+#if MUTANT == HEIR_GONE
+  fi;
+#endif
+  k = 0;
+  spare = 0
+}
+
+/* A waiter that could stand by behind run heir: it has the same keys. */
+#if ORDER
+#define NEXT_AFTER(x, y) (((done | arch | BIT(y)) & (BIT(x) - 1)) == BIT(x) - 1)
+#else
+#define NEXT_AFTER(x, y) true
+#endif
+#define CANSTANDBY(x) ((waiters & BIT(x)) && ((rty | pend) & BIT(x)) && NOTED(x) == NOTED(tk[heir]) && NEXT_AFTER(x, tk[heir]))
+
+/* The fused ack of run me. It ends the run, passes the key on, brings along the next standby, else admits other tasks. A repeated
+ * call answers what the first one did. */
+#define UNKNOWN(r) (by[r] == me && phase[r] == GRANTED)
+#define ANSWERED_BEFORE (UNKNOWN(1) || UNKNOWN(2) || UNKNOWN(3) || UNKNOWN(4) || UNKNOWN(5) || UNKNOWN(6) || UNKNOWN(7))
+
+inline ack() {
+  w = wk[me];
+  if
+  :: ANSWERED_BEFORE && MUTANT != ACK_FORGETS
+  :: else ->
+     leaveActive(me);
+     if
+     :: mine && out[me] == 0 ->
+        assert(ran & BIT(tk[me]));                                               /* UNRUN */
+        done = done | BIT(tk[me])
+     :: mine && out[me] == 1 -> rty = rty | BIT(tk[me])
+     :: mine && out[me] == 2 -> arch = arch | BIT(tk[me])
+     :: else
+     fi;
+     fused = mine && !(stopped & BIT(w));
+#if MUTANT == STOP_PASSES
+     fused = mine;
+#endif
+#if MUTANT == REPEAT_ADMITS
+     fused = 1;
+#endif
+     if
+     :: MUTANT == RETRY_KEEPS && out[me] != 0
+     :: else -> leaveLock(me)
+     fi;
+     if
+     :: fused && heir != 0 && (HAS(heir, NOTED(tk[heir])) || MUTANT == STANDBY_UNLOCKED) && ROOM(w) && ANY(CANSTANDBY) ->
+        PICK(CANSTANDBY);
+        rty = rty & ~BIT(u);
+        pend = pend & ~BIT(u);
+        grant(u, w, me, heir)
+     :: fused -> admit(me)
+     :: !fused
+     fi
+  fi
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------------------------------------- */
+
+/* Run r is over for its worker. Its standby has inherited the lock, or has lost it. */
+inline over(r) {
+  d_step {
+    i = 1;
+    do
+    :: i <= RUNS ->
+       if
+       :: i != (r) && base[i] == (r) ->
+          base[i] = i;
+          assert(!(good & BIT(i)) || MUTANT == HEIR_OVERRUN || MUTANT == HEIR_ACTIVE) /* INHERITED */
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0;
+    /* A standby that has begun ends the lock of the run before it, so that an ack of that run which still names it finds nothing. */
+    assert(MUTANT != 0 || !BEGUN(r) || base[r] == 0 || base[r] == r || !OWNSANY(base[r])); /* ENDED */
+    phase[r] = NONE;
+    by[r] = 0;
+    base[r] = 0;
+    token[r] = 0;
+    good = good & ~BIT(r);
+    leaseless = leaseless & ~BIT(r);
+    plain = plain & ~BIT(r);
+#if MUTANT == HEIR_GONE
+    standbyGone = standbyGone & ~BIT(r);
+#endif
+    if
+    :: lateAck & BIT(r)
+    :: else -> tk[r] = 0; wk[r] = 0; out[r] = 0
+    fi
+  }
+}
+
+#define BURIED(r) (phase[r] == DEAD && !ACTIVE(r) && !OWNSANY(r) && !(lateAck & BIT(r)))
+#define GRANTED_BY(r, call) (phase[r] == GRANTED && by[r] == (call))
+
+/* The worker reads the reply of a call. */
+inline learn(call, p) {
+  d_step {
+    i = 1;
+    do
+    :: i <= RUNS ->
+       if
+       :: GRANTED_BY(i, call) ->
+          phase[i] = p;
+          by[i] = 0;
+#if MUTANT == FROM_REPLY
+          good = good | BIT(i);
+#endif
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0
+  }
+}
+
+/* A lock expires: no run that relies on it has a valid lease any more, because validity counts from before the call was sent. */
+inline expire(j) {
+  d_step {
+    i = 1;
+    do
+    :: i <= RUNS ->
+       if
+       :: phase[i] != NONE && base[i] == lock[j] -> good = good & ~BIT(i)
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0;
+    lock[j] = 0;
+    excused = excused | BIT(j)
+  }
+}
+
+inline begin() {
+  d_step {
+    phase[me] = RUNNING;
+    k = 0;
+    do
+    :: k < KEYS ->
+       if
+       :: REAL(tk[me]) & BIT(k) ->
+          assert(token[me] > top[k]);                                            /* FENCE */
+          top[k] = token[me]
+       :: else
+       fi;
+       k++
+    :: else -> break
+    od;
+    k = 0;
+    assert(HEAD(tk[me]))                                                         /* IN_ORDER */
+  }
+}
+
+/* ---- What may come next ----------------------------------------------------------------------------------------------------- */
+
+#define MAY_FETCH(v)   (!(fetching & BIT(v)) && !((stopped | gone) & BIT(v)) && pend != 0 && ROOM(v))
+#define MAY_READ(v)    (fetching & BIT(v))
+#define MAY_REFETCH(v) ((fetching & BIT(v)) && EVENT(LOSS))
+#define MISTAKEN(r)    (NOTED(tk[r]) != REAL(tk[r]))
+#define FREED(p)       (phase[p] == RETURNED || phase[p] == ACKED || (MUTANT == STANDBY_EARLY && phase[p] == ABANDONED))
+#if ORDER && MUTANT != STANDBY_AHEAD
+#define UNANSWERED(q, r) ((phase[q] == ACKED || phase[q] == RETURNED) && wk[q] == wk[r] && q != r)
+#define INHERITS(r)    (base[r] == r && !(UNANSWERED(1, r) || UNANSWERED(2, r) || UNANSWERED(3, r) || UNANSWERED(4, r) || UNANSWERED(5, r) || \
+                        UNANSWERED(6, r) || UNANSWERED(7, r)))
+#else
+#define INHERITS(r)    (base[r] == r || FREED(base[r]))
+#endif
+#define VALID(r)       ((good & BIT(r)) || MUTANT == START_UNCHECKED)
+#define STOPPING(r)    (stopped & BIT(wk[r]))
+#define TRUSTED(r)     (!MISTAKEN(r) || MUTANT == KEYS_TRUSTED)
+#define MAY_START(r)   (phase[r] == HELD && !(plain & BIT(r)) && VALID(r) && INHERITS(r) && !STOPPING(r) && TRUSTED(r))
+#define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && base[r] == r && !STOPPING(r) && MUTANT != KEYS_TRUSTED)
+#define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r))
+#define MAY_PARK(r)    (phase[r] == REFUSED)
+#define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
+#define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
+#define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && !(plain & BIT(r)) && VALID(r) && EVENT(GIVEBACK))
+#define MAY_RETURN(r)  AT_WORK(r)
+#define MAY_ACK(r)     (phase[r] == RETURNED && !(plain & BIT(r)))
+#define MAY_RELEASE(r) (phase[r] == RETURNED && (plain & BIT(r)))
+#define MAY_PLAINACK(r) (phase[r] == RELEASED)
+#define MAY_HEAR(r)    (phase[r] == ACKED)
+#define MAY_REACK(r)   (phase[r] == ACKED && EVENT(LOSS))
+#define MAY_CLEAR(r)   (phase[r] == LEFTOVER)
+#define MAY_LATE(r)    ((lateAck & BIT(r)) && (phase[r] == NONE || phase[r] == DEAD))
+#define MAY_LATEFETCH(v) (lateFetch & BIT(v))
+#define MAY_DEADFETCH(v) (orphanFetch & BIT(v))
+#define MAY_TIMEOUT(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(TIMEOUT))
+#define MAY_UNLEASE(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(LEASELESS))
+#define MAY_DOUBT(r)   ((phase[r] >= GRANTED && phase[r] <= RUNNING) && (good & BIT(r)) && EVENT(DOUBT))
+#define MAY_RECOVER(x) ((act & BIT(x)) && (phase[runOf[x]] == DEAD || (unleased & BIT(x))))
+#define MAY_FORWARD(x) ((rty & BIT(x)) && (!(waiters & BIT(x)) || RUNNABLE(x)))
+#define MAY_HURRY(x)   ((rty & BIT(x)) && (waiters & BIT(x)) && !RUNNABLE(x) && EVENT(TIMER))
+#define HAS_ANY(v)     (BUSY(v) > 0)
+#define MAY_CRASH(v)   (!(gone & BIT(v)) && HAS_ANY(v) && EVENT(CRASH))
+#define LAST           (WORKERS - 1)
+#define OF(r, v)       (wk[r] == (v) && phase[r] != NONE && phase[r] != DEAD)
+#define HOLDS_UP(r)    (OF(r, LAST) && !(MUTANT == STOP_STRANDS && phase[r] == HELD) && \
+                        !((MUTANT == STOP_PASSES || MUTANT == STOP_HURRIES) && (phase[r] == ACKED || phase[r] == GRANTED)))
+#define BUSY_YET       (HOLDS_UP(1) || HOLDS_UP(2) || HOLDS_UP(3) || HOLDS_UP(4) || HOLDS_UP(5) || HOLDS_UP(6) || HOLDS_UP(7) || \
+                        ((fetching & BIT(LAST)) && MUTANT != STOP_PASSES && MUTANT != STOP_HURRIES))
+#define MAY_STOP       (WORKERS > 1 && !((stopped | gone) & BIT(LAST)) && EVENT(STOP))
+#define MAY_EXIT       ((stopped & BIT(LAST)) && !(gone & BIT(LAST)) && !BUSY_YET)
+
+#define LOCKED(j)      (lock[j] != 0)
+#define DEADLOCK_OF(j) (LOCKED(j) && phase[lock[j]] == DEAD)
+#define LIVELOCK_OF(j) (LOCKED(j) && phase[lock[j]] != DEAD && phase[lock[j]] != NONE && EVENT(PAUSE))
+#if KEYS == 1
+#define KEY(F) F(0) -> k = 0
+#else
+#define KEY(F) F(0) -> k = 0 :: F(1) -> k = 1
+#endif
+
+#define STRANDED(r)    (OF(r, LAST) && (ACTIVE(r) || OWNSANY(r)))
+#if MUTANT == SYNCER_BY_ID
+#define MAY_SYNC(r)    (phase[r] == RUNNING && (again & BIT(tk[r])))
+#endif
+
+/* ---- Assertions on each state ------------------------------------------------------------------------------------------------- */
+
+#define BELIEVES(r, j) (AT_WORK(r) && (good & BIT(r)) && (REAL(tk[r]) & BIT(j)))
+#define BELIEVERS(j) (BELIEVES(1, j) + BELIEVES(2, j) + BELIEVES(3, j) + BELIEVES(4, j) + BELIEVES(5, j) + BELIEVES(6, j) + BELIEVES(7, j))
+#define WORKS(r, j)    (AT_WORK(r) && (REAL(tk[r]) & BIT(j)))
+#define ATWORKS(j) (WORKS(1, j) + WORKS(2, j) + WORKS(3, j) + WORKS(4, j) + WORKS(5, j) + WORKS(6, j) + WORKS(7, j))
+#define IN(s, x)       (((s) & BIT(x)) != 0)
+#define PLACES(x)      (IN(pend, x) + IN(act, x) + IN(rty, x) + IN(done, x) + IN(arch, x) + IN(stale, x))
+#define WAITS(x)       (IN(waiters, x) && IN(rty | stale, x) && waitsFor[x] == k && HEAD(x))
+#define COMES(x)       (IN(pend, x) && (NOTED(x) & BIT(k)))
+#define TRIES(r)       ((plain & BIT(r)) && (phase[r] == GRANTED || phase[r] == HELD || phase[r] == REFUSED) && (NOTED(tk[r]) & BIT(k)))
+#define TRIED          (TRIES(1) || TRIES(2) || TRIES(3) || TRIES(4) || TRIES(5) || TRIES(6) || TRIES(7))
+
+#if REACH
+inline reach(what) { assert(REACH != what) }                                     /* SEEN */
+#else
+inline reach(what) { skip }
+#endif
+
+#ifdef TRACE
+inline report() {
+  printf("me %d w %d: pend %d act %d rty %d waiters %d done %d arch %d lock %d fetching %d left %d late %d:", me, w, pend, act, rty, waiters, done, arch, lock[0], fetching, left, lateAck);
+  i = 1;
+  do
+  :: i <= RUNS ->
+     if
+     :: phase[i] != NONE -> printf(" [run %d task %d worker %d phase %d base %d token %d good %d by %d]", i, tk[i], wk[i], phase[i], base[i], token[i], (good & BIT(i)) != 0, by[i])
+     :: else
+     fi;
+     i++
+  :: else -> break
+  od;
+  printf("\n")
+}
+#else
+inline report() { skip }
+#endif
+
+inline check() {
+  d_step {
+    report();
+    i = 0;
+    do
+    :: i < TASKS -> assert(PLACES(i) == 1); i++                                  /* ONE_PLACE */
+    :: else -> break
+    od;
+    assert(lse == act);                                                          /* LEASED */
+    k = 0;
+    do
+    :: k < KEYS ->
+       if
+       :: ATWORKS(k) > 1 -> reach(5)
+       :: else
+       fi;
+       assert(BELIEVERS(k) <= 1);                                                /* EXCLUSION */
+       assert(lock[k] != 0 || (excused & BIT(k)) || !ANY(WAITS) || ANY(COMES) || TRIED); /* WAKES */
+       k++
+    :: else -> break
+    od;
+    me = 1;
+    do
+    :: me <= RUNS ->
+       if
+       :: BURIED(me) -> over(me)
+       :: else
+       fi;
+       me++
+    :: else -> break
+    od;
+    me = 0; t = 0; u = 0; w = 0; n = 0; i = 0; k = 0; heir = 0; spare = 0;
+    fused = 0; mine = 0; found = 0; usedUp = 0
+  }
+}
+
+/* ---- The steps ---------------------------------------------------------------------------------------------------------------- */
+
+active proctype World() {
+  do
+  :: atomic {
+  if
+  /* A worker fetches: as many tasks as it has free slots, each with its lock. */
+  :: if :: WORKER(MAY_FETCH) fi;
+     admit(FETCH(w));
+     if
+     :: found ->
+        fetching = fetching | BIT(w);
+        if
+        :: true
+        :: EVENT(LATE) -> spend; lateFetch = lateFetch | BIT(w)
+        fi
+     :: else
+     fi
+  :: if :: WORKER(MAY_READ) fi;
+     fetching = fetching & ~BIT(w);
+     learn(FETCH(w), HELD)
+  /* The reply is lost: the same fetch again. What it granted is found by its nonce. */
+  :: if :: WORKER(MAY_REFETCH) fi;
+     spend;
+#if MUTANT == FETCH_FORGETS
+     learn(FETCH(w), LOST);
+     found = 0;
+     admit(FETCH(w));
+     if :: found :: else -> fetching = fetching & ~BIT(w) fi;
+#endif
+     skip
+  /* The first copy of a fetch that was repeated: refused by its mark. */
+  :: if :: WORKER(MAY_LATEFETCH) fi;
+     lateFetch = lateFetch & ~BIT(w);
+#if MUTANT == FETCH_UNMARKED
+     if
+     :: !(fetching & BIT(w)) -> admit(FETCH(w)); learn(FETCH(w), LOST)
+     :: else
+     fi;
+#endif
+     skip
+  /* A fetch of a process that was killed since: nobody could repeat and mark it. */
+  :: if :: WORKER(MAY_DEADFETCH) fi;
+     orphanFetch = orphanFetch & ~BIT(w);
+     if
+     :: !(fetching & BIT(w)) -> admit(FETCH(w)); learn(FETCH(w), DEAD)
+     :: else
+     fi
+
+  /* The handler's function begins, and returns. */
+  :: if :: RUNOF(MAY_START) fi;
+     if
+     :: base[me] != me -> reach(1)
+     :: else
+     fi;
+     begin()
+  :: if :: RUNOF(MAY_RETURN) fi;
+     ran = ran | BIT(tk[me]);
+     if
+     :: phase[me] == ABANDONED || (leaseless & BIT(me)) -> phase[me] = LEFTOVER
+     :: else ->
+        phase[me] = RETURNED;
+        if
+        :: true
+        :: EVENT(RETRY) -> spend; out[me] = 1
+        :: EVENT(ARCHIVE) -> spend; out[me] = 2
+        fi
+     fi
+
+  /* The fused ack. */
+  :: if :: RUNOF(MAY_ACK) fi;
+     assert(ACTIVE(me));                                                         /* OWN_TASK */
+     phase[me] = ACKED;
+     ack();
+     if
+     :: true
+     :: EVENT(LATE) -> spend; lateAck = lateAck | BIT(me)
+     fi;
+     if
+     :: ANSWERED_BEFORE -> reach(2)
+     :: else -> over(me)
+     fi
+  :: if :: RUNOF(MAY_HEAR) fi;
+     learn(me, HELD);
+     over(me)
+  :: if :: RUNOF(MAY_REACK) fi;
+     spend;
+#if MUTANT == ACK_FORGETS
+     learn(me, LOST);
+#endif
+#if MUTANT == SYNCER_BY_ID
+     again = again | BIT(tk[me]);
+#endif
+     ack();
+     if
+     :: ANSWERED_BEFORE
+     :: else -> over(me)
+     fi
+  /* A copy that nobody waits for any more. */
+  :: if :: RUNOF(MAY_LATE) fi;
+     lateAck = lateAck & ~BIT(me);
+     if
+     :: ACTIVE(me) -> reach(3)
+     :: (act & BIT(tk[me])) && !ACTIVE(me) -> reach(4)
+     :: else
+     fi;
+     ack();
+     if
+     :: phase[me] == DEAD -> learn(me, DEAD)
+     :: else -> learn(me, LOST); over(me)
+     fi
+#if MUTANT == SYNCER_BY_ID
+  :: if :: RUNOF(MAY_SYNC) fi;
+     again = again & ~BIT(tk[me]);
+     ack();
+     learn(me, HELD);
+     phase[me] = ABANDONED
+#endif
+
+  /* The function has not returned, or no ack is sent: asynq's own script alone, and the lock when the function has returned. */
+  :: if :: RUNOF(MAY_TIMEOUT) fi;
+     spend;
+     leaveActive(me);
+     if
+     :: mine -> rty = rty | BIT(tk[me])
+     :: else
+     fi;
+     phase[me] = ABANDONED;
+#if MUTANT == FUSED_EARLY
+     w = wk[me];
+     fused = 1;
+     leaveLock(me);
+     learn(me, HELD);
+#endif
+     skip
+  :: if :: RUNOF(MAY_CLEAR) fi;
+     if
+     :: MUTANT == LEASELESS_KEEPS
+     :: else -> leaveLock(0)
+     fi;
+     over(me)
+
+  /* A task in memory is given back: its lease is over, shutdown has begun, or it has been there for too long. */
+  :: if :: RUNOF(MUST_BACK) :: RUNOF(MAY_BACK) fi;
+     if :: MUST_BACK(me) :: else -> spend fi;
+     leaveActive(me);
+     if
+     :: mine -> pend = pend | BIT(tk[me])
+     :: else
+     fi;
+#if MUTANT == HEIR_GONE
+     if
+     :: base[me] != me -> standbyGone = standbyGone | BIT(base[me])
+     :: else
+     fi;
+#endif
+     if
+     :: MUTANT == GIVEBACK_KEEPS
+     :: else -> leaveLock(0)
+     fi;
+     over(me)
+
+  /* The plain path: the handler takes its lock, parks when it is held, and releases it before the ack. */
+  :: if :: RUNOF(MAY_CORRECT) fi;
+     if
+     :: MUTANT == CONFLICT_KEEPS
+     :: else -> leaveLock(0)
+     fi;
+     corrected = 1;
+     plain = plain | BIT(me);
+     good = good & ~BIT(me);
+     base[me] = 0;
+     token[me] = 0
+  :: if :: RUNOF(MAY_ACQUIRE) fi;
+     if
+     :: RUNNABLE(tk[me]) ->
+        d_step {
+          k = 0;
+          do
+          :: k < KEYS ->
+             if
+             :: NOTED(tk[me]) & BIT(k) -> lock[k] = me
+             :: else
+             fi;
+             k++
+          :: else -> break
+          od;
+          excused = excused & ~NOTED(tk[me]);
+          fence++;
+          token[me] = fence;
+          base[me] = me;
+          good = good | BIT(me)
+        }
+        begin()
+     :: else -> phase[me] = REFUSED
+     fi
+  :: if :: RUNOF(MAY_PARK) fi;
+     leaveActive(me);
+     u = tk[me];
+     if
+     :: mine && RUNNABLE(u) && MUTANT != PARK_BLIND -> pend = pend | BIT(u)
+     :: mine && !(RUNNABLE(u) && MUTANT != PARK_BLIND) ->
+        await(u);
+        if
+        :: MUTANT == PARK_BLIND
+        :: else -> forwardWake(NOTED(u))
+        fi
+     :: else
+     fi;
+     over(me)
+  :: if :: RUNOF(MAY_RELEASE) fi;
+     leaveLock(0);
+     phase[me] = RELEASED
+  :: if :: RUNOF(MAY_PLAINACK) fi;
+     assert(ACTIVE(me));                                                         /* OWN_TASK */
+     leaveActive(me);
+     if
+     :: out[me] == 0 -> assert(ran & BIT(tk[me])); done = done | BIT(tk[me])     /* UNRUN */
+     :: out[me] == 1 -> rty = rty | BIT(tk[me])
+     :: out[me] == 2 -> arch = arch | BIT(tk[me])
+     fi;
+     if
+     :: ORDER -> u = tk[me]; forwardWake(NOTED(u))
+     :: else
+     fi;
+     over(me)
+
+  /* Locks and leases that end by themselves. */
+  :: if :: KEY(DEADLOCK_OF) :: KEY(LIVELOCK_OF) fi;
+     if :: DEADLOCK_OF(k) :: else -> spend fi;
+     expire(k)
+  :: if :: RUNOF(MAY_DOUBT) fi;
+     spend;
+     good = good & ~BIT(me)
+  :: if :: RUNOF(MAY_UNLEASE) fi;
+     spend;
+     leaseless = leaseless | BIT(me);
+     unleased = unleased | BIT(tk[me])
+
+  /* asynq's recoverer, and its forwarder. */
+  :: if :: TASK(MAY_RECOVER) fi;
+     me = runOf[t];
+     act = act & ~BIT(t);
+     lse = lse & ~BIT(t);
+     unleased = unleased & ~BIT(t);
+     runOf[t] = 0;
+     rty = rty | BIT(t);
+#if MUTANT == RECOVERY_FREES
+     leaveLock(0);
+#endif
+     skip
+  :: if :: TASK(MAY_FORWARD) :: TASK(MAY_HURRY) fi;
+     if :: MAY_FORWARD(t) :: else -> spend fi;
+     rty = rty & ~BIT(t);
+     pend = pend | BIT(t)
+
+  /* A worker is killed, or shuts down. */
+  :: if :: WORKER(MAY_CRASH) fi;
+     spend;
+     me = 1;
+     do
+     :: me <= RUNS ->
+        if
+        :: wk[me] == w && phase[me] != NONE && phase[me] != DEAD ->
+           if
+           :: plain & BIT(me) -> excused = excused | NOTED(tk[me])
+           :: else
+           fi;
+           if
+           :: true
+           :: phase[me] == RETURNED && !(plain & BIT(me)) && EVENT(LATE) -> spend; lateAck = lateAck | BIT(me)
+           fi;
+           phase[me] = DEAD;
+           by[me] = 0;
+           good = good & ~BIT(me)
+        :: else
+        fi;
+        me++
+     :: else -> break
+     od;
+     fetching = fetching & ~BIT(w);
+     if
+     :: true
+     :: !(stopped & BIT(w)) && EVENT(LATE) -> spend; orphanFetch = orphanFetch | BIT(w)
+     fi;
+     if
+     :: stopped & BIT(w) -> gone = gone | BIT(w)
+     :: else
+     fi
+  :: MAY_STOP ->
+     spend;
+     stopped = stopped | BIT(LAST)
+  :: MAY_EXIT ->
+     gone = gone | BIT(LAST);
+     assert(!(STRANDED(1) || STRANDED(2) || STRANDED(3) || STRANDED(4) || STRANDED(5) || STRANDED(6) || STRANDED(7))) /* CLEAN_EXIT */
+  fi;
+  check()
+  }
+  :: timeout ->
+     assert((done | arch) == ALL && act == 0);                                   /* ALL_END */
+     assert(lock[0] == 0 && lock[KEYS - 1] == 0);                                /* ALL_FREE */
+     break
+  od
+}
