@@ -95,7 +95,7 @@ func (l *ledger) checkOrder(j job) {
 
 // joined returns the job that a command gives a place in line, if it is such a command.
 func (r *run) joined(cmd redis.Cmder) (j job, ok bool) {
-	if stepOf(r.m, cmd) != "line" {
+	if stepOf(r.m, cmd) != "sequence_join" {
 		return job{}, false
 	}
 	n, _ := cmd.Args()[2].(int) // keys, and behind them the arguments

@@ -114,7 +114,7 @@ func (r *run) enqueue(p *producer, j job) {
 // who waits behind it; or in the way of a task that takes its place among the waiters on a Cluster: sent again late, it is there although it runs, so that it keeps its
 // place in line until the next one finds it to be gone.
 func (r *run) tidiesUp() bool {
-	return r.at.name == ofProducer+"line_leave" || r.at.name == ofProducer+"wake task" || r.Cluster && r.at.name == "join"
+	return r.at.name == ofProducer+"sequence_remove" || r.at.name == ofProducer+"wake task" || r.Cluster && r.at.name == "join"
 }
 
 // mayBeThere reports whether a job may have been enqueued before.

@@ -21,8 +21,8 @@ var lineUp = []job{
 	{ID: "last", At: 5 * time.Second, Hold: time.Second, Retries: 5, InLine: true},
 }
 
-// lineSteps are steps of those jobs.
-var lineSteps = []string{"line", "line_leave", "wake task", "park", "asynq/retry", "asynq/forward"}
+// sequenceSteps are steps of those jobs.
+var sequenceSteps = []string{"sequence_join", "sequence_remove", "wake task", "park", "asynq/retry", "asynq/forward"}
 
 // enqueueSteps are steps of those who enqueue them.
 var enqueueSteps = []string{ofProducer + "enqueue", ofProducer + "join"}
@@ -31,16 +31,16 @@ var enqueueSteps = []string{ofProducer + "enqueue", ofProducer + "join"}
 var orderScenarios = []scenario{
 	{
 		name: "in order", settings: inOrder(middleware.FIFO), order: middleware.FIFO,
-		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
+		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, sequenceSteps),
 	},
 	{
 		name: "keeping order", settings: inOrder(middleware.StrictFIFO), order: middleware.StrictFIFO,
-		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, lineSteps),
+		jobs: lineUp, within: 24 * time.Second, steps: slices.Concat(enqueueSteps, sequenceSteps),
 	},
 	{
 		name: "in order on a Cluster", settings: settings{Queues: own, Cluster: true, Strategy: middleware.Requeue{Order: middleware.FIFO}},
 		order: middleware.FIFO, jobs: lineUp, within: 24 * time.Second,
-		steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "suspend", "enter", "join", "discard", "promote"}),
+		steps: slices.Concat(enqueueSteps, []string{"sequence_join", "sequence_remove", "suspend", "enter", "join", "discard", "promote"}),
 	},
 	{
 		name: "briefly in order", settings: settings{Queues: own, Eager: true, Strategy: middleware.Requeue{Order: middleware.FIFO}},
@@ -59,7 +59,7 @@ var orderScenarios = []scenario{
 			{ID: "nine", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 			{ID: "ten", At: 2 * time.Second, Hold: 60 * time.Millisecond, Retries: 5, InLine: true},
 		},
-		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
+		within: 6 * time.Second, steps: slices.Concat(enqueueSteps, []string{"sequence_join", "sequence_remove", "wake task", "park"}),
 	},
 	{
 		name: "last attempt in order", settings: inOrder(middleware.FIFO), order: middleware.FIFO,
@@ -69,10 +69,10 @@ var orderScenarios = []scenario{
 			{ID: "second", At: 3 * time.Second, Hold: time.Second, Retries: 5, InLine: true},
 		},
 		within: 20 * time.Second,
-		steps:  slices.Concat(enqueueSteps, []string{"line", "line_leave", "wake task", "park"}),
+		steps:  slices.Concat(enqueueSteps, []string{"sequence_join", "sequence_remove", "wake task", "park"}),
 	},
 	{
 		name: "two processes in order", settings: inOrder(middleware.StrictFIFO), order: middleware.StrictFIFO, mate: true,
-		jobs: lineUp[:3], within: 24 * time.Second, steps: lineSteps[:5], // either of the two forwards
+		jobs: lineUp[:3], within: 24 * time.Second, steps: sequenceSteps[:5], // either of the two forwards
 	},
 }

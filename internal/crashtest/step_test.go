@@ -144,7 +144,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 	switch own, known := names.Load(name); {
 	case !known:
 		return "" // the server does not know it either, and it is sent again with its source
-	case own == "line" && args[3+n+3] == 0: // it does not ask who is first
+	case own == "sequence_join" && args[3+n+3] == 0: // it does not ask who is first
 		return "join"
 	case own == "wake" && args[6] != "": // the only entry
 		return "wake task"
