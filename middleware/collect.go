@@ -32,7 +32,7 @@ func (r *run) starves() bool {
 	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
 	}
-	return r.run.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false, true)
+	return r.active.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false, true)
 }
 
 // collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken all at once or not
@@ -57,7 +57,7 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 		}
 	}
 	for _, lease := range leases {
-		r.giveUp(ctx, lease)
+		r.giveUpKey(ctx, lease)
 	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
@@ -68,8 +68,8 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 	return nil, held, nil // whatever else is wrong, the next attempt meets it too
 }
 
-// giveUp gives one key back that the task has not used, and wakes those that were refused meanwhile.
-func (r *run) giveUp(ctx context.Context, lease *locking.Lease) {
+// giveUpKey gives one key back that the task has not used, and wakes those that were refused meanwhile.
+func (r *run) giveUpKey(ctx context.Context, lease *locking.Lease) {
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
 		r.warnOfKept(ctx, lease, err)
 	}

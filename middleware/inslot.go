@@ -40,15 +40,12 @@ func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *l
 	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
 	if lease != nil {
 		r.lease = lease
-		if r.order != BestEffort {
-			return r.verify(ctx, lease)
-		}
-		return lease, nil, nil
+		return r.ordering.confirm(ctx, lease)
 	}
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, held, nil
 	}
-	return r.tryInTurn(ctx) // sits out an outage
+	return r.tryInOrder(ctx) // sits out an outage
 }
 
 // leaveStandby gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line. The task

@@ -160,7 +160,7 @@ func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler
 		if !returned {
 			r.abandon(ctx)
 		}
-		r.run.End(ctx)
+		r.active.End(ctx)
 	}()
 	err = r.process(ctx, next)
 	returned = true

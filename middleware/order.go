@@ -2,16 +2,9 @@ package middleware
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
 
-	"github.com/hibiken/asynq"
-
-	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklock"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -40,172 +33,72 @@ func (o Order) String() string {
 	return [...]string{"best effort", "FIFO", "strict FIFO"}[o]
 }
 
-// recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: that looks when a server starts, and
-// then each minute.
-const recovererDelay = 5 * time.Second
-
-// errOneKey is what is wrong with a task of several keys that is to run in order.
-var errOneKey = errors.New("tasks that run in order have one key: let the key function return one, or lock what the keys have in common")
-
-// tryInTurn makes one attempt, when it is the task's turn.
-func (r *run) tryInTurn(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
-	if r.order != BestEffort {
-		if held, err := r.turn(ctx, false); held != nil || err != nil {
-			return nil, held, err
-		}
-	}
-	return r.try(ctx)
+// ordering is what the order of a key's tasks decides about a run. There is a bestEffort and a sequence.
+type ordering interface {
+	// accepts returns what is wrong with the number of a task's keys, or nil.
+	accepts(keys []string) error
+	// admit returns the task that stands before this one, as the holder of its key, or nil when it is this one's turn to try the lock.
+	admit(ctx context.Context) (*locking.HeldError, error)
+	// confirm looks once more whether it is the task's turn, after it has waited for the lock alone. If not, it gives the lease back.
+	confirm(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error)
+	// ahead returns how many tasks stood before this one when it was last admitted or refused; 0 without a sequence.
+	ahead() int
+	// stays reports whether a task keeps its position when its handler has returned err: it will run again, and none may pass it.
+	stays(ctx context.Context, failed bool, err error) bool
+	// returns reports whether a task keeps its position when its run has ended with err before it had its keys.
+	returns(err error) bool
+	// leave gives up the position of a task that has ended, before its keys are released: the next holder must find that it is its turn.
+	leave(ctx context.Context, lost bool) parking.Front
+	// wakeNext wakes the tasks that are next after a release. left is what leave has returned; leaving is false for a task that stays.
+	wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool)
+	// wakeAgain wakes the next task when another one has asked for the key of a task that stays.
+	wakeAgain(ctx context.Context)
+	// quit gives up the position of a task that ends without its keys, and wakes the next one.
+	quit(ctx context.Context)
+	// park adds what the order knows to how a task waits; limited says that a limit on waiters ends its wait.
+	park(opts *parking.ParkOptions, limited bool)
+	// looksAgain reports whether a task that was parked just now may look once more for its key.
+	looksAgain(ctx context.Context, key string, t parking.Task) bool
+	// giveUp releases a key that was locked only to see that it is free, and wakes the next task.
+	giveUp(ctx context.Context, lease *locking.Lease)
 }
 
-// turn joins the line of the key and returns who stands before the task, or nil when it is its turn. locked says that the run has the key.
-func (r *run) turn(ctx context.Context, locked bool) (*locking.HeldError, error) {
-	for {
-		turn, err := r.askTurn(ctx)
-		if err == nil {
-			if r.order == StrictFIFO && r.holdsUp(turn) {
-				left := r.remove(ctx, turn.First, r.keys[0])
-				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may not be this one
-				if !slices.Contains(left.Next, turn.First) {
-					continue
-				}
-			}
-			r.turns, r.place, r.ahead, r.first, r.begun = outage{}, turn.At, turn.Ahead, turn.First, true
-			if !turn.FirstAgain.IsZero() || !turn.FirstLease.IsZero() && time.Now().After(turn.FirstLease) {
-				r.noStandby = true // who is first is parked, has failed, or its worker has died: it will not run in a moment
-			}
-			if turn.FirstLost {
-				back, held := r.bringBack(ctx, turn.First, turn.FirstBegun, locked)
-				if back {
-					continue
-				}
-				if held != nil {
-					return held, nil
-				}
-			}
-			return notYet(r.keys[0], turn, time.Now()), nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err := r.sitOut(ctx, &r.turns, err); err != nil {
-			return nil, err
-		}
-	}
+// bestEffort is the ordering of tasks that keep no order.
+type bestEffort struct{ *run }
+
+func (bestEffort) accepts([]string) error { return nil }
+
+func (bestEffort) admit(context.Context) (*locking.HeldError, error) { return nil, nil } //nolint:nilnil // always its turn
+
+func (bestEffort) confirm(_ context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
+	return lease, nil, nil
 }
 
-// holdsUp reports whether the first in line has failed, and may hold up the others no more.
-func (r *run) holdsUp(t parking.Position) bool {
-	return r.maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > r.maxAge/2
+func (bestEffort) ahead() int { return 0 }
+
+func (bestEffort) stays(context.Context, bool, error) bool { return false }
+
+func (bestEffort) returns(error) bool { return false }
+
+func (bestEffort) leave(context.Context, bool) parking.Front { return parking.Front{} }
+
+func (r bestEffort) wakeNext(ctx context.Context, lease *locking.Lease, _ parking.Front, _ bool) {
+	r.wakeWaiters(ctx, lease)
+	r.leaveNeedless(ctx)
 }
 
-// askTurn joins the line with the run's task, at the place that it was given before if there is one.
-func (r *run) askTurn(ctx context.Context) (parking.Position, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
-	defer cancel()
-	return r.engine().Join(ctx, r.id, r.keys[0], parking.JoinOptions{At: r.place, Keep: 2 * r.maxAge, Begins: !r.begun, Works: true})
-}
+func (bestEffort) wakeAgain(context.Context) {}
 
-// bringBack has the first in line run again whose worker has died, so that those behind it do not wait until asynq does. Nothing of it may run any
-// more, which only the lock can tell: if it is held, bringBack returns by whom.
-func (r *run) bringBack(ctx context.Context, t parking.Task, begun, locked bool) (back bool, held *locking.HeldError) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
-	defer cancel()
-	var err error
-	if !locked {
-		var lease *locking.Lease
-		if lease, err = r.attemptOnce(ctx); err == nil {
-			defer r.unlockAfterLook(ctx, lease)
-		} else if held, ok := errors.AsType[*locking.HeldError](err); ok {
-			return false, held
-		}
-	}
-	if err == nil {
-		back, err = r.engine().BringBack(ctx, t, begun)
-	}
-	if err != nil {
-		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two", "task", t.String(), "error", tasklock.WithoutKeys(err))
-	}
-	return back, nil
-}
+func (bestEffort) quit(context.Context) {}
 
-// unlockAfterLook gives back a key that was locked for a look. Who was refused it meanwhile is parked, and nobody else wakes that one.
-func (r *run) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
-	_ = lease.Release(ctx)
-	if lease.ShouldNotify() {
-		r.wakeFirst(ctx)
-	}
-}
+func (bestEffort) park(*parking.ParkOptions, bool) {}
 
-// notYet returns the refusal of a task that is not the first in line; nil for the first.
-func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
-	if t.Ahead == 0 {
-		return nil
-	}
-	h := locking.Holder{Label: "the task first in line, " + t.First.String() + " (" + t.FirstState + ")", Remaining: locking.DefaultTTL}
-	switch {
-	case !t.FirstAgain.IsZero():
-		h.Remaining = max(t.FirstAgain.Sub(now), 0)
-	case t.FirstLease.IsZero():
-	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // by then it has ended, or its worker has died
-		h.Remaining = max(t.FirstLease.Add(parking.LostAfter).Sub(now), 0)
-	default:
-		h.Remaining = recovererDelay
-	}
-	return &locking.HeldError{Key: key, Holder: h}
-}
+func (bestEffort) looksAgain(context.Context, string, parking.Task) bool { return true }
 
-// verify looks whether it is the turn of a task that has waited for the lock alone. If not, it gives the key back and returns who stands
-// before it; it does not wait on deck again.
-func (r *run) verify(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
-	held, err := r.turn(ctx, true)
-	if held == nil && err == nil {
-		return lease, nil, nil
-	}
-	r.noStandby = true
-	_ = r.release(ctx, lease, false)
-	switch {
-	case !lease.ShouldNotify():
-	case held != nil: // who is first may have come for the lock just now
-		r.wakeTasks(ctx, []parking.Task{r.first}, ByRelease)
-	default:
-		r.wakeFirst(ctx)
-	}
-	return nil, held, err
-}
+func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKey(ctx, lease) }
 
-// staysInLine reports whether a task whose run ends keeps its place: it will run again, and nobody may pass it.
-func (r *run) staysInLine(ctx context.Context, failed bool, err error) bool {
-	if !failed || r.order == BestEffort {
-		return false
-	}
-	if errors.Is(ctx.Err(), context.Canceled) && (r.run.PutBack() || r.run == nil && r.isStopping()) {
-		return true // also on its last attempt, and whatever the handler said: asynq has not listened
-	}
-	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
-		return false
-	}
-	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.place) < r.maxAge/2)
-}
-
-// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put
-// the task back.
-func (r *run) comesBack(err error) bool {
-	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
-		return false
-	}
-	_, waiting := waits(err)
-	return waiting || !r.lastAttempt() || errors.Is(err, context.Canceled)
-}
-
-// remove takes the task out of its line, and returns who is next.
-func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
-	left, _ := insist(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
-		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
-	return left
-}
-
-// leaveNeedlessLine takes a task out of the line that its producer has put it in though its handler knows no order.
-func (r *run) leaveNeedlessLine(ctx context.Context) {
+// leaveNeedless takes a task out of the sequence that its producer has put it in although its handler keeps no order.
+func (r bestEffort) leaveNeedless(ctx context.Context) {
 	for _, key := range r.keys {
 		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
 			r.remove(ctx, r.id, key)
@@ -213,50 +106,9 @@ func (r *run) leaveNeedlessLine(ctx context.Context) {
 	}
 }
 
-// quitLine takes a task out of its line that ends without having had the key, and promotes the next one.
-func (r *run) quitLine(ctx context.Context) {
-	if r.order == BestEffort || len(r.keys) != 1 {
-		return
-	}
-	left := r.remove(ctx, r.id, r.keys[0])
-	if left.Parked > 0 {
-		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
-	}
-}
-
-// wakeFirst promotes who is first in line, if that one is parked.
-func (r *run) wakeFirst(ctx context.Context) {
-	left, _ := insist(ctx, r, "who is first in line is not known; its timer will bring it back",
-		func(ctx context.Context) (parking.Front, error) { return r.engine().Front(ctx, r.keys[0]) })
-	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
-}
-
-// wakeInLine promotes those who are next in line after the task has left it: the first, and for its place on deck the second.
-func (r *run) wakeInLine(ctx context.Context, left parking.Front, lease *locking.Lease) {
-	next := left.Next
-	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
-		next = next[:min(len(next), 1)]
-	}
-	cause := ByRelease
-	if lease.HandedOff() && len(next) > 0 {
-		next, cause = next[1:], ByStandby
-	}
-	if left.Parked > 0 || lease.ShouldNotify() {
-		r.wakeTasks(ctx, next, cause)
-	}
-}
-
-// wakeTasks promotes some tasks of the run's key, if they are parked: the first for a cause, the others for standby.
-func (r *run) wakeTasks(ctx context.Context, tasks []parking.Task, cause WakeCause) {
-	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
-		woken, _ := insist(ctx, r, notWoken, func(ctx context.Context) (parking.Woken, error) { return r.engine().WakeTask(ctx, r.keys[0], t) })
-		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
-		if i > 0 {
-			e.Cause = ByStandby
-		}
-		for _, t := range woken.Tasks {
-			e.Next = delayqueue.Task(t)
-			r.observe(ctx, e)
-		}
-	}
+// remove takes a task out of the sequence of a key, and returns the tasks that are next.
+func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
+	left, _ := retry(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
+		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
+	return left
 }

@@ -41,8 +41,8 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 		delay = min(delay, left)
 	}
 	if (left <= 0 || r.isStopping()) && !r.nowhere() {
-		if r.run != nil {
-			r.run.Postpone(outageDelay)
+		if r.active != nil {
+			r.active.Postpone(outageDelay)
 		}
 		return &unavailableError{cause, outageDelay}
 	}

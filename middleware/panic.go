@@ -13,13 +13,13 @@ var errBroken = errors.New("middleware: the run did not return")
 // abandon gives back all that a run has, because code of the user's has panicked or has ended its goroutine (runtime.Goexit). It recovers
 // from nothing: asynq reports the panic with its stack, and retries or archives the task as after any panic of a handler.
 func (r *run) abandon(ctx context.Context) {
-	r.run.Withdraw() // asynq counts a failure, whatever was to become of the task
+	r.active.Withdraw() // asynq counts a failure, whatever was to become of the task
 	r.stopWaiting(ctx, false)
 	switch {
 	case r.lease != nil:
-		_ = r.giveBack(ctx, r.lease, r.staysInLine(ctx, true, nil))
-	case r.order != BestEffort && r.comesBack(errBroken):
-		// It comes back, and its place waits for it.
+		_ = r.giveBack(ctx, r.lease, r.ordering.stays(ctx, true, nil))
+	case r.ordering.returns(errBroken):
+		// It comes back, and keeps its position.
 	default:
 		r.leave(ctx)
 	}

@@ -19,7 +19,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if r.Queue == nil {
 		return errNoQueue
 	}
-	met := r.run.Met(r.attempt)
+	met := r.active.Met(r.attempt)
 	met.Count++
 	limit := d.Limits.Reached(delayqueue.Conflict(met))
 	if limit == delayqueue.NoLimit && d.OnLimit != nil { // else a task that finds the waiters full waits all the same
@@ -33,24 +33,19 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if limit != delayqueue.NoLimit {
 		return r.atLimit(ctx, d, conflict)
 	}
-	if r.run == nil {
+	if r.active == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
 	opts := parking.ParkOptions{
 		Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
-		Look: d.Delay, Waited: time.Since(r.firstAt), InOrder: r.order != BestEffort, Queue: r.toQueue,
+		Look: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
-	if opts.InOrder {
-		opts.Ahead = max(r.ahead-1, 0) // the first in line does not wait for another
-		if d.OnLimit == nil {
-			opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has its place in the sequence, and must be found there
-		}
-	}
+	r.ordering.park(&opts, d.OnLimit != nil)
 	if r.LockNames != nil {
 		lock, mark := r.LockNames(held.Key)
 		opts.Locks = []parking.LockNames{{Lock: lock, Notify: mark}}
 	}
-	r.run.Park(held.Key, opts, func(p parking.Parked) { r.parked(ctx, held, d, p) })
+	r.active.Park(held.Key, opts, func(p parking.Parked) { r.parked(ctx, held, d, p) })
 	return conflict
 }
 
@@ -71,11 +66,8 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	if r.order != BestEffort {
-		turn, err := r.engine().Join(looking, p.Task, key, parking.JoinOptions{At: r.place, Keep: 2 * r.maxAge})
-		if err != nil || turn.Ahead > 0 {
-			return
-		}
+	if !r.ordering.looksAgain(looking, key, p.Task) {
+		return
 	}
 	opts := r.options()
 	opts.Notify += p.Timer
@@ -83,15 +75,7 @@ func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	if err != nil {
 		return // it is held, or cannot be looked at: then its timer brings the task back
 	}
-	if r.order == BestEffort {
-		r.giveUp(ctx, lease)
-		return
-	}
-	if err := lease.Release(ctx); err != nil {
-		r.warnOfKept(ctx, lease, err)
-		return
-	}
-	r.wakeFirst(ctx)
+	r.ordering.giveUp(ctx, lease)
 }
 
 const (
@@ -116,7 +100,7 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 }
 
 // nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for any error.
-func (r *run) nowhere() bool { return r.run == nil && r.lastAttempt() }
+func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
 
 // stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before asynq gives it up, or to the limit on
 // its age. When it cannot, that is d.

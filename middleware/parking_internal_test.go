@@ -31,6 +31,7 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	budget := &SlotBudget{Waiting: 4, Slots: 8}
 	opts := Options{Locker: locker, Queue: queue, SlotBudget: budget, Logger: slog.New(slog.DiscardHandler)}
 	r := &run{lock: &lock{Options: opts, interest: tasklock.NotifyFor}, task: asynq.NewTask("test", nil), id: parking.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
+	r.ordering = bestEffort{r}
 	for range 5 {
 		budget.standby.Parked("k", 3, 1)
 		r.lookAgain(t.Context(), "k", parking.Parked{Task: r.id, Timer: time.Second})

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -14,12 +15,13 @@ import (
 // run is one run of one task: it lasts from its start to the error that asynq gets.
 type run struct {
 	*lock
-	task    *asynq.Task
-	id      parking.Task
-	run     *parking.Run // nil when the task cannot be parked
-	keys    []string
-	attempt int // the task's retry count
-	left    int // how many retries it has left
+	task     *asynq.Task
+	id       parking.Task
+	active   *parking.Run // nil when the task cannot be parked
+	ordering ordering
+	keys     []string
+	attempt  int // the task's retry count
+	left     int // how many retries it has left
 
 	outage    outage // of the locks
 	refusals  int
@@ -27,11 +29,6 @@ type run struct {
 	waiting   bool            // in its slot, within the budget
 	standby   string          // the key that it is on standby for
 	reserved  string          // the key that a standby place is reserved for
-	place     time.Time       // of an ordered task in the line of its key
-	ahead     int             // tasks before it
-	first     parking.Task    // of them
-	turns     outage          // of what tells whose turn it is
-	begun     bool            // the line knows that the task is not parked
 	noStandby bool            // it was on standby in vain
 	collected bool            // it has tried to collect its keys
 	began     time.Time       // of its handler
@@ -50,8 +47,12 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	attempt, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
 	r := &run{lock: l, task: task, id: id, attempt: attempt, left: max(most-attempt, 0)}
+	r.ordering = bestEffort{r}
+	if l.order != BestEffort {
+		r.ordering = &sequence{run: r}
+	}
 	if l.Queue != nil {
-		if r.run, err = l.engine().Run(id); err != nil {
+		if r.active, err = l.engine().Run(id); err != nil {
 			return nil, err
 		}
 	}
@@ -77,22 +78,25 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 // prepare finds out which keys the task needs, and whether it may run at all.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
-	if r.run.ByTimer(r.attempt) {
+	if r.active.ByTimer(r.attempt) {
 		e := Event{Kind: Woke, Cause: ByTimer, Next: delayqueue.Task(r.id)}
 		if len(r.keys) == 1 {
 			e.Key = r.keys[0]
 		}
 		r.observe(ctx, e)
 	}
-	if err == nil && len(r.keys) != 1 && r.order != BestEffort {
-		err = &KeyError{Type: r.task.Type(), Err: errOneKey}
+	if err != nil {
+		return err
 	}
-	return err
+	if err := r.ordering.accepts(r.keys); err != nil {
+		return &KeyError{Type: r.task.Type(), Err: err}
+	}
+	return nil
 }
 
 // leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
 func (r *run) leave(ctx context.Context) {
-	defer r.quitLine(ctx) // after it is parked no more
+	defer r.ordering.quit(ctx) // after it is parked no more
 	if r.Queue == nil || !parks(r.Strategy) {
 		return
 	}
@@ -103,13 +107,23 @@ func (r *run) leave(ctx context.Context) {
 	}
 }
 
+// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put
+// the task back.
+func (r *run) comesBack(err error) bool {
+	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
+		return false
+	}
+	_, waiting := waits(err)
+	return waiting || !r.lastAttempt() || errors.Is(err, context.Canceled)
+}
+
 // lastAttempt reports whether asynq would archive the task for any error, a conflict too.
 func (r *run) lastAttempt() bool { return r.left == 0 }
 
 // acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
-	lease, held, err := r.tryInTurn(ctx)
+	lease, held, err := r.tryInOrder(ctx)
 	if r.reserved == "" && err == nil {
 		r.SlotBudget.came(lease == nil)
 	}
@@ -126,7 +140,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 			lease, held, err = r.waitOnStandby(ctx, d)
 		case d.Outcome == WaitInSlot:
 			if err = r.waitInSlot(ctx, d); err == nil {
-				lease, held, err = r.tryInTurn(ctx)
+				lease, held, err = r.tryInOrder(ctx)
 			}
 		case d.Outcome == Park:
 			r.stopWaiting(ctx, false)
@@ -145,8 +159,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		r.firstAt = now
 	}
 	r.refusals++
-	if r.refusals == 1 && r.run.Met(r.attempt).Count == 0 {
-		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ahead, Waited: r.waited()})
+	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
+		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
 	}
 	state := r.SlotBudget.standby.State(held.Key)
 	if state.Hold == 0 {
@@ -154,8 +168,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	c := Conflict{
 		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		Standby: state.Standby, Reserved: r.reserved == held.Key || r.ahead == 1, Hold: state.Hold, Pickup: state.Pickup,
-		Ahead: r.ahead, hasWaited: r.noStandby,
+		Standby: state.Standby, Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Hold: state.Hold, Pickup: state.Pickup,
+		Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
 	}
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
@@ -203,7 +217,7 @@ func (r *run) isStopping() bool {
 
 // waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it was not.
 func (r *run) waited() time.Duration {
-	first := r.run.Met(r.attempt).First
+	first := r.active.Met(r.attempt).First
 	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
 		first = r.firstAt
 	}

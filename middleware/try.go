@@ -21,6 +21,14 @@ func attemptTimeout(ctx context.Context) time.Duration {
 	return min(attemptMost, max(left-outageMargin, left/2))
 }
 
+// tryInOrder makes one attempt, when it is the task's turn.
+func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
+	if held, err := r.ordering.admit(ctx); held != nil || err != nil {
+		return nil, held, err
+	}
+	return r.try(ctx)
+}
+
 // try makes one attempt, and more while the lock servers cannot be reached.
 func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	for {

@@ -24,7 +24,7 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 	r.began = time.Now()
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
-	if lost := r.giveBack(ctx, lease, r.staysInLine(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+	if lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
 		err = errors.Join(err, lost)
 	}
 	return err
@@ -34,7 +34,7 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.ShouldNotify() {
-		r.wakeFirst(ctx) // asynq may have given this run up, and another one of the task waits for the key
+		r.ordering.wakeAgain(ctx) // asynq may have given this run up, and another one of the task waits for the key
 	}
 	var held time.Duration
 	if !r.began.IsZero() {
@@ -52,10 +52,8 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
 	var left parking.Front
-	if leaving && r.order != BestEffort { // before the keys: who has them next must find that it is its turn
-		if left = r.remove(ctx, r.id, r.keys[0]); left.Lost && lost == nil {
-			_, _ = r.bringBack(context.WithoutCancel(ctx), left.Next[0], left.Begun, true)
-		}
+	if leaving {
+		left = r.ordering.leave(ctx, lost != nil)
 	}
 	r.lease = nil
 	if err := lease.Release(ctx); err != nil {
@@ -67,13 +65,8 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 			r.warnOfKept(ctx, lease, err)
 		}
 	}
-	switch {
-	case r.Queue == nil:
-	case r.order == BestEffort:
-		r.wakeNext(ctx, lease)
-		r.leaveNeedlessLine(ctx)
-	case leaving:
-		r.wakeInLine(ctx, left, lease)
+	if r.Queue != nil {
+		r.ordering.wakeNext(ctx, lease, left, leaving)
 	}
 	return lost
 }
@@ -84,8 +77,8 @@ func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklock.WithoutKeys(err))
 }
 
-// wakeNext promotes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
-func (r *run) wakeNext(ctx context.Context, lease *locking.Lease) {
+// wakeWaiters wakes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
+func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []parking.KeyWake
 	for _, key := range r.keys {
@@ -108,7 +101,7 @@ func (r *run) wake(ctx context.Context, key string, opts parking.WakeOptions) {
 // wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for the first of its tasks, unless it was
 // handed on in this process or a task waits for it in its slot.
 func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn bool) {
-	_, _ = insist(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
+	_, _ = retry(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
 		for i, woken := range r.engine().WakeAll(ctx, wakes) {
 			w := wakes[i]
@@ -136,9 +129,9 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn boo
 // notWoken is what the log says of a wake that failed.
 const notWoken = "the next task was not woken; its timer will bring it back"
 
-// insist makes a call that is for those who wait, and again while Redis refuses, as it does during a failover: else the task would stay in line
+// retry makes a call that is for the tasks that wait, and again while Redis refuses, as it does during a failover: else the task would stay in line
 // itself, and the next one would wait for its timer. A worker that shuts down tries once. When it was in vain, the log says what that means.
-func insist[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
@@ -177,7 +170,7 @@ func (r *run) noteHold() time.Duration {
 func (r *run) ended(ctx context.Context, err error) error {
 	limit, atLimit := errors.AsType[*limitError](err)
 	if atLimit {
-		r.quitLine(ctx)
+		r.ordering.quit(ctx)
 		r.endedIn(ctx, limit.conflict)
 		r.keepReason(ctx, limit.outcome)
 		return limit.outcome
@@ -185,8 +178,8 @@ func (r *run) ended(ctx context.Context, err error) error {
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
 	case ok && conflict.Outcome == Park:
-	case r.order != BestEffort && r.comesBack(err):
-		// It comes back, and its place waits for it.
+	case r.ordering.returns(err):
+		// It comes back, and keeps its position.
 	default:
 		r.leave(ctx) // it will not give back a key that it was woken for
 	}

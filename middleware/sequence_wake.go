@@ -1,0 +1,97 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/locking"
+)
+
+func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool) {
+	if !leaving {
+		return
+	}
+	next := left.Next
+	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
+		next = next[:min(len(next), 1)]
+	}
+	cause := ByRelease
+	if lease.HandedOff() && len(next) > 0 {
+		next, cause = next[1:], ByStandby
+	}
+	if left.Parked > 0 || lease.ShouldNotify() {
+		r.wakeTasks(ctx, next, cause)
+	}
+}
+
+func (r *sequence) wakeAgain(ctx context.Context) { r.wakeFirst(ctx) }
+
+func (r *sequence) quit(ctx context.Context) {
+	if len(r.keys) != 1 {
+		return
+	}
+	left := r.remove(ctx, r.id, r.keys[0])
+	if left.Parked > 0 {
+		r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
+	}
+}
+
+// wakeFirst wakes the first task of the sequence, if it is parked.
+func (r *sequence) wakeFirst(ctx context.Context) {
+	left, _ := retry(ctx, r.run, "who is first in line is not known; its timer will bring it back",
+		func(ctx context.Context) (parking.Front, error) { return r.engine().Front(ctx, r.keys[0]) })
+	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
+}
+
+// wakeTasks wakes tasks of the run's key, if they are parked: the first for a cause, the others for standby.
+func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause WakeCause) {
+	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
+		woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
+			return r.engine().WakeTask(ctx, r.keys[0], t)
+		})
+		e := Event{Kind: Woke, Key: r.keys[0], Cause: cause}
+		if i > 0 {
+			e.Cause = ByStandby
+		}
+		for _, t := range woken.Tasks {
+			e.Next = delayqueue.Task(t)
+			r.observe(ctx, e)
+		}
+	}
+}
+
+// bringBack makes the first task run again when its worker has died, so that the tasks behind it do not wait until asynq does. Its old run must
+// have ended, which only the lock can tell: when the lock is held, bringBack returns the holder.
+func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked bool) (back bool, held *locking.HeldError) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	var err error
+	if !locked {
+		var lease *locking.Lease
+		if lease, err = r.attemptOnce(ctx); err == nil {
+			defer r.unlockAfterLook(ctx, lease)
+		} else if held, ok := errors.AsType[*locking.HeldError](err); ok {
+			return false, held
+		}
+	}
+	if err == nil {
+		back, err = r.engine().BringBack(ctx, t, begun)
+	}
+	if err != nil {
+		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two",
+			"task", t.String(), "error", tasklock.WithoutKeys(err))
+	}
+	return back, nil
+}
+
+// unlockAfterLook releases a key that was locked for a look. A task that was refused it meanwhile is parked, and only this run can wake it.
+func (r *sequence) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
+	_ = lease.Release(ctx)
+	if lease.ShouldNotify() {
+		r.wakeFirst(ctx)
+	}
+}
