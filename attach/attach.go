@@ -31,39 +31,44 @@ const (
 
 // Options configures [New]. The zero value has every default: the locks are on the Redis of the tasks.
 type Options struct {
-	// Locker takes the locks. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller closes one of its own.
+	// Locker takes the locks. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller closes
+	// one of its own.
 	Locker locking.Locker
 	// LockNames is middleware.Options.LockNames, for a Locker of the caller's on the Redis of the tasks.
 	LockNames func(key string) (lock, interest string)
 
 	// Strategy is for handlers that set none; middleware.Requeue when nil.
 	Strategy middleware.Strategy
-	// TTL and MaxHold are those of the locks, for handlers that set none: 30 s and 30 min when zero. TTL must be below 55 s.
+	// TTL and MaxHold are those of the locks, for handlers that set none: 30 s and 30 min when zero. TTL must be below
+	// 55 s.
 	TTL, MaxHold time.Duration
 	// MaxKeySize is the longest key in bytes, 1024 when zero; MaxKeys is the most keys of a task, 100 when zero.
 	MaxKeySize, MaxKeys int
-	// SlotBudget is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency when zero, none when negative.
+	// SlotBudget is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency
+	// when zero, none when negative.
 	SlotBudget int
 
-	// AllowEviction accepts a Redis that may evict keys when its memory is full: tasks and locks can vanish from it without a trace. See [Attached.Check].
+	// AllowEviction accepts a Redis that may evict keys when its memory is full: tasks and locks can vanish from it
+	// without a trace. See [Attached.Check].
 	AllowEviction bool
 
 	// Observer is told of every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// Logger receives what went wrong and what an operator should know. When nil, it is asynq.Config's Logger, from its LogLevel on, and slog.Default without
-	// one. slog.New(slog.DiscardHandler) is silent.
+	// Logger receives what went wrong and what an operator should know. When nil, it is asynq.Config's Logger, from its
+	// LogLevel on, and slog.Default without one. slog.New(slog.DiscardHandler) is silent.
 	Logger *slog.Logger
 }
 
-// LockOptions says how the tasks of one handler are locked. Key must be set; every other zero value is that of [Options].
+// LockOptions says how the tasks of one handler are locked. Key must be set; every other zero value is that of
+// [Options].
 type LockOptions struct {
 	Key          middleware.KeyFunc
 	Strategy     middleware.Strategy
 	TTL, MaxHold time.Duration
 }
 
-// Attached is what asynq's servers need for locks. It is for one asynq.Config; several servers of a process may share it, each with a [Attached.Client] of
-// its own. It is safe for use by many goroutines at the same time.
+// Attached is what asynq's servers need for locks. It is for one asynq.Config; several servers of a process may share
+// it, each with a [Attached.Client] of its own. It is safe for use by many goroutines at the same time.
 type Attached struct {
 	client   redis.UniversalClient
 	opts     Options
@@ -88,8 +93,9 @@ type Attached struct {
 	running  sync.WaitGroup
 }
 
-// New attaches locks to asynq servers that work on the Redis of client with a configuration of cfg. It connects to nothing, and returns every fault at once.
-// The client stays the caller's: close it after the servers are shut down and Close has returned.
+// New attaches locks to asynq servers that work on the Redis of client with a configuration of cfg. It connects to
+// nothing, and returns every fault at once. The client stays the caller's: close it after the servers are shut down and
+// Close has returned.
 func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
@@ -100,7 +106,8 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	_, oneNode := client.(*redis.Client)
 	cfg.Queues = maps.Clone(cfg.Queues)
 	a := &Attached{
-		client: client, opts: opts, cfg: cfg, oneNode: oneNode, interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval), locker: opts.Locker,
+		client: client, opts: opts, cfg: cfg, oneNode: oneNode, interval: cmp.Or(cfg.TaskCheckInterval,
+			DefaultTaskCheckInterval), locker: opts.Locker,
 		wakes: asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
 	slots := cfg.Concurrency
@@ -131,7 +138,8 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	return a, nil
 }
 
-// FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its FenceTTL.
+// FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its
+// FenceTTL.
 func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not come.
@@ -152,11 +160,12 @@ func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e
 // fewServers is how many servers of a process a wake reaches at once.
 const fewServers = 8
 
-// Client returns the Redis client for one asynq server: give it to asynq.NewServerFromRedisClient together with [Attached.Config]. Each server needs one of
-// its own.
+// Client returns the Redis client for one asynq server: give it to asynq.NewServerFromRedisClient together with
+// [Attached.Config]. Each server needs one of its own.
 func (a *Attached) Client() redis.UniversalClient {
 	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
-		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
+		Interval: a.interval, Queues: max(len(a.queues()),
+			1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
 		Ready: a.Check,
 	})
 }
@@ -194,8 +203,8 @@ func (a *Attached) serve(queue string) error {
 // configured marks the contexts of servers that have our Config.
 type configured struct{}
 
-// Config returns the configuration for the asynq servers: that of New, with functions that know which errors are those of a task that waits. The caller's own
-// functions are asked about all others.
+// Config returns the configuration for the asynq servers: that of New, with functions that know which errors are those
+// of a task that waits. The caller's own functions are asked about all others.
 func (a *Attached) Config() asynq.Config {
 	queues := a.queues() // from then on a.cfg stays as it is
 	cfg := a.cfg
@@ -210,8 +219,8 @@ func (a *Attached) Config() asynq.Config {
 	return middleware.ServerConfig(cfg)
 }
 
-// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys: wrap each handler with it, rather than the whole mux. It
-// panics when key is nil.
+// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys: wrap each handler
+// with it, rather than the whole mux. It panics when key is nil.
 func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
 	lock, err := a.LockWith(LockOptions{Key: key})
 	if err != nil {
@@ -237,8 +246,9 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 		SlotBudget: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})
 	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
-		err = errors.Join(err, fmt.Errorf("attach: MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the Options or the worker's Config too",
-			maxHold, fence))
+		err = errors.Join(err,
+			fmt.Errorf("attach: MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the Options or the worker's Config too",
+				maxHold, fence))
 	}
 	if err != nil {
 		return nil, err
@@ -260,7 +270,8 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	}, nil
 }
 
-// forgotten logs once what the caller has left out, because asynq shows the errors of tasks to none but its ErrorHandler.
+// forgotten logs once what the caller has left out, because asynq shows the errors of tasks to none but its
+// ErrorHandler.
 func (a *Attached) forgotten(ctx context.Context, err error) error {
 	a.told.Do(func() {
 		a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err)
@@ -276,30 +287,31 @@ var errNoClient = errors.New("attach: this asynq server does not speak through t
 var errNoConfig = errors.New("attach: this asynq server has not the Config that tells a task that waits from one that fails: " +
 	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
 
-// Unlocked wraps a handler that needs no exclusion, so that its tasks count among those that have a slot: then none of them waits for a slot in which another
-// one is on standby.
+// Unlocked wraps a handler that needs no exclusion, so that its tasks count among those that have a slot: then none of
+// them waits for a slot in which another one is on standby.
 func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
 
-// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached: it has not failed.
+// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached: it
+// has not failed.
 func Waits(err error) bool { return err != nil && !isFailure(err) }
 
 var isFailure = middleware.ServerConfig(asynq.Config{}).IsFailure
 
-// Queue returns the tasks that wait, to be looked at and reordered.
+// Queue returns the waiting tasks, to list and reorder them.
 func (a *Attached) Queue() *delayqueue.Queue { return a.queue }
 
 // Locker returns the Locker, for work outside of tasks on the same keys.
 func (a *Attached) Locker() locking.Locker { return a.locker }
 
-// Stop ends the waiting in slots. Call it before the servers are shut down, so that the shutdown does not wait for tasks that wait: those are parked. Without it
-// they wait until their strategy's time is over.
+// Stop ends the waiting in slots. Call it before the servers are shut down, so that the shutdown does not wait for
+// tasks that wait: those are parked. Without it they wait until their strategy's time is over.
 func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
 
 // abandoned is how long Close waits for handlers that asynq has given up.
 const abandoned = 5 * time.Second
 
-// Close releases what New has made: call it once asynq's servers are shut down, and before the client is closed. It waits up to 5 s for handlers that asynq has
-// abandoned, so that they give their keys back.
+// Close releases what New has made: call it once asynq's servers are shut down, and before the client is closed. It
+// waits up to 5 s for handlers that asynq has abandoned, so that they give their keys back.
 func (a *Attached) Close() error {
 	a.Stop()
 	done := make(chan struct{})

@@ -15,11 +15,13 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// EnqueueContext enqueues a task as asynq's Client does. opts are asynq's options and those of this package, [Keys] and [WhenHeld], which do
-// not count among those of asynq.NewTask. It returns a [middleware.KeyError] when the task's keys are not usable, a
-// [middleware.ConflictError] when WhenHeld refuses the task, and else asynq's own errors; nothing is enqueued after the first two.
+// EnqueueContext enqueues a task as asynq's Client does. opts are asynq's options and those of this package, [Keys] and
+// [WhenHeld], which do not count among those of asynq.NewTask. It returns a [middleware.KeyError] when the task's keys
+// are not usable, a [middleware.ConflictError] when WhenHeld refuses the task, and else asynq's own errors; nothing is
+// enqueued after the first two.
 //
-// A task is enqueued once, even when the connection breaks before the answer has come, unless the task is done before it is sent again.
+// A task is enqueued once, even when the connection breaks before the answer has come, unless the task is done before
+// it is sent again.
 func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	if task == nil {
 		return nil, errors.New("attach: enqueue: the task is nil")
@@ -107,12 +109,14 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
-		p.opts.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "error", tasklock.WithoutKeys(err))
+		p.opts.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "error",
+			tasklock.WithoutKeys(err))
 	}
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
 			if _, err := p.engine().Wake(ctx, key, parking.WakeOptions{}); err != nil {
-				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
+				p.opts.Logger.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error",
+					err)
 			}
 		}
 	}
@@ -143,10 +147,11 @@ func (p *Producer) decide(
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
-			// The key may have been given back before the task was among its waiters.
+			// The key may have been released before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklock.NotifyFor+d.Delay)
 			if asked != nil {
-				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back", "error", tasklock.WithoutKeys(asked))
+				p.opts.Logger.WarnContext(ctx,
+					"whether a key is still held is not known; the task's timer will bring it back", "error", tasklock.WithoutKeys(asked))
 			}
 		}
 		if !errors.Is(err, parking.ErrForeign) {

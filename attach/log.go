@@ -37,12 +37,13 @@ func (h asynqHandler) WithGroup(name string) slog.Handler {
 
 func (h asynqHandler) Handle(ctx context.Context, r slog.Record) error {
 	var b strings.Builder
-	text := slog.NewTextHandler(&b, &slog.HandlerOptions{Level: h.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-			return slog.Attr{} // asynq's Logger has its own
-		}
-		return a
-	}})
+	text := slog.NewTextHandler(&b,
+		&slog.HandlerOptions{Level: h.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+				return slog.Attr{} // asynq's Logger has its own
+			}
+			return a
+		}})
 	if err := h.with(text).Handle(ctx, r); err != nil {
 		return err
 	}

@@ -1,11 +1,13 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -15,7 +17,8 @@ import (
 
 // ProducerOptions configures [NewProducer]. The zero value has every default: the locks are on the Redis of the tasks.
 type ProducerOptions struct {
-	// Keys finds the keys of the tasks of some types. Those of others are given with the option [Keys], or are not known.
+	// Keys finds the keys of the tasks of some types. Those of others are given with the option [Keys], or are not
+	// known.
 	Keys map[string]middleware.KeyFunc
 	// Locker and LockNames are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
@@ -28,8 +31,8 @@ type ProducerOptions struct {
 	Logger *slog.Logger
 }
 
-// Producer enqueues tasks with their keys, in a process with or without asynq servers. It is safe for use by many goroutines at the same
-// time. Close it when it is used no more.
+// Producer enqueues tasks with their keys, in a process with or without asynq servers. It is safe for use by many
+// goroutines at the same time. Close it when it is used no more.
 type Producer struct {
 	opts    ProducerOptions
 	queue   *delayqueue.Queue
@@ -62,8 +65,8 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 	return p, nil
 }
 
-// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed with a. keys is that of
-// [ProducerOptions].
+// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed
+// with a. keys is that of [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	return &Producer{queue: a.queue, opts: ProducerOptions{
 		Keys: keys, Locker: a.locker, LockNames: a.opts.LockNames, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
@@ -71,7 +74,15 @@ func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	}}
 }
 
-// Queue returns the tasks that wait, to be looked at and reordered. It is closed with the Producer.
+// EnqueueInOrder enqueues a task at the end of the sequence of a business key: with [middleware.FIFO] or
+// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. When the
+// error matches [delayqueue.ErrNotInSequence] the task is enqueued, but joins the sequence only when it runs: do not
+// enqueue it again.
+func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	return p.engine().Enqueue(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
+}
+
+// Queue returns the waiting tasks, to list and reorder them. It is closed with the Producer.
 func (p *Producer) Queue() *delayqueue.Queue { return p.queue }
 
 // Close ends what NewProducer has made.

@@ -53,6 +53,31 @@ func TestAProducerHasTheLimitsOfItsServers(t *testing.T) {
 	}
 }
 
+func TestAProducerKeepsTheOrderOfItsTasks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.attach(asynq.Config{Concurrency: 4}, attach.Options{Strategy: middleware.Requeue{Order: middleware.FIFO}})
+	p, err := attach.NewProducer(r.client, attach.ProducerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, id := range []string{"c", "a", "b"} {
+		if _, err := p.EnqueueInOrder(t.Context(), "order:1", asynq.NewTask("test", []byte("order:1")), asynq.TaskID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := make(chan string, 3)
+	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		ran <- id
+		return nil
+	})))
+	if got := receive(t, ran) + receive(t, ran) + receive(t, ran); got != "cab" {
+		t.Errorf("they ran in the order %s", got)
+	}
+}
+
 func TestAProducerNeedsAClient(t *testing.T) {
 	t.Parallel()
 	if _, err := attach.NewProducer(nil, attach.ProducerOptions{}); err == nil {

@@ -27,14 +27,17 @@ const (
 	tenure = 365 * 24 * time.Hour
 )
 
-// Schedule runs a scheduler in one of all the processes that call it with the same name, and in another one when that ends, crashes or stands still. Each tick is
-// enqueued once; a firing that another process has made already is no error. It returns at once, and the schedule ends with [Attached.Stop].
+// Schedule runs a scheduler in one of all the processes that call it with the same name, and in another one when that
+// ends, crashes or stands still. Each tick is enqueued once; a firing that another process has made already is no
+// error. It returns at once, and the schedule ends with [Attached.Stop].
 //
-// newScheduler makes the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the client that it is given, and does not start it. It is
-// called once by Schedule, which returns its error, and then each time that this process takes the schedule over.
+// newScheduler makes the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the client
+// that it is given, and does not start it. It is called once by Schedule, which returns its error, and then each time
+// that this process takes the schedule over.
 //
-// Ticks between two processes are left out: those of up to 6 s after a crash, of a moment after an orderly end. An entry with @every begins anew in each process:
-// give long intervals as times of the day. A process that could take over asks Redis about twice a second.
+// Ticks between two processes are left out: those of up to 6 s after a crash, of a moment after an orderly end. An
+// entry with @every begins anew in each process: give long intervals as times of the day. A process that could take
+// over asks Redis about twice a second.
 func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
 	if name == "" || newScheduler == nil {
 		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, and a function that makes the scheduler")
@@ -42,7 +45,8 @@ func (a *Attached) Schedule(name string, newScheduler func(client redis.Universa
 	if _, err := newScheduler(a.client); err != nil {
 		return fmt.Errorf("attach: schedule %q: %w", name, err)
 	}
-	// It has locks of its own on the Redis of the tasks: nothing fires without that Redis, and a lease may last as long as the process.
+	// It has locks of its own on the Redis of the tasks: nothing fires without that Redis, and a lease may last as long
+	// as the process.
 	locker, err := locking.NewSingle(a.client, locking.SingleOptions{FenceTTL: 2 * tenure})
 	if err != nil {
 		return fmt.Errorf("attach: schedule %q: %w", name, err)
@@ -56,13 +60,15 @@ func (a *Attached) Schedule(name string, newScheduler func(client redis.Universa
 		defer locker.Close()
 		for ctx.Err() == nil {
 			opts := locking.Options{TTL: scheduleTTL, MaxHold: tenure}
-			err := locking.Do(ctx, locker, []string{"railtoken:schedule:" + name}, opts, func(ctx context.Context, lease *locking.Lease) error {
-				return a.lead(ctx, name, lease, newScheduler)
-			})
+			err := locking.Do(ctx, locker, []string{"railtoken:schedule:" + name}, opts,
+				func(ctx context.Context, lease *locking.Lease) error {
+					return a.lead(ctx, name, lease, newScheduler)
+				})
 			if ctx.Err() != nil {
 				return
 			}
-			a.opts.Logger.WarnContext(ctx, "this process does not run the schedule now; it, or another, takes it over", "schedule", name, "error", err)
+			a.opts.Logger.WarnContext(ctx, "this process does not run the schedule now; it, or another, takes it over",
+				"schedule", name, "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(schedulePause):

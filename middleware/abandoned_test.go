@@ -32,7 +32,8 @@ func (l *lines) count(part string) int {
 	return strings.Count(l.text.String(), part)
 }
 
-// A queue that tasks were moved to, and that no worker serves any more, takes the wakes of a key: they go on to tasks that can run.
+// A queue that tasks were moved to, and that no worker serves any more, takes the wakes of a key: they go on to tasks
+// that can run.
 func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

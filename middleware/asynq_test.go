@@ -12,8 +12,8 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// These tests hold asynq to what the middleware and the delay queue rely on or work around. When one fails after an upgrade, the
-// code that it names needs another look.
+// These tests hold asynq to what the middleware and the delay queue rely on or work around. When one fails after an
+// upgrade, the code that it names needs another look.
 
 // bare runs asynq without the middleware.
 func (r *rig) bare(cfg asynq.Config, handler asynq.HandlerFunc) *asynq.Server {
@@ -132,7 +132,8 @@ func TestAsynqLeavesForeignFieldsOfATaskAloneAndDeletesThemWithIt(t *testing.T) 
 	r.gone(task)
 }
 
-// The lease is held until the handler returns because of this: asynq runs a task again while its old handler still runs.
+// The lease is held until the handler returns because of this: asynq runs a task again while its old handler still
+// runs.
 func TestAsynqAbandonsAHandlerThatIsPastItsTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))

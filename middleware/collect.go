@@ -18,27 +18,29 @@ const (
 	mostCollect  = time.Minute
 )
 
-// collectTime returns how long a task may keep keys of its own while it waits for the others: enough for two holders of each key, and no
-// more than leaves its handler most of the time before the deadline. hold is how long a key is held on average, left the time before the
-// deadline. It is zero or less when the task should not even begin.
+// collectTime returns how long a task may keep keys of its own while it waits for the others: enough for two holders of
+// each key, and no more than leaves its handler most of the time before the deadline. hold is how long a key is held on
+// average, left the time before the deadline. It is zero or less when the task should not even begin.
 func collectTime(keys int, hold, left time.Duration) time.Duration {
 	most := min(max(2*time.Duration(keys)*hold, leastCollect), mostCollect)
 	return min(most, left/4, left-2*hold)
 }
 
-// starves reports whether the task should collect its keys: it has several, was refused often, and no other task of this server collects
-// at the moment. Then it must call collect.
+// starves reports whether the task should collect its keys: it has several, was refused often, and no other task of
+// this server collects at the moment. Then it must call collect.
 func (r *run) starves() bool {
 	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
 	}
-	return r.active.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false, true)
+	return r.active.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false,
+		true)
 }
 
-// collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken all at once or not
-// at all, many busy keys would hardly ever be free together, and others would pass the task forever. All tasks collect in the order of
-// the keys, so none of them waits in a circle; one of a server does so at a time, so the keys that it keeps idle are few. When time is up it
-// gives back what it has and returns who holds the key that it lacks.
+// collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken
+// all at once or not at all, many busy keys would hardly ever be free together, and others would pass the task forever.
+// All tasks collect in the order of the keys, so none of them waits in a circle; one of a server does so at a time, so
+// the keys that it keeps idle are few. When time is up it gives back what it has and returns who holds the key that it
+// lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
 	defer r.SlotBudget.collecting.Store(false)

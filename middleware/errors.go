@@ -28,8 +28,8 @@ const (
 	Retry
 	// Discard deletes the task. Only an event and a line in asynq's log tell of it.
 	Discard
-	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy names. It uses up no
-	// retry, even on the last attempt.
+	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy
+	// names. It uses up no retry, even on the last attempt.
 	Park
 	// WaitInSlot keeps the task in its slot: it tries again after a delay, or as soon as the key is released.
 	WaitInSlot
@@ -45,21 +45,22 @@ func (o Outcome) String() string {
 	return [...]string{"archived", "failed", "discarded", "parked", "waiting in its slot", "not enqueued"}[o]
 }
 
-// ConflictError says why a task did not run: another holder had one of its keys. It matches
+// ConflictError reports that a task did not run because another holder had one of its keys. It matches
 // [locking.ErrHeld] and the asynq sentinel that brings its Outcome about.
 type ConflictError struct {
 	Task   delayqueue.Task
 	Type   string
 	Key    string
 	Holder locking.Holder
-	// Held is for how long the holder had had the key then, by this process's clock and the holder's; 0 when unknown.
+	// Held is how long the holder had had the key, by the clocks of this process and the holder; 0 when unknown.
 	Held time.Duration
 
 	// Outcome is what became of the task, and Limit the limit that ended its waiting, if one did.
 	Outcome Outcome
 	Limit   delayqueue.Limit
 
-	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first time was.
+	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first refusal
+	// was.
 	Conflicts int
 	Waited    time.Duration
 
@@ -72,7 +73,8 @@ func (e *ConflictError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%q is held by %s", e.headline(), e.Key, e.Holder)
 	if e.Limit != delayqueue.NoLimit {
-		fmt.Fprintf(&b, "; limit on %s reached after %d conflicts in %v", e.Limit, e.Conflicts, e.Waited.Round(time.Millisecond))
+		fmt.Fprintf(&b, "; limit on %s reached after %d conflicts in %v", e.Limit, e.Conflicts,
+			e.Waited.Round(time.Millisecond))
 	}
 	if e.Outcome != Park {
 		fmt.Fprintf(&b, "; try again in %v", e.RetryAfter.Round(time.Millisecond))
@@ -80,7 +82,8 @@ func (e *ConflictError) Error() string {
 	return b.String()
 }
 
-// headline begins the text of the error: it tells a conflict of this outcome from other errors that asynq keeps as text.
+// headline begins the text of the error: it tells a conflict of this outcome from other errors that asynq keeps as
+// text.
 func (e *ConflictError) headline() string { return fmt.Sprintf("middleware: %s: key ", e.Outcome) }
 
 // Is reports whether target is [locking.ErrHeld].
@@ -98,7 +101,7 @@ func (e *ConflictError) Unwrap() error {
 	}
 }
 
-// KeyError says why no key could be found in a task. It matches [ErrKey] and asynq.SkipRetry.
+// KeyError reports why a task has no usable key. It matches [ErrKey] and asynq.SkipRetry.
 type KeyError struct {
 	Type string
 	Err  error
@@ -115,8 +118,8 @@ func (e *KeyError) Is(target error) bool { return target == ErrKey }
 // Unwrap returns the cause, and the asynq sentinel that has the task archived.
 func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
 
-// unavailableError reports that the locks could not be reached. It is not a failure of the task, uses up no retry, and the task is tried again
-// after the delay, as long as the Redis of the tasks can be reached.
+// unavailableError reports that the locks could not be reached. It is not a failure of the task, uses up no retry, and
+// the task is tried again after the delay, as long as the Redis of the tasks can be reached.
 type unavailableError struct {
 	err   error // the last one of the attempts
 	delay time.Duration

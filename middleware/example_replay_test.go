@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// A key is held for too long, and a task reaches a bound of its waiting. It is archived with a reason that can be read back. When the
-// holder is mended, it runs again.
+// A key is held for too long, and a task reaches a bound of its waiting. It is archived with a reason that can be read
+// back. When the holder is mended, it runs again.
 func ExampleReplayConflicts() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -2,8 +2,8 @@ package middleware
 
 import "fmt"
 
-// FailFast ends a task in conflict at once, with a [ConflictError] that names the key, its holder and when to try again.
-// For work that a person or a caller waits for. The zero value archives the task.
+// FailFast ends a task in conflict at once, with a [ConflictError] that names the key, its holder and when to try
+// again. For work that a person or a caller waits for. The zero value archives the task.
 type FailFast struct {
 	// Outcome is what asynq does with the task: [Archive] it, count it as a failure and [Retry] it, or [Discard] it.
 	Outcome Outcome

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// Many processes have given a key back, each with a wake to look after, and then it is held for long. Those who wait are not run again and again
-// for it: each such run is a conflict that counts.
+// Many processes have given a key back, each with a wake to look after, and then it is held for long. Those who wait
+// are not run again and again for it: each such run is a conflict that counts.
 func TestLookingAfterWakesMakesNoConflictsWhileAKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -16,7 +16,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// serveForeign runs a server of an asynq whose scripts of some kinds are not known until the end of the test, and returns its log.
+// serveForeign runs a server of an asynq whose scripts of some kinds are not known until the end of the test, and
+// returns its log.
 func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.HandlerFunc, changed ...asynqconn.Kind) (*asynq.Server, *lines) {
 	r.Helper()
 	log := new(lines)
@@ -117,7 +118,8 @@ func TestALastAttemptTakesItsKeyWithAnUnknownAsynq(t *testing.T) {
 	})
 }
 
-// asynq puts the tasks that run back when the time for a shutdown is over. One that is on its last attempt must still be there by then.
+// asynq puts the tasks that run back when the time for a shutdown is over. One that is on its last attempt must still
+// be there by then.
 func TestAShutdownArchivesNoLastAttemptWithAnUnknownAsynq(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

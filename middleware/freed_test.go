@@ -12,7 +12,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The lock of a lease of this process is gone, and the process has not missed it yet: it refuses the key, while Redis calls it free.
+// The lock of a lease of this process is gone, and the process has not missed it yet: it refuses the key, while Redis
+// calls it free.
 func TestALockThatIsGoneMakesNoHotLoop(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO} {

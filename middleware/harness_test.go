@@ -106,8 +106,8 @@ func (r *rig) serveOn(client redis.UniversalClient, handler asynq.Handler) *asyn
 	return server
 }
 
-// lookSeldom is the TaskCheckInterval of tests in which minutes pass in virtual time, because the looks of an idle server are most of
-// what they cost. It is far below the times that these tests measure.
+// lookSeldom is the TaskCheckInterval of tests in which minutes pass in virtual time, because the looks of an idle
+// server are most of what they cost. It is far below the times that these tests measure.
 const lookSeldom = 250 * time.Millisecond
 
 // enqueue adds a task and returns its ID.
@@ -195,8 +195,8 @@ func (r *rig) settled(t delayqueue.Task, state asynq.TaskState) *asynq.TaskInfo 
 	return nil
 }
 
-// pause ends when what has been awaited since then is to be looked at again: after milliseconds at first, later after an eighth of the time that
-// it has taken.
+// pause ends when what has been awaited since then is to be looked at again: after milliseconds at first, later after
+// an eighth of the time that it has taken.
 func pause(began time.Time) <-chan time.Time {
 	return time.After(min(max(time.Since(began)/8, 2*time.Millisecond), 250*time.Millisecond))
 }
@@ -271,7 +271,8 @@ func (e *events) await(t testing.TB, n int, fits func(middleware.Event) bool) []
 // parked is a filter for tasks that have been parked: asynq has acknowledged their runs.
 func parked(e middleware.Event) bool { return e.Kind == middleware.Parked }
 
-// ended returns a filter for runs that ended in conflict with an outcome. A task that ended as Parked is not parked yet: see parked.
+// ended returns a filter for runs that ended in conflict with an outcome. A task that ended as Parked is not parked
+// yet: see parked.
 func ended(o middleware.Outcome) func(middleware.Event) bool {
 	return func(e middleware.Event) bool {
 		conflict, ok := e.Err.(*middleware.ConflictError) //nolint:errorlint // an event carries the error itself

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// waitInSlot waits until it is time for another attempt: a delay has passed, a key was given back, or the server is shutting
-// down. It returns an error only when the task's context has ended.
+// waitInSlot waits until it is time for another attempt: a delay has passed, a key was released, or the server is
+// shutting down. It returns an error only when the task's context has ended.
 func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	if r.released == nil && r.watcher != nil && !r.blind {
 		released, stop, err := r.watcher.Watch(ctx, r.keys)
@@ -24,8 +24,8 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	return r.pause(ctx, min(jittered(d.Delay), time.Until(d.WaitUntil)), r.released)
 }
 
-// jittered returns a delay between half and one and a half times of d, the default when d is not positive: tasks that were refused at the
-// same moment come back at different ones.
+// jittered returns a delay between half and one and a half times of d, the default when d is not positive: tasks that
+// were refused at the same moment come back at different ones.
 func jittered(d time.Duration) time.Duration {
 	if d <= 0 {
 		d = defaultInitial
@@ -33,7 +33,7 @@ func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// waitOnStandby stands in line for the keys until it has them or its time on deck is over; then it returns who holds one of them.
+// waitOnStandby waits for the keys until it has them or its time is over; then it returns the holder of one of them.
 func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
@@ -48,8 +48,8 @@ func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *l
 	return r.tryInOrder(ctx) // sits out an outage
 }
 
-// leaveStandby gives up the place on deck; got says that the task has its keys. A wake that it has absorbed goes to the next in line. The task
-// itself stays in line with its record, as it has not run.
+// leaveStandby gives up the standby place; got says that the task has its keys. A wake that it has absorbed goes to the
+// next waiter. The task itself stays among the waiters, because it has not run.
 func (r *run) leaveStandby(ctx context.Context, got bool) {
 	key := r.standby
 	r.standby = ""
@@ -58,7 +58,7 @@ func (r *run) leaveStandby(ctx context.Context, got bool) {
 	}
 }
 
-// stopWaiting gives back what waiting took: the places in the budget and on deck, and the watch.
+// stopWaiting gives back what waiting took: room in the budget, the standby place, and the watch.
 func (r *run) stopWaiting(ctx context.Context, got bool) {
 	if r.standby != "" {
 		r.leaveStandby(ctx, got)

@@ -12,13 +12,14 @@ import (
 	"github.com/railtoken/railtoken/internal/tasklock"
 )
 
-// KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no key
-// at all or an empty key archives the task; make keys with [Key], so that none is half empty. It is called by many goroutines at the same time and must not keep the task.
+// KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no
+// key or an empty key archives the task; make keys with [Key], so that none is half empty. It must be safe for use by
+// many goroutines and must not keep the task.
 type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
 
-// Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): the kind and the parts of its name with colons between.
-// It is empty when one of them is, so that the task is archived with a [KeyError]: "order:" would be the key of every task whose payload
-// lacks the number, and let one of them run at a time.
+// Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): the kind and the parts of its name
+// with colons between them. It is empty when one of them is, so that the task is archived with a [KeyError]: "order:"
+// would be the key of every task whose payload lacks the number.
 func Key(kind string, parts ...string) string {
 	if kind == "" || slices.Contains(parts, "") {
 		return ""
@@ -31,8 +32,8 @@ func PayloadKey[T any](key func(T) string) KeyFunc {
 	return PayloadKeys(func(payload T) []string { return []string{key(payload)} })
 }
 
-// PayloadKeys returns a KeyFunc that decodes the task's payload from JSON and finds several keys in it, all of which are
-// locked together or not at all.
+// PayloadKeys returns a KeyFunc that decodes the task's payload from JSON and finds several keys in it, all of which
+// are locked together or not at all.
 func PayloadKeys[T any](keys func(T) []string) KeyFunc {
 	return func(_ context.Context, task *asynq.Task) ([]string, error) {
 		var payload T

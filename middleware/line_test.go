@@ -19,7 +19,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// prompt is how soon parked tasks must run once their key is free. Their own timers are an hour, so only wakes can bring them.
+// prompt is how soon parked tasks must run once their key is free. Their own timers are an hour, so only wakes can
+// bring them.
 const prompt = 15 * time.Second
 
 // line is a key with a task that holds it and tasks that are parked behind it, in the order of their numbers.
@@ -43,8 +44,8 @@ type line struct {
 	cancelled <-chan struct{} // not nil: closed when the run that the test is about has been cancelled
 }
 
-// newLine parks five tasks behind a holder. They are spread over the queues in turn; the holder is in one of its own. name must be
-// different in each test on one Redis.
+// newLine parks five tasks behind a holder. They are spread over the queues in turn; the holder is in one of its own.
+// name must be different in each test on one Redis.
 func newLine(t *testing.T, client redis.UniversalClient, name string, queues ...string) *line {
 	t.Helper()
 	const waiters = 5

@@ -19,8 +19,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other zero value is
-// a default.
+// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other zero
+// value is a default.
 type Options struct {
 	// Locker takes the locks.
 	Locker locking.Locker
@@ -34,34 +34,36 @@ type Options struct {
 	// Queue is where tasks are parked. The asynq server must speak through the client that its Conn makes.
 	Queue *delayqueue.Queue
 
-	// LockNames returns the names of the Redis string that is the lock of a key and of the mark beside it, when the locks are on the Redis of the
-	// tasks: see [locking.Single.RedisKeys]. When nil, they are taken to be elsewhere, and a task that has parked costs a look at its lock.
+	// LockNames returns the names of the Redis string that is the lock of a key and of the mark beside it, when the
+	// locks are on the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are taken to be
+	// elsewhere, and each task that is parked costs one more attempt at its lock.
 	LockNames func(key string) (lock, interest string)
 
-	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which asynq brings a crashed
-	// worker's task back. The log warns once of each type of task whose time, by
-	// asynq.Timeout or asynq.Deadline, is longer than MaxHold.
+	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which
+	// asynq brings a crashed worker's task back. The log warns once of each type of task whose time, by asynq.Timeout
+	// or asynq.Deadline, is longer than MaxHold.
 	TTL, MaxHold time.Duration
 
-	// Label names this process to those who are refused, for example "host/pid", which it is when empty. The type and ID
-	// of the task are added to it.
+	// Label names this process to tasks that are refused; "host/pid" when empty. The type and ID of the task are added
+	// to it.
 	Label string
 
 	// MaxKeySize is the longest key in bytes; 1024 when zero. MaxKeys is the most keys of a task; 100 when zero.
 	MaxKeySize, MaxKeys int
 
-	// SlotBudget is the budget of tasks that may wait in their slots at a time. Share it among the middlewares of one
-	// server. When nil, this middleware has one of its own for half as many tasks as there are CPUs, at least one; as that does not know the
-	// server's slots, no task is on standby.
+	// SlotBudget limits the tasks that wait in their slots. Share it among the middlewares of one server. When nil,
+	// this middleware has one of its own for half as many tasks as there are CPUs, at least one, and no task is on
+	// standby, because the number of slots is not known.
 	SlotBudget *SlotBudget
 
-	// Stopping, when it is closed, ends the waiting in slots: close it when the server begins to shut down. Never when nil.
+	// Stopping ends the waiting in slots when it is closed: close it when the server begins to shut down. nil disables
+	// it.
 	Stopping <-chan struct{}
 
-	// Observer is told of every event. Nobody when nil.
+	// Observer receives every event; nil disables it.
 	Observer Observer
 
-	// Logger receives what went wrong and what an operator should know. Silent when nil. Keys are hashed in it.
+	// Logger receives failures and what an operator should know, with hashed keys; nil disables it.
 	Logger *slog.Logger
 }
 
@@ -69,24 +71,29 @@ type Options struct {
 func (o Options) Validate() error {
 	var errs []error
 	if o.Locker == nil {
-		errs = append(errs, errors.New("middleware: Locker is not set: give a locking.Locker, such as locking.NewSingle"))
+		errs = append(errs,
+			errors.New("middleware: Locker is not set: give a locking.Locker, such as locking.NewSingle"))
 	}
 	if o.Key == nil {
-		errs = append(errs, errors.New("middleware: Key is not set: say how a task's key is found, for example with PayloadKey"))
+		errs = append(errs,
+			errors.New("middleware: Key is not set: say how a task's key is found, for example with PayloadKey"))
 	}
 	if o.MaxKeySize < 0 || o.MaxKeys < 0 {
-		errs = append(errs, fmt.Errorf("middleware: MaxKeySize is %d and MaxKeys %d: they cannot be negative", o.MaxKeySize, o.MaxKeys))
+		errs = append(errs,
+			fmt.Errorf("middleware: MaxKeySize is %d and MaxKeys %d: they cannot be negative", o.MaxKeySize, o.MaxKeys))
 	}
 	if v, ok := o.Strategy.(validator); ok {
 		errs = append(errs, v.Validate())
 	}
 	if o.Queue == nil && parks(o.strategy()) {
-		errs = append(errs, errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
+		errs = append(errs,
+			errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
 	if o.TTL >= tasklock.MaxTTL {
-		errs = append(errs, fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
-			"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklock.MaxTTL))
+		errs = append(errs,
+			fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
+				"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklock.MaxTTL))
 	}
 	return errors.Join(errs...)
 }
@@ -101,11 +108,12 @@ func (o Options) strategy() Strategy {
 	return o.Strategy
 }
 
-// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys.
+// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys. It returns every
+// fault of the options at once.
 //
-// The handler's context carries the lease ([locking.FromContext]) and ends when it is lost. A handler that returns nil although
-// its lease was lost has failed, with an error that matches [locking.ErrLost], unless it called Lease.MarkCommitted. The
-// lease is held until the handler returns, even when asynq has given the task up.
+// The handler's context carries the lease ([locking.FromContext]) and ends when it is lost. A handler that returns nil
+// although its lease was lost has failed, with an error that matches [locking.ErrLost], unless it called
+// Lease.MarkCommitted. The lease is held until the handler returns, even when asynq has given the task up.
 //
 // The server's Config must be one that [ServerConfig] has returned.
 func Lock(opts Options) (asynq.MiddlewareFunc, error) {
@@ -131,7 +139,11 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	return func(next asynq.Handler) asynq.Handler {
-		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error { return l.process(ctx, task, next) }))
+		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
+			task *asynq.Task,
+		) error {
+			return l.process(ctx, task, next)
+		}))
 	}, nil
 }
 

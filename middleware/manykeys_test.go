@@ -18,7 +18,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// A task of many keys wakes for each of them. When Redis does not answer, its slot must not be held for that many timeouts.
+// A task of many keys wakes for each of them. When Redis does not answer, its slot must not be held for that many
+// timeouts.
 func TestTheWakesOfManyKeysTogetherHoldASlotNoLongerThanOne(t *testing.T) {
 	t.Parallel()
 	const keys = 6

@@ -8,20 +8,22 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Order says in which order the tasks of a key run. All handlers that work on a key must use the same one, and tasks of the orders other
-// than [BestEffort] have one key each: the text of the package tells what happens else.
+// Order is the order in which the tasks of a key run. All handlers that work on a key must use the same one, and tasks
+// of orders other than [BestEffort] have one key each: see the package comment.
 type Order int
 
 // The orders.
 const (
-	// BestEffort wakes the task next that was refused first. A task that arrives while the key is free does not queue up.
+	// BestEffort wakes the task first that was refused first. A task that arrives while the key is free takes it at
+	// once.
 	BestEffort Order = iota
-	// FIFO runs tasks in the order in which they came: by worker.Client.EnqueueInOrder, or when they first ran. Nobody passes a task
-	// that waits. One whose handler fails leaves the line and joins it anew when asynq retries it.
+	// FIFO runs tasks in the order in which they arrived: by worker.Client.EnqueueInOrder, or when they first ran. No
+	// task passes one that waits. A task whose handler fails leaves the sequence and joins it again when asynq retries
+	// it.
 	FIFO
-	// StrictFIFO is FIFO, and a task whose handler fails keeps its place: those behind it wait until it has succeeded or is archived. When
-	// the strategy sets a limit on age, a task that has been in line for longer than half of it is passed, so that those behind it do
-	// not reach theirs for it.
+	// StrictFIFO is FIFO, and a task whose handler fails keeps its position: the tasks behind it wait until it has
+	// succeeded or is archived. When the strategy limits the age, a task that has been in the sequence for more than
+	// half of that is passed, so that the tasks behind it do not reach the limit because of it.
 	StrictFIFO
 )
 
@@ -37,19 +39,24 @@ func (o Order) String() string {
 type ordering interface {
 	// accepts returns what is wrong with the number of a task's keys, or nil.
 	accepts(keys []string) error
-	// admit returns the task that stands before this one, as the holder of its key, or nil when it is this one's turn to try the lock.
+	// admit returns the task that stands before this one, as the holder of its key, or nil when it is this one's turn
+	// to try the lock.
 	admit(ctx context.Context) (*locking.HeldError, error)
-	// confirm looks once more whether it is the task's turn, after it has waited for the lock alone. If not, it gives the lease back.
+	// confirm looks once more whether it is the task's turn, after it has waited for the lock alone. If not, it gives
+	// the lease back.
 	confirm(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error)
 	// ahead returns how many tasks stood before this one when it was last admitted or refused; 0 without a sequence.
 	ahead() int
-	// stays reports whether a task keeps its position when its handler has returned err: it will run again, and none may pass it.
+	// stays reports whether a task keeps its position when its handler has returned err: it will run again, and none
+	// may pass it.
 	stays(ctx context.Context, failed bool, err error) bool
 	// returns reports whether a task keeps its position when its run has ended with err before it had its keys.
 	returns(err error) bool
-	// leave gives up the position of a task that has ended, before its keys are released: the next holder must find that it is its turn.
+	// leave gives up the position of a task that has ended, before its keys are released: the next holder must find
+	// that it is its turn.
 	leave(ctx context.Context, lost bool) parking.Front
-	// wakeNext wakes the tasks that are next after a release. left is what leave has returned; leaving is false for a task that stays.
+	// wakeNext wakes the tasks that are next after a release. left is what leave has returned; leaving is false for a
+	// task that stays.
 	wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool)
 	// wakeAgain wakes the next task when another one has asked for the key of a task that stays.
 	wakeAgain(ctx context.Context)

@@ -14,7 +14,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// crash takes the next task of a queue and leaves it as a worker that is killed: active, with asynq's lease and, once it works, the lock.
+// crash takes the next task of a queue and leaves it as a worker that is killed: active, with asynq's lease and, once
+// it works, the lock.
 func (r *rig) crash(queue, key string, works bool) delayqueue.Task {
 	r.Helper()
 	prefix := "asynq:{" + queue + "}:"
@@ -38,7 +39,8 @@ func (r *rig) crash(queue, key string, works bool) delayqueue.Task {
 	return task
 }
 
-// asynq brings a task back one or two minutes after its worker has died, and then makes it wait for its retry. In order the others would wait with it.
+// asynq brings a task back one or two minutes after its worker has died, and then makes it wait for its retry. In order
+// the others would wait with it.
 func TestACrashInOrderDelaysItsKeyByTheLeases(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -99,7 +101,8 @@ func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 	})
 }
 
-// A worker that does not extend asynq's lease, because it cannot reach that Redis, may still be at work: its lock tells.
+// A worker that does not extend asynq's lease, because it cannot reach that Redis, may still be at work: its lock
+// tells.
 func TestATaskWhoseLockIsHeldIsNotBroughtBack(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -63,7 +63,8 @@ func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
 func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	// Each of three tasks is fetched, asks for its turn and is parked; the first is refused the key, and the others look at the first.
+	// Each of three tasks is fetched, asks for its turn and is parked; the first is refused the key, and the others
+	// look at the first.
 	const commands = 3*3 + 1 + 2*4
 	for _, retries := range []int{3, 0} {
 		for after := range commands {

@@ -12,9 +12,10 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// Three servers work on the tasks of one key, and are stopped and started anew meanwhile. Handlers fail and panic, and some do not heed their time. Only
-// wakes and asynq's own retries bring tasks back. Each task runs until it has succeeded or has no attempt left, no two at a time; and
-// with StrictFIFO none begins before those that were enqueued before it have ended for good.
+// Three servers work on the tasks of one key, and are stopped and started anew meanwhile. Handlers fail and panic, and
+// some do not heed their time. Only wakes and asynq's own retries bring tasks back. Each task runs until it has
+// succeeded or has no attempt left, no two at a time; and with StrictFIFO none begins before those that were enqueued
+// before it have ended for good.
 func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(restartSeeds) {

@@ -97,8 +97,8 @@ func (r *rig) queued(key string, first, n int, opts ...asynq.Option) {
 	}
 }
 
-// A handler that does not heed its context is still at work when asynq begins the task anew. The new run is refused by the old one, whose end
-// wakes it.
+// A handler that does not heed its context is still at work when asynq begins the task anew. The new run is refused by
+// the old one, whose end wakes it.
 func TestTheNextRunOfATaskThatOutlivesItsTimeoutIsWoken(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range inTurn {

@@ -7,11 +7,13 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// errBroken stands for the end of a run whose code has panicked or has ended its goroutine. asynq makes the error that the task gets.
+// errBroken stands for the end of a run whose code has panicked or has ended its goroutine. asynq makes the error that
+// the task gets.
 var errBroken = errors.New("middleware: the run did not return")
 
-// abandon gives back all that a run has, because code of the user's has panicked or has ended its goroutine (runtime.Goexit). It recovers
-// from nothing: asynq reports the panic with its stack, and retries or archives the task as after any panic of a handler.
+// abandon gives back all that a run has, because code of the user's has panicked or has ended its goroutine
+// (runtime.Goexit). It recovers from nothing: asynq reports the panic with its stack, and retries or archives the task
+// as after any panic of a handler.
 func (r *run) abandon(ctx context.Context) {
 	r.active.Withdraw() // asynq counts a failure, whatever was to become of the task
 	r.stopWaiting(ctx, false)

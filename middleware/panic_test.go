@@ -82,8 +82,8 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 	}
 }
 
-// A task that was woken meets code of the user's that does not return. The next waiter runs all the same, at once; the task is retried as after
-// any panic of a handler, and nothing of its run is left.
+// A task that was woken meets code of the user's that does not return. The next waiter runs all the same, at once; the
+// task is retried as after any panic of a handler, and nothing of its run is left.
 func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	hooks := map[string]userCode{

@@ -11,7 +11,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// errNoQueue is the error of a strategy that parks tasks though there is no [delayqueue.Queue], which Lock has ruled out.
+// errNoQueue is the error of a strategy that parks tasks though there is no [delayqueue.Queue], which Lock has ruled
+// out.
 var errNoQueue = errors.New("middleware: no delayqueue.Queue is configured")
 
 // park has the task wait for the key as soon as asynq acknowledges its run, and returns the error that ends the run.
@@ -25,7 +26,8 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if limit == delayqueue.NoLimit && d.OnLimit != nil { // else a task that finds the waiters full waits all the same
 		full, err := r.engine().Full(ctx, r.id, held.Key, d.Limits.Waiters, d.Limits.Total)
 		if limit = delayqueue.Limit(full); err != nil {
-			r.Logger.WarnContext(ctx, "the limits of a task are not known; it waits on", "task", r.id.String(), "error", err)
+			r.Logger.WarnContext(ctx, "the limits of a task are not known; it waits on", "task", r.id.String(), "error",
+				err)
 		}
 	}
 	conflict := r.conflict(held, Park, d.Delay)
@@ -49,7 +51,8 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	return conflict
 }
 
-// parked notes that the task waits. When the park has not looked whether the key was given back before, the locker is asked once more.
+// parked notes that the task waits. When the park has not looked whether the key was released before, the locker is
+// asked once more.
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
@@ -62,7 +65,8 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 	}
 }
 
-// lookAgain looks whether a key that a task waits for was given back before it did. Then it gives the key back at once, which wakes the next in line.
+// lookAgain looks whether a key that a task waits for was released before it did. Then it gives the key back at once,
+// which wakes the next in line.
 func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -84,8 +88,8 @@ const (
 	plainMost  = 5 * time.Second
 )
 
-// parkPlainly leaves a task to asynq's own timer, because asynq's scripts are not known. One on its last attempt, which asynq archives for any error, has waited in
-// its slot for as long as it may, and is archived with the reason.
+// parkPlainly leaves a task to asynq's own timer, because asynq's scripts are not known. One on its last attempt, which
+// asynq archives for any error, has waited in its slot for as long as it may, and is archived with the reason.
 func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictError) error {
 	if d.Limits.Age > 0 && conflict.Waited >= d.Limits.Age {
 		conflict.Limit = delayqueue.AgeLimit
@@ -99,11 +103,12 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 	return conflict
 }
 
-// nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for any error.
+// nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for
+// any error.
 func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
 
-// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before asynq gives it up, or to the limit on
-// its age. When it cannot, that is d.
+// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before
+// asynq gives it up, or to the limit on its age. When it cannot, that is d.
 func (r *run) stay(ctx context.Context, d Decision) Decision {
 	until, ok := ctx.Deadline()
 	if until = until.Add(-defaultMargin); !ok {
@@ -122,7 +127,8 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
 	if err := r.engine().Forget(ctx, r.id); err != nil {
-		r.Logger.WarnContext(ctx, "the conflicts of a task at a limit count on when it is run again by hand", "task", r.id.String(), "error", err)
+		r.Logger.WarnContext(ctx, "the conflicts of a task at a limit count on when it is run again by hand", "task",
+			r.id.String(), "error", err)
 	}
 	if d.OnLimit != nil {
 		return &limitError{conflict: e, outcome: d.OnLimit(ctx, r.task, e)}

@@ -17,8 +17,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// commands counts what a process sends to Redis, by what it is for. What asynq sends again and again, whether there are tasks or
-// not, does not count: looks into empty queues, heartbeats, timers.
+// commands counts what a process sends to Redis, by what it is for. What asynq sends again and again, whether there are
+// tasks or not, does not count: looks into empty queues, heartbeats, timers.
 type commands struct {
 	each func(name string) // not nil: called after each that counts
 
@@ -26,7 +26,8 @@ type commands struct {
 	n  map[string]int
 }
 
-// countCommands begins to count what the rig's client sends. each, when not nil, is called after each command that counts.
+// countCommands begins to count what the rig's client sends. each, when not nil, is called after each command that
+// counts.
 func (r *rig) countCommands(each func(name string)) *commands {
 	c := &commands{n: map[string]int{}, each: each}
 	r.client.(*redis.Client).AddHook(c)
@@ -57,8 +58,8 @@ func (c *commands) count(cmd redis.Cmder, err error) {
 	}
 }
 
-// namesOf returns what a command was for; nothing for one that does not count. One that takes or releases several locks for tasks that came
-// together counts once for each of them: it is chance how many do.
+// namesOf returns what a command was for; nothing for one that does not count. One that takes or releases several locks
+// for tasks that came together counts once for each of them: it is chance how many do.
 func namesOf(cmd redis.Cmder, err error) (names []string) {
 	args := cmd.Args()
 	if n, ok := numberOfKeys(args); ok && n > 3 && n%3 == 0 && len(args) > 3+n && strings.Contains(fmt.Sprint(args[3]), "railtoken:lock:") {
@@ -92,7 +93,8 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// namesOfCalls returns the names of the calls that one command makes; none when the server did not know its script, which is sent again.
+// namesOfCalls returns the names of the calls that one command makes; none when the server did not know its script,
+// which is sent again.
 func namesOfCalls(cmd redis.Cmder, codes string) (names []string) {
 	replies, _ := cmd.(interface{ Val() any }).Val().([]any)
 	for i := range min(len(codes), len(replies)) {

@@ -119,8 +119,8 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 	}
 }
 
-// The key is given back after each of the commands in turn that a task sends from its fetch to its place in asynq's retry set.
-// Its own timer would be an hour.
+// The key is given back after each of the commands in turn that a task sends from its fetch to its place in asynq's
+// retry set. Its own timer would be an hour.
 func TestAParkAgainstAReleaseStrandsNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

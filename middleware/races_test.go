@@ -36,8 +36,8 @@ func (h *hooked) Acquire(ctx context.Context, keys []string, opts locking.Option
 	return lease, err
 }
 
-// Between the refusal by the first key and the park, that key is given back. The task must not wait for it, because nobody will give it back: it
-// runs again, and waits for the other key, which is held.
+// Between the refusal by the first key and the park, that key is given back. The task must not wait for it, because
+// nobody will give it back: it runs again, and waits for the other key, which is held.
 func TestATaskWaitsForTheKeyThatIsStillHeld(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"parked": 3, "at its last attempt": 0} {
@@ -151,8 +151,8 @@ func TestPoisonPassesItsWakeOn(t *testing.T) {
 	receive(t, ran)
 }
 
-// A handler is an hour late; Redis answers late; the lock servers are away for longer than the task has time: none of it may
-// archive a task whose handler never ran.
+// A handler is an hour late; Redis answers late; the lock servers are away for longer than the task has time: none of
+// it may archive a task whose handler never ran.
 func TestASlowAnswerIsNoFailure(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

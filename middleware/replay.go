@@ -16,7 +16,8 @@ const defaultMaxReplays = 1000
 
 // ReplayOptions says which archived tasks are replayed. Queue must be set; every other zero value is a default.
 type ReplayOptions struct {
-	// Queue is asynq's queue whose archive is looked at. Tasks that Requeue.Queue has taken to another queue are archived in that one.
+	// Queue is asynq's queue whose archive is looked at. Tasks that Requeue.Queue has taken to another queue are
+	// archived in that one.
 	Queue string
 	// Key, when not empty, replays only tasks that were archived because of this key.
 	Key string
@@ -30,7 +31,8 @@ type ReplayOptions struct {
 func (o ReplayOptions) Validate() error {
 	var errs []error
 	if strings.TrimSpace(o.Queue) == "" {
-		errs = append(errs, errors.New("middleware: ReplayOptions.Queue is not set: name the queue whose archive is to be replayed"))
+		errs = append(errs,
+			errors.New("middleware: ReplayOptions.Queue is not set: name the queue whose archive is to be replayed"))
 	}
 	if o.Most < 0 {
 		errs = append(errs, fmt.Errorf("middleware: ReplayOptions.Most is %d: it cannot be negative", o.Most))
@@ -38,12 +40,12 @@ func (o ReplayOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ReplayConflicts runs the tasks again that were archived at a limit of their waiting, and returns how many, also with an error. Each is
-// put behind the others that are pending in its queue, with a conflict count and an age of zero; see [delayqueue.Inspector.ReplayAll] for the
-// cost. Tasks that were archived for another reason stay, also when an earlier end of theirs was a conflict, and so do those of
-// [FailFast]: replay them one by one with [delayqueue.Inspector.Replay].
+// ReplayConflicts runs tasks again that were archived at a limit of their waiting, and returns how many, also with an
+// error. Each goes behind the pending tasks of its queue, with a conflict count and an age of zero. Tasks that were
+// archived for another reason stay, and so do those of [FailFast].
 //
-// A replayed task whose key is still held waits in line again, and may be archived again: call it when what held the key is mended.
+// A replayed task whose key is still held waits again, and may be archived again: call ReplayConflicts once the cause
+// is mended.
 func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOptions) (int, error) {
 	if err := opts.Validate(); err != nil {
 		return 0, err
@@ -63,6 +65,7 @@ func (o ReplayOptions) choose(info *asynq.TaskInfo) bool {
 	if o.Key != "" && conflict.Key != o.Key || o.Limit != delayqueue.NoLimit && conflict.Limit != o.Limit {
 		return false
 	}
-	// A result outlives the run that wrote it: the task may have been run by hand since, and have ended for another reason.
+	// A result outlives the run that wrote it: the task may have been run by hand since, and have ended for another
+	// reason.
 	return strings.Contains(info.LastErr, conflict.headline())
 }

@@ -160,7 +160,8 @@ func TestTheLeaseOfAHolderThatIsUnknownHasNoAge(t *testing.T) {
 // archive is a callback that has a task archived with its reason.
 func archive(_ context.Context, _ *asynq.Task, c *middleware.ConflictError) error { return c }
 
-// full returns a server whose strategy lets one task wait for a key, with that one for each of the keys, and a lease on each key.
+// full returns a server whose strategy lets one task wait for a key, with that one for each of the keys, and a lease on
+// each key.
 func (r *rig) full(handler asynq.HandlerFunc, keys ...string) []*locking.Lease {
 	r.Helper()
 	var leases []*locking.Lease

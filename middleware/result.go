@@ -47,10 +47,10 @@ func (e *ConflictError) result() []byte {
 	return b
 }
 
-// ParseConflict returns the conflict that ended an archived task, from the task's result (asynq.TaskInfo.Result): the key, its holder with
-// the holder's fence and for how long it had had the key, the limit that was reached, and how often and for how long the task was refused. It
-// returns an error when the result is something else, as it is of a task that was archived for another reason. The example of
-// [ReplayConflicts] shows where results come from.
+// ParseConflict returns why a task was archived, from the task's result (asynq.TaskInfo.Result): the key, its holder
+// with the holder's fence and how long it had had the key, the limit that was reached, and how often and for how long
+// the task was refused. It returns an error for any other result, such as that of a task that was archived for another
+// reason. The example of [ReplayConflicts] shows where results come from.
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
 	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {

@@ -103,12 +103,13 @@ func (r *run) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	if err := r.engine().ForwardWake(ctx, r.id, r.task.Headers()); err != nil {
-		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.id.String(), "error", err)
+		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
+			r.id.String(), "error", err)
 	}
 }
 
-// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that was cancelled, asynq has put
-// the task back.
+// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that
+// was cancelled, asynq has put the task back.
 func (r *run) comesBack(err error) bool {
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
 		return false
@@ -160,7 +161,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	r.refusals++
 	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
-		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
+		r.observe(ctx,
+			Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
 	}
 	state := r.SlotBudget.standby.State(held.Key)
 	if state.Hold == 0 {
@@ -215,7 +217,8 @@ func (r *run) isStopping() bool {
 	}
 }
 
-// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it was not.
+// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it
+// was not.
 func (r *run) waited() time.Duration {
 	first := r.active.Met(r.attempt).First
 	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {

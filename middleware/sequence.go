@@ -12,8 +12,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: the recoverer looks when a server
-// starts, and then each minute.
+// recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: the
+// recoverer looks when a server starts, and then each minute.
 const recovererDelay = 5 * time.Second
 
 // errOneKey is what is wrong with a task of several keys that is to run in order.
@@ -40,8 +40,8 @@ func (r *sequence) ahead() int { return r.before }
 
 func (r *sequence) admit(ctx context.Context) (*locking.HeldError, error) { return r.turn(ctx, false) }
 
-// turn joins the sequence of the key and returns the task that stands before this one, or nil when it is this one's turn. locked says that the
-// run has the key.
+// turn joins the sequence of the key and returns the task that stands before this one, or nil when it is this one's
+// turn. locked says that the run has the key.
 func (r *sequence) turn(ctx context.Context, locked bool) (*locking.HeldError, error) {
 	for {
 		turn, err := r.join(ctx)
@@ -77,7 +77,8 @@ func (r *sequence) turn(ctx context.Context, locked bool) (*locking.HeldError, e
 	}
 }
 
-// holdsUp reports whether the first task of a sequence has failed, and may hold up the others no more because of their limit on age.
+// holdsUp reports whether the first task of a sequence has failed, and may hold up the others no more because of their
+// limit on age.
 func holdsUp(t parking.Position, maxAge time.Duration) bool {
 	return maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > maxAge/2
 }
@@ -86,7 +87,8 @@ func holdsUp(t parking.Position, maxAge time.Duration) bool {
 func (r *sequence) join(ctx context.Context) (parking.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
-	return r.engine().Join(ctx, r.id, r.keys[0], parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge, Begins: !r.joined, Works: true})
+	return r.engine().Join(ctx, r.id, r.keys[0],
+		parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge, Begins: !r.joined, Works: true})
 }
 
 // notYet returns the refusal of a task that is not the first of its sequence; nil for the first.

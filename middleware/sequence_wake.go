@@ -64,8 +64,9 @@ func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause Wa
 	}
 }
 
-// bringBack makes the first task run again when its worker has died, so that the tasks behind it do not wait until asynq does. Its old run must
-// have ended, which only the lock can tell: when the lock is held, bringBack returns the holder.
+// bringBack makes the first task run again when its worker has died, so that the tasks behind it do not wait until
+// asynq does. Its old run must have ended, which only the lock can tell: when the lock is held, bringBack returns the
+// holder.
 func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked bool) (back bool, held *locking.HeldError) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -82,13 +83,15 @@ func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked 
 		back, err = r.engine().BringBack(ctx, t, begun)
 	}
 	if err != nil {
-		r.Logger.WarnContext(ctx, "a task whose worker has died could not be brought back; asynq does so in a minute or two",
+		r.Logger.WarnContext(ctx,
+			"a task whose worker has died could not be brought back; asynq does so in a minute or two",
 			"task", t.String(), "error", tasklock.WithoutKeys(err))
 	}
 	return back, nil
 }
 
-// unlockAfterLook releases a key that was locked for a look. A task that was refused it meanwhile is parked, and only this run can wake it.
+// unlockAfterLook releases a key that was locked for a look. A task that was refused it meanwhile is parked, and only
+// this run can wake it.
 func (r *sequence) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 	_ = lease.Release(ctx)
 	if lease.ShouldNotify() {

@@ -10,9 +10,10 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that cannot be reached, has not
-// failed, uses up no retry, is tried again when it is due, and stays out of the error handler, so that an error tracker does not fill up with
-// conflicts. cfg's own IsFailure, RetryDelayFunc and ErrorHandler judge all other errors.
+// ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that
+// cannot be reached, has not failed, uses up no retry, is tried again when it is due, and stays out of the error
+// handler, so that an error tracker does not fill up with conflicts. cfg's own IsFailure, RetryDelayFunc and
+// ErrorHandler judge all other errors.
 func ServerConfig(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
 	if cfg.ErrorHandler != nil {

@@ -40,7 +40,8 @@ func TestAWaiterThatGivesUpWakesTheNextInLine(t *testing.T) {
 	})
 }
 
-// With more hot keys than the budget allows to wait, who finds no room parks. Nobody is stranded, and the budget is kept.
+// With more hot keys than the budget allows to wait, who finds no room parks. Nobody is stranded, and the budget is
+// kept.
 func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -94,7 +94,8 @@ func (u *usage) finished() int {
 	return len(u.done)
 }
 
-// idle returns for how long a key was free between its first and its last holder, and how many gaps were longer than a time.
+// idle returns for how long a key was free between its first and its last holder, and how many gaps were longer than a
+// time.
 func (u *usage) idle(key string, than time.Duration) (total time.Duration, gaps int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

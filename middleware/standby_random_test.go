@@ -106,8 +106,8 @@ func (p plan) run(r *rig, random *rand.Rand) {
 	}
 }
 
-// Nothing but a wake brings a parked task back here, so one that is forgotten is found. Excluded is what a timer alone can mend: a task that
-// was woken and never comes, as it was deleted then or its server crashed.
+// Nothing but a wake brings a parked task back here, so one that is forgotten is found. Excluded is what a timer alone
+// can mend: a task that was woken and never comes, as it was deleted then or its server crashed.
 func TestNoSequenceOfReleasesStrandsATask(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(releaseSeeds) {

@@ -54,7 +54,8 @@ func othersDone(t *testing.T, servers, slots int, s middleware.Strategy) (took t
 	return took
 }
 
-// A task has 3 s, of which its handler takes 2.9 s. asynq counts from the fetch, so what the task waits in its slot is missing to the handler.
+// A task has 3 s, of which its handler takes 2.9 s. asynq counts from the fetch, so what the task waits in its slot is
+// missing to the handler.
 func TestAStandbyLeavesTheHandlerItsTimeout(t *testing.T) {
 	t.Parallel()
 	for _, held := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second} {

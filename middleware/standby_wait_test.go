@@ -90,8 +90,8 @@ func TestServersThatShareAKeyStrandNobody(t *testing.T) {
 	}
 }
 
-// After sixteen holders in a row a gate lets other processes try, if one has asked to be told. That may be long ago, or by tasks that
-// have parked: then nobody comes, and the key must not be idle for long.
+// After sixteen holders in a row a gate lets other processes try, if one has asked to be told. That may be long ago, or
+// by tasks that have parked: then nobody comes, and the key must not be idle for long.
 func TestTheTurnOfOthersCostsLittleWhenNobodyTakesIt(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]bool{"others have asked": true, "nobody else has": false} {
@@ -159,8 +159,8 @@ func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
 	})
 }
 
-// A waiter on deck that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its place in line and its
-// count of conflicts stay, or its bounds would never be reached.
+// A waiter on deck that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its
+// place in line and its count of conflicts stay, or its bounds would never be reached.
 func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

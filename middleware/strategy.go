@@ -12,12 +12,13 @@ import (
 
 // Conflict is what a [Strategy] knows when another holder has a key of the task.
 type Conflict struct {
-	// Key is the key that is held, and Holder who has it. In order, Holder is the task first in line when it is not this one's turn.
+	// Key is the key that is held, and Holder its holder. In order, when it is not this task's turn, Holder is the
+	// first task of the sequence.
 	Key    string
 	Holder locking.Holder
 
 	// Attempt counts the refusals in this run of the task, from 1. FirstAt is when the first of them was, Now the
-	// present; Waited is the time between them.
+	// present, and Waited the time between them.
 	Attempt int
 	FirstAt time.Time
 	Now     time.Time
@@ -26,21 +27,21 @@ type Conflict struct {
 	// Deadline is when asynq abandons the task; zero for never.
 	Deadline time.Time
 
-	// Standby is how many other tasks of this server are on standby for the key, or were woken for it and are on their way. Reserved reports
-	// that this task was woken for the key, so that a standby place is reserved for it.
+	// Standby is how many other tasks of this server are on standby for the key, or were woken for it and are on their
+	// way. Reserved reports that this task was woken for the key, so that a standby place is reserved for it.
 	Standby  int
 	Reserved bool
-	// Hold is how long the key is held on average, and Pickup how long a task that was woken takes to arrive; zero when that is
-	// not known yet.
+	// Hold is how long the key is held on average, and Pickup how long a woken task takes to arrive; zero while
+	// unknown.
 	Hold, Pickup time.Duration
 
-	// Ahead is how many tasks stand before this one in the line of the key, when its tasks run in order. At 0 it is its turn.
+	// Ahead is how many tasks stand before this one in the sequence of the key, in order. At 0 it is its turn.
 	Ahead int
 
 	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
 	MayWait bool
-	// MayStandBy is false when the slot of a task on standby would be missing to others: the server has fewer than four slots or an unknown
-	// number of them, or none is free.
+	// MayStandBy is false when a task on standby would take a slot from others: the server has fewer than four slots or
+	// an unknown number of them, or none is free.
 	MayStandBy bool
 
 	hasWaited bool // a strategy before this one has used up the time in the slot
@@ -51,17 +52,17 @@ type Decision struct {
 	// Outcome is what becomes of the task: Archive, Retry, Discard, Park or WaitInSlot.
 	Outcome Outcome
 
-	// Delay is the time until the task tries again. With WaitInSlot the run draws from half to one and a half times of it, 10 ms when it is
-	// zero, and tries earlier when the key is released. With Park see [Requeue].
+	// Delay is the time until the task tries again. With WaitInSlot the run draws from half to one and a half times of
+	// it, 10 ms when it is zero, and tries earlier when the key is released. With Park see [Requeue].
 	Delay time.Duration
 
 	// WaitUntil is when waiting in the slot must end.
 	WaitUntil time.Time
 
-	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays. StandbyLimit is how many
-	// tasks of this server may be on standby for the key. When there are so many, or MayStandBy is false, the strategy is asked again, with
-	// MayWait false. A release wakes as many parked tasks as StandbyLimit allows, besides one for the key itself; for that, it counts in a
-	// decision to Park too.
+	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays.
+	// StandbyLimit is how many tasks of this server may be on standby for the key. When there are so many, or
+	// MayStandBy is false, the strategy is asked again, with MayWait false. A release wakes as many parked tasks as
+	// StandbyLimit allows, besides one for the key itself; for that, it counts in a decision to Park too.
 	Standby      bool
 	StandbyLimit int
 
@@ -70,10 +71,10 @@ type Decision struct {
 	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }
 
-// Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the conflict: it
-// holds no state, starts nothing and may be shared among handlers. A strategy that wraps another one returns it from a method
-// Unwrap() Strategy, as [Wait] does, so that the Order and the Queue of a [Requeue] inside count. Otherwise tasks run in [BestEffort] order
-// and wait in their own queue.
+// Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the
+// conflict: it holds no state, starts nothing and may be shared among handlers. A strategy that wraps another one
+// returns it from a method Unwrap() Strategy, as [Wait] does, so that the Order and the Queue of a [Requeue] inside
+// count. Otherwise tasks run in [BestEffort] order and wait in their own queue.
 type Strategy interface {
 	Decide(c Conflict) Decision
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// These tests hold the middleware to this: what an operator does to parked tasks with asynq's own tools never strands the others.
+// These tests hold the middleware to this: what an operator does to parked tasks with asynq's own tools never strands
+// the others.
 
 // cancel cancels a run of a task by asynq's own tool until its context has ended.
 func (l *line) cancel(ctx context.Context, id string) {
@@ -260,8 +261,9 @@ func TestAnArchivedConflictThatIsRunAgainWaitsAndRuns(t *testing.T) {
 	}
 }
 
-// A wake is in the hands of the task that it was for. When that one is taken away before a worker fetches it, or its queue is paused,
-// nobody passes the wake on: the others' own timers bring them, by default a second after a lease of the holder would have ended.
+// A wake is in the hands of the task that it was for. When that one is taken away before a worker fetches it, or its
+// queue is paused, nobody passes the wake on: the others' own timers bring them, by default a second after a lease of
+// the holder would have ended.
 func TestAWakeThatGoesWithItsTaskGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(r *rig, woken delayqueue.Task) error{

@@ -8,10 +8,12 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// attemptMost bounds one attempt, whatever the client's own limits are: a server that does not answer must not hold a slot.
+// attemptMost bounds one attempt, whatever the client's own limits are: a server that does not answer must not hold a
+// slot.
 const attemptMost = 5 * time.Second
 
-// attemptTimeout returns how long one attempt may take: not so long that the task could not be put off before its deadline.
+// attemptTimeout returns how long one attempt may take: not so long that the task could not be put off before its
+// deadline.
 func attemptTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -13,9 +13,9 @@ const (
 	defaultMargin   = time.Second
 )
 
-// Wait keeps a task in conflict in its worker slot for a while and tries again with jittered, exponentially growing delays, or
-// as soon as the key is given back. It gives way to the next strategy when its limits are reached, too many tasks of the
-// server wait already, or the server shuts down. The zero value waits for up to a second and then requeues.
+// Wait keeps a task in conflict in its worker slot for a while and tries again after jittered, growing delays, or as
+// soon as the key is released. The next strategy decides when its limits are reached, too many tasks of the server wait
+// already, or the server shuts down. The zero value waits for up to a second and then requeues.
 type Wait struct {
 	// Max is the longest time to wait; 1 s when zero.
 	Max time.Duration
@@ -51,7 +51,8 @@ func (w Wait) Decide(c Conflict) Decision {
 	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(w.Initial, w.Interval, c.Attempt)}
 }
 
-// growing returns the delay after an attempt, counted from 1: the first one, and half as much again each time up to the largest.
+// growing returns the delay after an attempt, counted from 1: the first one, and half as much again each time up to the
+// largest.
 func growing(first, most time.Duration, attempt int) time.Duration {
 	most = max(first, most)
 	for ; attempt > 1 && first < most; attempt-- {

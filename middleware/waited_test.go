@@ -43,7 +43,8 @@ func TestWaitingIsToldFromTheFirstRefusal(t *testing.T) {
 	}
 }
 
-// about fails the test unless an event tells how long a task has waited, apart from the time on standby before it was parked first.
+// about fails the test unless an event tells how long a task has waited, apart from the time on standby before it was
+// parked first.
 func (r *rig) about(event string, got, want time.Duration) {
 	r.Helper()
 	if got < want-time.Second || got > want+time.Second {
@@ -62,7 +63,8 @@ func TestATaskThatNeverWaitedTellsOfNoWaiting(t *testing.T) {
 	})
 }
 
-// The locks are on another Redis than the tasks. A key that is given back between the refusal and the park has nobody to wake then.
+// The locks are on another Redis than the tasks. A key that is given back between the refusal and the park has nobody
+// to wake then.
 func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]middleware.Order{"best effort": middleware.BestEffort, "FIFO": middleware.FIFO, "strict FIFO": middleware.StrictFIFO} {

@@ -199,7 +199,8 @@ func TestAGroupThatFindsItsKeyHeldWaits(t *testing.T) {
 	})
 }
 
-// What asynq's Scheduler enqueues is a task like any other: while it waits it refuses its own next firing, when it is unique.
+// What asynq's Scheduler enqueues is a task like any other: while it waits it refuses its own next firing, when it is
+// unique.
 func TestAScheduledTaskWaitsAndRefusesItsNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

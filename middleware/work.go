@@ -30,7 +30,8 @@ func (r *run) work(ctx context.Context, lease *locking.Lease, next asynq.Handler
 	return err
 }
 
-// giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was lost, or nil.
+// giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was
+// lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.ShouldNotify() {
@@ -47,8 +48,8 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	return lost
 }
 
-// release releases the keys and wakes the next task of each that somebody waits for. A task that is leaving has ended, and its place
-// in line is the next one's. It returns why the lease was lost, or nil.
+// release releases the keys and wakes the next task of each that somebody waits for. A task that is leaving has ended,
+// and its place in line is the next one's. It returns why the lease was lost, or nil.
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
 	var left parking.Front
@@ -71,18 +72,20 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	return lost
 }
 
-// warnOfKept tells the log of keys that could not be given back.
+// warnOfKept tells the log of keys that could not be released.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
 		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklock.WithoutKeys(err))
 }
 
-// wakeWaiters wakes the next tasks of each key that was given back and that somebody may wait for, as many as there are places for, all at once.
+// wakeWaiters wakes the next tasks of each key that was released and that somebody may wait for, as many as there are
+// places for, all at once.
 func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 	held := r.noteHold()
 	var wakes []parking.KeyWake
 	for _, key := range r.keys {
-		n := r.SlotBudget.standby.Released(key, standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()},
+		n := r.SlotBudget.standby.Released(key,
+			standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()},
 			r.SlotBudget.spareForNext)
 		if n > 0 {
 			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
@@ -98,8 +101,8 @@ func (r *run) wake(ctx context.Context, key string, opts parking.WakeOptions) {
 	r.wakeAll(ctx, []parking.KeyWake{{Key: key, WakeOptions: opts}}, false)
 }
 
-// wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for the first of its tasks, unless it was
-// handed on in this process or a task waits for it in its slot.
+// wakeAll promotes the next tasks of several keys, and tries again for those for which it fails. Each key is free for
+// the first of its tasks, unless it was handed on in this process or a task waits for it in its slot.
 func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn bool) {
 	_, _ = retry(ctx, r, notWoken, func(ctx context.Context) (none struct{}, failed error) {
 		left := wakes[:0]
@@ -129,12 +132,14 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOn boo
 // notWoken is what the log says of a wake that failed.
 const notWoken = "the next task was not woken; its timer will bring it back"
 
-// retry makes a call that is for the tasks that wait, and again while Redis refuses, as it does during a failover: else the task would stay in line
-// itself, and the next one would wait for its timer. A worker that shuts down tries once. When it was in vain, the log says what that means.
+// retry makes a call that is for the tasks that wait, and again while Redis refuses, as it does during a failover: else
+// the task would stay in line itself, and the next one would wait for its timer. A worker that shuts down tries once.
+// When it was in vain, the log says what that means.
 func retry[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(500*time.Millisecond))
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(500*time.Millisecond))
 	var cause error
 	reply, err := backoff.RetryWithData(func() (reply T, err error) {
 		if reply, err = call(ctx); err != nil {
@@ -148,15 +153,16 @@ func retry[T any](ctx context.Context, r *run, inVain string, call func(context.
 	if err == nil {
 		return reply, nil
 	}
-	r.Logger.WarnContext(ctx, "a call for those who wait has failed", "result", inVain, "task", r.id.String(), "keys", r.hashed(r.keys), "error", cause)
+	r.Logger.WarnContext(ctx, "a call for those who wait has failed", "result", inVain, "task", r.id.String(), "keys",
+		r.hashed(r.keys), "error", cause)
 	return reply, cause // and not that the time is up
 }
 
 // meanHold returns how long handlers of this middleware take on average; zero while unknown.
 func (l *lock) meanHold() time.Duration { return time.Duration(l.held.Load()) }
 
-// noteHold adds the time since the run's handler began to that average, and returns it; zero when none did. When two do so at the same
-// moment one of them is lost, which does not matter.
+// noteHold adds the time since the run's handler began to that average, and returns it; zero when none did. When two do
+// so at the same moment one of them is lost, which does not matter.
 func (r *run) noteHold() time.Duration {
 	if r.began.IsZero() {
 		return 0
@@ -192,7 +198,8 @@ func (r *run) ended(ctx context.Context, err error) error {
 }
 
 func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
-	r.observe(ctx, Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
+	r.observe(ctx,
+		Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
 }
 
 // keepReason writes why a conflict has a task archived as the task's result, for [ParseConflict].
@@ -202,6 +209,7 @@ func (r *run) keepReason(ctx context.Context, outcome error) {
 		return
 	}
 	if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
-		r.Logger.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(), "error", err)
+		r.Logger.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(),
+			"error", err)
 	}
 }

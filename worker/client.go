@@ -23,10 +23,12 @@ type Client struct {
 	producer *attach.Producer
 }
 
-// NewClient returns a client for producers, on the Redis where asynq keeps its tasks and railtoken its locks. It connects when it is used.
+// NewClient returns a client for producers, on the Redis where asynq keeps its tasks and railtoken its locks. It
+// connects when it is used.
 func NewClient(at Redis) (*Client, error) { return NewClientWith(at, attach.ProducerOptions{}) }
 
-// NewClientWith returns a client that records the keys of some types of tasks, or whose locks are elsewhere than the tasks.
+// NewClientWith returns a client that records the keys of some types of tasks, or whose locks are elsewhere than the
+// tasks.
 func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err
@@ -40,8 +42,8 @@ func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	return c, nil
 }
 
-// Queue returns the tasks that wait on the client's Redis, to look at, reorder or drop them, and to run archived ones again. It is
-// closed with the client.
+// Queue returns the tasks that wait on the client's Redis, to look at, reorder or drop them, and to run archived ones
+// again. It is closed with the client.
 func (c *Client) Queue() *delayqueue.Queue { return c.producer.Queue() }
 
 // Close closes the connections, unless they are those of Redis.Client.
@@ -54,11 +56,12 @@ func (c *Client) closeConn() error {
 	return c.conn.Close()
 }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys, attach.WhenHeld), and returns what asynq
-// says of it. Durations and times that asynq would cut down to whole seconds without a word are rounded up to them, except a Deadline.
+// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys,
+// attach.WhenHeld), and returns what asynq says of it. Durations and times that asynq would cut down to whole seconds
+// without a word are rounded up to them, except a Deadline.
 //
-// A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time that it is sent again. With WhenHeld the
-// error may be a [middleware.ConflictError]: then nothing is enqueued.
+// A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time
+// that it is sent again. With WhenHeld the error may be a [middleware.ConflictError]: then nothing is enqueued.
 func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -67,15 +70,16 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
 }
 
-// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.FIFO] or [middleware.StrictFIFO] the tasks of a
-// key run in the order of these calls, whichever queues they are in. Tasks that were enqueued otherwise, or are due later, join the line when
-// they first run. Else it does what [Client.Enqueue] does.
+// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.FIFO] or
+// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. Tasks that
+// were enqueued otherwise, or are due later, join the line when they first run. Else it does what [Client.Enqueue]
+// does.
 //
-// The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with another one its
-// tasks run as ever, but nobody takes them out of the line.
+// The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with
+// another one its tasks run as ever, but nobody takes them out of the line.
 //
-// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it has no place in line before it runs: do
-// not enqueue it again.
+// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it has no
+// place in line before it runs: do not enqueue it again.
 func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -112,8 +116,8 @@ func whole(opts []asynq.Option) []asynq.Option {
 	return all
 }
 
-// wholeSeconds rounds an option up where asynq keeps whole seconds: a timeout of half a second would be taken for none, and a
-// delayed task would run before its time.
+// wholeSeconds rounds an option up where asynq keeps whole seconds: a timeout of half a second would be taken for none,
+// and a delayed task would run before its time.
 func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
 		return asynq.ProcessAt(now.Add(parking.WholeSeconds(now, at.Sub(now))))

@@ -24,20 +24,21 @@ const (
 	DefaultShutdownTimeout          = 8 * time.Second
 )
 
-// maxWeight is the largest weight of a queue. asynq writes a list of as many names as the sum of the weights for each fetch.
+// maxWeight is the largest weight of a queue. asynq writes a list of as many names as the sum of the weights for each
+// fetch.
 const maxWeight = 1000
 
-// Config says how a [Worker] runs. Redis must be set; every other zero value is a default. [FromEnv] reads it from RAILTOKEN_*
-// variables, which are named with each field that has one.
+// Config configures a [Worker]. Redis must be set; every other zero value is a default. [FromEnv] reads it from
+// RAILTOKEN_* variables, which are named with each field that has one.
 type Config struct {
 	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
 	Redis Redis
-	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*, and RAILTOKEN_LOCK_NODES for locks
-	// on several servers.
+	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*, and
+	// RAILTOKEN_LOCK_NODES for locks on several servers.
 	LockRedis Redis
-	// LockGuard says what keeps one of LockRedis.Nodes from voting while it may have forgotten locks. RAILTOKEN_LOCK_GUARD: connect
-	// (the default), strict or off. Servers that have just been started do not vote for 55 s unless it is off. It has no effect on a
-	// single Redis.
+	// LockGuard says what keeps one of LockRedis.Nodes from voting while it may have forgotten locks.
+	// RAILTOKEN_LOCK_GUARD: connect (the default), strict or off. Servers that have just been started do not vote for
+	// 55 s unless it is off. It has no effect on a single Redis.
 	LockGuard locking.GuardMode
 
 	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
@@ -47,17 +48,19 @@ type Config struct {
 	StrictPriority bool
 	// Concurrency is how many tasks run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
-	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a time,
-	// so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
+	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a
+	// time, so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
-	// SlotBudget is how many tasks may wait in their slots, by [middleware.Wait] or on deck, for all keys together; half of Concurrency
-	// when zero, none when negative. Nobody is on deck with a Concurrency below four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
+	// SlotBudget is how many tasks may wait in their slots, by [middleware.Wait] or on standby, for all keys together;
+	// half of Concurrency when zero, none when negative. No task is on standby with a Concurrency below four, or while
+	// no slot is free. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
 	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A
 	// task that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
-	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero. RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
+	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero.
+	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
 	DelayedTaskCheckInterval time.Duration
 	// ShutdownTimeout is how long running tasks may go on after the shutdown has begun; then they are requeued and
 	// their contexts cancelled. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
@@ -70,24 +73,28 @@ type Config struct {
 	MaxKeySize int
 	// MaxKeys is the most business keys that a task may lock; 100 when zero. RAILTOKEN_MAX_KEYS.
 	MaxKeys int
-	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait, requeue, or requeue with
-	// an order: fifo or strictfifo. With an order a task that has more than one key is archived.
+	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait,
+	// requeue, or requeue with an order: fifo or strictfifo. With an order a task that has more than one key is
+	// archived.
 	Strategy middleware.Strategy
 
-	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it without
-	// a trace, so it is refused otherwise. LockRedis.Nodes must not evict, except with LockGuard off. RAILTOKEN_ALLOW_EVICTION.
+	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it
+	// without a trace, so it is refused otherwise. LockRedis.Nodes must not evict, except with LockGuard off.
+	// RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
-	// Logger receives the log of the worker and of asynq. Silent when nil.
+	// Logger receives the log of the worker and of asynq; nil disables it.
 	Logger *slog.Logger
-	// Observer is told of every event of the locks. Nobody when nil.
+	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. Conflicts do not reach the last three.
+	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. Conflicts do not reach the
+	// last three.
 	BaseContext    func() context.Context
 	IsFailure      func(error) bool
 	RetryDelayFunc asynq.RetryDelayFunc
 	ErrorHandler   asynq.ErrorHandler
-	// Asynq, when not nil, changes the configuration of asynq's servers in all else, such as GroupAggregator, HealthCheckFunc and LogLevel.
+	// Asynq, when not nil, changes the configuration of asynq's servers in all else, such as GroupAggregator,
+	// HealthCheckFunc and LogLevel.
 	Asynq func(*asynq.Config)
 }
 

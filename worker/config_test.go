@@ -113,8 +113,8 @@ func TestDefaultsAreThoseDocumented(t *testing.T) {
 	}
 }
 
-// TestEachVariableIsDocumented looks for the names of the variables in the comments of the fields. The variables of the second Redis are
-// documented by the first one's, and by a name with a star.
+// TestEachVariableIsDocumented looks for the names of the variables in the comments of the fields. The variables of the
+// second Redis are documented by the first one's, and by a name with a star.
 func TestEachVariableIsDocumented(t *testing.T) {
 	t.Parallel()
 	comments := map[string]string{} // struct -> the comments of its fields

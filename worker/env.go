@@ -54,9 +54,9 @@ type env struct {
 	LockGuard                string   `split_words:"true"`
 }
 
-// FromEnv returns the configuration that the RAILTOKEN_* variables describe: see the fields of [Config] and [Redis]. A variable
-// that is set but blank counts as not set. Every fault is returned at once: values that cannot be read, variables that do
-// not exist, and what [Config.Validate] finds.
+// FromEnv returns the configuration that the RAILTOKEN_* variables describe: see the fields of [Config] and [Redis]. A
+// variable that is set but blank counts as not set. Every fault is returned at once: values that cannot be read,
+// variables that do not exist, and what [Config.Validate] finds.
 func FromEnv() (Config, error) {
 	var e env
 	if err := envconfig.Process(envPrefix, &e); err != nil {
@@ -90,7 +90,8 @@ func unknownVariables(environ []string) []error {
 		if !strings.HasPrefix(name, envPrefix+"_") || slices.Contains(names, name) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)", name, nearest(name, names)))
+		errs = append(errs,
+			fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)", name, nearest(name, names)))
 	}
 	return errs
 }

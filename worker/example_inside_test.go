@@ -15,7 +15,8 @@ import (
 	"github.com/railtoken/railtoken/worker/embedded"
 )
 
-// While an audit has the order, three tasks wait for it. An operator looks who they are, lets one go first and drops another.
+// While an audit has the order, three tasks wait for it. An operator looks who they are, lets one go first and drops
+// another.
 func Example_lookInside() {
 	check := func(err error) {
 		if err != nil {

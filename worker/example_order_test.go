@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/worker/embedded"
 )
 
-// Three steps of an order are in queues of their own, of which the last step's is the busiest. They run in the order of the calls.
+// Three steps of an order are in queues of their own, of which the last step's is the busiest. They run in the order of
+// the calls.
 func ExampleClient_EnqueueInOrder() {
 	check := func(err error) {
 		if err != nil {

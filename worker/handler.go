@@ -15,11 +15,13 @@ import (
 // Handler says how tasks of one type are worked on: what their payload is, which keys they lock, and what happens when
 // another task has one of them. Run must be set, and Keys unless Unlocked; every other zero value is a default.
 type Handler[T any] struct {
-	// Run does the work. Its context carries the lease (locking.FromContext) and ends, with a cause, when the lease is lost.
+	// Run does the work. Its context carries the lease (locking.FromContext) and ends, with a cause, when the lease is
+	// lost.
 	Run func(ctx context.Context, payload T) error
 
-	// Keys returns the business keys of a payload, which are locked together or not at all: make them with [middleware.Key]. No key, or an
-	// empty one, archives the task; so does more than one with a Strategy that keeps an order.
+	// Keys returns the business keys of a payload, which are locked together or not at all: make them with
+	// [middleware.Key]. No key, or an empty one, archives the task; so does more than one with a Strategy that keeps an
+	// order.
 	Keys func(payload T) []string
 
 	// Decode reads the payload of a task; from JSON when nil. An error archives the task.
@@ -28,16 +30,16 @@ type Handler[T any] struct {
 	// Strategy decides what happens in conflict; the worker's when nil.
 	Strategy middleware.Strategy
 
-	// TTL and MaxHold are those of the lock; the worker's when zero. A task whose timeout (asynq.Timeout, 30 min by default) is longer than
-	// MaxHold may lose its lock before its time is up: the log warns of it.
+	// TTL and MaxHold are those of the lock; the worker's when zero. A task whose timeout (asynq.Timeout, 30 min by
+	// default) is longer than MaxHold may lose its lock before its time is up: the log warns of it.
 	TTL, MaxHold time.Duration
 
 	// Unlocked runs the handler without any lock: for tasks that no other may disturb.
 	Unlocked bool
 }
 
-// Handle registers a handler for the tasks of one type, whose name must match exactly. It returns every fault of the handler
-// at once. Register all handlers before the worker starts.
+// Handle registers a handler for the tasks of one type, whose name must match exactly. It returns every fault of the
+// handler at once. Register all handlers before the worker starts.
 func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	var errs []error
 	fault := func(format string, args ...any) {
@@ -59,21 +61,23 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 		return err
 	}
 	if h.Unlocked {
-		return w.register(taskType, w.attached.Unlocked(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-			payload, err := h.decode(task)
-			if err != nil {
-				return &middleware.KeyError{Type: taskType, Err: err}
-			}
-			return h.Run(ctx, payload)
-		})))
+		return w.register(taskType,
+			w.attached.Unlocked(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+				payload, err := h.decode(task)
+				if err != nil {
+					return &middleware.KeyError{Type: taskType, Err: err}
+				}
+				return h.Run(ctx, payload)
+			})))
 	}
-	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold, func(ctx context.Context, task *asynq.Task) (keys []string, err error) {
-		payload, _ := ctx.Value(payloadKey{}).(*T)
-		if *payload, err = h.decode(task); err != nil {
-			return nil, err
-		}
-		return h.Keys(*payload), nil
-	})
+	lock, err := w.lock(h.Strategy, h.TTL, h.MaxHold,
+		func(ctx context.Context, task *asynq.Task) (keys []string, err error) {
+			payload, _ := ctx.Value(payloadKey{}).(*T)
+			if *payload, err = h.decode(task); err != nil {
+				return nil, err
+			}
+			return h.Keys(*payload), nil
+		})
 	if err != nil {
 		return fmt.Errorf("worker: handler of %q: %w", taskType, err)
 	}
@@ -86,7 +90,8 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	}))
 }
 
-// payloadKey is the context key of a pointer to the payload: it is decoded once, for its keys, and the handler finds it there.
+// payloadKey is the context key of a pointer to the payload: it is decoded once, for its keys, and the handler finds it
+// there.
 type payloadKey struct{}
 
 // decode reads the payload of a task.

@@ -49,8 +49,8 @@ func handle(t testing.TB, w *Worker, taskType string, run func(context.Context, 
 	}
 }
 
-// virtual returns a worker that lives with its fake Redis in the synctest bubble around the test. The hooks are between asynq and
-// that Redis, behind the worker's own.
+// virtual returns a worker that lives with its fake Redis in the synctest bubble around the test. The hooks are between
+// asynq and that Redis, behind the worker's own.
 func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis.Miniredis) {
 	t.Helper()
 	cfg.Redis = Redis{Addr: "127.0.0.1:6379"}

@@ -24,7 +24,8 @@ func (w *Worker) preflight(ctx context.Context) error {
 		return w.preflightNodes(ctx)
 	case w.names == nil: // else the locks are checked with the tasks
 		needs := access.Needs{Locks: true, AllowEviction: w.cfg.AllowEviction}
-		return refused(w.lockAt(), w.lockAt().addrVariable(lockVariable), access.Preflight(ctx, w.lockConn, needs, w.cfg.Logger))
+		return refused(w.lockAt(), w.lockAt().addrVariable(lockVariable),
+			access.Preflight(ctx, w.lockConn, needs, w.cfg.Logger))
 	}
 	return nil
 }
@@ -37,7 +38,8 @@ func refused(at Redis, setting string, err error) error {
 	return fmt.Errorf("worker: Redis at %s (%s) %w", at, setting, err)
 }
 
-// preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not without a majority.
+// preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not
+// without a majority.
 func (w *Worker) preflightNodes(ctx context.Context) error {
 	// The guard would keep a server that evicts from voting for ever.
 	allowEviction := w.cfg.AllowEviction && w.cfg.LockGuard == locking.GuardOff
@@ -70,7 +72,8 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 	if good > len(errs)/2 {
 		return nil
 	}
-	return fmt.Errorf("worker: only %d of %d servers for locks can be used, which is no majority: %w", good, len(errs), errors.Join(errs...))
+	return fmt.Errorf("worker: only %d of %d servers for locks can be used, which is no majority: %w", good, len(errs),
+		errors.Join(errs...))
 }
 
 // runID returns the name that a server has given itself, empty when it tells none.

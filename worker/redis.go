@@ -17,24 +17,24 @@ const lockVariable = "LOCK_REDIS"
 // nodesVariable has the servers for locks on several.
 const nodesVariable = "RAILTOKEN_LOCK_NODES"
 
-// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, Client and, for locks alone, Nodes must be set. The variables of
-// [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
+// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, Client and, for locks alone, Nodes
+// must be set. The variables of [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
 type Redis struct {
 	// Addr is a standalone server, "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
 	Addr string
-	// Master is the name of a master that the Sentinels, each "host:port", watch over. RAILTOKEN_REDIS_MASTER and, separated
-	// by commas, RAILTOKEN_REDIS_SENTINELS.
+	// Master is the name of a master that the Sentinels, each "host:port", watch over. RAILTOKEN_REDIS_MASTER and,
+	// separated by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
-	// Cluster is some nodes of a Redis Cluster, each "host:port"; the others are found by these. Tasks can be there as well as
-	// locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
+	// Cluster is some nodes of a Redis Cluster, each "host:port"; the others are found by these. Tasks can be there as
+	// well as locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
-	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual. Tasks cannot be
-	// there. RAILTOKEN_LOCK_NODES, separated by commas.
+	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual.
+	// Tasks cannot be there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
-	// Client is a client that exists already: standalone, of Sentinels or of a Cluster. It stays the caller's, who closes it when the worker has ended, and the
-	// fields below do not apply to it. There is no variable for it.
+	// Client is a client that exists already: standalone, of Sentinels or of a Cluster. It stays the caller's, who
+	// closes it when the worker has ended, and the fields below do not apply to it. There is no variable for it.
 	Client redis.UniversalClient
 
 	// Username and Password are those of Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
@@ -48,7 +48,8 @@ type Redis struct {
 	TLS bool
 	// TLSConfig, when not nil, encrypts the connections in its own way.
 	TLSConfig *tls.Config
-	// Tune, when not nil, changes the options of the clients that are made, such as the sizes of their pools and their time-outs. It does not apply to Nodes.
+	// Tune, when not nil, changes the options of the clients that are made, such as the sizes of their pools and their
+	// time-outs. It does not apply to Nodes.
 	Tune func(*redis.UniversalOptions)
 }
 
@@ -88,7 +89,8 @@ func (r Redis) validate(variable string) error {
 		fault("Redis.Nodes is set, but tasks are on one Redis: set LockRedis.Nodes for locks on several")
 	}
 	if r.isRedlock() && len(r.Nodes) < 3 {
-		fault("%s names %d servers: locks on several servers need at least 3 independent ones", nodesVariable, len(r.Nodes))
+		fault("%s names %d servers: locks on several servers need at least 3 independent ones", nodesVariable,
+			len(r.Nodes))
 	}
 	if (r.Master == "") != (len(r.Sentinels) == 0) {
 		fault("RAILTOKEN_%[1]s_MASTER and RAILTOKEN_%[1]s_SENTINELS belong together: set both", variable)
@@ -103,15 +105,16 @@ func (r Redis) validate(variable string) error {
 	if r.Addr != "" {
 		errs = append(errs, checkAddrs(variable+"_ADDR", r.Addr))
 	}
-	errs = append(errs, checkAddrs(variable+"_SENTINELS", r.Sentinels...), checkAddrs(variable+"_CLUSTER", r.Cluster...), checkAddrs("LOCK_NODES", r.Nodes...))
+	errs = append(errs, checkAddrs(variable+"_SENTINELS", r.Sentinels...),
+		checkAddrs(variable+"_CLUSTER", r.Cluster...), checkAddrs("LOCK_NODES", r.Nodes...))
 	if r.DB < 0 || r.DB > 0 && r.isCluster() {
 		fault("RAILTOKEN_%s_DB is %d: a database has a number from 0, and on a cluster it is 0", variable, r.DB)
 	}
 	return errors.Join(errs...)
 }
 
-// checkAddrs returns everything that is wrong with some addresses. A URL may have a password in it and is not shown; nor are
-// those beside it, which may be parts of a password with commas.
+// checkAddrs returns everything that is wrong with some addresses. A URL may have a password in it and is not shown;
+// nor are those beside it, which may be parts of a password with commas.
 func checkAddrs(variable string, addrs ...string) error {
 	if slices.ContainsFunc(addrs, isURL) {
 		return fmt.Errorf("worker: RAILTOKEN_%s is a URL: give host:port alone, and user, password, database and TLS in their own variables", variable)
@@ -123,7 +126,8 @@ func checkAddrs(variable string, addrs ...string) error {
 		}
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil || port == "" || strings.TrimSpace(host) != host {
-			errs = append(errs, fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379, or the path of a unix socket", variable, addr))
+			errs = append(errs,
+				fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379, or the path of a unix socket", variable, addr))
 		}
 	}
 	return errors.Join(errs...)

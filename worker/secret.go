@@ -21,7 +21,8 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// Format writes what String returns, for every verb: fmt would show the password itself for one that is wrong for a string.
+// Format writes what String returns, for every verb: fmt would show the password itself for one that is wrong for a
+// string.
 func (s Secret) Format(f fmt.State, verb rune) {
 	text := s.String()
 	if verb == 'q' || f.Flag('#') {

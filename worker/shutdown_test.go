@@ -197,7 +197,8 @@ func TestShutdownRequeuesWhatDoesNotFinish(t *testing.T) {
 // abandoned is how long a shutdown waits for handlers that asynq has abandoned.
 const abandoned = 5 * time.Second
 
-// TestShutdownAwaitsWhatAsynqAbandons: asynq goes on when it has cancelled a handler's context; the lease lasts as long as the handler.
+// TestShutdownAwaitsWhatAsynqAbandons: asynq goes on when it has cancelled a handler's context; the lease lasts as long
+// as the handler.
 func TestShutdownAwaitsWhatAsynqAbandons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

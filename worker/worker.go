@@ -47,7 +47,8 @@ const (
 	closed
 )
 
-// New returns a worker that is not started yet. It connects to nothing. It returns every fault of the configuration at once.
+// New returns a worker that is not started yet. It connects to nothing. It returns every fault of the configuration at
+// once.
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func New(cfg Config) (*Worker, error) {
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}
-	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method of
-	// what a field without a capital leads to.
+	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method
+	// of what a field without a capital leads to.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
 	if err := w.attach(); err != nil {
 		return nil, errors.Join(err, w.locker.Close(), w.closeClients())
@@ -85,8 +86,8 @@ func (w *Worker) attach() (err error) {
 	return err
 }
 
-// openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A server that cannot
-// be reached is found out soon, as the one who asks has a plan for it.
+// openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A
+// server that cannot be reached is found out soon, as the one who asks has a plan for it.
 func (w *Worker) openLocks() error {
 	at, fence := w.lockAt(), attach.FenceTTL(w.cfg.MaxHold)
 	if at.isRedlock() {
@@ -148,14 +149,16 @@ func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key mid
 	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})
 }
 
-// leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has come to its locks.
+// leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has
+// come to its locks.
 func (w *Worker) leave(ctx context.Context, headers map[string]string) {
 	task, err := parking.TaskOf(ctx)
 	if err == nil {
 		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), headers)
 	}
 	if err != nil {
-		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
+		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error",
+			err)
 	}
 }
 
@@ -173,8 +176,8 @@ func (w *Worker) register(taskType string, h asynq.Handler) error {
 	return nil
 }
 
-// Use puts middlewares around all handlers, the first one outermost: outside of the locks, so that they see a task that waits as an error ([attach.Waits]). It
-// returns an error once the worker has been started.
+// Use puts middlewares around all handlers, the first one outermost: outside of the locks, so that they see a task that
+// waits as an error ([attach.Waits]). It returns an error once the worker has been started.
 func (w *Worker) Use(middlewares ...asynq.MiddlewareFunc) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +188,9 @@ func (w *Worker) Use(middlewares ...asynq.MiddlewareFunc) error {
 	return nil
 }
 
-// HandleTask registers a handler of asynq's for a type of tasks, or for all types that begin with pattern, as asynq.ServeMux has it: the longest pattern counts, and
-// a type that [Handle] was called for goes there. The tasks lock the keys that key finds, and none when it is nil. It returns every fault at once.
+// HandleTask registers a handler of asynq's for a type of tasks, or for all types that begin with pattern, as
+// asynq.ServeMux has it: the longest pattern counts, and a type that [Handle] was called for goes there. The tasks lock
+// the keys that key finds, and none when it is nil. It returns every fault at once.
 func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyFunc) error {
 	if pattern == "" || h == nil {
 		return fmt.Errorf("worker: handler of %q: neither the pattern nor the handler may be empty", pattern)
@@ -213,12 +217,13 @@ func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyF
 	return nil
 }
 
-// Schedule runs a scheduler of asynq's in one of all the workers that call it with the same name, from now on: see [attach.Attached.Schedule].
+// Schedule runs a scheduler of asynq's in one of all the workers that call it with the same name, from now on: see
+// [attach.Attached.Schedule].
 func (w *Worker) Schedule(name string, newScheduler func(client redis.UniversalClient) (attach.Scheduler, error)) error {
 	return w.attached.Schedule(name, newScheduler)
 }
 
-// Queue returns the tasks that wait, to be looked at and reordered.
+// Queue returns the waiting tasks, to list and reorder them.
 func (w *Worker) Queue() *delayqueue.Queue { return w.attached.Queue() }
 
 // Locker returns the Locker, for work outside of tasks on the same keys.
@@ -248,8 +253,8 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	return h.ProcessTask(ctx, task)
 }
 
-// Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when the
-// worker could not start: Redis cannot be reached, is too old, or may evict tasks.
+// Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when
+// the worker could not start: Redis cannot be reached, is too old, or may evict tasks.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Start(ctx); err != nil {
 		return unlessInterrupted(ctx, err)
@@ -258,7 +263,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Shutdown()
 }
 
-// unlessInterrupted returns nil for an error that is there because ctx has ended: the worker was told to end before it had begun.
+// unlessInterrupted returns nil for an error that is there because ctx has ended: the worker was told to end before it
+// had begun.
 func unlessInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -266,7 +272,8 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. When Redis is not fit the worker is closed.
+// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. When Redis is not fit the
+// worker is closed.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -318,8 +325,8 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 // queues returns the queues that asynq works on: ours, and those that handlers' strategies have tasks wait in.
 func (w *Worker) queues() map[string]int { return w.attached.Config().Queues }
 
-// Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on for
-// ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
+// Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on
+// for ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
 func (w *Worker) Shutdown() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

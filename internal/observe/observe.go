@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Call calls an observer with an event about a task. A panic of the observer is logged with its stack and goes no further, because
-// an observer must not fail a task.
+// Call calls an observer with an event about a task. A panic of the observer is logged with its stack and goes no
+// further, because an observer must not fail a task.
 func Call(ctx context.Context, log *slog.Logger, event, task string, observer func()) {
 	defer func() {
 		if x := recover(); x != nil {

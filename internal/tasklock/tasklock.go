@@ -10,10 +10,12 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// MaxTTL is above every TTL of a task's locks: asynq brings a crashed worker's task back after 55 to 120 s, and its key must be free then.
+// MaxTTL is above every TTL of a task's locks: asynq brings a crashed worker's task back after 55 to 120 s, and its key
+// must be free then.
 const MaxTTL = 55 * time.Second
 
-// NotifyFor is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked. Each attempt asks anew.
+// NotifyFor is how long a refused attempt asks to be told of the release, beyond the time for which its task is parked.
+// Each attempt asks anew.
 const NotifyFor = 2 * time.Minute
 
 // The limits of a task that sets none.

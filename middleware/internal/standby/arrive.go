@@ -8,8 +8,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// leastReserved and mostReserved bound how long a place is reserved for a woken task: several times as long as others took to arrive.
-// Another server may have fetched it, or an operator may have deleted it.
+// leastReserved and mostReserved bound how long a place is reserved for a woken task: several times as long as others
+// took to arrive. Another server may have fetched it, or an operator may have deleted it.
 const leastReserved, mostReserved = 20 * time.Millisecond, 2 * time.Second
 
 // reservation is a standby place for a task that was woken.
@@ -21,13 +21,15 @@ type reservation struct {
 // arrivals is what is known of tasks that arrive, for all keys.
 type arrivals struct {
 	expected map[parking.Task]string // the keys of the tasks that have a reservation
-	// early has the tasks that arrived while wakes were under way, with their number: the answer to a wake may name one that is here already.
+	// early has the tasks that arrived while wakes were under way, with their number: the answer to a wake may name one
+	// that is here already.
 	early map[parking.Task]uint64
 	count uint64 // of those that were early
 	sweep int    // how many may be early before the next sweep
 }
 
-// Arrive notes that the run of a task begins, and returns the key for which a place is reserved for it, if there is one.
+// Arrive notes that the run of a task begins, and returns the key for which a place is reserved for it, if there is
+// one.
 func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,7 +52,8 @@ func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
 	return name, true
 }
 
-// reserve reserves places for tasks that were woken, except for those that have arrived since the wake began. The caller holds the mutex.
+// reserve reserves places for tasks that were woken, except for those that have arrived since the wake began. The
+// caller holds the mutex.
 func (k *Keys) reserve(name string, known *key, tasks []parking.Task) {
 	for _, t := range tasks {
 		if k.arrivals.early[t] > known.begun {

@@ -54,7 +54,8 @@ func TestAFreeKeyHasATaskWoken(t *testing.T) {
 		case handedOff && n > places:
 			t.Fatalf("%d tasks for %d places", n, places)
 		}
-		// The tasks that are here or expected, the new holder apart, never exceeds the places by the number that this release wakes.
+		// The tasks that are here or expected, the new holder apart, never exceeds the places by the number that this
+		// release wakes.
 		here := waiting - 1 + n + coming
 		if waiting == 0 && !handedOff {
 			here = n - 1 + coming // one of those that were woken takes the key

@@ -1,7 +1,9 @@
-// Package standby counts the tasks of a server that wait in their slots for a key, and says how many parked tasks a release wakes.
+// Package standby counts the tasks of a server that wait in their slots for a key, and says how many parked tasks a
+// release wakes.
 //
-// A task is on standby when it waits in its slot for a key that is held briefly: it bridges the time in which a woken task arrives. A
-// release wakes parked tasks for the standby places that are free. Such a place is reserved until the task arrives, or for a short time.
+// A task is on standby when it waits in its slot for a key that is held briefly: it bridges the time in which a woken
+// task arrives. A release wakes parked tasks for the standby places that are free. Such a place is reserved until the
+// task arrives, or for a short time.
 package standby
 
 import (
@@ -18,8 +20,9 @@ const (
 	few = 256
 )
 
-// Keys is what a server knows of the keys that its tasks wait for. It decides nothing about who may have a key: when it is wrong, a task
-// waits longer or runs once more than it had to. The zero value is ready. It is safe for use by many goroutines at the same time.
+// Keys is what a server knows of the keys that its tasks wait for. It decides nothing about who may have a key: when it
+// is wrong, a task waits longer or runs once more than it had to. The zero value is ready. It is safe for use by many
+// goroutines at the same time.
 type Keys struct {
 	mu       sync.Mutex
 	keys     map[string]*key
@@ -60,7 +63,8 @@ func (k *Keys) State(name string) State {
 	return s
 }
 
-// Enter takes a standby place, one of limit, and reports whether there was one. A task with a reservation always gets one.
+// Enter takes a standby place, one of limit, and reports whether there was one. A task with a reservation always gets
+// one.
 func (k *Keys) Enter(name string, limit int, reserved bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,8 +77,8 @@ func (k *Keys) Enter(name string, limit int, reserved bool) bool {
 	return true
 }
 
-// Leave gives a standby place back. acquired says that the task has the key now. When Leave returns true, a release woke no task because
-// of this one, and the caller must wake one and report it to [Keys.Woke].
+// Leave gives a standby place back. acquired says that the task has the key now. When Leave returns true, a release
+// woke no task because of this one, and the caller must wake one and report it to [Keys.Woke].
 func (k *Keys) Leave(name string, acquired bool) (wake bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,8 +111,8 @@ type Release struct {
 	Notify    bool          // a refused task has asked to be told
 }
 
-// Released notes that a key was released, and returns how many tasks to wake. The caller reports them to [Keys.Woke]. spare reports
-// whether a slot is free for standby; it is called only when tasks wait for the key.
+// Released notes that a key was released, and returns how many tasks to wake. The caller reports them to [Keys.Woke].
+// spare reports whether a slot is free for standby; it is called only when tasks wait for the key.
 func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,8 +141,8 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	return n
 }
 
-// ReleasedInOrder notes that a key was released whose tasks run in order, and reports whether one of them may be on standby. It reserves
-// no place: the order itself says which task is next.
+// ReleasedInOrder notes that a key was released whose tasks run in order, and reports whether one of them may be on
+// standby. It reserves no place: the order itself says which task is next.
 func (k *Keys) ReleasedInOrder(name string, held time.Duration, spare func() bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,8 +154,8 @@ func (k *Keys) ReleasedInOrder(name string, held time.Duration, spare func() boo
 	return known.limit > 0 && spare()
 }
 
-// Woke notes the outcome of waking asked tasks, which left some parked, and reserves a place for each task that was woken and has not
-// arrived yet. It reports whether a task of this server waits in its slot for the key.
+// Woke notes the outcome of waking asked tasks, which left some parked, and reserves a place for each task that was
+// woken and has not arrived yet. It reports whether a task of this server waits in its slot for the key.
 func (k *Keys) Woke(name string, asked int, tasks []parking.Task, left int) (awaited bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

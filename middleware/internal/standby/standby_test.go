@@ -130,8 +130,8 @@ func TestATaskThatIsHereAlreadyIsNotExpected(t *testing.T) {
 	})
 }
 
-// A server under load always has a wake under way. What it notes of arrivals meanwhile must not grow with them, and must not be taken
-// for an answer to a later wake.
+// A server under load always has a wake under way. What it notes of arrivals meanwhile must not grow with them, and
+// must not be taken for an answer to a later wake.
 func TestArrivalsAreNotRememberedForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
