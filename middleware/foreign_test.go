@@ -150,7 +150,7 @@ func TestAServerWithAnotherClientIsToldTheRemedy(t *testing.T) {
 		if err := receive(r.T, told); !errors.Is(err, delayqueue.ErrNotOurs) {
 			r.Errorf("the error is %v", err)
 		}
-		if info := r.settled(task, asynq.TaskStateRetry); !strings.Contains(info.LastErr, "give it the client that the Queue makes") {
+		if info := r.settled(task, asynq.TaskStateRetry); !strings.Contains(info.LastErr, "give it Attached.Client") {
 			r.Errorf("the task's last error is %q", info.LastErr)
 		}
 	})
