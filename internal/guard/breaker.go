@@ -39,8 +39,8 @@ func (n *Node) Blocked() error {
 // a second at a time, while a connection whose handshake fails costs nothing but the error. TestRefusalCostsNothing
 // tells when that changes.
 func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, error)) (net.Conn, error) {
-	if refusal := n.tryDial(); refusal != nil {
-		return &refusedConn{refusal}, nil
+	if b := n.tryDial(); b != nil {
+		return &refusedConn{b.refusal}, nil
 	}
 	conn, err := dial()
 	switch {
@@ -52,8 +52,8 @@ func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, err
 	return &refusedConn{n.failed(addr, err, false)}, nil
 }
 
-// tryDial returns nil when a dial may be made, else the refusal.
-func (n *Node) tryDial() *RefusedError {
+// tryDial returns nil when a dial may be made, else the breaker that refuses it.
+func (n *Node) tryDial() *breaker {
 	if n.breaker.Load() == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (n *Node) tryDial() *RefusedError {
 	}
 	now := time.Now()
 	if now.Before(b.until) {
-		return b.refusal
+		return b
 	}
 	n.breaker.Store(&breaker{refusal: b.refusal, until: now.Add(probeTime), probing: true})
 	return nil
