@@ -2,7 +2,6 @@ package delayqueue_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/hibiken/asynq"
@@ -62,8 +61,7 @@ func (r *solo) Remove(t delayqueue.Task) {
 	r.Solo.Remove(parking.Task(t))
 }
 
-func hash(t delayqueue.Task) string  { return "asynq:{" + t.Queue + "}:t:" + t.ID }
-func entry(t delayqueue.Task) string { return fmt.Sprintf("%d:%s%s", len(t.Queue), t.Queue, t.ID) }
+func hash(t delayqueue.Task) string { return "asynq:{" + t.Queue + "}:t:" + t.ID }
 
 // fetch makes a task active, as an asynq server does that fetches it.
 func fetch(ctx context.Context, client redis.UniversalClient, t delayqueue.Task) error {

@@ -218,7 +218,7 @@ func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
 					t.Errorf("woke %+v, %v", woken, err)
 				}
 				for _, task := range woken.Tasks {
-					note(delayqueue.Task(task), "woken")
+					note(task, "woken")
 				}
 			}
 		})

@@ -143,13 +143,13 @@ const parkGrace = 8 * time.Second
 // parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
 const parkedIndex = "railtoken:parked"
 
-// waitersPrefix begins the names of all registries.
+// waitersPrefix begins the names of all sets of waiters.
 const waitersPrefix = "railtoken:waiters:{"
 
-// registry returns the name of the sorted set of a key's waiters.
+// WaitersKey returns the name of the sorted set of a key's waiters.
 func WaitersKey(key string) string { return waitersPrefix + keys.Encode(key) + "}" }
 
-// keyOf returns the key that a registry is of.
+// KeyOf returns the key of a set of waiters.
 func KeyOf(waiters string) (string, bool) {
 	if len(waiters) <= len(waitersPrefix) {
 		return "", false

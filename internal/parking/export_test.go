@@ -38,7 +38,7 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 }
 
 // Settle waits for what the queue does in the background.
-func (q *Engine) Settle() { q.pending.Wait() }
+func (e *Engine) Settle() { e.pending.Wait() }
 
 // Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none
 // for as it is.
@@ -60,18 +60,18 @@ func (o ParkOptions) Late() ParkOptions {
 }
 
 // Postpone ends the run of a task that is tried again after opts.Look.
-func (q *Engine) Postpone(ctx context.Context, t Task, opts ParkOptions) error {
-	return q.postpone(ctx, t, opts)
+func (e *Engine) Postpone(ctx context.Context, t Task, opts ParkOptions) error {
+	return e.postpone(ctx, t, opts)
 }
 
 // ErrNotYet is the error of a park for which asynq's lease has not ended.
 var ErrNotYet = errNotYet
 
 // Runs returns how many runs the Queue remembers.
-func (q *Engine) Runs() int {
-	q.runs.mu.Lock()
-	defer q.runs.mu.Unlock()
-	return len(q.runs.tasks)
+func (e *Engine) Runs() int {
+	e.runs.mu.Lock()
+	defer e.runs.mu.Unlock()
+	return len(e.runs.tasks)
 }
 
 // First returns the first of the Tasks; zero when there is none.

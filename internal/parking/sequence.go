@@ -33,7 +33,8 @@ const (
 	soonLooks = 3    // tasks that look for themselves soon once somebody has left before them
 )
 
-// line returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which they came.
+// SequenceKey returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which
+// they came.
 func SequenceKey(key string) string { return "railtoken:sequence:{" + keys.Encode(key) + "}" }
 
 // JoinOptions says how a task joins a line. The zero value is a new arrival.

@@ -29,7 +29,8 @@ func TaskOf(ctx context.Context) (Task, error) {
 	return Task{Queue: queue, ID: id}, nil
 }
 
-// member returns the task's entry in a registry. The length makes it unambiguous, whatever the names hold.
+// Entry returns the member that stands for the task in sorted sets. The length makes it unambiguous, whatever the names
+// hold.
 func (t Task) Entry() string { return strconv.Itoa(len(t.Queue)) + ":" + t.Queue + t.ID }
 
 // ParseEntry returns the task of a registry entry.
@@ -73,7 +74,7 @@ func (t Task) ended() []string {
 	return []string{t.Hash(), t.Prefix() + "active", t.Prefix() + "lease", t.Prefix() + "retry", t.Prefix() + "pending"}
 }
 
-// hash returns the name of the hash in which asynq keeps the task.
+// Hash returns the name of the hash in which asynq keeps the task.
 func (t Task) Hash() string { return "asynq:{" + t.Queue + "}:t:" + t.ID }
 
 // Prefix begins the names of asynq's keys of the task's queue.
