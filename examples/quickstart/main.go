@@ -37,7 +37,7 @@ func main() {
 	check(worker.Handle(w, "order:audit", worker.Handler[Audit]{
 		Keys: func(a Audit) []string { return []string{middleware.Key("order", a.Order)} },
 		Run: func(ctx context.Context, a Audit) error {
-			// The allocation is in conflict with this audit. It is parked, and woken the moment the audit is done.
+			// The allocation conflicts with this audit. It is parked, and woken as soon as the audit is done.
 			_, err := client.Enqueue(ctx, "order:allocate", Allocate{a.Order, []string{"hamburg", "kiel"}}, asynq.Queue("allocate"))
 			fmt.Println("audit begins")
 			time.Sleep(300 * time.Millisecond)
@@ -50,7 +50,7 @@ func main() {
 		Run: func(ctx context.Context, a Allocate) error {
 			defer stop()
 			lease, _ := locking.FromContext(ctx)
-			token, err := lease.FenceOf(ctx, middleware.Key("order", a.Order)) // let the database refuse a smaller one
+			token, err := lease.FenceOf(ctx, middleware.Key("order", a.Order)) // so that the database can refuse smaller ones
 			fmt.Println("allocation runs, fenced:", token > 0)
 			return err
 		},

@@ -79,7 +79,7 @@ func locksWithoutTasks(ctx context.Context, save func(ctx context.Context, token
 	defer locker.Close()
 	gate := locking.NewGate(locker, locking.GateOptions{}) // one process, one queue per key: waiters are served in memory
 	return locking.Do(ctx, gate, []string{"order:1042"}, locking.Options{}, func(ctx context.Context, lease *locking.Lease) error {
-		token, err := lease.Fence(ctx) // larger than every earlier one, also over several servers
+		token, err := lease.Fence(ctx) // larger than every earlier one, even with several servers
 		if err != nil {
 			return err
 		}
