@@ -95,12 +95,12 @@ func counted(
 // work lets the contestant work until all is over or the time is up, and stops it.
 func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (r Result, err error) {
 	runtime.GC() // the garbage of the last contestant is not this one's
-	up := time.After(bound)
 	spent, err := usage.Process()
 	if err != nil {
 		return r, err
 	}
 	began := time.Now()
+	up := time.After(bound)
 	stop, err := c.Start(ctx, job)
 	if err != nil {
 		return r, err
