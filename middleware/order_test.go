@@ -172,11 +172,13 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		order middleware.Order
-		want  []int
+		order  middleware.Order
+		want   []int
+		served bool // the first may fail while its producer still gives it its position
 	}{
-		"FIFO":        {middleware.FIFO, []int{1, 2, 1}},
-		"strict FIFO": {middleware.StrictFIFO, []int{1, 1, 2}},
+		"FIFO":                {order: middleware.FIFO, want: []int{1, 2, 1}},
+		"strict FIFO":         {order: middleware.StrictFIFO, want: []int{1, 1, 2}},
+		"strict FIFO at once": {order: middleware.StrictFIFO, want: []int{1, 1, 2}, served: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,8 +191,16 @@ func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
 					return nil
 				}}
 				cfg := asynq.Config{Concurrency: 4, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 5 * time.Second }}
-				r.serve(r.options(middleware.Requeue{Delay: time.Hour, Order: tt.order}), cfg, s.handle)
+				serve := func() {
+					r.serve(r.options(middleware.Requeue{Delay: time.Hour, Order: tt.order}), cfg, s.handle)
+				}
+				if tt.served {
+					serve()
+				}
 				r.queued("order:1", 1, 2, asynq.MaxRetry(5))
+				if !tt.served {
+					serve()
+				}
 				s.sees(r, time.Minute, tt.want...)
 				<-time.After(20 * time.Second)
 				r.leftNothing("order:1")

@@ -141,28 +141,18 @@ func (e *Engine) takePlace(ctx context.Context, t Task, key string) error {
 }
 
 // joinAndLook gives a task its place and returns its state at that moment, which is empty when there is no such task.
-// On a Cluster the look comes after it. When the look has failed the state is unknown.
+// On a Cluster the look comes after it, and when it has failed the state is unknown.
 func (e *Engine) joinAndLook(ctx context.Context, t Task, key string) (at entry, state string, err error) {
-	if !e.steps {
-		var joined *redis.Cmd
-		var found *redis.StringCmd
-		_, _ = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			joined = sequenceScript.EvalSha(ctx, pipe, []string{SequenceKey(key), WaitersKey(key)},
-				joinArgs(t, JoinOptions{}, 0, nil)...)
-			found = pipe.HGet(ctx, t.Hash(), "state")
-			return nil
-		})
-		if !redis.HasErrorPrefix(joined.Err(), "NOSCRIPT") {
-			if at, err = e.joined(ctx, t, joined); err != nil {
-				return entry{}, "", err
-			}
-			return at, e.stateOf(ctx, t, found), nil
+	if e.steps {
+		if at, err = e.join(ctx, t, key, JoinOptions{}, 0, nil); err != nil {
+			return entry{}, "", err
 		}
+		return at, e.stateOf(ctx, t, e.client.HGet(ctx, t.Hash(), "state")), nil
 	}
-	if at, err = e.join(ctx, t, key, JoinOptions{}, 0, nil); err != nil {
-		return entry{}, "", err
-	}
-	return at, e.stateOf(ctx, t, e.client.HGet(ctx, t.Hash(), "state")), nil
+	// In one script: a task that failed between the two would be taken for one that had failed before.
+	at, err = e.joined(ctx, t, sequenceScript.Run(ctx, e.client,
+		[]string{SequenceKey(key), WaitersKey(key), t.Hash()}, joinArgs(t, JoinOptions{}, 0, nil)...))
+	return at, at.state, err
 }
 
 // stateOf reads the state of a task that was put in line.

@@ -227,6 +227,7 @@ type entry struct {
 	firstAt     time.Time // the place of the first one, and whether it is parked
 	firstParked bool
 	firstBegun  bool
+	state       string   // of the task, when it was asked for
 	front       []string // the first of those ahead
 }
 
@@ -255,7 +256,7 @@ func joinArgs(t Task, opts JoinOptions, looks int, gone []string) []any {
 func (e *Engine) joined(ctx context.Context, t Task, cmd *redis.Cmd) (at entry, err error) {
 	r := replyOf(cmd)
 	at.ahead, at.at, at.made, at.parked = r.number(), r.moment(), r.yes(), r.yes()
-	at.firstAt, at.firstParked, at.firstBegun = r.moment(), r.yes(), r.yes()
+	at.firstAt, at.firstParked, at.firstBegun, at.state = r.moment(), r.yes(), r.yes(), r.text()
 	at.front = r.texts(len(r.rest))
 	if err = r.err; err == nil && at.parked {
 		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()

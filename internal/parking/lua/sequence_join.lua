@@ -1,17 +1,18 @@
 -- Gives a task its place in the sequence of a key and tells who stands before it. It must be atomic: two tasks must not
 -- get the same place, and the one that asks must not be passed between its arrival and the answer.
 --
--- KEYS  1 sequence of the key   2 waiters of the key
+-- KEYS  1 sequence of the key   2 waiters of the key   3 hash of the member's task, when its state is asked for
 -- ARGV  1 member   2 place that the member was given before (us), or ''   3 how long an idle sequence is kept (ms)
 --       4 how many of those in front to name   5 1 when the member's run has just begun: it is not parked any more
 --       6 1 when it works as soon as it is its turn   7... members that are gone: they are removed first
 --
 -- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, 1 when it was
 -- still parked or else 0, place of the first (us), 1 when the first is parked or else 0, 1 when the first has begun to
--- work or else 0, the first of those in front...}. A new place is later than all others, also when two arrive in the
--- same microsecond or the clock of the server was set back. A score is a place, and half a microsecond more once the
--- task has begun to work: a task whose worker dies has then failed.
+-- work or else 0, the state of the member's task or '', the first of those in front...}. A new place is later than all
+-- others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a place, and
+-- half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
 local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
+local state = KEYS[3] and redis.call('HGET', KEYS[3], 'state') or ''
 local parked = 0
 if ARGV[5] == '1' then
   parked = redis.call('ZREM', KEYS[2], member)
@@ -47,4 +48,4 @@ if ahead > 0 and most > 0 then
 elseif ahead == 0 and ARGV[6] == '1' and score == place then
   redis.call('ZADD', sequence, 'XX', string.format('%.1f', place + 0.5), member)
 end
-return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, unpack(front)}
+return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, state, unpack(front)}
