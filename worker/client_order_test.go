@@ -49,21 +49,23 @@ func TestLostReplyEnqueuesInOrderOnce(t *testing.T) {
 	}
 }
 
-// noLine refuses to put anybody in line.
+// noLine refuses to let a task join a sequence.
 type noLine struct{}
 
 func (noLine) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.Contains(cmds[0].Args(), any("railtoken:sequence:{k}")) {
-			cmds[0].SetErr(net.ErrClosed)
+func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains(cmd.Args(), any("railtoken:sequence:{k}")) {
+			cmd.SetErr(net.ErrClosed)
 			return net.ErrClosed
 		}
-		return next(ctx, cmds)
+		return next(ctx, cmd)
 	}
+}
+
+func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 func TestATaskWithoutAPlaceIsToldToBeEnqueued(t *testing.T) {
