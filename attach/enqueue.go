@@ -69,7 +69,7 @@ func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Opti
 	switch {
 	case find != nil:
 		if keys, err = find(ctx, task); err == nil {
-			keys, err = tasklock.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}.Check(keys)
+			keys, err = p.limits().Check(keys)
 		}
 	case s != nil:
 		err = errors.New("WhenHeld needs the keys of the task: give them with Keys, or a key function for its type")

@@ -10,7 +10,8 @@ import (
 
 // Keys returns an option for [Producer.EnqueueContext]: the business keys of the task, as the key function of its
 // handler finds them. They are recorded with the task, in place of those that [ProducerOptions].Keys finds. The handler
-// still runs under the keys that its own function finds.
+// still runs under the keys that its own function finds. It has no effect with asynq's own Client, nor as an option of
+// asynq.NewTask.
 func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, keys...)} }
 
 // WhenHeld returns an option for [Producer.EnqueueContext] that decides at once about a task one of whose keys is held.
@@ -22,7 +23,7 @@ func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, 
 //
 // The decision holds for that moment only: a task that was enqueued may still meet another holder, and then its
 // handler's strategy decides. Handlers that run in order do not wake a task that was parked this way: it waits for its
-// own timer.
+// own timer. The option has no effect with asynq's own Client, nor as an option of asynq.NewTask.
 func WhenHeld(s middleware.Strategy) asynq.Option { return option{strategy: s} }
 
 // option is an option that asynq passes over.

@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -82,5 +83,39 @@ func TestAProducerNeedsAClient(t *testing.T) {
 	t.Parallel()
 	if _, err := attach.NewProducer(nil, attach.ProducerOptions{}); err == nil {
 		t.Error("without a client it is made")
+	}
+}
+
+func TestEnqueueInOrderRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p, err := attach.NewProducer(r.client, attach.ProducerOptions{MaxKeySize: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	task := asynq.NewTask("test", nil)
+	for name, tt := range map[string]struct {
+		key  string
+		task *asynq.Task
+		opt  asynq.Option
+		want string
+	}{
+		"no task":   {"k", nil, asynq.MaxRetry(1), "task is nil"},
+		"no key":    {"", task, asynq.MaxRetry(1), "key is empty"},
+		"long key":  {"order:1042", task, asynq.MaxRetry(1), "MaxKeySize"},
+		"other key": {"k", task, attach.Keys("other"), "leave out Keys"},
+		"when held": {"k", task, attach.WhenHeld(middleware.FailFast{}), "leave out Keys and WhenHeld"},
+	} {
+		info, err := p.EnqueueInOrder(t.Context(), tt.key, tt.task, tt.opt)
+		if err == nil || info != nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, %v; want an error with %q", name, info, err, tt.want)
+		}
+		if keyed := errors.Is(err, middleware.ErrKey); keyed != strings.HasSuffix(name, " key") && name != "other key" {
+			t.Errorf("%s: is it an ErrKey: %v", name, keyed)
+		}
+	}
+	if left := r.client.Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("Redis has %v afterwards", left)
 	}
 }

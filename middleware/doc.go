@@ -48,7 +48,7 @@
 //     strategy of your own that does not unwrap to a Requeue takes the key whenever it is free, and neither kind need
 //     wake the right task of the other, so that tasks may wait for their timers. Exclusion still holds;
 //   - each task has exactly one key. A task with more is archived with a [KeyError];
-//   - they are enqueued with worker.Client.EnqueueInOrder. Others join the sequence when they first run;
+//   - they are enqueued with attach.Producer.EnqueueInOrder. Others join the sequence when they first run;
 //   - Redis keeps its data: the sequence is on the Redis of the tasks. Losing it costs the order, and nothing else.
 //
 // A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL. Then the next task finds the

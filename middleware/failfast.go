@@ -9,7 +9,7 @@ type FailFast struct {
 	Outcome Outcome
 }
 
-// Decide returns Fail.
+// Decide returns the Outcome.
 func (f FailFast) Decide(Conflict) Decision { return Decision{Outcome: f.Outcome} }
 
 // Validate returns the fault of the strategy, or nil.

@@ -17,7 +17,7 @@ const (
 	// BestEffort wakes the task first that was refused first. A task that arrives while the key is free takes it at
 	// once.
 	BestEffort Order = iota
-	// FIFO runs tasks in the order in which they arrived: by worker.Client.EnqueueInOrder, or when they first ran. No
+	// FIFO runs tasks in the order in which they arrived: by attach.Producer.EnqueueInOrder, or when they first ran. No
 	// task passes one that waits. A task whose handler fails leaves the sequence and joins it again when asynq retries
 	// it.
 	FIFO

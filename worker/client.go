@@ -56,8 +56,8 @@ func (c *Client) closeConn() error {
 	return c.conn.Close()
 }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options and those of package middleware (middleware.Keys,
-// attach.WhenHeld), and returns what asynq says of it. Durations and times that asynq would cut down to whole seconds
+// Enqueue adds a task with the payload in JSON, with asynq's options and those of package attach ([attach.Keys],
+// [attach.WhenHeld]), and returns what asynq says of it. Durations and times that asynq would cut down to whole seconds
 // without a word are rounded up to them, except a Deadline.
 //
 // A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time
@@ -70,16 +70,16 @@ func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts
 	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
 }
 
-// EnqueueInOrder adds a task at the end of the line of a business key: with [middleware.FIFO] or
+// EnqueueInOrder adds a task at the end of the sequence of a business key: with [middleware.FIFO] or
 // [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. Tasks that
-// were enqueued otherwise, or are due later, join the line when they first run. Else it does what [Client.Enqueue]
-// does.
+// were enqueued otherwise, or are due later, join the sequence when they first run. Otherwise it does what
+// [Client.Enqueue] does, but refuses [attach.Keys] and [attach.WhenHeld].
 //
 // The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with
-// another one its tasks run as ever, but nobody takes them out of the line.
+// another one its tasks run as ever, but stay in the sequence until other tasks find them gone.
 //
-// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it has no
-// place in line before it runs: do not enqueue it again.
+// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it joins the
+// sequence only when it runs: do not enqueue it again.
 func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	if taskType == "" || key == "" {
 		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
 	}
-	info, err := (*parking.Engine)(c.Queue()).Enqueue(ctx, key, taskType, data, nil, whole(opts)...)
+	info, err := c.producer.EnqueueInOrder(ctx, key, asynq.NewTask(taskType, data), whole(opts)...)
 	if err != nil {
 		err = fmt.Errorf("worker: enqueue a task of type %q: %w", taskType, err)
 	}

@@ -34,7 +34,7 @@ type Handler[T any] struct {
 	// default) is longer than MaxHold may lose its lock before its time is up: the log warns of it.
 	TTL, MaxHold time.Duration
 
-	// Unlocked runs the handler without any lock: for tasks that no other may disturb.
+	// Unlocked runs the handler without any lock: for tasks that need no exclusion.
 	Unlocked bool
 }
 
