@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,89 +236,6 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 		nowhere(t, clients, "order:1") // well before the TTL of 30 s
 		release(t, eventually(t, l, "order:1"))
 	})
-}
-
-// A server that is named twice must not have two votes: it would be a majority of three by itself.
-func TestAServerNamedTwiceHasOneVote(t *testing.T) {
-	t.Parallel()
-	servers, nodes := startNodes(t, 2)
-	_, port, err := net.SplitHostPort(servers[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := &redis.Options{Addr: "localhost:" + port}
-	l := newRedlock(t, []*redis.Options{nodes[0], again, nodes[1]}, unguarded)
-	release(t, eventually(t, l, "order:1")) // on two servers
-	servers[1].Kill()
-	for range 5 {
-		lease, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
-		if lease != nil {
-			t.Fatal("one server is a majority of three nodes")
-		}
-		isClear(t, err, "it is the server of another node", "name each server once")
-	}
-	if _, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[1], {Addr: nodes[0].Addr}}, unguarded); err == nil || !strings.Contains(err.Error(), "name each once") {
-		t.Errorf("error %v of a list that names a server twice", err)
-	}
-}
-
-func TestErrorsTellNoPassword(t *testing.T) {
-	t.Parallel()
-	const password, wrong = "correct-horse", "battery-staple"
-	servers, nodes := make([]*redistest.Server, 3), make([]*redis.Options, 3)
-	for i := range servers {
-		servers[i] = redistest.Start(t, "--requirepass", password)
-		nodes[i] = &redis.Options{Addr: servers[i].Addr(), Username: "default", Password: wrong}
-	}
-	nodes[2].Password = password
-	tells := func(err error) {
-		t.Helper()
-		if err == nil {
-			t.Fatal("no error")
-		}
-		for _, secret := range []string{password, wrong} {
-			if text := fmt.Sprintf("%v %+v %#v", err, err, err.Error()); strings.Contains(text, secret) {
-				t.Errorf("the password is told: %s", text)
-			}
-		}
-	}
-	for _, guard := range []locking.GuardMode{locking.GuardOff, locking.GuardConnect, locking.GuardStrict} {
-		l := newRedlock(t, nodes, locking.RedlockOptions{Guard: guard, NodeTimeout: 2 * time.Second})
-		_, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
-		tells(err)
-		isClear(t, err, "WRONGPASS")
-	}
-	_, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[0], nil}, locking.RedlockOptions{})
-	tells(err)
-	for _, s := range servers {
-		s.Kill()
-	}
-	_, err = newRedlock(t, nodes, unguarded).Acquire(t.Context(), []string{"order:1"}, locking.Options{})
-	tells(err)
-}
-
-func TestAKeyOfTheWrongTypeIsPermanent(t *testing.T) {
-	t.Parallel()
-	servers, nodes := startNodes(t, 5)
-	clients := admins(t, servers)
-	for _, c := range clients {
-		do(t, c, "LPUSH", lockOf("order:2"), "what another program keeps here")
-	}
-	l := newRedlock(t, nodes, unguarded)
-	lease, err := l.Acquire(t.Context(), []string{"order:1", "order:2"}, locking.Options{})
-	if lease != nil {
-		t.Error("a lease")
-	}
-	isClear(t, err, `acquire ["order:1" "order:2"]`, "WRONGTYPE")
-	if errors.Is(err, locking.ErrUnavailable) {
-		t.Errorf("error %v says that it is worth trying again", err)
-	}
-	nowhere(t, clients, "order:1")
-	for _, c := range clients {
-		if n := c.LLen(t.Context(), lockOf("order:2")).Val(); n != 1 {
-			t.Errorf("the list of the other program has %d elements now", n)
-		}
-	}
 }
 
 func TestCloseEndsCallsThatAreUnderWay(t *testing.T) {
