@@ -8,7 +8,7 @@
 //
 // A parked task lies in asynq's own retry set. Nothing is copied, so nothing can be lost or doubled, and its ID, headers,
 // options, uniqueness lock and retry count do not change; a task on its last attempt waits like any other. Beside it,
-// a sorted set for each key holds the tasks that wait for it, in the order of their first conflicts.
+// a sorted set for each key holds the tasks that wait for it, in the order in which they were first parked.
 //
 // A wake moves the next waiter that can run to the head of its asynq queue. It skips a waiter that is gone (deleted,
 // archived, past its deadline) or whose queue is paused or has no server. A woken task that does not come to its key
