@@ -8,7 +8,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// How many tasks wait on deck, that is in their slots, is a matter of each handler. Here one server, where two wait for
+// How many tasks wait on standby, that is in their slots, is a matter of each handler. Here one server, where two wait for
 // a key already, decides upon a third.
 func ExampleRequeue_Decide() {
 	now := time.Now()
@@ -29,11 +29,11 @@ func ExampleRequeue_Decide() {
 		{"never in a slot", middleware.Requeue{Standby: -1}},
 	} {
 		d := row.strategy.Decide(third)
-		fmt.Printf("%-26s  on deck: %-5t  places: %-2d  held for a second: %d\n", row.what, d.Standby, d.StandbyLimit, row.strategy.Decide(held).StandbyLimit)
+		fmt.Printf("%-26s  on standby: %-5t  places: %-2d  held for a second: %d\n", row.what, d.Standby, d.StandbyLimit, row.strategy.Decide(held).StandbyLimit)
 	}
 	// Output:
-	// by default, up to 4         on deck: true   places: 4   held for a second: 0
-	// slots are dear              on deck: false  places: 1   held for a second: 0
-	// a handler of a millisecond  on deck: true   places: 10  held for a second: 0
-	// never in a slot             on deck: false  places: 0   held for a second: 0
+	// by default, up to 4         on standby: true   places: 4   held for a second: 0
+	// slots are dear              on standby: false  places: 1   held for a second: 0
+	// a handler of a millisecond  on standby: true   places: 10  held for a second: 0
+	// never in a slot             on standby: false  places: 0   held for a second: 0
 }

@@ -83,7 +83,7 @@ func TestACrashInOrderDelaysItsKeyByTheLeases(t *testing.T) {
 	}
 }
 
-// A worker dies with one task at work and the next on deck.
+// A worker dies with one task at work and the next on standby.
 func TestTheNextOfADeadWorkerFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -37,9 +37,9 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 		middleware.Refused, middleware.Acquired, middleware.Released, middleware.Ended, middleware.Parked, middleware.Woke,
 	} {
 		for name, s := range map[string]middleware.Requeue{
-			"on deck":  {Delay: time.Hour},
-			"parked":   {Delay: time.Hour, Standby: -1},
-			"in order": {Delay: time.Hour, Standby: -1, Order: middleware.FIFO},
+			"on standby": {Delay: time.Hour},
+			"parked":     {Delay: time.Hour, Standby: -1},
+			"in order":   {Delay: time.Hour, Standby: -1, Order: middleware.FIFO},
 		} {
 			t.Run(string(kind)+"/"+name, func(t *testing.T) {
 				t.Parallel()

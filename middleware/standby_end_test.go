@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The wake that a waiter on deck absorbed goes on to the next in line when it gives up.
+// The wake that a waiter on standby absorbed goes on to the next in line when it gives up.
 func TestAWaiterThatGivesUpWakesTheNextInLine(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
@@ -31,7 +31,7 @@ func TestAWaiterThatGivesUpWakesTheNextInLine(t *testing.T) {
 		})
 		r.enqueue(payload{Key: "a", N: 100}, asynq.MaxRetry(3))
 		<-time.After(50 * time.Millisecond)
-		r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3)) // takes the place on deck, and cannot have b
+		r.enqueue(payload{Key: "a,b"}, asynq.MaxRetry(3)) // takes the place on standby, and cannot have b
 		<-time.After(20 * time.Millisecond)
 		for range 3 {
 			r.enqueue(payload{Key: "a", N: 5}, asynq.MaxRetry(3))
@@ -118,7 +118,7 @@ func TestATaskWithTwoKeysIsNotStarved(t *testing.T) {
 	})
 }
 
-// stubborn is a strategy that always waits on deck.
+// stubborn is a strategy that always waits on standby.
 type stubborn struct {
 	places int
 	until  time.Duration
@@ -130,7 +130,7 @@ func (s stubborn) Decide(c middleware.Conflict) middleware.Decision {
 	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, StandbyLimit: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
 }
 
-func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
+func TestAStrategyThatMayNotWaitOnStandbyNeitherSpinsNorBlocks(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]stubborn{"no places": {until: time.Second}, "a time in the past": {places: 1, until: -time.Second}} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAStrategyThatMayNotWaitOnDeckNeitherSpinsNorBlocks(t *testing.T) {
 	}
 }
 
-func TestAShutdownParksWhoWaitsOnDeckAndAnotherServerGoesOn(t *testing.T) {
+func TestAShutdownParksWhoWaitsOnStandbyAndAnotherServerGoesOn(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		const tasks = 60
@@ -183,7 +183,7 @@ func TestAShutdownParksWhoWaitsOnDeckAndAnotherServerGoesOn(t *testing.T) {
 	})
 }
 
-func TestAShutdownEndsTheTimeOnDeckAtOnce(t *testing.T) {
+func TestAShutdownEndsTheTimeOnStandbyAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("hot")
@@ -242,12 +242,12 @@ func TestTheLineGoesOnWhateverAHolderDoes(t *testing.T) {
 	}
 }
 
-// Whoever does not wait on deck is woken when there is something for him to do, most of the time.
+// Whoever does not wait on standby is woken when there is something for him to do, most of the time.
 func TestOtherStrategiesRunATaskAFewTimes(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
-		"nobody on deck": middleware.Requeue{Delay: time.Hour, Standby: -1},
-		"wait":           middleware.Wait{Max: 30 * time.Millisecond}.Then(never),
+		"nobody on standby": middleware.Requeue{Delay: time.Hour, Standby: -1},
+		"wait":              middleware.Wait{Max: 30 * time.Millisecond}.Then(never),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -142,7 +142,7 @@ func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
 		})
 		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		receive(r.T, started)
-		<-time.After(time.Second) // the key is held for long: nobody waits on deck
+		<-time.After(time.Second) // the key is held for long: nobody waits on standby
 		for range 3 {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		}
@@ -159,9 +159,9 @@ func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
 	})
 }
 
-// A waiter on deck that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its
+// A waiter on standby that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its
 // place in line and its count of conflicts stay, or its bounds would never be reached.
-func TestATaskThatGivesUpOnDeckKeepsItsPlaceInLine(t *testing.T) {
+func TestATaskThatGivesUpOnStandbyKeepsItsPlaceInLine(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		b := r.hold("b")
