@@ -324,7 +324,7 @@ func (a *Attached) Close() error {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.opts.Logger.Error("handlers or schedulers do not heed the end of their context; their keys become free when their TTL ends")
+		a.opts.Logger.Error("handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {

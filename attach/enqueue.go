@@ -109,7 +109,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
-		p.opts.Logger.WarnContext(ctx, "a key could not be given back; it becomes free when its TTL ends", "error",
+		p.opts.Logger.WarnContext(ctx, "a key could not be released; it becomes free when its TTL ends", "error",
 			tasklock.WithoutKeys(err))
 	}
 	if notify > 0 || lease.ShouldNotify() {

@@ -35,7 +35,7 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	if o.delays == nil {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
-		r.Logger.WarnContext(ctx, "Redis cannot be asked; the task waits in its slot", "task", r.id.String(), "error",
+		r.Logger.WarnContext(ctx, "Redis cannot be reached; the task waits in its slot", "task", r.id.String(), "error",
 			tasklock.WithoutKeys(cause))
 		r.observe(ctx, Event{Kind: Unavailable, Err: cause})
 	}

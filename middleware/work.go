@@ -74,7 +74,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 
 // warnOfKept tells the log of keys that could not be released.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
-	r.Logger.WarnContext(ctx, "keys could not be given back; they become free when their TTL ends",
+	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
 		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklock.WithoutKeys(err))
 }
 
@@ -153,7 +153,7 @@ func retry[T any](ctx context.Context, r *run, inVain string, call func(context.
 	if err == nil {
 		return reply, nil
 	}
-	r.Logger.WarnContext(ctx, "a call for those who wait has failed", "result", inVain, "task", r.id.String(), "keys",
+	r.Logger.WarnContext(ctx, "waking the next task failed", "result", inVain, "task", r.id.String(), "keys",
 		r.hashed(r.keys), "error", cause)
 	return reply, cause // and not that the time is up
 }

@@ -66,7 +66,7 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		if err == nil {
 			good++
 		} else {
-			w.cfg.Logger.WarnContext(ctx, "a server for locks cannot be used", "error", err)
+			w.cfg.Logger.WarnContext(ctx, "a lock server cannot be used", "error", err)
 		}
 	}
 	if good > len(errs)/2 {

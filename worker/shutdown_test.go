@@ -249,7 +249,7 @@ func TestShutdownGivesUpAHandlerThatHeedsNothing(t *testing.T) {
 		if took := time.Since(began); took > abandoned+2*time.Second {
 			t.Errorf("the shutdown took %v", took)
 		}
-		if text := lines.all(); !strings.Contains(text, "do not heed the end of their context") {
+		if text := lines.all(); !strings.Contains(text, "ignore their cancelled context") {
 			t.Errorf("nothing is said of the handler:\n%s", text)
 		}
 	})

@@ -59,14 +59,14 @@ func identity(client redis.UniversalClient) (addr, user string, isCluster bool) 
 func checkUser(ctx context.Context, client redis.UniversalClient, user string, needs Needs, log *slog.Logger) error {
 	report, err := Check(ctx, client, needs)
 	if err != nil {
-		log.WarnContext(ctx, "what the user of Redis may do is not known everywhere", "error", err)
+		log.WarnContext(ctx, "the Redis user's rules could not be checked everywhere", "error", err)
 	}
 	if len(report.Missing) > 0 {
 		return fmt.Errorf("does not let the user %q do what tasks and locks need: run there ACL SETUSER %s %s",
 			user, user, strings.Join(slices.Concat(report.Missing, report.Hints), " "))
 	}
 	if len(report.Hints) > 0 {
-		log.WarnContext(ctx, "the user of Redis may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
+		log.WarnContext(ctx, "the Redis user may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
 			"and asynq cannot be told to cancel a task", "remedy", "ACL SETUSER "+user+" "+strings.Join(report.Hints, " "))
 	}
 	return nil

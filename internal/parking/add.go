@@ -76,7 +76,7 @@ func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts .
 	place, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
 	if err != nil {
 		place.Timer = park.Look
-		e.log.WarnContext(ctx, "a task that was enqueued to wait has no place; its timer will bring it back", "error",
+		e.log.WarnContext(ctx, "an enqueued task is not among the waiters; its timer will bring it back", "error",
 			err)
 	}
 	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)

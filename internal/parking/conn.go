@@ -66,7 +66,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	}
 	if strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark") {
 		e.log.ErrorContext(ctx,
-			"a task that is to wait was reported as done: a middleware around the lock has swallowed its error; it still waits",
+			"a waiting task was reported as done: a middleware around the lock has swallowed its error; it still waits",
 			"task", r.task.String())
 	}
 	message := a.Message
@@ -75,7 +75,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		if judged {   // else it was cancelled, or its time was over
 			e.runs.counted.Do(func() {
 				e.log.ErrorContext(ctx,
-					"a task that waits was to be counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
+					"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
 			})
 		}
 	}

@@ -93,7 +93,7 @@ func (e *Engine) lookAfter(key string, f *followed) {
 		again = len(late) > 0 // it may still come
 	}
 	if err != nil {
-		e.log.Warn("a wake could not be looked after; the waiters' timers will bring them back", "error", err)
+		e.log.Warn("a wake could not be followed up; the waiters' timers will bring them back", "error", err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -96,7 +96,7 @@ func (e *Engine) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead,
 		opts.Look.Milliseconds(), ahead,
 		opts.MaxAge.Milliseconds(), conflicts).Int64()
 	if err != nil {
-		e.log.WarnContext(ctx, "a parked task looks for itself sooner than it need", "task", t.String(), "error", err)
+		e.log.WarnContext(ctx, "a parked task retries earlier than needed", "task", t.String(), "error", err)
 		return opts.Look
 	}
 	return time.Duration(ms) * time.Millisecond

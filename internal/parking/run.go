@@ -187,7 +187,7 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 		r.queue.runs.refused.Do(func() {
 			r.queue.log.ErrorContext(ctx,
 				"Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+
-					"give the user of Redis the commands and keys that railtoken needs", "error", err)
+					"give the Redis user the commands and keys that railtoken needs", "error", err)
 		})
 		return r.queue.postpone(ctx, r.task, opts)
 	}

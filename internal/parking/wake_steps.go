@@ -231,7 +231,7 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 func (e *Engine) hasten(ctx context.Context, entry string) {
 	err := hastenStep.Run(ctx, e.client, taskOf(entry).listed(), entry, time.Now().UnixNano()).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		e.log.WarnContext(ctx, "the next in line keeps its long timer", "error", err)
+		e.log.WarnContext(ctx, "the next waiter keeps its long timer", "error", err)
 	}
 }
 
