@@ -23,7 +23,7 @@
 //   - [github.com/railtoken/railtoken/middleware]: the asynq middleware: keys, strategies for conflicts, errors, events
 //   - [github.com/railtoken/railtoken/delayqueue]: tasks that wait for a key: who waits, reorder, drop, replay
 //   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); usable without tasks
-//   - [github.com/railtoken/railtoken/worker/embedded]: a Redis inside the process, for trying it out
+//   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying it out
 //
 // The repository has the design, the failure modes and a guide to operations in docs/, and runnable programs in examples/.
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // packages are those that the documents may name.
-var packages = []string{"attach", "worker", "worker/embedded", "middleware", "delayqueue", "locking", "locking/backend", "locking/lockingtest"}
+var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "locking", "locking/backend", "locking/lockingtest"}
 
 // documents returns the texts of README and docs by their names.
 func documents(t *testing.T) map[string]string {
@@ -132,7 +132,7 @@ func declare(names map[string]bool, pkg string, spec ast.Spec) {
 
 var (
 	code      = regexp.MustCompile("(?s)```.*?```|`[^`]+`")
-	qualified = regexp.MustCompile(`\b(attach|worker|embedded|middleware|delayqueue|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	qualified = regexp.MustCompile(`\b(attach|worker|embeddedredis|middleware|delayqueue|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 	plain     = regexp.MustCompile("^`([A-Z]\\w*[a-z]\\w*(?:\\.[A-Z]\\w*)?)[`({]")
 	variable  = regexp.MustCompile(`RAILTOKEN_[A-Z_]+[A-Z]`)
 	redisKey  = regexp.MustCompile(`(railtoken:[a-z]+)(?::?\{\w+\}(:[a-z]+)?)?`)
@@ -310,7 +310,7 @@ func TestOperationsListEachLogMessage(t *testing.T) {
 // messages returns the messages that the packages log, each up to its first variable part.
 func messages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, folder := range []string{"attach", "worker", "middleware", "delayqueue", "locking", "internal/parking", "internal/asynqconn", "internal/access", "internal/guard", "internal/observe"} {
+	for _, folder := range []string{"attach", "worker", "middleware", "delayqueue", "locking", "internal/parking", "internal/asynqconn", "internal/preflight", "internal/guard", "internal/observe"} {
 		for _, file := range files(t, folder, true) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)

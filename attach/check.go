@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/preflight"
 )
 
 // Check returns why the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, a replica or may
@@ -25,12 +25,12 @@ func (a *Attached) Check(ctx context.Context) error {
 	if a.fit {
 		return nil
 	}
-	needs := access.Needs{Queues: queues, Locks: len(a.closers) > 0, AllowEviction: a.opts.AllowEviction}
+	needs := preflight.Needs{Queues: queues, Locks: len(a.closers) > 0, AllowEviction: a.opts.AllowEviction}
 	if a.opts.LockNames != nil {
-		lock, interest := a.opts.LockNames(access.Key)
+		lock, interest := a.opts.LockNames(preflight.Key)
 		needs.Locks, needs.LockNames = true, []string{lock, interest}
 	}
-	if err := access.Preflight(ctx, a.client, needs, a.opts.Logger); err != nil {
+	if err := preflight.Check(ctx, a.client, needs, a.opts.Logger); err != nil {
 		return fmt.Errorf("attach: the Redis of the tasks %w", err)
 	}
 	a.fit = true

@@ -10,7 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -48,9 +48,33 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 	}
 	held, err := p.ask(ctx, keys, 0)
 	if err != nil {
-		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", tasklock.WithoutKeys(err))
+		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", tasklimits.WithoutKeys(err))
 	}
 	return p.decide(ctx, task, strategy, held, add, opts)
+}
+
+// EnqueueInOrder enqueues a task at the end of the sequence of a business key: with [middleware.FIFO] or
+// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. When the
+// error matches [delayqueue.ErrNotInSequence] the task is enqueued, but joins the sequence only when it runs: do not
+// enqueue it again. Tasks that are due later, or were enqueued otherwise, join the sequence when they first run.
+//
+// The key must be the one key that the handler finds in the task, and the handler must have one of these orders. It
+// returns a [middleware.KeyError] when the key is not usable, and an error for [Keys] and [WhenHeld], which have no
+// meaning here; nothing is enqueued then.
+func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+	if task == nil {
+		return nil, errors.New("attach: enqueue in order: the task is nil")
+	}
+	if _, err := p.limits().Check([]string{key}); err != nil {
+		return nil, &middleware.KeyError{Type: task.Type(), Err: err}
+	}
+	for _, o := range opts {
+		if _, own := o.(option); own {
+			return nil, errors.New("attach: enqueue in order: leave out Keys and WhenHeld: " +
+				"the key is the argument, and the task joins its sequence whether the key is held or not")
+		}
+	}
+	return p.engine().Enqueue(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
 }
 
 func (p *Producer) engine() *parking.Engine { return (*parking.Engine)(p.queue) }
@@ -110,7 +134,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
 		p.opts.Logger.WarnContext(ctx, "a key could not be released; it becomes free when its TTL ends", "error",
-			tasklock.WithoutKeys(err))
+			tasklimits.WithoutKeys(err))
 	}
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
@@ -148,10 +172,10 @@ func (p *Producer) decide(
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
 			p.observe(ctx, middleware.Parked, t, task, add.Keys, held, nil)
 			// The key may have been released before the task was among its waiters.
-			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklock.NotifyFor+d.Delay)
+			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklimits.NotifyFor+d.Delay)
 			if asked != nil {
 				p.opts.Logger.WarnContext(ctx,
-					"whether a key is still held is not known; the task's timer will bring it back", "error", tasklock.WithoutKeys(asked))
+					"whether a key is still held is not known; the task's timer will bring it back", "error", tasklimits.WithoutKeys(asked))
 			}
 		}
 		if !errors.Is(err, parking.ErrForeign) {

@@ -1,17 +1,15 @@
 package attach
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -75,33 +73,9 @@ func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	}}
 }
 
-// EnqueueInOrder enqueues a task at the end of the sequence of a business key: with [middleware.FIFO] or
-// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. When the
-// error matches [delayqueue.ErrNotInSequence] the task is enqueued, but joins the sequence only when it runs: do not
-// enqueue it again. Tasks that are due later, or were enqueued otherwise, join the sequence when they first run.
-//
-// The key must be the one key that the handler finds in the task, and the handler must have one of these orders. It
-// returns a [middleware.KeyError] when the key is not usable, and an error for [Keys] and [WhenHeld], which have no
-// meaning here; nothing is enqueued then.
-func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
-	if task == nil {
-		return nil, errors.New("attach: enqueue in order: the task is nil")
-	}
-	if _, err := p.limits().Check([]string{key}); err != nil {
-		return nil, &middleware.KeyError{Type: task.Type(), Err: err}
-	}
-	for _, o := range opts {
-		if _, own := o.(option); own {
-			return nil, errors.New("attach: enqueue in order: leave out Keys and WhenHeld: " +
-				"the key is the argument, and the task joins its sequence whether the key is held or not")
-		}
-	}
-	return p.engine().Enqueue(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
-}
-
 // limits returns the limits of the keys of a task.
-func (p *Producer) limits() tasklock.Limits {
-	return tasklock.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}
+func (p *Producer) limits() tasklimits.Limits {
+	return tasklimits.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}
 }
 
 // Queue returns the waiting tasks, to list and reorder them. It is closed with the Producer.

@@ -2,6 +2,8 @@ package middleware
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,7 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 )
 
 // KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no
@@ -61,7 +63,7 @@ func FixedKey(keys ...string) KeyFunc {
 }
 
 // keysOf returns the keys of a task, or a [KeyError].
-func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklock.Limits) ([]string, error) {
+func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklimits.Limits) ([]string, error) {
 	keys, err := find(ctx, task)
 	if err == nil {
 		keys, err = limits.Check(keys)
@@ -70,4 +72,14 @@ func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklock
 		return nil, &KeyError{Type: task.Type(), Err: err}
 	}
 	return keys, nil
+}
+
+// hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.
+func (l *lock) hashed(keys []string) []string {
+	hashes := make([]string, len(keys))
+	for i, key := range keys {
+		sum := sha256.Sum256([]byte(key))
+		hashes[i] = hex.EncodeToString(sum[:6])
+	}
+	return hashes
 }

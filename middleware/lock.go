@@ -15,7 +15,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -90,10 +90,10 @@ func (o Options) Validate() error {
 			errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
-	if o.TTL >= tasklock.MaxTTL {
+	if o.TTL >= tasklimits.MaxTTL {
 		errs = append(errs,
 			fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
-				"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklock.MaxTTL))
+				"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklimits.MaxTTL))
 	}
 	return errors.Join(errs...)
 }
@@ -122,11 +122,11 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l := &lock{
 		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
-		limits: tasklock.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
+		limits: tasklimits.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
-		l.interest = tasklock.NotifyFor
+		l.interest = tasklimits.NotifyFor
 	}
 	if l.SlotBudget == nil {
 		l.SlotBudget = &SlotBudget{Waiting: max(runtime.NumCPU()/2, 1)}
@@ -154,7 +154,7 @@ type lock struct {
 	toQueue  string          // where the strategy has tasks wait; "" for their own queue
 	opts     locking.Options
 	interest time.Duration // how long a refused attempt asks to be told of the release
-	limits   tasklock.Limits
+	limits   tasklimits.Limits
 	order    Order
 	maxAge   time.Duration // the limit on it; 0 for none
 	warned   sync.Map      // types of tasks whose time is longer than MaxHold

@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
@@ -26,7 +26,7 @@ const (
 	// has begun to count the task's timeout, which is meant for its handler.
 	standbyShare = 100
 	// maxFallback is the default Delay when a holder's lease has no end.
-	maxFallback = tasklock.MaxTTL
+	maxFallback = tasklimits.MaxTTL
 )
 
 // Requeue parks a task in conflict and frees its worker slot. The release of the key wakes the task. A conflict is not

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,7 +73,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	}
 	r.lease = lease
 	r.warnOfMaxHold(ctx)
-	return r.work(ctx, lease, next)
+	return r.handle(ctx, lease, next)
 }
 
 // prepare finds out which keys the task needs, and whether it may run at all.
@@ -217,30 +218,17 @@ func (r *run) isStopping() bool {
 	}
 }
 
-// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it
-// was not.
-func (r *run) waited() time.Duration {
-	first := r.active.Met(r.attempt).First
-	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
-		first = r.firstAt
+// warnOfMaxHold tells the log, once for each type of task, that a task's time is longer than its lease can be: a
+// handler that uses all of it loses the lease each time that it runs, and the task never completes.
+func (r *run) warnOfMaxHold(ctx context.Context) {
+	maxHold := cmp.Or(r.opts.MaxHold, locking.DefaultMaxHold)
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Until(deadline) <= maxHold {
+		return
 	}
-	if first.IsZero() {
-		return 0
+	if _, warned := r.warned.LoadOrStore(r.task.Type(), true); !warned {
+		r.Logger.WarnContext(ctx,
+			"tasks may run for longer than their lease can be held, and lose it then: raise MaxHold, or lower asynq.Timeout",
+			"type", r.task.Type(), "max_hold", maxHold, "time_left", time.Until(deadline).Round(time.Second))
 	}
-	return max(time.Since(first), 0)
-}
-
-// conflict returns the error of a run that ends in conflict.
-func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
-	e := &ConflictError{
-		Task: delayqueue.Task(r.id), Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
-		Waited: r.waited(),
-	}
-	if !held.Holder.Since.IsZero() {
-		e.Held = max(time.Since(held.Holder.Since), 0)
-	}
-	if delay == 0 {
-		e.RetryAfter = max(held.Holder.Remaining, 0)
-	}
-	return e
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -85,7 +85,7 @@ func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked 
 	if err != nil {
 		r.Logger.WarnContext(ctx,
 			"a task whose worker has died could not be brought back; asynq does so in a minute or two",
-			"task", t.String(), "error", tasklock.WithoutKeys(err))
+			"task", t.String(), "error", tasklimits.WithoutKeys(err))
 	}
 	return back, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/internal/tasklock"
+	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -141,8 +141,8 @@ func (c Config) Validate() error {
 	if c.MaxKeys < 0 {
 		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)
 	}
-	if c.LockTTL >= tasklock.MaxTTL {
-		fault("LockTTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s", c.LockTTL, tasklock.MaxTTL)
+	if c.LockTTL >= tasklimits.MaxTTL {
+		fault("LockTTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s", c.LockTTL, tasklimits.MaxTTL)
 	}
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {

@@ -13,5 +13,5 @@
 // the error has the command that adds all of them. It warns of what only makes the worker slower. A user needs ~asynq:*
 // ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info, and +cluster on a Cluster.
 //
-// The library never starts a Redis of its own and refuses an empty address. Package embedded has one for trying it out.
+// The library never starts a Redis of its own and refuses an empty address. Package embeddedredis has one for trying it out.
 package worker

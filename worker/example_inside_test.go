@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // While an audit has the order, three tasks wait for it. An operator looks who they are, lets one go first and drops
@@ -23,7 +23,7 @@ func Example_lookInside() {
 			log.Fatal(err)
 		}
 	}
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	check(err)
 	defer server.Close()
 	at := worker.Redis{Addr: server.Addr()}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // Three steps of an order are in queues of their own, of which the last step's is the busiest. They run in the order of
@@ -21,7 +21,7 @@ func ExampleClient_EnqueueInOrder() {
 			log.Fatal(err)
 		}
 	}
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	check(err)
 	defer server.Close()
 	at := worker.Redis{Addr: server.Addr()}

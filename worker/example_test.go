@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // Order is the payload of the examples' tasks.
@@ -23,7 +23,7 @@ type Order struct {
 
 // A worker locks the order, and the warehouses that it takes goods from, while it allocates them.
 func Example() {
-	server, err := embedded.Start() // in production: a Redis, by worker.FromEnv
+	server, err := embeddedredis.Start() // in production: a Redis, by worker.FromEnv
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func ExampleHandle() {
 
 // A unique task is there once, also when the producer is asked twice.
 func ExampleClient_Enqueue() {
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		log.Fatal(err)
 	}

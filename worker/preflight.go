@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -23,9 +23,9 @@ func (w *Worker) preflight(ctx context.Context) error {
 	case w.lockConn == nil:
 		return w.preflightNodes(ctx)
 	case w.names == nil: // else the locks are checked with the tasks
-		needs := access.Needs{Locks: true, AllowEviction: w.cfg.AllowEviction}
+		needs := preflight.Needs{Locks: true, AllowEviction: w.cfg.AllowEviction}
 		return refused(w.lockAt(), w.lockAt().addrVariable(lockVariable),
-			access.Preflight(ctx, w.lockConn, needs, w.cfg.Logger))
+			preflight.Check(ctx, w.lockConn, needs, w.cfg.Logger))
 	}
 	return nil
 }
@@ -49,8 +49,8 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		at := w.cfg.LockRedis
 		at.Addr, at.Nodes = at.Nodes[i], nil
 		wg.Go(func() {
-			errs[i] = refused(at, nodesVariable, access.Preflight(ctx, client,
-				access.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff, AllowEviction: allowEviction}, w.cfg.Logger))
+			errs[i] = refused(at, nodesVariable, preflight.Check(ctx, client,
+				preflight.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff, AllowEviction: allowEviction}, w.cfg.Logger))
 			ids[i] = runID(ctx, client)
 		})
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // starts starts a worker with a handler that has nothing to do, and returns the error of it.
@@ -48,7 +48,7 @@ func nobody(t testing.TB) string {
 
 func TestUnreachableRedisIsNamedWithinTheBound(t *testing.T) {
 	t.Parallel()
-	here, err := embedded.Start()
+	here, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func TestUnreachableRedisIsNamedWithinTheBound(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			wantParts(t, starts(t, tc.cfg), tc.parts...)
-			if took := time.Since(began); took > access.Timeout+5*time.Second {
-				t.Errorf("it took %v to find out; the bound is %v", took, access.Timeout)
+			if took := time.Since(began); took > preflight.Timeout+5*time.Second {
+				t.Errorf("it took %v to find out; the bound is %v", took, preflight.Timeout)
 			}
 		})
 	}
@@ -96,10 +96,10 @@ func TestRedisThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		defer c.Close()
 		log, _ := newLines()
 		began := time.Now()
-		err := access.Preflight(t.Context(), c, access.Needs{Locks: true}, log)
+		err := preflight.Check(t.Context(), c, preflight.Needs{Locks: true}, log)
 		wantParts(t, err, "cannot be used", "is it running")
-		if took := time.Since(began); took > access.Timeout {
-			t.Errorf("given up after %v; want at most %v", took, access.Timeout)
+		if took := time.Since(began); took > preflight.Timeout {
+			t.Errorf("given up after %v; want at most %v", took, preflight.Timeout)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestPasswordIsUsed(t *testing.T) {
 
 func TestEmbeddedRedisIsFit(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

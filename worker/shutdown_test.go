@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // outside returns a locker on a fake Redis that outlives the worker.
@@ -105,7 +105,7 @@ func TestRunThatIsToldToEndBeforeItBegan(t *testing.T) {
 
 func TestShutdownMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start() // real time: a bubble's stands still while somebody waits for a mutex
+	server, err := embeddedredis.Start() // real time: a bubble's stands still while somebody waits for a mutex
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 func TestHealthyWhileTheWorkerIsAtWork(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestEnvironmentOfTheWorkerIsRead(t *testing.T) {
 	if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), "RAILTOKEN_REDIS_ADDR") {
 		t.Errorf("an empty environment gives %v", err)
 	}
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

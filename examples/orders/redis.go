@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // addresses are the variables that name a Redis, each of another kind.
@@ -25,7 +25,7 @@ func environment(mayEmbed bool) (cfg worker.Config, isEmbedded bool, closeRedis 
 		named = named || os.Getenv(name) != ""
 	}
 	if !named && mayEmbed {
-		server, err := embedded.Start()
+		server, err := embeddedredis.Start()
 		if err != nil {
 			return cfg, false, closeRedis, err
 		}

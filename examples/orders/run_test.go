@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 func TestEveryStrategyKeepsTheBooks(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSeveralProcessesShareARun(t *testing.T) {
 // newRun returns a run on a Redis of its own.
 func newRun(t *testing.T, strategy string, orders []order) *run {
 	t.Helper()
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

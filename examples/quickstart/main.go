@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // Audit and Allocate are the payloads of the two task types.
@@ -25,7 +25,7 @@ type (
 )
 
 func main() {
-	redis, err := embedded.Start() // with a Redis of your own: cfg, err := worker.FromEnv()
+	redis, err := embeddedredis.Start() // with a Redis of your own: cfg, err := worker.FromEnv()
 	check(err)
 	cfg := worker.Config{Redis: worker.Redis{Addr: redis.Addr()}, Queues: map[string]int{"audit": 1, "allocate": 1}}
 	client, err := worker.NewClient(cfg.Redis)

@@ -1,4 +1,4 @@
-// Package embedded gives a program a Redis inside its own process, so that railtoken can be tried out without installing one.
+// Package embeddedredis gives a program a Redis inside its own process, so that railtoken can be tried out without installing one.
 //
 // It is [miniredis] on a free loopback port, with the expiry of keys driven by the real clock. Any Redis client can connect to
 // it, so the lock, the delay queue and asynq itself run against it as they do against a Redis.
@@ -10,4 +10,4 @@
 // told to.
 //
 // [miniredis]: https://github.com/alicebob/miniredis
-package embedded
+package embeddedredis

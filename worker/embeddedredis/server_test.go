@@ -1,4 +1,4 @@
-package embedded_test
+package embeddedredis_test
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
-var _ io.Closer = (*embedded.Server)(nil)
+var _ io.Closer = (*embeddedredis.Server)(nil)
 
 func TestMain(m *testing.M) { leaktest.Verify(m) }
 
@@ -115,9 +115,9 @@ func TestCloseFreesThePortAndMayBeRepeated(t *testing.T) {
 	}
 }
 
-func start(t *testing.T) *embedded.Server {
+func start(t *testing.T) *embeddedredis.Server {
 	t.Helper()
-	s, err := embedded.Start()
+	s, err := embeddedredis.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func start(t *testing.T) *embedded.Server {
 	return s
 }
 
-func client(t *testing.T, s *embedded.Server) *redis.Client {
+func client(t *testing.T, s *embeddedredis.Server) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() {

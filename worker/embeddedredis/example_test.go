@@ -1,4 +1,4 @@
-package embedded_test
+package embeddedredis_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/worker/embedded"
+	"github.com/railtoken/railtoken/worker/embeddedredis"
 )
 
 // A client that takes a key with SET NX excludes the next one, as on a Redis.
 func Example() {
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func Example() {
 
 // Clients in one process wake each other by messages.
 func ExampleStart() {
-	server, err := embedded.Start()
+	server, err := embeddedredis.Start()
 	if err != nil {
 		log.Fatal(err)
 	}

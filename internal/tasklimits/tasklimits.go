@@ -1,5 +1,5 @@
-// Package tasklock has the limits of what a task may lock, for those who run tasks and those who enqueue them.
-package tasklock
+// Package tasklimits has the limits of what a task may lock, for those who run tasks and those who enqueue them.
+package tasklimits
 
 import (
 	"cmp"

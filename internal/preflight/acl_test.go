@@ -1,4 +1,4 @@
-package access_test
+package preflight_test
 
 import (
 	"os"
@@ -10,15 +10,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/access"
+	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-var both = access.Needs{Queues: []string{"default", "audit"}, Locks: true}
+var both = preflight.Needs{Queues: []string{"default", "audit"}, Locks: true}
 
-func check(t *testing.T, client redis.UniversalClient, needs access.Needs) access.Report {
+func check(t *testing.T, client redis.UniversalClient, needs preflight.Needs) preflight.Report {
 	t.Helper()
-	r, err := access.Check(t.Context(), client, needs)
+	r, err := preflight.MissingRules(t.Context(), client, needs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for name, tc := range map[string]struct {
-		needs   access.Needs
+		needs   preflight.Needs
 		rules   []string
 		missing string
 		hints   string
@@ -43,13 +43,13 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		"no scripts":    {both, []string{"~*", "&*", "+@all", "-@scripting"}, "+eval +evalsha", ""},
 		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
 		"locks alone": {
-			access.Needs{Locks: true},
+			preflight.Needs{Locks: true},
 			[]string{"~railtoken:lock:*", "~railtoken:preflight:*", "&railtoken:lock:*", "+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+publish", "+subscribe"},
 			"", "",
 		},
-		"locks without INFO": {access.Needs{Locks: true, Info: true}, []string{"~*", "&*", "+@all", "-info"}, "+info", ""},
+		"locks without INFO": {preflight.Needs{Locks: true, Info: true}, []string{"~*", "&*", "+@all", "-info"}, "+info", ""},
 		"locks of another program": {
-			access.Needs{Locks: true, LockNames: []string{"app:" + access.Key + ":lock", "{app:" + access.Key + ":lock}:fence"}},
+			preflight.Needs{Locks: true, LockNames: []string{"app:" + preflight.Key + ":lock", "{app:" + preflight.Key + ":lock}:fence"}},
 			[]string{"~railtoken:*", "&railtoken:*", "+@all"},
 			"~app:*:lock ~{app:*:lock}:fence", "&app:*:lock",
 		},
@@ -95,7 +95,7 @@ func TestAServerThatIsAwayIsAnError(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	server.Kill()
-	if r, err := access.Check(t.Context(), client, both); err == nil || len(r.Missing) > 0 {
+	if r, err := preflight.MissingRules(t.Context(), client, both); err == nil || len(r.Missing) > 0 {
 		t.Errorf("report %v, error %v", r, err)
 	}
 }
@@ -111,7 +111,7 @@ func TestAFakeRedisAllowsAll(t *testing.T) {
 // A command that a script learns must be asked about too. Without it the check would pass a user who then fails every task.
 func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	t.Parallel()
-	asked := access.Commands(access.Needs{Queues: []string{"default"}, Locks: true, Info: true})
+	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
 	call := regexp.MustCompile(`call\('([A-Z]+)'`)
 	found := 0
 	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/guard/lua"} {

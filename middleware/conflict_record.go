@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -69,14 +67,4 @@ func ParseConflict(result []byte) (*ConflictError, error) {
 		e.Holder.Since = *rec.HeldSince
 	}
 	return e, nil
-}
-
-// hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.
-func (l *lock) hashed(keys []string) []string {
-	hashes := make([]string, len(keys))
-	for i, key := range keys {
-		sum := sha256.Sum256([]byte(key))
-		hashes[i] = hex.EncodeToString(sum[:6])
-	}
-	return hashes
 }

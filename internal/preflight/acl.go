@@ -1,5 +1,5 @@
 // Package access tells what a Redis and its user lack for tasks and locks, before a task fails for it.
-package access
+package preflight
 
 import (
 	"context"
@@ -35,9 +35,9 @@ type Report struct {
 	Hints   []string // without them all works, but slower: channels
 }
 
-// Check asks a Redis, and every master of a Redis Cluster, which rules its user lacks. It tries commands on a key that nobody uses, and leaves
+// MissingRules asks a Redis, and every master of a Redis Cluster, which rules its user lacks. It tries commands on a key that nobody uses, and leaves
 // nothing behind. The error says what could not be asked; the report is then about the rest.
-func Check(ctx context.Context, client redis.UniversalClient, needs Needs) (Report, error) {
+func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs) (Report, error) {
 	var (
 		mu    sync.Mutex
 		found Report

@@ -1,4 +1,4 @@
-package access
+package preflight
 
 import (
 	"context"
@@ -19,9 +19,9 @@ const Timeout = 5 * time.Second
 // errEvicts is why a Redis that evicts keys is refused.
 var errEvicts = errors.New("may evict tasks and locks when its memory is full")
 
-// Preflight returns why a Redis cannot be reached, is not fit to keep tasks and locks, or does not let its user do what they need. The error goes on from a
+// Check returns why a Redis cannot be reached, is not fit to keep tasks and locks, or does not let its user do what they need. The error goes on from a
 // text that names the server.
-func Preflight(ctx context.Context, client redis.UniversalClient, needs Needs, log *slog.Logger) error {
+func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
@@ -57,7 +57,7 @@ func identity(client redis.UniversalClient) (addr, user string, isCluster bool) 
 
 // checkUser checks what the user of a Redis may do. Without channels all works, but slower.
 func checkUser(ctx context.Context, client redis.UniversalClient, user string, needs Needs, log *slog.Logger) error {
-	report, err := Check(ctx, client, needs)
+	report, err := MissingRules(ctx, client, needs)
 	if err != nil {
 		log.WarnContext(ctx, "the Redis user's rules could not be checked everywhere", "error", err)
 	}

@@ -1,4 +1,4 @@
-package access
+package preflight
 
 import (
 	"crypto/rand"

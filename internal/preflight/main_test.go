@@ -1,4 +1,4 @@
-package access_test
+package preflight_test
 
 import (
 	"testing"

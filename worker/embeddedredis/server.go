@@ -1,4 +1,4 @@
-package embedded
+package embeddedredis
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type Server struct {
 func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
-		return nil, fmt.Errorf("embedded: %w", err)
+		return nil, fmt.Errorf("embeddedredis: %w", err)
 	}
 	m.Server().SetPreHook(newClock(m).tick)
 	return &Server{addr: m.Addr(), redis: m}, nil

@@ -1,0 +1,58 @@
+package middleware
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// bestEffort is the ordering of tasks that keep no order.
+type bestEffort struct{ *run }
+
+func (bestEffort) accepts([]string) error { return nil }
+
+func (bestEffort) admit(context.Context) (*locking.HeldError, error) { return nil, nil } //nolint:nilnil // always its turn
+
+func (bestEffort) confirm(_ context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
+	return lease, nil, nil
+}
+
+func (bestEffort) ahead() int { return 0 }
+
+func (bestEffort) stays(context.Context, bool, error) bool { return false }
+
+func (bestEffort) returns(error) bool { return false }
+
+func (bestEffort) leave(context.Context, bool) parking.Front { return parking.Front{} }
+
+func (r bestEffort) wakeNext(ctx context.Context, lease *locking.Lease, _ parking.Front, _ bool) {
+	r.wakeWaiters(ctx, lease)
+	r.leaveNeedless(ctx)
+}
+
+func (bestEffort) wakeAgain(context.Context) {}
+
+func (bestEffort) quit(context.Context) {}
+
+func (bestEffort) park(*parking.ParkOptions, bool) {}
+
+func (bestEffort) looksAgain(context.Context, string, parking.Task) bool { return true }
+
+func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKey(ctx, lease) }
+
+// leaveNeedless takes a task out of the sequence that its producer has put it in although its handler keeps no order.
+func (r bestEffort) leaveNeedless(ctx context.Context) {
+	for _, key := range r.keys {
+		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
+			r.remove(ctx, r.id, key)
+		}
+	}
+}
+
+// remove takes a task out of the sequence of a key, and returns the tasks that are next.
+func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
+	left, _ := retry(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
+		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
+	return left
+}

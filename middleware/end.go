@@ -1,0 +1,80 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// ended tells of a run that ends without the lock, and returns the error for asynq.
+func (r *run) ended(ctx context.Context, err error) error {
+	limit, atLimit := errors.AsType[*limitError](err)
+	if atLimit {
+		r.ordering.quit(ctx)
+		r.endedIn(ctx, limit.conflict)
+		r.keepReason(ctx, limit.outcome)
+		return limit.outcome
+	}
+	conflict, ok := errors.AsType[*ConflictError](err)
+	switch {
+	case ok && conflict.Outcome == Park:
+	case r.ordering.returns(err):
+		// It comes back, and keeps its position.
+	default:
+		r.leave(ctx) // it will not give back a key that it was woken for
+	}
+	if !ok {
+		return err
+	}
+	r.endedIn(ctx, conflict)
+	r.keepReason(ctx, err)
+	return err
+}
+
+func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
+	r.observe(ctx,
+		Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
+}
+
+// keepReason writes why a conflict has a task archived as the task's result, for [ParseConflict].
+func (r *run) keepReason(ctx context.Context, outcome error) {
+	conflict, ok := errors.AsType[*ConflictError](outcome)
+	if !ok || conflict.Outcome != Archive {
+		return
+	}
+	if _, err := r.task.ResultWriter().Write(conflict.result()); err != nil {
+		r.Logger.WarnContext(ctx, "the reason of a conflict could not be kept with its task", "task", r.id.String(),
+			"error", err)
+	}
+}
+
+// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it
+// was not.
+func (r *run) waited() time.Duration {
+	first := r.active.Met(r.attempt).First
+	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
+		first = r.firstAt
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return max(time.Since(first), 0)
+}
+
+// conflict returns the error of a run that ends in conflict.
+func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
+	e := &ConflictError{
+		Task: delayqueue.Task(r.id), Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
+		Waited: r.waited(),
+	}
+	if !held.Holder.Since.IsZero() {
+		e.Held = max(time.Since(held.Holder.Since), 0)
+	}
+	if delay == 0 {
+		e.RetryAfter = max(held.Holder.Remaining, 0)
+	}
+	return e
+}
