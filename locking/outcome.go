@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
@@ -31,7 +31,7 @@ func outcomeOf(err error) outcome {
 	if _, reply := errors.AsType[redis.Error](err); reply {
 		return answered
 	}
-	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, guard.ErrRefused) {
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, restartguard.ErrRefused) {
 		return unsent
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {

@@ -12,8 +12,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
@@ -55,7 +55,7 @@ type redlockNode struct {
 	addr         string
 	client       *redis.Client
 	calls        *server.Server
-	guard        *guard.Node
+	guard        *restartguard.Node
 	subscription *subscription
 }
 
@@ -71,10 +71,10 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	mode := map[GuardMode]guard.Mode{
-		GuardConnect: guard.Connect, GuardStrict: guard.Strict, GuardOff: guard.Off,
+	mode := map[GuardMode]restartguard.Mode{
+		GuardConnect: restartguard.Connect, GuardStrict: restartguard.Strict, GuardOff: restartguard.Off,
 	}[opts.Guard]
-	guards, err := guard.New(len(nodes), guard.Options{Mode: mode, MaxTTL: opts.MaxTTL})
+	guards, err := restartguard.New(len(nodes), restartguard.Options{Mode: mode, MaxTTL: opts.MaxTTL})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 }
 
 // strictAcquireScript checks the server first: see [GuardStrict].
-var strictAcquireScript = server.NewScript(guard.Script(
+var strictAcquireScript = server.NewScript(restartguard.Script(
 	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource,
 )).ForNewcomers()
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 // errNodeTimeout is the failure of a node that has not answered within NodeTimeout; errOverload that of one that was
@@ -49,11 +49,11 @@ func (r *Redlock) failure(failures []error) error {
 
 // nodeError adds the node to its error. A refusal of the guard names the node itself.
 func nodeError(i int, addr string, err error) error {
-	refusal, ok := errors.AsType[*guard.RefusedError](err)
+	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
 	switch {
 	case !ok:
 		return fmt.Errorf("node %d (%s): %w", i, addr, withRules(err))
-	case refusal.Reason == guard.Unreachable:
+	case refusal.Reason == restartguard.Unreachable:
 		return refusal
 	default:
 		return quarantine{refusal}
@@ -61,7 +61,7 @@ func nodeError(i int, addr string, err error) error {
 }
 
 // quarantine is the refusal of a node that can be reached. It matches [ErrQuarantined].
-type quarantine struct{ *guard.RefusedError }
+type quarantine struct{ *restartguard.RefusedError }
 
 func (q quarantine) Is(target error) bool {
 	return target == ErrQuarantined || q.RefusedError.Is(target)
@@ -69,7 +69,7 @@ func (q quarantine) Is(target error) bool {
 
 // permanent reports whether trying again does not help.
 func permanent(err error) bool {
-	if errors.Is(err, guard.ErrRefused) { // it is checked again
+	if errors.Is(err, restartguard.ErrRefused) { // it is checked again
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)

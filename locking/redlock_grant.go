@@ -8,8 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/locking/internal/server"
 )
 
@@ -228,7 +228,7 @@ func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 // that may vote, too, it sends the call once more, and again is true.
 func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 	n := g.redlock.nodes[i]
-	facts, other, err := guard.ParseReply(reply, g.nodes[i].sent, time.Now())
+	facts, other, err := restartguard.ParseReply(reply, g.nodes[i].sent, time.Now())
 	if !other {
 		return false, nil
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 // client is a process with its machine.
@@ -15,7 +15,7 @@ type client struct {
 	process uint32 // a crash ends it, and what was sent to it
 	paused  int64  // nothing runs before this time
 	conn    [maxNodes]uint32
-	known   [maxNodes]guard.Known
+	known   [maxNodes]restartguard.Known
 	refused [maxNodes]int64 // not dialled before this time
 }
 

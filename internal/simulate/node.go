@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 // cell is what a node knows of one key. Times are milliseconds of the node's wall clock, as in Redis.
@@ -234,9 +234,9 @@ func (n *node) failOver(r *random, now int64) {
 }
 
 // facts returns what the node says of itself.
-func (n *node) facts(now, asked, backlogTTL int64) guard.Facts {
+func (n *node) facts(now, asked, backlogTTL int64) restartguard.Facts {
 	wall := n.wall(now)
-	f := guard.Facts{
+	f := restartguard.Facts{
 		RunID: n.runID, Role: "master", ReplID: n.replID,
 		Uptime:    time.Duration(wall/second-n.started/second) * time.Second,
 		Clock:     moment(wall),

@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 const (
@@ -13,11 +13,11 @@ const (
 
 // Guard decides whether a server may vote, from what it says of itself and what is known of it. It returns what is known now, and
 // when a server that may not vote is looked at again, else the zero time.
-type Guard func(f guard.Facts, l guard.Limits, k guard.Known, others []string, now time.Time) (guard.Known, time.Time)
+type Guard func(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time)
 
 // Production is the guard of production.
-func Production(f guard.Facts, l guard.Limits, k guard.Known, others []string, now time.Time) (guard.Known, time.Time) {
-	k, refused := guard.Vet(f, l, k, others, now)
+func Production(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time) {
+	k, refused := restartguard.Vet(f, l, k, others, now)
 	if refused == nil {
 		return k, time.Time{}
 	}

@@ -3,8 +3,8 @@ package simulate
 import (
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 // Result counts what happened in a run.
@@ -54,7 +54,7 @@ type simulation struct {
 	histories []history
 	delays    *delays
 	vet       Guard
-	limits    guard.Limits
+	limits    restartguard.Limits
 	others    []string
 	owners    uint64
 	numbers   uint32
@@ -86,7 +86,7 @@ func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
 	if s.vet == nil {
 		s.vet = Production
 	}
-	s.limits = guard.Limits{MaxTTL: sc.MaxTTL, MaxSkew: sc.MaxTTL / 4}
+	s.limits = restartguard.Limits{MaxTTL: sc.MaxTTL, MaxSkew: sc.MaxTTL / 4}
 	s.proposalSpan = micros(sc.ProposalSpan)
 	if s.proposalSpan == 0 {
 		s.proposalSpan = micros(sc.MaxTTL) / 2
@@ -332,7 +332,7 @@ func (s *simulation) die(which int) {
 	c.process++
 	c.clock = new(quorum.Clock)
 	for i := range s.nodes {
-		c.conn[i], c.known[i], c.refused[i] = 0, guard.Known{}, 0
+		c.conn[i], c.known[i], c.refused[i] = 0, restartguard.Known{}, 0
 	}
 	restart := max(c.paused, s.now) + s.below(20*millisecond)
 	for i := range s.slots {

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/internal/simulate"
 )
 
@@ -115,7 +115,7 @@ func TestGuardOfProductionIsUsed(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	sc := world("full loss", func(s *simulate.Scenario) {
-		s.Guard = func(f guard.Facts, l guard.Limits, k guard.Known, others []string, now time.Time) (guard.Known, time.Time) {
+		s.Guard = func(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time) {
 			asked++
 			return simulate.Production(f, l, k, others, now)
 		}

@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package guard
+package restartguard
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"context"
@@ -12,25 +12,25 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 func TestOptionsTellEveryFault(t *testing.T) {
 	t.Parallel()
-	_, err := guard.New(3, guard.Options{Mode: 7, MaxTTL: -1, MaxSkew: -1})
+	_, err := restartguard.New(3, restartguard.Options{Mode: 7, MaxTTL: -1, MaxSkew: -1})
 	for _, part := range []string{"guard mode 7", "MaxTTL is -1ns", "MaxSkew is -1ns"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not say %q", err, part)
 		}
 	}
-	if _, err := guard.New(0, guard.Options{MaxTTL: ttl}); err == nil {
+	if _, err := restartguard.New(0, restartguard.Options{MaxTTL: ttl}); err == nil {
 		t.Error("a guard for no node is made")
 	}
-	if _, err := guard.New(1, guard.Options{}); err == nil {
+	if _, err := restartguard.New(1, restartguard.Options{}); err == nil {
 		t.Error("a guard without MaxTTL is made")
 	}
-	if _, err := guard.New(1, guard.Options{Mode: guard.Off}); err != nil {
+	if _, err := restartguard.New(1, restartguard.Options{Mode: restartguard.Off}); err != nil {
 		t.Error(err)
 	}
 }
@@ -39,9 +39,9 @@ func TestYoungServerVotesAfterMaxTTL(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	s := redistest.Start(t)
-	n, count := newGuard(t, 1, guard.Options{MaxTTL: maxTTL}).Node(0), new(dials)
+	n, count := newGuard(t, 1, restartguard.Options{MaxTTL: maxTTL}).Node(0), new(dials)
 	c := protected(t, s, n, count)
-	refusal := refusedFor(t, c.Ping(t.Context()).Err(), guard.Young)
+	refusal := refusedFor(t, c.Ping(t.Context()).Err(), restartguard.Young)
 	if refusal.Addr != s.Addr() || !errors.Is(n.Blocked(), refusal) || n.Identity() != "" {
 		t.Errorf("refusal of %s, blocked by %v, identity %q", refusal.Addr, n.Blocked(), n.Identity())
 	}
@@ -59,14 +59,14 @@ func TestYoungServerVotesAfterMaxTTL(t *testing.T) {
 func TestRestartIsRefusedAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n := newGuard(t, 1, guard.Options{MaxTTL: maxTTL}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: maxTTL}).Node(0)
 	c := protected(t, s, n, nil)
 	accepted(t, n, c)
 	before := n.Identity()
 	s.Kill()
 	began := time.Now()
 	s.Restart(t)
-	eventuallyRefused(t, c, guard.Young)
+	eventuallyRefused(t, c, restartguard.Young)
 	if n.Identity() != "" {
 		t.Error("a server that is refused keeps its identity")
 	}
@@ -81,11 +81,11 @@ func TestRestartIsRefusedAgain(t *testing.T) {
 func TestServerThatIsDownIsUnreachable(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n := newGuard(t, 1, guard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
 	c := protected(t, s, n, nil)
 	accepted(t, n, c)
 	s.Kill()
-	refusal := eventuallyRefused(t, c, guard.Unreachable)
+	refusal := eventuallyRefused(t, c, restartguard.Unreachable)
 	if _, ok := errors.AsType[*net.OpError](refusal); !ok {
 		t.Errorf("refusal %v does not tell of the dial", refusal)
 	}
@@ -94,7 +94,7 @@ func TestServerThatIsDownIsUnreachable(t *testing.T) {
 func TestReplicaAndItsPromotionAreRefused(t *testing.T) {
 	t.Parallel()
 	other, s := redistest.Start(t), redistest.Start(t)
-	n, admin := newGuard(t, 1, guard.Options{MaxTTL: maxTTL}).Node(0), s.Client(t)
+	n, admin := newGuard(t, 1, restartguard.Options{MaxTTL: maxTTL}).Node(0), s.Client(t)
 	accepted(t, n, protected(t, s, n, nil))
 
 	host, port, err := net.SplitHostPort(other.Addr())
@@ -102,11 +102,11 @@ func TestReplicaAndItsPromotionAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, admin, "REPLICAOF", host, port)
-	refusedFor(t, protected(t, s, n, nil).Ping(t.Context()).Err(), guard.NotMaster)
+	refusedFor(t, protected(t, s, n, nil).Ping(t.Context()).Err(), restartguard.NotMaster)
 
 	do(t, admin, "REPLICAOF", "NO", "ONE")
 	began, c := time.Now(), protected(t, s, n, nil)
-	eventuallyRefused(t, c, guard.Promoted)
+	eventuallyRefused(t, c, restartguard.Promoted)
 	if after := accepted(t, n, c).Sub(began); after < maxTTL {
 		t.Errorf("accepted %v after its promotion, want %v at least", after, maxTTL)
 	}
@@ -115,19 +115,19 @@ func TestReplicaAndItsPromotionAreRefused(t *testing.T) {
 func TestOneServerHasOneVote(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for name, opts := range map[string]guard.Options{
+	for name, opts := range map[string]restartguard.Options{
 		"connect": {MaxTTL: anyAge, MaxSkew: time.Minute},
-		"off":     {Mode: guard.Off},
+		"off":     {Mode: restartguard.Off},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGuard(t, 3, opts)
 			accepted(t, g.Node(1), protected(t, s, g.Node(1), nil))
-			refusal := refusedFor(t, protected(t, s, g.Node(2), nil).Ping(t.Context()).Err(), guard.Duplicate)
+			refusal := refusedFor(t, protected(t, s, g.Node(2), nil).Ping(t.Context()).Err(), restartguard.Duplicate)
 			if refusal.Node != 2 {
 				t.Errorf("refusal of node %d, want 2", refusal.Node)
 			}
-			refusedFor(t, protected(t, s, g.Node(0), nil).Ping(t.Context()).Err(), guard.Duplicate)
+			refusedFor(t, protected(t, s, g.Node(0), nil).Ping(t.Context()).Err(), restartguard.Duplicate)
 			accepted(t, g.Node(1), protected(t, s, g.Node(1), nil)) // the first one keeps it
 		})
 	}
@@ -136,9 +136,9 @@ func TestOneServerHasOneVote(t *testing.T) {
 func TestServerThatEvictsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
-	n := newGuard(t, 1, guard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
 	c := protected(t, s, n, nil)
-	eventuallyRefused(t, c, guard.Evicting)
+	eventuallyRefused(t, c, restartguard.Evicting)
 	do(t, s.Client(t), "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	accepted(t, n, c)
 }
@@ -148,9 +148,9 @@ func TestServerThatTellsNothingIsUnreadable(t *testing.T) {
 	s := redistest.Start(t)
 	do(t, s.Client(t), "ACL", "SETUSER", "lock", "on", ">secret", "~*", "+@all", "-info")
 	mod := func(o *redis.Options) { o.Username, o.Password = "lock", "secret" }
-	n := newGuard(t, 1, guard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
 	c := protected(t, s, n, nil, mod)
-	refusal := refusedFor(t, c.Ping(t.Context()).Err(), guard.Unreadable)
+	refusal := refusedFor(t, c.Ping(t.Context()).Err(), restartguard.Unreadable)
 	if _, ok := errors.AsType[redis.Error](refusal); !ok {
 		t.Errorf("refusal %v does not tell what the server answered", refusal)
 	}
@@ -158,29 +158,29 @@ func TestServerThatTellsNothingIsUnreadable(t *testing.T) {
 	accepted(t, n, c)
 
 	do(t, s.Client(t), "ACL", "SETUSER", "lock", "-info")
-	off := newGuard(t, 1, guard.Options{Mode: guard.Off}).Node(0)
+	off := newGuard(t, 1, restartguard.Options{Mode: restartguard.Off}).Node(0)
 	accepted(t, off, protected(t, s, off, nil, mod))
 }
 
 func TestOffWorksWithAFakeRedis(t *testing.T) {
 	t.Parallel()
 	m, _ := redistest.Virtual(t)
-	g := newGuard(t, 2, guard.Options{Mode: guard.Off})
+	g := newGuard(t, 2, restartguard.Options{Mode: restartguard.Off})
 	for i := range 2 { // it does not say who it is, so it cannot be known twice
 		c := redistest.VirtualClient(t, m, g.Node(i).Protect)
 		if err := c.Set(t.Context(), "key", "value", 0).Err(); err != nil {
 			t.Error(err)
 		}
 	}
-	on := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0)
-	refusedFor(t, redistest.VirtualClient(t, m, on.Protect).Ping(t.Context()).Err(), guard.Unreadable)
+	on := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0)
+	refusedFor(t, redistest.VirtualClient(t, m, on.Protect).Ping(t.Context()).Err(), restartguard.Unreadable)
 }
 
 func TestHangingServerIsUnreachable(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []guard.Mode{guard.Connect, guard.Off} {
+	for _, mode := range []restartguard.Mode{restartguard.Connect, restartguard.Off} {
 		s := redistest.Start(t)
-		n := newGuard(t, 1, guard.Options{Mode: mode, MaxTTL: ttl}).Node(0)
+		n := newGuard(t, 1, restartguard.Options{Mode: mode, MaxTTL: ttl}).Node(0)
 		o := &redis.Options{}
 		n.Protect(o)
 		c := s.Client(t, func(co *redis.Options) {
@@ -194,13 +194,13 @@ func TestHangingServerIsUnreachable(t *testing.T) {
 		})
 		err := c.Ping(t.Context()).Err()
 		s.Resume()
-		if mode == guard.Off {
-			if err == nil || errors.Is(err, guard.ErrRefused) || n.Blocked() != nil {
+		if mode == restartguard.Off {
+			if err == nil || errors.Is(err, restartguard.ErrRefused) || n.Blocked() != nil {
 				t.Errorf("off: error %v, blocked %v; want the error of the connection", err, n.Blocked())
 			}
 			continue
 		}
-		refusedFor(t, err, guard.Unreachable)
+		refusedFor(t, err, restartguard.Unreachable)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestHangingServerIsUnreachable(t *testing.T) {
 func TestACancelledHandshakeRefusesNoOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n, o := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0), &redis.Options{}
+	n, o := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0), &redis.Options{}
 	n.Protect(o)
 	c := s.Client(t, func(co *redis.Options) {
 		co.ContextTimeoutEnabled, co.MaxRetries = true, -1
@@ -223,7 +223,7 @@ func TestACancelledHandshakeRefusesNoOther(t *testing.T) {
 	})
 	err := c.Ping(t.Context()).Err()
 	s.Resume()
-	if err == nil || errors.Is(err, guard.ErrRefused) || n.Blocked() != nil {
+	if err == nil || errors.Is(err, restartguard.ErrRefused) || n.Blocked() != nil {
 		t.Errorf("error %v, blocked %v; want the error of the connection", err, n.Blocked())
 	}
 }
@@ -231,7 +231,7 @@ func TestACancelledHandshakeRefusesNoOther(t *testing.T) {
 func TestOnConnectOfTheUserIsCalled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n := newGuard(t, 1, guard.Options{MaxTTL: maxTTL}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: maxTTL}).Node(0)
 	var mu sync.Mutex
 	calls, errUser := 0, errors.New("not today")
 	c := protected(t, s, n, nil, func(o *redis.Options) {
@@ -245,11 +245,11 @@ func TestOnConnectOfTheUserIsCalled(t *testing.T) {
 			return cn.Ping(ctx).Err()
 		}
 	})
-	refusedFor(t, c.Ping(t.Context()).Err(), guard.Young)
+	refusedFor(t, c.Ping(t.Context()).Err(), restartguard.Young)
 	if calls != 0 {
 		t.Error("OnConnect was called for a server that is refused")
 	}
-	refusal := refusedFor(t, n.Blocked(), guard.Young)
+	refusal := refusedFor(t, n.Blocked(), restartguard.Young)
 	<-time.After(time.Until(refusal.Until)) // the quarantine is the event
 	if err := c.Ping(t.Context()).Err(); !errors.Is(err, errUser) {
 		t.Errorf("error %v, want that of the user's OnConnect", err)
@@ -263,7 +263,7 @@ func TestOnConnectOfTheUserIsCalled(t *testing.T) {
 func TestDefaultDialer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n := newGuard(t, 1, guard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: anyAge, MaxSkew: time.Minute}).Node(0)
 	accepted(t, n, s.Client(t, func(o *redis.Options) {
 		o.MaxRetries = -1
 		n.Protect(o)
@@ -278,7 +278,7 @@ func TestDefaultDialer(t *testing.T) {
 func TestQuarantineBoundsDials(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n, count := newGuard(t, 1, guard.Options{MaxTTL: maxTTL}).Node(0), new(dials)
+	n, count := newGuard(t, 1, restartguard.Options{MaxTTL: maxTTL}).Node(0), new(dials)
 	const slots = 10
 	c := protected(t, s, n, count, func(o *redis.Options) { o.PoolSize = slots })
 	var crowd sync.WaitGroup
@@ -290,7 +290,7 @@ func TestQuarantineBoundsDials(t *testing.T) {
 				if err == nil {
 					return
 				}
-				if !errors.Is(err, guard.ErrRefused) {
+				if !errors.Is(err, restartguard.ErrRefused) {
 					t.Errorf("error %v, want a refusal", err)
 					return
 				}
@@ -311,13 +311,13 @@ func TestQuarantineBoundsDials(t *testing.T) {
 func TestRefusalCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	n, count := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0), new(dials)
+	n, count := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0), new(dials)
 	c := protected(t, s, n, count, func(o *redis.Options) { o.DialerRetries, o.PoolSize, o.MaxRetries = 0, 5, 0 })
-	refusedFor(t, c.Ping(t.Context()).Err(), guard.Young)
+	refusedFor(t, c.Ping(t.Context()).Err(), restartguard.Young)
 	began := time.Now()
 	const calls = 1000
 	for range calls {
-		refusedFor(t, c.Ping(t.Context()).Err(), guard.Young)
+		refusedFor(t, c.Ping(t.Context()).Err(), restartguard.Young)
 	}
 	took := time.Since(began) / calls
 	if took > 20*time.Millisecond {
@@ -332,7 +332,7 @@ func TestRefusalCostsNothing(t *testing.T) {
 
 func TestRefusalReachesTheCaller(t *testing.T) {
 	t.Parallel()
-	n := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0)
 	c := redis.NewClient(&redis.Options{
 		MaxRetries: -1,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -344,7 +344,7 @@ func TestRefusalReachesTheCaller(t *testing.T) {
 	defer c.Close()
 	_, err := c.Pipelined(t.Context(), func(pipe redis.Pipeliner) error { return pipe.Ping(t.Context()).Err() })
 	for _, err := range []error{err, c.Ping(t.Context()).Err()} {
-		if refusal := refusedFor(t, err, guard.Unreachable); !errors.Is(refusal, errDown) {
+		if refusal := refusedFor(t, err, restartguard.Unreachable); !errors.Is(refusal, errDown) {
 			t.Errorf("refusal %v does not tell of %v", refusal, errDown)
 		}
 	}

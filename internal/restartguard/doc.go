@@ -1,4 +1,4 @@
-// Package guard keeps a Redis server that may have forgotten locks from voting in a Redlock.
+// Package restartguard keeps a Redis server that may have forgotten locks from voting in a Redlock.
 //
 // A server that was restarted, replaced, promoted, or told to evict keys grants a key that another client still holds.
 // Redlock counts such a grant as a vote, so two clients can reach a majority. The remedy is the delayed restart: a
@@ -29,4 +29,4 @@
 //
 // An old promotion is quarantined as well, because no server reports its time: a new process waits for the longest TTL
 // before it trusts a server that was promoted once.
-package guard
+package restartguard

@@ -1,11 +1,11 @@
-package guard_test
+package restartguard_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 var (
@@ -16,16 +16,16 @@ var (
 
 func TestParseFacts(t *testing.T) {
 	t.Parallel()
-	f, err := guard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
-	want := guard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: 123 * time.Second}
+	f, err := restartguard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
+	want := restartguard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: 123 * time.Second}
 	if err != nil || f != want {
 		t.Errorf("facts %+v, error %v; want %+v", f, err, want)
 	}
-	f, err = guard.ParseFacts(
+	f, err = restartguard.ParseFacts(
 		strings.Replace(serverInfo, ":123", ":-5", 1),
 		strings.NewReplacer("master\r", "slave\r", strings.Repeat("0", 40), idC).Replace(replicationInfo),
 		strings.NewReplacer("maxmemory:0", "maxmemory:1048576", "noeviction", "allkeys-lru").Replace(memoryInfo))
-	want = guard.Facts{
+	want = restartguard.Facts{
 		RunID: idA, Role: "slave", ReplID: idB, ReplID2: idC, Uptime: -5 * time.Second,
 		MaxMemory: 1 << 20, Policy: "allkeys-lru",
 	}
@@ -37,7 +37,7 @@ func TestParseFacts(t *testing.T) {
 func TestParseFactsKnowsNoServerWithoutRunID(t *testing.T) {
 	t.Parallel()
 	for _, server := range []string{"", "hello", "run_id:\r\n", "# Server\r\nuptime_in_seconds:1\r\n"} {
-		if f, err := guard.ParseFacts(server, "", ""); err != nil || f != (guard.Facts{}) {
+		if f, err := restartguard.ParseFacts(server, "", ""); err != nil || f != (restartguard.Facts{}) {
 			t.Errorf("INFO server %q: facts %+v, error %v; want none", server, f, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestParseFactsRefusesWhatCannotBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			change := func(s string) string { return strings.Replace(s, tt.old, tt.changed, 1) }
-			_, err := guard.ParseFacts(change(serverInfo), change(replicationInfo), change(memoryInfo))
+			_, err := restartguard.ParseFacts(change(serverInfo), change(replicationInfo), change(memoryInfo))
 			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want one that says %q", err, tt.says)
 			}
@@ -80,8 +80,8 @@ func FuzzParseFacts(f *testing.F) {
 	f.Add(serverInfo, replicationInfo, memoryInfo)
 	f.Add("run_id:"+idA+"\r\n", "role:", "::\n\r:")
 	f.Fuzz(func(t *testing.T, server, replication, memory string) {
-		got, err := guard.ParseFacts(server, replication, memory)
-		if err != nil && got != (guard.Facts{}) {
+		got, err := restartguard.ParseFacts(server, replication, memory)
+		if err != nil && got != (restartguard.Facts{}) {
 			t.Errorf("facts %+v with the error %v", got, err)
 		}
 		if got.RunID != "" && (len(got.RunID) != 40 || len(got.ReplID) != 40 || got.Role == "" || got.MaxMemory < 0) {
@@ -92,12 +92,12 @@ func FuzzParseFacts(f *testing.F) {
 
 func TestFactsCutAnywhereAreNoOthers(t *testing.T) {
 	t.Parallel()
-	whole, err := guard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
+	whole, err := restartguard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cut := func(i int, a, b, c string) {
-		if f, err := guard.ParseFacts(a, b, c); err == nil && f != whole && f.RunID != "" {
+		if f, err := restartguard.ParseFacts(a, b, c); err == nil && f != whole && f.RunID != "" {
 			t.Errorf("cut after %d bytes: %+v", i, f)
 		}
 	}

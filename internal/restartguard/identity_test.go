@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 const (
@@ -18,23 +18,23 @@ const (
 )
 
 // take runs the guarded lock script, as a lock client would.
-func take(t testing.TB, c *redis.Client, identity string) (reply any, f guard.Facts, other bool) {
+func take(t testing.TB, c *redis.Client, identity string) (reply any, f restartguard.Facts, other bool) {
 	t.Helper()
 	sent := time.Now()
-	reply, err := redis.NewScript(guard.Script(guardedLock)).Run(t.Context(), c, []string{"key"}, "me", 1000,
+	reply, err := redis.NewScript(restartguard.Script(guardedLock)).Run(t.Context(), c, []string{"key"}, "me", 1000,
 		identity).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, other, err = guard.ParseReply(reply, sent, time.Now())
+	f, other, err = restartguard.ParseReply(reply, sent, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return reply, f, other
 }
 
-func strict(t testing.TB, ttl time.Duration) *guard.Node {
-	return newGuard(t, 1, guard.Options{Mode: guard.Strict, MaxTTL: ttl, MaxSkew: time.Minute}).Node(0)
+func strict(t testing.TB, ttl time.Duration) *restartguard.Node {
+	return newGuard(t, 1, restartguard.Options{Mode: restartguard.Strict, MaxTTL: ttl, MaxSkew: time.Minute}).Node(0)
 }
 
 func TestAStrictScriptRunsInTheVettedServer(t *testing.T) {
@@ -62,7 +62,7 @@ func TestStrictScriptRefusesAnother(t *testing.T) {
 	if exists := proxied.Exists(t.Context(), "key").Val(); exists != 0 {
 		t.Error("the other server took the lock")
 	}
-	refusal := refusedFor(t, n.Reject(f), guard.Replaced)
+	refusal := refusedFor(t, n.Reject(f), restartguard.Replaced)
 	if !errors.Is(n.Blocked(), refusal) || n.Identity() != "" {
 		t.Errorf("blocked %v, identity %q; want the refusal and none", n.Blocked(), n.Identity())
 	}
@@ -85,7 +85,7 @@ func TestStrictScriptRefusesAReplica(t *testing.T) {
 	if !other {
 		t.Fatal("the lock is taken on a replica")
 	}
-	refusedFor(t, n.Reject(f), guard.NotMaster)
+	refusedFor(t, n.Reject(f), restartguard.NotMaster)
 }
 
 // Redis changes the replication id by itself when replicas have been gone for long: nothing was lost, so the server
@@ -96,7 +96,7 @@ func TestRejectAcceptsANewReplicationID(t *testing.T) {
 	if err := n.Reject(facts(now, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reject(facts(now, time.Hour, func(f *guard.Facts) { f.ReplID = idC })); err != nil {
+	if err := n.Reject(facts(now, time.Hour, func(f *restartguard.Facts) { f.ReplID = idC })); err != nil {
 		t.Fatal(err)
 	}
 	if want := idA + " " + idC; n.Identity() != want {
@@ -108,13 +108,13 @@ func TestParseReply(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	whole := []any{"other server", serverInfo, replicationInfo, memoryInfo, "1700000000", "250000"}
-	f, other, err := guard.ParseReply(whole, now, now.Add(2*time.Second))
+	f, other, err := restartguard.ParseReply(whole, now, now.Add(2*time.Second))
 	if err != nil || !other || f.RunID != idA || !f.Clock.Equal(time.Unix(1700000000, 250e6)) ||
 		!f.Asked.Equal(now.Add(time.Second)) {
 		t.Errorf("facts %+v, another server %t, error %v", f, other, err)
 	}
 	for _, reply := range []any{nil, int64(1), "OK", []any{}, []any{int64(1), "other server"}} {
-		if _, other, err := guard.ParseReply(reply, now, now); other || err != nil {
+		if _, other, err := restartguard.ParseReply(reply, now, now); other || err != nil {
 			t.Errorf("reply %v: another server %t, error %v; want the script's own", reply, other, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestParseReply(t *testing.T) {
 		"seconds": with(4, "soon"), "microseconds": with(5, "1000000"), "no micros": with(5, "x"),
 		"INFO": with(1, strings.Replace(serverInfo, ":123", ":x", 1)),
 	} {
-		if f, other, err := guard.ParseReply(reply, now, now); err == nil || !other || f != (guard.Facts{}) {
+		if f, other, err := restartguard.ParseReply(reply, now, now); err == nil || !other || f != (restartguard.Facts{}) {
 			t.Errorf("%s: facts %+v, another server %t, error %v; want an error", name, f, other, err)
 		}
 	}

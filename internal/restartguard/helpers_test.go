@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 const (
@@ -32,9 +32,9 @@ var (
 )
 
 // newGuard returns a guard for n nodes.
-func newGuard(t testing.TB, n int, opts guard.Options) *guard.Guard {
+func newGuard(t testing.TB, n int, opts restartguard.Options) *restartguard.Guard {
 	t.Helper()
-	g, err := guard.New(n, opts)
+	g, err := restartguard.New(n, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newGuard(t testing.TB, n int, opts guard.Options) *guard.Guard {
 type dials struct{ n atomic.Int64 }
 
 // protected returns a client as one for locks should be, whose node is guarded and whose dials are counted.
-func protected(t testing.TB, s *redistest.Server, n *guard.Node, count *dials, mods ...func(*redis.Options)) *redis.Client {
+func protected(t testing.TB, s *redistest.Server, n *restartguard.Node, count *dials, mods ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	return s.Client(t, func(o *redis.Options) {
 		o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
@@ -63,10 +63,10 @@ func protected(t testing.TB, s *redistest.Server, n *guard.Node, count *dials, m
 }
 
 // refusedFor checks that an error is a refusal for this reason, and returns it.
-func refusedFor(t testing.TB, err error, reason guard.Reason) *guard.RefusedError {
+func refusedFor(t testing.TB, err error, reason restartguard.Reason) *restartguard.RefusedError {
 	t.Helper()
-	refusal, ok := errors.AsType[*guard.RefusedError](err)
-	if !ok || refusal.Reason != reason || !errors.Is(err, guard.ErrRefused) {
+	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
+	if !ok || refusal.Reason != reason || !errors.Is(err, restartguard.ErrRefused) {
 		t.Fatalf("error %v, want a refusal because %s", err, reason)
 	}
 	for _, part := range []string{"locking: node ", refusal.Cause, refusal.Remedy, string(reason)} {
@@ -78,7 +78,7 @@ func refusedFor(t testing.TB, err error, reason guard.Reason) *guard.RefusedErro
 }
 
 // accepted asks a server whenever its node is not blocked until it answers, and returns when that was.
-func accepted(t testing.TB, n *guard.Node, c *redis.Client) time.Time {
+func accepted(t testing.TB, n *restartguard.Node, c *redis.Client) time.Time {
 	t.Helper()
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := n.Blocked()
@@ -95,11 +95,11 @@ func accepted(t testing.TB, n *guard.Node, c *redis.Client) time.Time {
 }
 
 // eventuallyRefused asks a server until it is refused for this reason.
-func eventuallyRefused(t testing.TB, c *redis.Client, reason guard.Reason) *guard.RefusedError {
+func eventuallyRefused(t testing.TB, c *redis.Client, reason restartguard.Reason) *restartguard.RefusedError {
 	t.Helper()
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := c.Ping(t.Context()).Err()
-		if refusal, ok := errors.AsType[*guard.RefusedError](err); ok && refusal.Reason == reason {
+		if refusal, ok := errors.AsType[*restartguard.RefusedError](err); ok && refusal.Reason == reason {
 			return refusal
 		}
 		if time.Since(began) > patience {
@@ -117,8 +117,8 @@ func do(t testing.TB, c *redis.Client, args ...any) {
 }
 
 // facts returns those of a server that may vote, which runs for this long.
-func facts(now time.Time, uptime time.Duration, mods ...func(*guard.Facts)) guard.Facts {
-	f := guard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: uptime, Policy: "noeviction"}.Timed(now, now, now)
+func facts(now time.Time, uptime time.Duration, mods ...func(*restartguard.Facts)) restartguard.Facts {
+	f := restartguard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: uptime, Policy: "noeviction"}.Timed(now, now, now)
 	for _, mod := range mods {
 		mod(&f)
 	}

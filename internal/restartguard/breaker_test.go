@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 var errDown = errors.New("nobody listens")
@@ -23,9 +23,9 @@ type fakeServer struct {
 }
 
 // guarded returns the node of the server and its guarded dialer.
-func (s *fakeServer) guarded(t *testing.T, mode guard.Mode) (n *guard.Node, dial func(context.Context) error) {
+func (s *fakeServer) guarded(t *testing.T, mode restartguard.Mode) (n *restartguard.Node, dial func(context.Context) error) {
 	t.Helper()
-	n = newGuard(t, 1, guard.Options{Mode: mode, MaxTTL: ttl}).Node(0)
+	n = newGuard(t, 1, restartguard.Options{Mode: mode, MaxTTL: ttl}).Node(0)
 	o := &redis.Options{Addr: "node:6379", Dialer: func(context.Context, string, string) (net.Conn, error) {
 		s.dials++
 		if s.err != nil {
@@ -41,7 +41,7 @@ func (s *fakeServer) guarded(t *testing.T, mode guard.Mode) (n *guard.Node, dial
 			return err
 		}
 		defer conn.Close()
-		if _, err := conn.Write([]byte("x")); !errors.Is(err, guard.ErrRefused) {
+		if _, err := conn.Write([]byte("x")); !errors.Is(err, restartguard.ErrRefused) {
 			return nil // it was really dialled
 		}
 		_, err = conn.Read(make([]byte, 1))
@@ -53,13 +53,13 @@ func TestPausesGrowAfterFailedDials(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}
-		n, dial := server.guarded(t, guard.Connect)
+		n, dial := server.guarded(t, restartguard.Connect)
 		for i, ms := range []int{50, 100, 200, 400, 800, 1000, 1000, 1000} {
 			most := time.Duration(ms) * time.Millisecond
 			if err := n.Blocked(); err != nil {
 				t.Fatalf("before dial %d: %v", i+1, err)
 			}
-			refusal := refusedFor(t, dial(t.Context()), guard.Unreachable)
+			refusal := refusedFor(t, dial(t.Context()), restartguard.Unreachable)
 			if !errors.Is(refusal, errDown) || refusal.Addr != "node:6379" {
 				t.Fatalf("refusal %v does not tell of %v at node:6379", refusal, errDown)
 			}
@@ -82,16 +82,16 @@ func TestPausesStartAnewAfterSuccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}
-		n, dial := server.guarded(t, guard.Connect)
-		refusedFor(t, n.Reject(facts(time.Now(), 0)), guard.Young)
+		n, dial := server.guarded(t, restartguard.Connect)
+		refusedFor(t, n.Reject(facts(time.Now(), 0)), restartguard.Young)
 		time.Sleep(ttl)
 		for range 8 {
-			time.Sleep(time.Until(refusedFor(t, dial(t.Context()), guard.Unreachable).Until))
+			time.Sleep(time.Until(refusedFor(t, dial(t.Context()), restartguard.Unreachable).Until))
 		}
 		if err := n.Reject(facts(time.Now(), ttl)); err != nil {
 			t.Fatal(err)
 		}
-		if pause := time.Until(refusedFor(t, dial(t.Context()), guard.Unreachable).Until); pause > 50*time.Millisecond {
+		if pause := time.Until(refusedFor(t, dial(t.Context()), restartguard.Unreachable).Until); pause > 50*time.Millisecond {
 			t.Errorf("the pause after a success is %v, want the first one", pause)
 		}
 	})
@@ -100,7 +100,7 @@ func TestPausesStartAnewAfterSuccess(t *testing.T) {
 func TestManyFailuresAtOnceAreOnePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0)
+		n := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0)
 		o := &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 			time.Sleep(time.Millisecond)
 			return nil, errDown
@@ -111,7 +111,7 @@ func TestManyFailuresAtOnceAreOnePause(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		refusal := refusedFor(t, n.Blocked(), guard.Unreachable)
+		refusal := refusedFor(t, n.Blocked(), restartguard.Unreachable)
 		if pause := time.Until(refusal.Until); pause > 50*time.Millisecond {
 			t.Errorf("the pause after 20 dials that failed together is %v, want that of one", pause)
 		}
@@ -123,17 +123,17 @@ func TestOneProbeAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}
-		n, dial := server.guarded(t, guard.Connect)
-		refusal := refusedFor(t, dial(t.Context()), guard.Unreachable)
+		n, dial := server.guarded(t, restartguard.Connect)
+		refusal := refusedFor(t, dial(t.Context()), restartguard.Unreachable)
 		time.Sleep(time.Until(refusal.Until))
 		server.err = nil
 		if err := dial(t.Context()); err != nil {
 			t.Fatalf("probe: %v", err)
 		}
 		for range 10 {
-			refusedFor(t, dial(t.Context()), guard.Unreachable)
+			refusedFor(t, dial(t.Context()), restartguard.Unreachable)
 		}
-		refusedFor(t, n.Blocked(), guard.Unreachable)
+		refusedFor(t, n.Blocked(), restartguard.Unreachable)
 		if server.dials != 2 {
 			t.Errorf("%d dials, want 2", server.dials)
 		}
@@ -148,10 +148,10 @@ func TestWhoGivesUpShutsNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}
-		n, dial := server.guarded(t, guard.Connect)
+		n, dial := server.guarded(t, restartguard.Connect)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := dial(ctx); !errors.Is(err, errDown) || errors.Is(err, guard.ErrRefused) {
+		if err := dial(ctx); !errors.Is(err, errDown) || errors.Is(err, restartguard.ErrRefused) {
 			t.Errorf("dial: %v, want the error of the dialer", err)
 		}
 		if err := n.Blocked(); err != nil {
@@ -164,9 +164,9 @@ func TestOffMakesNoPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}
-		n, dial := server.guarded(t, guard.Off)
+		n, dial := server.guarded(t, restartguard.Off)
 		for range 3 {
-			if err := dial(t.Context()); !errors.Is(err, errDown) || errors.Is(err, guard.ErrRefused) {
+			if err := dial(t.Context()); !errors.Is(err, errDown) || errors.Is(err, restartguard.ErrRefused) {
 				t.Errorf("dial: %v, want the error of the dialer", err)
 			}
 		}
@@ -178,7 +178,7 @@ func TestOffMakesNoPauses(t *testing.T) {
 
 func TestRefusedConnectionIsDead(t *testing.T) {
 	t.Parallel()
-	n := newGuard(t, 1, guard.Options{MaxTTL: ttl}).Node(0)
+	n := newGuard(t, 1, restartguard.Options{MaxTTL: ttl}).Node(0)
 	o := &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errDown }}
 	n.Protect(o)
 	conn, err := o.Dialer(t.Context(), "tcp", "")
@@ -188,7 +188,7 @@ func TestRefusedConnectionIsDead(t *testing.T) {
 	if err := errors.Join(conn.SetDeadline(time.Now()), conn.SetReadDeadline(time.Now()), conn.SetWriteDeadline(time.Now())); err != nil {
 		t.Error(err)
 	}
-	if _, err := conn.(syscall.Conn).SyscallConn(); !errors.Is(err, guard.ErrRefused) {
+	if _, err := conn.(syscall.Conn).SyscallConn(); !errors.Is(err, restartguard.ErrRefused) {
 		t.Errorf("SyscallConn: %v, want a refusal", err)
 	}
 	if conn.LocalAddr().String() != ":0" || conn.RemoteAddr().String() != ":0" || conn.Close() != nil {

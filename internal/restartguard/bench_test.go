@@ -1,4 +1,4 @@
-package guard_test
+package restartguard_test
 
 import (
 	"strconv"
@@ -8,20 +8,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/guard"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
 // BenchmarkStrict compares a lock script with the same one that looks first whether its server is the one that was
 // vetted.
 //
-//	go test -run '^$' -bench Strict -count 6 ./internal/guard/
+//	go test -run '^$' -bench Strict -count 6 ./internal/restartguard/
 func BenchmarkStrict(b *testing.B) {
 	for _, bench := range []struct {
 		name, source string
 	}{
 		{"plain", plainLock},
-		{"guarded", guard.Script(guardedLock)},
+		{"guarded", restartguard.Script(guardedLock)},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			s := redistest.Start(b)
@@ -49,7 +49,7 @@ func BenchmarkStrict(b *testing.B) {
 
 // BenchmarkBlocked measures what a caller pays for asking about a good node.
 func BenchmarkBlocked(b *testing.B) {
-	n := newGuard(b, 1, guard.Options{MaxTTL: time.Second}).Node(0)
+	n := newGuard(b, 1, restartguard.Options{MaxTTL: time.Second}).Node(0)
 	for b.Loop() {
 		if err := n.Blocked(); err != nil {
 			b.Fatal(err)
@@ -61,11 +61,11 @@ func BenchmarkBlocked(b *testing.B) {
 func BenchmarkVet(b *testing.B) {
 	now := time.Now()
 	for b.Loop() {
-		f, err := guard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
+		f, err := restartguard.ParseFacts(serverInfo, replicationInfo, memoryInfo)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, refusal := guard.Vet(f.Timed(time.Unix(0, 0), now, now), limits, guard.Known{}, nil, now); refusal == nil {
+		if _, refusal := restartguard.Vet(f.Timed(time.Unix(0, 0), now, now), limits, restartguard.Known{}, nil, now); refusal == nil {
 			b.Fatal("a clock of 1970 is accepted")
 		}
 	}

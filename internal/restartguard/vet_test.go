@@ -1,0 +1,174 @@
+package restartguard_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/restartguard"
+)
+
+const ttl = 30 * time.Second
+
+var limits = restartguard.Limits{MaxTTL: ttl, MaxSkew: ttl / 4}
+
+func TestVetDecides(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	old := func(mods ...func(*restartguard.Facts)) restartguard.Facts { return facts(now, time.Hour, mods...) }
+	known := func(k restartguard.Known) restartguard.Known {
+		if k.Seen.IsZero() {
+			k.Seen, k.LastSeen, k.Born = now.Add(-time.Hour), now.Add(-time.Minute), now.Add(-2*time.Hour)
+		}
+		return k
+	}
+	for name, tt := range map[string]struct {
+		facts  restartguard.Facts
+		known  restartguard.Known
+		others []string
+		want   restartguard.Reason // empty when accepted
+		until  time.Duration       // from now
+	}{
+		"old enough":                  {facts: old()},
+		"just started":                {facts: facts(now, 0), want: restartguard.Young, until: ttl},
+		"uptime may be a second less": {facts: facts(now, ttl), want: restartguard.Young, until: time.Second},
+		"old enough for certain":      {facts: facts(now, ttl+time.Second)},
+		"clock set back":              {facts: facts(now, -time.Hour), want: restartguard.Young, until: ttl},
+		"started in 1970":             {facts: facts(now, now.Sub(time.Unix(7, 0))), want: restartguard.Young, until: ttl},
+		"seen long enough, whatever the clock says": {
+			facts: facts(now, 0), known: known(restartguard.Known{RunID: idA, ReplID: idB}),
+		},
+		"seen for a while": {
+			facts: facts(now, 7*time.Second), want: restartguard.Young, until: ttl - 10*time.Second,
+			known: restartguard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second),
+				Born: now.Add(-10 * time.Second),
+			},
+		},
+		"a jump of its clock does not make it older": {
+			facts: facts(now, time.Hour), want: restartguard.Young, until: ttl - 5*time.Second,
+			known: restartguard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-5 * time.Second),
+				Born: now.Add(-5 * time.Second),
+			},
+		},
+		"its first claim of age is taken back": {
+			facts: facts(now, 2*time.Second), want: restartguard.Young, until: ttl - 3*time.Second,
+			known: restartguard.Known{RunID: idA, ReplID: idB, Seen: now.Add(-3 * time.Second), Born: now.Add(-time.Hour)},
+		},
+		"restarted": {
+			facts: facts(now, 5*time.Second), known: known(restartguard.Known{RunID: idC}), want: restartguard.Young,
+			until: ttl,
+		},
+		"restarted, as it says long ago": {
+			facts: facts(now, 50*time.Second), known: known(restartguard.Known{RunID: idC}), want: restartguard.Young, until: ttl,
+		},
+		"restarted a while ago": {
+			facts: facts(now, 50*time.Second), want: restartguard.Young, until: ttl - 10*time.Second,
+			known: restartguard.Known{
+				RunID: idA, ReplID: idB, Seen: now.Add(-10 * time.Second),
+				Born: now.Add(-10 * time.Second),
+			},
+		},
+		"another that was alive": {
+			facts: old(), known: known(restartguard.Known{RunID: idC}), want: restartguard.Replaced,
+			until: ttl,
+		},
+		"replica": {
+			facts: old(func(f *restartguard.Facts) { f.Role = "slave" }), want: restartguard.NotMaster,
+			until: time.Second,
+		},
+		"promoted": {
+			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }), want: restartguard.Promoted,
+			until: ttl,
+		},
+		"promoted under known ones": {
+			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }),
+			known: known(restartguard.Known{RunID: idA, ReplID: idC}), want: restartguard.Promoted, until: ttl,
+		},
+		"promoted a while ago": {
+			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }), want: restartguard.Promoted, until: ttl - 10*time.Second,
+			known: known(restartguard.Known{RunID: idA, ReplID: idB, ReplSince: now.Add(-10 * time.Second)}),
+		},
+		"promoted long ago": {
+			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }),
+			known: known(restartguard.Known{RunID: idA, ReplID: idB, ReplSince: now.Add(-ttl)}),
+		},
+		"clock ahead": {
+			facts: old(func(f *restartguard.Facts) { f.Clock = now.Add(ttl/4 + 1) }), want: restartguard.Skewed,
+			until: time.Second,
+		},
+		"clock behind": {
+			facts: old(func(f *restartguard.Facts) { f.Clock = now.Add(-ttl/4 - 1) }), want: restartguard.Skewed,
+			until: time.Second,
+		},
+		"clock near enough": {facts: old(func(f *restartguard.Facts) { f.Clock = now.Add(ttl / 4) })},
+		"clock not certain": {
+			facts: old().Timed(now, now.Add(-ttl), now.Add(ttl)), want: restartguard.Skewed,
+			until: time.Second,
+		},
+		"evicts": {
+			facts: old(func(f *restartguard.Facts) { f.MaxMemory, f.Policy = 1, "volatile-ttl" }),
+			want:  restartguard.Evicting, until: time.Second,
+		},
+		"evicts nothing":    {facts: old(func(f *restartguard.Facts) { f.MaxMemory = 1 })},
+		"no limit to evict": {facts: old(func(f *restartguard.Facts) { f.Policy = "allkeys-lru" })},
+		"same as another":   {facts: old(), others: []string{"", idC, idA}, want: restartguard.Duplicate, until: time.Second},
+		"no run_id":         {others: []string{""}, want: restartguard.NoRunID, until: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, refusal := restartguard.Vet(tt.facts, limits, tt.known, tt.others, now)
+			if tt.want == "" {
+				if refusal != nil {
+					t.Fatal(refusal)
+				}
+				return
+			}
+			if refusal == nil {
+				t.Fatalf("accepted, want a refusal because %s", tt.want)
+			}
+			refusedFor(t, refusal, tt.want)
+			if got := refusal.Until.Sub(now); got != tt.until {
+				t.Errorf("looked at again after %v, want %v", got, tt.until)
+			}
+		})
+	}
+}
+
+// Two servers behind one address answer in turn: neither may ever vote, because each lacks the locks of the other.
+func TestVetRefusesServersThatTakeTurns(t *testing.T) {
+	t.Parallel()
+	now, known := time.Now(), restartguard.Known{}
+	for i := range 10 {
+		id := []string{idA, idC}[i%2]
+		var refusal *restartguard.RefusedError
+		known, refusal = restartguard.Vet(facts(now, time.Hour, func(f *restartguard.Facts) { f.RunID = id }), limits, known, nil,
+			now)
+		switch {
+		case i == 0 && refusal != nil:
+			t.Fatal(refusal)
+		case i > 0 && refusal == nil:
+			t.Fatalf("server %d of those that take turns is accepted", i)
+		case i > 0:
+			refusedFor(t, refusal, restartguard.Replaced)
+		}
+		now = now.Add(ttl - 1)
+	}
+}
+
+// A quarantine that is over stays over, and a refusal is the same however often it is asked for.
+func TestVetKeepsItsWord(t *testing.T) {
+	t.Parallel()
+	start, known := time.Now(), restartguard.Known{}
+	for at := time.Duration(0); at < 2*ttl; at += 700 * time.Millisecond {
+		now := start.Add(at)
+		var refusal *restartguard.RefusedError
+		known, refusal = restartguard.Vet(facts(now, at.Truncate(time.Second)), limits, known, nil, now)
+		if accepted := refusal == nil; accepted != (at >= ttl) {
+			t.Fatalf("after %v: %v", at, refusal)
+		}
+		if refusal != nil && !refusal.Until.Equal(start.Add(ttl)) {
+			t.Fatalf("after %v: until %v, want %v", at, refusal.Until.Sub(start), ttl)
+		}
+	}
+}
