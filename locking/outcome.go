@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/restartguard"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // outcome is what is known of a call to a server.
@@ -25,7 +25,7 @@ func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered
 	}
-	if errors.Is(err, server.ErrNotSent) {
+	if errors.Is(err, pipeline.ErrNotSent) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 type Redlock struct {
 	opts    RedlockOptions
 	nodes   []*redlockNode
-	acquire *server.Script
+	acquire *pipeline.Script
 	clock   quorum.Clock
 	pulse   pulse // of its leases
 
@@ -54,7 +54,7 @@ type Redlock struct {
 type redlockNode struct {
 	addr         string
 	client       *redis.Client
-	calls        *server.Server
+	calls        *pipeline.Server
 	guard        *restartguard.Node
 	subscription *subscription
 }
@@ -88,7 +88,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		own := nodeOptions(*o, timeout)
 		n.guard.Protect(&own)
 		n.client = redis.NewClient(&own)
-		n.calls = server.New(n.client, server.Options{
+		n.calls = pipeline.New(n.client, pipeline.Options{
 			Leaders: 1, // Patience is for one; a release waits for the answer to its acquire call
 			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
@@ -99,7 +99,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 }
 
 // strictAcquireScript checks the server first: see [GuardStrict].
-var strictAcquireScript = server.NewScript(restartguard.Script(
+var strictAcquireScript = pipeline.NewScript(restartguard.Script(
 	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource,
 )).ForNewcomers()
 

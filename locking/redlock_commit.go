@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // commitPause is the pause after an unanswered step of a commit.
@@ -30,7 +30,7 @@ func (g *redlockGrant) commit() {
 	request := g.renewCommand(step.Tokens, g.opts.TTL)
 	for _, i := range step.Renew {
 		g.rules.Renewing(i)
-		err := g.renew(new(server.Call), i, request, step.Tokens, g.opts.TTL, func(_ int, _ bool, err error) {
+		err := g.renew(new(pipeline.Call), i, request, step.Tokens, g.opts.TTL, func(_ int, _ bool, err error) {
 			if err != nil {
 				g.commitLater()
 				return
@@ -59,7 +59,7 @@ func (g *redlockGrant) commitLater() {
 }
 
 // renewCommand returns the call that renews the lock on a node with these tokens.
-func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) server.Command {
+func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) pipeline.Command {
 	c := renewScript.Like(&g.acquireCall, 2+len(tokens))
 	c.Add(ms(ttl), ms(g.redlock.opts.FenceTTL))
 	for _, token := range tokens {
@@ -71,7 +71,7 @@ func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) server.Co
 // renew sends the renew call to node i, and calls then with its outcome while the mutex is held. The request is the
 // command for the tokens. The caller holds the mutex.
 func (g *redlockGrant) renew(
-	call *server.Call, i int, request server.Command, tokens []int64, ttl time.Duration,
+	call *pipeline.Call, i int, request pipeline.Command, tokens []int64, ttl time.Duration,
 	then func(i int, ok bool, err error),
 ) error {
 	// A late grant may be ahead; its lock is ours, too.
@@ -84,7 +84,7 @@ func (g *redlockGrant) renew(
 	}
 	taking := g.taking(i)
 	late := call.Late
-	call.Of(request, i, func(c *server.Call) {
+	call.Of(request, i, func(c *pipeline.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		lost, err := 0, c.Err

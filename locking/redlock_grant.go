@@ -10,7 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes, and their answers to the rules of
@@ -21,15 +21,15 @@ type redlockGrant struct {
 	keys        []string
 	redisKeys   []string // lock, fence counter and subscription of each
 	opts        Options
-	acquireCall server.Command
-	releaseCall server.Command // for nodes that hold the committed tokens
+	acquireCall pipeline.Command
+	releaseCall pipeline.Command // for nodes that hold the committed tokens
 
-	onAnswer  func(*server.Call) // handleAcquire, bound once for all nodes
-	onLate    func(*server.Call) // handleLate
-	onRelease func(*server.Call) // handleRelease
+	onAnswer  func(*pipeline.Call) // handleAcquire, bound once for all nodes
+	onLate    func(*pipeline.Call) // handleLate
+	onRelease func(*pipeline.Call) // handleRelease
 
 	mu    sync.Mutex
-	calls []server.Call // the acquire calls
+	calls []pipeline.Call // the acquire calls
 	rules *quorum.Acquisition
 	nodes []grantNode
 	held  *HeldError // of the refusals, the one that lasts longest
@@ -86,7 +86,7 @@ const queueShare = 4
 // still queued are never sent.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
-	g.calls = make([]server.Call, len(g.nodes))
+	g.calls = make([]pipeline.Call, len(g.nodes))
 	for i := range g.nodes {
 		g.ask(i, &g.calls[i])
 	}
@@ -121,7 +121,7 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 }
 
 // ask sends the acquire call to node i. The caller holds the mutex.
-func (g *redlockGrant) ask(i int, call *server.Call) {
+func (g *redlockGrant) ask(i int, call *pipeline.Call) {
 	n, request := g.redlock.nodes[i], g.acquireCall
 	if g.redlock.opts.Guard == GuardStrict {
 		g.nodes[i].sent = time.Now()
@@ -144,7 +144,7 @@ func (g *redlockGrant) fail(i int, err error) {
 
 // handleLate records that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still
 // come.
-func (g *redlockGrant) handleLate(c *server.Call) {
+func (g *redlockGrant) handleLate(c *pipeline.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n := &g.nodes[c.Node]; !n.answered {
@@ -167,7 +167,7 @@ func (g *redlockGrant) withdraw() {
 }
 
 // handleAcquire records the answer of a node to the acquire call, also a late one.
-func (g *redlockGrant) handleAcquire(c *server.Call) {
+func (g *redlockGrant) handleAcquire(c *pipeline.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +205,7 @@ func (g *redlockGrant) handleAcquire(c *server.Call) {
 var errAskedAgain = errors.New("another server has answered")
 
 // parse reads the answer to an acquire call, as parseAcquire does. The caller holds the mutex.
-func (g *redlockGrant) parse(c *server.Call) (tops []int64, held *HeldError, value string, err error) {
+func (g *redlockGrant) parse(c *pipeline.Call) (tops []int64, held *HeldError, value string, err error) {
 	if c.Err != nil {
 		return nil, nil, "", c.Err
 	}
@@ -242,7 +242,7 @@ func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 		return false, errors.New("the server changes again and again")
 	}
 	g.nodes[i].retried = true
-	g.ask(i, &server.Call{})
+	g.ask(i, &pipeline.Call{})
 	if g.nodes[i].answered {
 		return false, g.nodes[i].failure
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // releaseState is how far the release on one node is.
@@ -115,7 +115,7 @@ func (g *redlockGrant) releaseOutcome() quorum.Outcome {
 func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 	round := make(chan struct{})
 	g.enough, g.round = enough, round
-	calls := make([]server.Call, len(g.nodes))
+	calls := make([]pipeline.Call, len(g.nodes))
 	for i := range g.nodes {
 		switch n := &g.nodes[i]; {
 		case n.release == released, n.release == taken, n.release == releasing:
@@ -147,7 +147,7 @@ func (g *redlockGrant) releaseChanged() {
 }
 
 // release sends the release call to node i. The caller holds the mutex.
-func (g *redlockGrant) release(i int, call *server.Call) {
+func (g *redlockGrant) release(i int, call *pipeline.Call) {
 	n := &g.nodes[i]
 	n.release = releasing
 	command := g.releaseCommand(g.rules.Counters(i))
@@ -171,13 +171,13 @@ func (g *redlockGrant) releaseLate(i int) {
 		n.release = released
 		g.releaseChanged()
 	default:
-		g.release(i, &server.Call{})
+		g.release(i, &pipeline.Call{})
 	}
 }
 
 // releaseCommand returns the release call for a node with these counters, nil when they are unknown. The caller holds
 // the mutex.
-func (g *redlockGrant) releaseCommand(counters []int64) server.Command {
+func (g *redlockGrant) releaseCommand(counters []int64) pipeline.Command {
 	common := g.tokens != nil && slices.Equal(counters, g.tokens)
 	if common && !g.releaseCall.Empty() {
 		return g.releaseCall
@@ -190,7 +190,7 @@ func (g *redlockGrant) releaseCommand(counters []int64) server.Command {
 }
 
 // handleRelease records the answer of a node to the release call.
-func (g *redlockGrant) handleRelease(c *server.Call) {
+func (g *redlockGrant) handleRelease(c *pipeline.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := &g.nodes[c.Node]

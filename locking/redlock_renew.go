@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // errNotHeld is why a node does not renew a lock: another owner has it there, or has had it, or the node has forgotten
@@ -46,8 +46,8 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
 		counted: make([]bool, len(g.nodes)), failures: make([]error, len(g.nodes)),
 	}
-	calls, request := make([]server.Call, len(g.nodes)), g.renewCommand(tokens, ttl)
-	late := func(c *server.Call) {
+	calls, request := make([]pipeline.Call, len(g.nodes)), g.renewCommand(tokens, ttl)
+	late := func(c *pipeline.Call) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		r.count(c.Node, errNodeTimeout)
@@ -163,14 +163,14 @@ func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 		n.sent, n.retried = time.Now(), true // the next renewal tries again
 		request.Add(g.redlock.nodes[i].guard.Identity())
 	}
-	if g.redlock.nodes[i].calls.Send(new(server.Call).Of(request, i, g.askedAgain)) == nil {
+	if g.redlock.nodes[i].calls.Send(new(pipeline.Call).Of(request, i, g.askedAgain)) == nil {
 		n.several = n.several || n.asked
 		n.asked, n.answered = true, false // a release waits for the answer
 	}
 }
 
 // askedAgain records the answer of a node to an acquire call of askAgain.
-func (g *redlockGrant) askedAgain(c *server.Call) {
+func (g *redlockGrant) askedAgain(c *pipeline.Call) {
 	i := c.Node
 	g.mu.Lock()
 	defer g.mu.Unlock()

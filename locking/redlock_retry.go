@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // stopAttending ends the wait for releases: from now on unclear ones are repeated in the background. The caller holds
@@ -43,7 +43,7 @@ func (g *redlockGrant) retryAfterPause() {
 		}
 		for i := range g.nodes {
 			if g.nodes[i].release == unclear {
-				g.release(i, &server.Call{})
+				g.release(i, &pipeline.Call{})
 			}
 		}
 		g.retryAfterPause()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 var (
@@ -23,21 +23,21 @@ var (
 	//go:embed lua/batch.lua
 	batchSource string
 
-	batch = server.NewBatchScript(batchSource, 3) // for calls of one key
+	batch = pipeline.NewBatchScript(batchSource, 3) // for calls of one key
 
-	acquireScript = server.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
-	renewScript   = server.NewScript(renewSource).In(batch, 'N')
-	releaseScript = server.NewScript(releaseSource).In(batch, 'A')
-	abandonScript = server.NewScript(abandonSource)
+	acquireScript = pipeline.NewScript(acquireSource).In(batch, 'a').ForNewcomers()
+	renewScript   = pipeline.NewScript(renewSource).In(batch, 'N')
+	releaseScript = pipeline.NewScript(releaseSource).In(batch, 'A')
+	abandonScript = pipeline.NewScript(abandonSource)
 )
 
 // acquireCommand returns the call of an acquire script, without trailing arguments that are the default unless all is
 // set. The proposal is 0 for the server's clock; a negative one is for that clock, with tokens above its absolute
 // value.
 func acquireCommand(
-	script *server.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64,
+	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64,
 	opts Options, all bool,
-) server.Command {
+) pipeline.Command {
 	room := 3
 	switch {
 	case all:
@@ -64,7 +64,7 @@ func acquireCommand(
 }
 
 // releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are unknown.
-func releaseCommand(acquire *server.Command, tops []int64) server.Command {
+func releaseCommand(acquire *pipeline.Command, tops []int64) pipeline.Command {
 	c := releaseScript.Like(acquire, len(tops))
 	for _, top := range tops {
 		c.Add(top)
@@ -78,7 +78,7 @@ const lateness = 2 * time.Minute
 
 // abandonCommand returns the call that gives back an unanswered acquire call. When several were sent, the locks on the
 // server may be those of another one.
-func abandonCommand(acquire *server.Command, fenceTTL time.Duration, several bool) server.Command {
+func abandonCommand(acquire *pipeline.Command, fenceTTL time.Duration, several bool) pipeline.Command {
 	c := abandonScript.Like(acquire, 3)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
 	if several {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
@@ -85,7 +85,7 @@ type Single struct {
 	sharded      bool
 	clock        quorum.Clock // of its tokens, in case a failover sets the server's clock back
 	pulse        pulse        // of its leases
-	server       *server.Server
+	server       *pipeline.Server
 	retries      int // of an attempt
 	subscription *subscription
 	pending      pending // releases, and attempts to give back
@@ -112,7 +112,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if s.sharded {
 		leaders = 0
 	}
-	s.server = server.New(client, server.Options{Leaders: leaders, Timeout: singleTimeout})
+	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
 	s.subscription = newSubscription(client)
 	return s, nil
@@ -233,9 +233,9 @@ func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(
 // part is some of an attempt's keys, which one script call can take.
 type part struct {
 	keys      []string
-	redisKeys []string       // lock, fence counter and subscription of each
-	acquire   server.Command // the call that takes them
-	asked     outcome        // of that
+	redisKeys []string         // lock, fence counter and subscription of each
+	acquire   pipeline.Command // the call that takes them
+	asked     outcome          // of that
 }
 
 // parts divides the keys of an attempt: all in one part when they lie on one server or in one slot, else one part for

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // cleanupTimeout is how long a failed attempt waits until it is given back.
@@ -30,7 +30,7 @@ type singleGrant struct {
 func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error {
 	proposal := -g.single.clock.Last()
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, g.single.fenceTTL, proposal, opts, false)
-	reply, err := g.single.server.Run(ctx, new(server.Call).Of(p.acquire, 0, nil))
+	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
 	if isMoving(err) || isUnrun(err) {
 		p.asked = unsent
@@ -84,7 +84,7 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 		case unsent:
 		case answered:
 			calls = append(calls, g.single.pending.retry(g.ttl, nil, func(ctx context.Context) (any, error) {
-				reply, err := g.single.server.Run(ctx, new(server.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
+				reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
 				if isMoving(err) {
 					return g.releaseMoving(ctx, *p)
 				}
@@ -93,7 +93,7 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 		case unknown:
 			command := abandonCommand(&p.acquire, g.single.fenceTTL, false)
 			calls = append(calls, g.single.pending.retry(lateRetry, nil, func(ctx context.Context) (any, error) {
-				return g.single.server.Run(ctx, new(server.Call).Of(command, 0, nil))
+				return g.single.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
 			}))
 		}
 	}
@@ -114,7 +114,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			args = append(args, top)
 		}
 		tops = tops[len(p.keys):]
-		reply, err := g.single.server.Run(ctx, server.NewCall(nil, renewScript, p.redisKeys, args...))
+		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, renewScript, p.redisKeys, args...))
 		lost := 0
 		if err == nil {
 			lost, err = parseRenew(reply, len(p.keys))
@@ -168,9 +168,9 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (no
 func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
 	command := releaseCommand(&p.acquire, tops)
 	first := true // the answer is to the only release that may have been executed
-	type sender func(context.Context, *server.Call) (any, error)
+	type sender func(context.Context, *pipeline.Call) (any, error)
 	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {
-		answer, err := send(ctx, new(server.Call).Of(command, 0, nil))
+		answer, err := send(ctx, new(pipeline.Call).Of(command, 0, nil))
 		if err == nil {
 			reply, err = parseRelease(answer, len(p.keys))
 		}

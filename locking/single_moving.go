@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 var (
@@ -16,8 +16,8 @@ var (
 	//go:embed lua/release_moving.lua
 	releaseMovingSource string
 
-	renewMovingScript   = server.NewScript(renewMovingSource)
-	releaseMovingScript = server.NewScript(releaseMovingSource)
+	renewMovingScript   = pipeline.NewScript(renewMovingSource)
+	releaseMovingScript = pipeline.NewScript(releaseMovingSource)
 )
 
 // isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
@@ -37,9 +37,9 @@ func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, 
 }
 
 // eachLock calls a script for one lock of a part after another, and returns the position of the first lost key, or 0.
-func (g *singleGrant) eachLock(ctx context.Context, p part, script *server.Script, args ...any) (lost int, err error) {
+func (g *singleGrant) eachLock(ctx context.Context, p part, script *pipeline.Script, args ...any) (lost int, err error) {
 	for i := range p.keys {
-		reply, err := g.single.server.Run(ctx, server.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
+		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
 		if err != nil {
 			return 0, err
 		}

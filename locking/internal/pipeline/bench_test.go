@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // BenchmarkCalls compares ways to make the same script calls: combined by a node, by the client's own pipelining, and
 // each for itself. A pair is two calls in a row.
 //
-//	go test -run '^$' -bench Calls -count 10 ./locking/internal/server
+//	go test -run '^$' -bench Calls -count 10 ./locking/internal/pipeline
 func BenchmarkCalls(b *testing.B) {
-	script := server.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)`)
+	script := pipeline.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)`)
 	plain := redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)`)
 	for _, bench := range []struct {
 		name string
@@ -30,9 +30,9 @@ func BenchmarkCalls(b *testing.B) {
 			}
 		}},
 		{"combined", func(_ *testing.B, client *redis.Client) func(context.Context, string) error {
-			n := server.New(client, server.Options{Leaders: 3, Timeout: time.Second})
+			n := pipeline.New(client, pipeline.Options{Leaders: 3, Timeout: time.Second})
 			return func(ctx context.Context, key string) error {
-				_, err := n.Run(ctx, server.NewCall(nil, script, []string{key}, "1"))
+				_, err := n.Run(ctx, pipeline.NewCall(nil, script, []string{key}, "1"))
 				return err
 			}
 		}},

@@ -1,4 +1,4 @@
-package server
+package pipeline
 
 // queue holds the calls that wait to be sent. Calls that release or renew go before newcomers, which ask for more: else
 // nothing would be released or renewed in time while many ask. It decides only; the caller holds the server's mutex.

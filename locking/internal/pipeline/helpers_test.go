@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // patience bounds every wait for an event in real time.
 const patience = 20 * time.Second
 
 // echo is a script that returns its argument.
-var echo = server.NewScript("return ARGV[1]")
+var echo = pipeline.NewScript("return ARGV[1]")
 
 // wire looks at what a client sends: each round trip, with the last argument of each of its commands. It can hold round
 // trips up, and answer them itself instead of a server, each command with its last argument.
@@ -144,10 +144,10 @@ func next[T any](t testing.TB, events <-chan T) (event T) {
 }
 
 // send makes a call that must be taken, and returns where its answer comes.
-func send(t testing.TB, n *server.Server, script *server.Script, keys []string, args ...any) <-chan *server.Call {
+func send(t testing.TB, n *pipeline.Server, script *pipeline.Script, keys []string, args ...any) <-chan *pipeline.Call {
 	t.Helper()
-	answers := make(chan *server.Call, 1)
-	if err := n.Send(server.NewCall(func(c *server.Call) { answers <- c }, script, keys, args...)); err != nil {
+	answers := make(chan *pipeline.Call, 1)
+	if err := n.Send(pipeline.NewCall(func(c *pipeline.Call) { answers <- c }, script, keys, args...)); err != nil {
 		t.Fatalf("send %v: %v", args, err)
 	}
 	return answers
@@ -176,7 +176,7 @@ type ran struct {
 }
 
 // run makes a call on a goroutine of its own.
-func run(ctx context.Context, n *server.Server, c *server.Call) <-chan ran {
+func run(ctx context.Context, n *pipeline.Server, c *pipeline.Call) <-chan ran {
 	out := make(chan ran, 1)
 	go func() {
 		reply, err := n.Run(ctx, c)

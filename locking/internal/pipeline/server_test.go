@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // deadlines makes a client give up when its context says so, and at the first failure.
@@ -21,12 +21,12 @@ func deadlines(o *redis.Options) {
 }
 
 // together makes calls that go out in one pipeline, and returns their answers.
-func together(t testing.TB, n *server.Server, w *wire, calls ...func() <-chan *server.Call) []*server.Call {
+func together(t testing.TB, n *pipeline.Server, w *wire, calls ...func() <-chan *pipeline.Call) []*pipeline.Call {
 	t.Helper()
 	w.holds(true)
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
-	answers := make([]<-chan *server.Call, len(calls))
+	answers := make([]<-chan *pipeline.Call, len(calls))
 	for i, call := range calls {
 		answers[i] = call()
 	}
@@ -35,7 +35,7 @@ func together(t testing.TB, n *server.Server, w *wire, calls ...func() <-chan *s
 	if c := next(t, first); c.Err != nil || c.Reply != "first" {
 		t.Fatalf("the first call has reply %v, error %v", c.Reply, c.Err)
 	}
-	out := make([]*server.Call, len(calls))
+	out := make([]*pipeline.Call, len(calls))
 	for i, answer := range answers {
 		out[i] = next(t, answer)
 	}
@@ -48,17 +48,17 @@ func TestAPipelineSendsForgottenScriptsOnce(t *testing.T) {
 	w := newWire(nil)
 	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1})
-	double := server.NewScript("return 2 * ARGV[1]")
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
+	double := pipeline.NewScript("return 2 * ARGV[1]")
 	for range 2 {
 		if err := redisServer.Client(t).ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		before, trips := w.sources(), len(w.sizes())
 		next(t, send(t, n, echo, nil, "load")) // so that one script is known and the other is not
-		var calls []func() <-chan *server.Call
+		var calls []func() <-chan *pipeline.Call
 		for i := range 20 {
-			calls = append(calls, func() <-chan *server.Call {
+			calls = append(calls, func() <-chan *pipeline.Call {
 				if i%2 == 0 {
 					return send(t, n, echo, nil, i)
 				}
@@ -90,18 +90,18 @@ func TestOneCallsErrorLeavesItsNeighbours(t *testing.T) {
 	w := newWire(nil)
 	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1, Patience: time.Second})
+	n := pipeline.New(client, pipeline.Options{Leaders: 1, Patience: time.Second})
 	if err := client.LPush(t.Context(), "list", 1).Err(); err != nil {
 		t.Fatal(err)
 	}
-	get := server.NewScript("return redis.call('GET', KEYS[1])")
-	fail := server.NewScript("return redis.error_reply('SORRY not today')")
+	get := pipeline.NewScript("return redis.call('GET', KEYS[1])")
+	fail := pipeline.NewScript("return redis.error_reply('SORRY not today')")
 	answers := together(t, n, w,
-		func() <-chan *server.Call { return send(t, n, get, []string{"list"}, "wrong type") },
-		func() <-chan *server.Call { return send(t, n, echo, nil, "fine") },
-		func() <-chan *server.Call { return send(t, n, fail, nil, "sorry") },
-		func() <-chan *server.Call { return send(t, n, get, []string{"nothing"}, "nil") },
-		func() <-chan *server.Call { return send(t, n, echo, nil, "fine too") },
+		func() <-chan *pipeline.Call { return send(t, n, get, []string{"list"}, "wrong type") },
+		func() <-chan *pipeline.Call { return send(t, n, echo, nil, "fine") },
+		func() <-chan *pipeline.Call { return send(t, n, fail, nil, "sorry") },
+		func() <-chan *pipeline.Call { return send(t, n, get, []string{"nothing"}, "nil") },
+		func() <-chan *pipeline.Call { return send(t, n, echo, nil, "fine too") },
 	)
 	for i, want := range []string{"WRONGTYPE", "", "SORRY", redis.Nil.Error(), ""} {
 		if err := answers[i].Err; (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
@@ -120,13 +120,13 @@ func TestABrokenConnectionFailsItsPipelineAlone(t *testing.T) {
 	w := newWire(nil)
 	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1})
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
 	next(t, send(t, n, echo, nil, "warm up"))
 	// The script in the middle ends the connection that it came by, after the reply to the one before.
-	quit := server.NewScript("redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no') return 1")
-	var calls []func() <-chan *server.Call
+	quit := pipeline.NewScript("redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no') return 1")
+	var calls []func() <-chan *pipeline.Call
 	for i := range 5 {
-		calls = append(calls, func() <-chan *server.Call {
+		calls = append(calls, func() <-chan *pipeline.Call {
 			if i == 2 {
 				return send(t, n, quit, nil, i)
 			}
@@ -158,15 +158,15 @@ func TestAHangingServerIsRefusedUntilItAnswers(t *testing.T) {
 			t.Parallel()
 			redisServer := redistest.Start(t)
 			client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second })
-			n := server.New(client,
-				server.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
+			n := pipeline.New(client,
+				pipeline.Options{Leaders: 1, Timeout: 500 * time.Millisecond, Patience: 50 * time.Millisecond})
 			next(t, send(t, n, echo, nil, "warm up"))
 			tt.fail(redisServer)
 			first := send(t, n, echo, nil, "first")
 			var err error
 			for began := time.Now(); err == nil; <-time.After(time.Millisecond) {
 				asked := time.Now()
-				err = n.Send(server.NewCall(func(*server.Call) {}, echo, nil, "more"))
+				err = n.Send(pipeline.NewCall(func(*pipeline.Call) {}, echo, nil, "more"))
 				if took := time.Since(asked); took > 400*time.Millisecond {
 					t.Errorf("it took %v to take a call or refuse it", took)
 				}
@@ -182,8 +182,8 @@ func TestAHangingServerIsRefusedUntilItAnswers(t *testing.T) {
 			}
 			tt.mend(redisServer)
 			for began := time.Now(); ; <-time.After(time.Millisecond) {
-				answers := make(chan *server.Call, 1)
-				if err = n.Send(server.NewCall(func(c *server.Call) { answers <- c }, echo, nil, "again")); err == nil {
+				answers := make(chan *pipeline.Call, 1)
+				if err = n.Send(pipeline.NewCall(func(c *pipeline.Call) { answers <- c }, echo, nil, "again")); err == nil {
 					if err = next(t, answers).Err; err == nil {
 						return
 					}
@@ -200,22 +200,22 @@ func TestRunIsBoundedByContextAndTimeout(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Start(t)
 	client := redisServer.Client(t, deadlines, func(o *redis.Options) { o.ReadTimeout = time.Hour })
-	n := server.New(client, server.Options{Leaders: 1, Timeout: 100 * time.Millisecond})
-	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 1)); err != nil {
+	n := pipeline.New(client, pipeline.Options{Leaders: 1, Timeout: 100 * time.Millisecond})
+	if _, err := n.Run(t.Context(), pipeline.NewCall(nil, echo, nil, 1)); err != nil {
 		t.Fatal(err)
 	}
 	redisServer.Pause()
 	defer redisServer.Resume()
 	began := time.Now()
-	if _, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, 2)); err == nil ||
+	if _, err := n.Run(t.Context(), pipeline.NewCall(nil, echo, nil, 2)); err == nil ||
 		time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
-	slow := server.New(client, server.Options{Leaders: 1, Timeout: time.Hour})
+	slow := pipeline.New(client, pipeline.Options{Leaders: 1, Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began = time.Now()
-	if _, err := slow.Run(ctx, server.NewCall(nil, echo, nil, 3)); err == nil || time.Since(began) > 5*time.Second {
+	if _, err := slow.Run(ctx, pipeline.NewCall(nil, echo, nil, 3)); err == nil || time.Since(began) > 5*time.Second {
 		t.Errorf("error %v after %v, want one after 100ms", err, time.Since(began))
 	}
 }
@@ -223,13 +223,13 @@ func TestRunIsBoundedByContextAndTimeout(t *testing.T) {
 func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	const goroutines, each = 48, 60
-	incr := server.NewScript("return redis.call('INCR', KEYS[1])")
+	incr := pipeline.NewScript("return redis.call('INCR', KEYS[1])")
 	for leaders := range 3 {
 		t.Run(fmt.Sprintf("%d leaders", leaders), func(t *testing.T) {
 			t.Parallel()
 			redisServer := redistest.Start(t)
 			client := redisServer.Client(t, deadlines)
-			n := server.New(client, server.Options{Leaders: leaders, Timeout: patience})
+			n := pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: patience})
 			var mu sync.Mutex
 			seen, withdrawn := map[int64]bool{}, int64(0)
 			count := func(reply any, err error) {
@@ -253,8 +253,8 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 					for i := range each {
 						switch (g + i) % 4 {
 						case 0:
-							answers := make(chan *server.Call, 1)
-							if err := n.Send(server.NewCall(func(c *server.Call) { answers <- c }, incr, []string{"n"})); err != nil {
+							answers := make(chan *pipeline.Call, 1)
+							if err := n.Send(pipeline.NewCall(func(c *pipeline.Call) { answers <- c }, incr, []string{"n"})); err != nil {
 								t.Error(err)
 								return
 							}
@@ -263,13 +263,13 @@ func TestEveryCallOfManyGoroutinesIsMadeOnce(t *testing.T) {
 						case 1:
 							ctx, cancel := context.WithCancel(t.Context())
 							cancel()
-							reply, err := n.Run(ctx, server.NewCall(nil, incr, []string{"n"}))
+							reply, err := n.Run(ctx, pipeline.NewCall(nil, incr, []string{"n"}))
 							if err != nil && !errors.Is(err, context.Canceled) {
 								t.Errorf("error %v", err)
 							}
 							count(reply, err)
 						default:
-							count(n.Run(t.Context(), server.NewCall(nil, incr, []string{"n"})))
+							count(n.Run(t.Context(), pipeline.NewCall(nil, incr, []string{"n"})))
 						}
 					}
 				})

@@ -1,4 +1,4 @@
-package server
+package pipeline
 
 import (
 	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script

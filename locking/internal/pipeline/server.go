@@ -1,6 +1,6 @@
-// Package server sends the script calls of many goroutines to one Redis server in batches, and gives up soon on a
+// Package pipeline sends the script calls of many goroutines to one Redis server in batches, and gives up soon on a
 // server that does not answer (docs/design.md, 3.3 and 3.8).
-package server
+package pipeline
 
 import (
 	"context"

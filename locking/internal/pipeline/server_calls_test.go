@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 func TestCallsQueueUpForOnePipeline(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *server.Call{send(t, n, echo, nil, 0)}
+	answers := []<-chan *pipeline.Call{send(t, n, echo, nil, 0)}
 	next(t, w.began)
 	for i := 1; i <= 10; i++ {
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -38,9 +38,9 @@ func TestCallsQueueUpForOnePipeline(t *testing.T) {
 func TestALoneCallerSendsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	for i := range 3 {
-		if reply, err := n.Run(t.Context(), server.NewCall(nil, echo, nil, i)); err != nil || reply != i {
+		if reply, err := n.Run(t.Context(), pipeline.NewCall(nil, echo, nil, i)); err != nil || reply != i {
 			t.Errorf("call %d has reply %v, error %v", i, reply, err)
 		}
 	}
@@ -52,12 +52,12 @@ func TestALoneCallerSendsAtOnce(t *testing.T) {
 func TestCallsBehindALoneCallerFollowIt(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
-	first := run(t.Context(), n, server.NewCall(nil, echo, nil, "first"))
+	first := run(t.Context(), n, pipeline.NewCall(nil, echo, nil, "first"))
 	next(t, w.began)
 	ctx := watch(t.Context())
-	second := run(ctx, n, server.NewCall(nil, echo, nil, "second"))
+	second := run(ctx, n, pipeline.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	w.holds(false)
@@ -79,9 +79,9 @@ func TestCallsBehindALoneCallerFollowIt(t *testing.T) {
 func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *server.Call{send(t, n, echo, nil, 0)}
+	answers := []<-chan *pipeline.Call{send(t, n, echo, nil, 0)}
 	next(t, w.began)
 	for i := 1; i <= 300; i++ {
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -101,9 +101,9 @@ func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
 func TestWithOneLeaderCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	var want []any
-	var answers []<-chan *server.Call
+	var answers []<-chan *pipeline.Call
 	for i := range 1000 {
 		want = append(want, i)
 		answers = append(answers, send(t, n, echo, nil, i))
@@ -132,7 +132,7 @@ func TestLeadersBoundThePipelinesUnderWay(t *testing.T) {
 					inFlight.Add(-1)
 					return nil
 				})
-				n := server.New(w.client(t), server.Options{Leaders: leaders})
+				n := pipeline.New(w.client(t), pipeline.Options{Leaders: leaders})
 				for i := range 20 {
 					send(t, n, echo, nil, i)
 					synctest.Wait()
@@ -153,17 +153,17 @@ func TestLeadersBoundThePipelinesUnderWay(t *testing.T) {
 func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
 	giveUp, cancel := context.WithCancel(t.Context())
 	ctx := watch(giveUp)
-	second := run(ctx, n, server.NewCall(nil, echo, nil, "second"))
+	second := run(ctx, n, pipeline.NewCall(nil, echo, nil, "second"))
 	next(t, ctx.waiting)
 	third := send(t, n, echo, nil, "third")
 	cancel()
-	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, server.ErrNotSent) ||
+	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, pipeline.ErrNotSent) ||
 		got.reply != nil {
 		t.Errorf("the one that gave up has %v", got)
 	}
@@ -179,10 +179,10 @@ func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
 func TestAnAnswerMayLeadToTheNextCall(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1, Patience: time.Second})
-	end := make(chan *server.Call, 1)
-	err := n.Send(server.NewCall(func(*server.Call) {
-		if err := n.Send(server.NewCall(func(c *server.Call) { end <- c }, echo, nil, 2)); err != nil {
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Patience: time.Second})
+	end := make(chan *pipeline.Call, 1)
+	err := n.Send(pipeline.NewCall(func(*pipeline.Call) {
+		if err := n.Send(pipeline.NewCall(func(c *pipeline.Call) { end <- c }, echo, nil, 2)); err != nil {
 			t.Error(err)
 		}
 	}, echo, nil, 1))
@@ -195,14 +195,14 @@ func TestAnAnswerMayLeadToTheNextCall(t *testing.T) {
 }
 
 // ask is a script for newcomers that returns its argument.
-var ask = server.NewScript("return ARGV[1] -- of a newcomer").ForNewcomers()
+var ask = pipeline.NewScript("return ARGV[1] -- of a newcomer").ForNewcomers()
 
 func TestReleasesGoBeforeNewcomers(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
-	answers := []<-chan *server.Call{send(t, n, ask, nil, "first")}
+	answers := []<-chan *pipeline.Call{send(t, n, ask, nil, "first")}
 	next(t, w.began)
 	var want []any
 	for i := range 300 {
@@ -228,9 +228,9 @@ func TestReleasesGoBeforeNewcomers(t *testing.T) {
 func TestACallThatIsWithdrawnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
-	n := server.New(w.client(t), server.Options{Leaders: 1})
-	call := func(i int) *server.Call {
-		return server.NewCall(func(*server.Call) {
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
+	call := func(i int) *pipeline.Call {
+		return pipeline.NewCall(func(*pipeline.Call) {
 			if i > 0 {
 				t.Errorf("an answer to call %d, which was withdrawn", i)
 			}
@@ -248,7 +248,7 @@ func TestACallThatIsWithdrawnIsNeverSent(t *testing.T) {
 	if n.Withdraw(first) {
 		t.Error("a call was withdrawn that is on its way")
 	}
-	var last <-chan *server.Call
+	var last <-chan *pipeline.Call
 	for i := 1; i <= 1000; i++ { // more than are kept while nothing is taken
 		c := call(i)
 		if err := n.Send(c); err != nil {

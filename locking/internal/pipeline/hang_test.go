@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 func TestABlockedNodeIsNotAsked(t *testing.T) {
 	t.Parallel()
 	errBlocked := errors.New("blocked")
 	w, blocked := newWire(atOnce), error(nil)
-	n := server.New(w.client(t), server.Options{Leaders: 1, Blocked: func() error { return blocked }})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Blocked: func() error { return blocked }})
 	next(t, send(t, n, echo, nil, 1))
 	blocked = errBlocked
-	if err := n.Send(server.NewCall(func(*server.Call) { t.Error("an answer to a call that was refused") }, echo, nil, 2)); !errors.Is(err, errBlocked) {
+	if err := n.Send(pipeline.NewCall(func(*pipeline.Call) { t.Error("an answer to a call that was refused") }, echo, nil, 2)); !errors.Is(err, errBlocked) {
 		t.Errorf("error %v, want %v", err, errBlocked)
 	}
 	blocked = nil
@@ -41,10 +41,10 @@ func TestAFailingServerIsAskedLessAndLess(t *testing.T) {
 			}
 			return nil
 		})
-		n := server.New(w.client(t), server.Options{Leaders: 1, Patience: 50 * time.Millisecond})
+		n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Patience: 50 * time.Millisecond})
 		taken := func(d time.Duration) (taken int) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) { // virtual
-				if n.Send(server.NewCall(func(*server.Call) {}, echo, nil, 1)) == nil {
+				if n.Send(pipeline.NewCall(func(*pipeline.Call) {}, echo, nil, 1)) == nil {
 					taken++
 				}
 				synctest.Wait()
@@ -79,12 +79,12 @@ func TestAHangingServerIsAskedForPatienceAlone(t *testing.T) {
 			}
 			return nil
 		})
-		n := server.New(w.client(t), server.Options{Leaders: 1, Patience: 50 * time.Millisecond})
+		n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Patience: 50 * time.Millisecond})
 		send(t, n, echo, nil, 1)
 		time.Sleep(45 * time.Millisecond) // virtual
 		second := send(t, n, echo, nil, 2)
 		time.Sleep(10 * time.Millisecond) // virtual
-		if err := n.Send(server.NewCall(nil, echo, nil, 3)); err == nil {
+		if err := n.Send(pipeline.NewCall(nil, echo, nil, 3)); err == nil {
 			t.Error("a call was taken 55ms after the first that has no answer")
 		}
 		if c := <-second; c.Err != nil || c.Reply != 2 {
@@ -108,13 +108,13 @@ func TestAHangingServerFailsNewcomersAlone(t *testing.T) {
 			}
 			return nil
 		})
-		n := server.New(w.client(t), server.Options{Leaders: 1, Timeout: time.Second, Patience: 50 * time.Millisecond})
+		n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Timeout: time.Second, Patience: 50 * time.Millisecond})
 		began := time.Now()
 		late := make(chan string, 10)
-		call := func(script *server.Script, name string) <-chan *server.Call {
-			answers := make(chan *server.Call, 1)
-			c := server.NewCall(func(c *server.Call) { answers <- c }, script, nil, name)
-			c.Late = func(*server.Call) { late <- name }
+		call := func(script *pipeline.Script, name string) <-chan *pipeline.Call {
+			answers := make(chan *pipeline.Call, 1)
+			c := pipeline.NewCall(func(c *pipeline.Call) { answers <- c }, script, nil, name)
+			c.Late = func(*pipeline.Call) { late <- name }
 			if err := n.Send(c); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -123,7 +123,7 @@ func TestAHangingServerFailsNewcomersAlone(t *testing.T) {
 		first := call(ask, "first")
 		synctest.Wait()
 		newcomer, release := call(ask, "newcomer"), call(echo, "release")
-		if c := <-newcomer; !errors.Is(c.Err, server.ErrNotSent) || time.Since(began) != 50*time.Millisecond {
+		if c := <-newcomer; !errors.Is(c.Err, pipeline.ErrNotSent) || time.Since(began) != 50*time.Millisecond {
 			t.Errorf("the newcomer has error %v after %v, want ErrNotSent after 50ms", c.Err, time.Since(began))
 		}
 		if a, b := <-late, <-late; a != "first" || b != "release" {
@@ -144,16 +144,16 @@ func TestAHangingServerFailsNewcomersAlone(t *testing.T) {
 func TestNobodyWaitsBehindAPipelineThatTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWire(func() error { return context.DeadlineExceeded })
-	n := server.New(w.client(t), server.Options{Leaders: 1})
+	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
 	w.holds(true)
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
 	second := send(t, n, echo, nil, "second")
 	w.goOn <- struct{}{}
-	if c := next(t, first); !errors.Is(c.Err, context.DeadlineExceeded) || errors.Is(c.Err, server.ErrNotSent) {
+	if c := next(t, first); !errors.Is(c.Err, context.DeadlineExceeded) || errors.Is(c.Err, pipeline.ErrNotSent) {
 		t.Errorf("the first has error %v", c.Err)
 	}
-	if c := next(t, second); !errors.Is(c.Err, server.ErrNotSent) {
+	if c := next(t, second); !errors.Is(c.Err, pipeline.ErrNotSent) {
 		t.Errorf("the second has error %v, want ErrNotSent", c.Err)
 	}
 	if got := w.sent(); !slices.Equal(got, []any{"first"}) {
@@ -167,17 +167,17 @@ func TestCancellationEndsACallAtOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("%d leaders", leaders), func(t *testing.T) {
 			t.Parallel()
 			w := newWire(atOnce)
-			n := server.New(w.client(t), server.Options{Leaders: leaders})
+			n := pipeline.New(w.client(t), pipeline.Options{Leaders: leaders})
 			w.holds(true)
 			ctx, cancel := context.WithCancel(t.Context())
-			lone := run(ctx, n, server.NewCall(nil, echo, nil, "lone"))
+			lone := run(ctx, n, pipeline.NewCall(nil, echo, nil, "lone"))
 			next(t, w.began)
 			cancel()
 			if got := next(t, lone); !errors.Is(got.err, context.Canceled) {
 				t.Errorf("the caller has %v", got)
 			}
 			w.goOn <- struct{}{}
-			if _, err := n.Run(ctx, server.NewCall(nil, echo, nil, "over")); !errors.Is(err, context.Canceled) ||
+			if _, err := n.Run(ctx, pipeline.NewCall(nil, echo, nil, "over")); !errors.Is(err, context.Canceled) ||
 				len(w.sent()) != 1 {
 				t.Errorf("error %v, sent %v; want nothing more", err, w.sent())
 			}

@@ -1,4 +1,4 @@
-package server_test
+package pipeline_test
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/server"
+	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // appends and its batch script add to a list. The server refuses the batch while the key "refuse" is there.
-func appends() *server.Script {
-	batch := server.NewBatchScript(`
+func appends() *pipeline.Script {
+	batch := pipeline.NewBatchScript(`
 		if redis.call('EXISTS', 'refuse') == 1 then return redis.error_reply('CROSSSLOT not together') end
 		local replies, errors = {}, {}
 		for i, key in ipairs(KEYS) do
@@ -25,13 +25,13 @@ func appends() *server.Script {
 		end
 		if errors[1] then replies[#KEYS + 1] = errors end
 		return replies`, 1)
-	return server.NewScript(`return redis.call('RPUSH', KEYS[1], ARGV[1])`).In(batch, 0)
+	return pipeline.NewScript(`return redis.call('RPUSH', KEYS[1], ARGV[1])`).In(batch, 0)
 }
 
 // pushes returns calls of a script on one list, for together.
-func pushes(t testing.TB, n *server.Server, script *server.Script, key string, args ...any) (calls []func() <-chan *server.Call) {
+func pushes(t testing.TB, n *pipeline.Server, script *pipeline.Script, key string, args ...any) (calls []func() <-chan *pipeline.Call) {
 	for _, arg := range args {
-		calls = append(calls, func() <-chan *server.Call { return send(t, n, script, []string{key}, arg) })
+		calls = append(calls, func() <-chan *pipeline.Call { return send(t, n, script, []string{key}, arg) })
 	}
 	return calls
 }
@@ -41,7 +41,7 @@ func TestABatchIsOneCommandInOrder(t *testing.T) {
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1})
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
 	script := appends()
 	for round := range 2 { // the server does not know the script in the first one
 		calls := pushes(t, n, script, "list", "a", "b", "c")
@@ -65,7 +65,7 @@ func TestABatchSharesItsPipeline(t *testing.T) {
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1})
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
 	script := appends()
 	if err := client.Set(t.Context(), "text", 1, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestARefusedBatchIsMadeCallByCall(t *testing.T) {
 		_, client := redistest.Virtual(t)
 		w := newWire(nil)
 		client.AddHook(w)
-		n := server.New(client, server.Options{Leaders: 1})
+		n := pipeline.New(client, pipeline.Options{Leaders: 1})
 		script := appends()
 		added := 0
 		push := func(commands int) {
@@ -131,7 +131,7 @@ func TestAnErrorOfEveryCallKeepsBatchesOn(t *testing.T) {
 	redisServer := redistest.Start(t)
 	client := redisServer.Client(t, deadlines)
 	client.AddHook(w)
-	n := server.New(client, server.Options{Leaders: 1})
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
 	script := appends()
 	admin := redisServer.Client(t)
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "default", "resetkeys", "~other*").Err(); err != nil {

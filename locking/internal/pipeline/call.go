@@ -1,4 +1,4 @@
-package server
+package pipeline
 
 // state is where a call is.
 type state int
