@@ -23,19 +23,19 @@ type Lease struct {
 	notify    atomic.Bool // ShouldNotify
 	handedOff atomic.Bool
 
-	mu       sync.Mutex
-	watch    stopwatch
-	pulse    *pulse
-	term     term
-	timer    *time.Timer
-	cause    error                                       // nil while the lease is trusted
-	done     chan struct{}                               // closed with the cause; made on demand
-	contexts map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
-	room     int                                         // the size of contexts at which ended ones are removed
-	lastErr  error                                       // of the last renewal, when it failed
-	renewal  chan struct{}                               // closed when the background renewal ends, or nil
-	stop     context.CancelFunc                          // of the renewal
-	giveUp   time.Duration                               // when it is stopped
+	mu         sync.Mutex
+	watch      stopwatch
+	suspension *suspensionDetector
+	term       term
+	timer      *time.Timer
+	cause      error                                       // nil while the lease is trusted
+	done       chan struct{}                               // closed with the cause; made on demand
+	contexts   map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
+	room       int                                         // the size of contexts at which ended ones are removed
+	lastErr    error                                       // of the last renewal, when it failed
+	renewal    chan struct{}                               // closed when the background renewal ends, or nil
+	stop       context.CancelFunc                          // of the renewal
+	giveUp     time.Duration                               // when it is stopped
 
 	offset int64  // of its tokens from the first of the block
 	holder holder // the Gate's part of the lease, or nil
@@ -61,7 +61,7 @@ type holder interface {
 // the error matches ErrLost.
 func newLease(grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
-		grant: grant, keys: keys, watch: began.watch, pulse: began.pulse,
+		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
 		term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
 	}
 	next := l.term.next(l.watch.elapsed())
@@ -77,7 +77,7 @@ func (l *Lease) start(after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = time.AfterFunc(after, l.tick)
-	l.pulse.add(l)
+	l.suspension.add(l)
 }
 
 // Keys returns the keys of the lease, sorted and without duplicates.
@@ -192,7 +192,7 @@ func (l *Lease) end(cause error) {
 		l.stop()
 	}
 	l.timer.Stop()
-	l.pulse.drop(l)
+	l.suspension.drop(l)
 	if l.done != nil {
 		close(l.done)
 	}

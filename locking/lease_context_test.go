@@ -38,7 +38,7 @@ func TestALeaseForgetsContextsWhoseParentsHaveEnded(t *testing.T) {
 }
 
 func BenchmarkLeaseContext(b *testing.B) {
-	began := (&pulse{}).now()
+	began := (&suspensionDetector{}).now()
 	keys, opts, err := prepare([]string{"order:1"}, Options{})
 	if err != nil {
 		b.Fatal(err)

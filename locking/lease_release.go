@@ -100,7 +100,7 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 		return nil
 	}
 	next := &Lease{
-		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch, pulse: l.pulse, holder: h,
+		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
 		term: l.term.handedOff(now, opts.MaxHold),
 	}
 	next.start(next.term.next(now).sleep)

@@ -80,7 +80,7 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wall atomic.Int64
-		began := (&pulse{read: wallClock(func() time.Time {
+		began := (&suspensionDetector{read: wallClock(func() time.Time {
 			return time.Now().Round(0).Add(time.Duration(wall.Load()))
 		})}).now()
 		g.began, g.hang = time.Now(), make(chan struct{})

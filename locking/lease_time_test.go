@@ -94,7 +94,7 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 	t.Parallel()
 	for suspended := 2; suspended <= 6; suspended++ {
 		g, looks := &fakeGrant{}, 0
-		began := (&pulse{read: wallClock(func() time.Time {
+		began := (&suspensionDetector{read: wallClock(func() time.Time {
 			looks++
 			if looks < suspended {
 				return time.Now().Round(0)
@@ -130,7 +130,7 @@ func TestASlowAcquireGivesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now(), renew: func(context.Context, int) error { return errNoAnswer }}
 		opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
-		began := (&pulse{}).now()
+		began := (&suspensionDetector{}).now()
 		time.Sleep(validity(opts.TTL) - 1)
 		lease, err := newLease(g, []string{"order"}, opts, began)
 		if err != nil {
@@ -150,7 +150,7 @@ func TestASlowAcquireIsRenewedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGrant{began: time.Now()}
-		began := (&pulse{}).now()
+		began := (&suspensionDetector{}).now()
 		time.Sleep(8 * time.Second)
 		lease, err := newLease(g, []string{"order"}, Options{TTL: 10 * time.Second, MaxHold: time.Minute}, began)
 		if err != nil {

@@ -38,11 +38,11 @@ const (
 //
 // It is safe for concurrent use.
 type Redlock struct {
-	opts    RedlockOptions
-	nodes   []*redlockNode
-	acquire *pipeline.Script
-	clock   quorum.Clock
-	pulse   pulse // of its leases
+	opts       RedlockOptions
+	nodes      []*redlockNode
+	acquire    *pipeline.Script
+	clock      quorum.Clock
+	suspension suspensionDetector // of its leases
 
 	retrying pending // grants that repeat releases
 	open     pending // grants with unanswered releases
@@ -187,7 +187,7 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 
 // attempt asks every node once.
 func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Options) (*Lease, quorum.Verdict, error) {
-	began := r.pulse.now()
+	began := r.suspension.now()
 	g := newRedlockGrant(r, keys, redisKeys, opts)
 	verdict, err := g.acquire(ctx)
 	if err != nil {

@@ -83,8 +83,8 @@ type Single struct {
 	fenceTTL     time.Duration
 	lockKey      func(string) string
 	sharded      bool
-	clock        quorum.Clock // of its tokens, in case a failover sets the server's clock back
-	pulse        pulse        // of its leases
+	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
+	suspension   suspensionDetector // of its leases
 	server       *pipeline.Server
 	retries      int // of an attempt
 	subscription *subscription
@@ -205,7 +205,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 func (s *Single) attempt(
 	ctx context.Context, keys []string, parts []part, label string, opts Options,
 ) (lease *Lease, undone bool, err error) {
-	began := s.pulse.now()
+	began := s.suspension.now()
 	owner := newOwner(label, opts.block, began.watch.last)
 	g := &singleGrant{single: s, owner: owner, block: opts.block, ttl: opts.TTL}
 	for i := range parts {

@@ -14,8 +14,8 @@ type stopwatch struct {
 
 // instant is a moment from which a lease is measured.
 type instant struct {
-	watch stopwatch
-	pulse *pulse // of the Locker
+	watch      stopwatch
+	suspension *suspensionDetector // of the Locker
 }
 
 // startStopwatch returns a stopwatch that starts now.

@@ -8,14 +8,18 @@ import (
 	"time"
 )
 
-// pulsing runs a test in virtual time with a pulse whose wall clock is ahead of the bubble's by what wall holds, and
+// detecting runs a test in virtual time with a detector whose wall clock is ahead of the bubble's by what wall holds, and
 // what takes a lease of it.
-func pulsing(t *testing.T, test func(p *pulse, wall *atomic.Int64, take func(maxHold time.Duration) *Lease)) {
+func detecting(
+	t *testing.T, test func(p *suspensionDetector, wall *atomic.Int64, take func(maxHold time.Duration) *Lease),
+) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wall atomic.Int64
-		p := &pulse{read: wallClock(func() time.Time { return time.Now().Round(0).Add(time.Duration(wall.Load())) })}
+		p := &suspensionDetector{read: wallClock(func() time.Time {
+			return time.Now().Round(0).Add(time.Duration(wall.Load()))
+		})}
 		test(p, &wall, func(maxHold time.Duration) *Lease {
 			l, err := newLease(&fakeGrant{began: time.Now()}, []string{"order"},
 				Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
@@ -27,51 +31,51 @@ func pulsing(t *testing.T, test func(p *pulse, wall *atomic.Int64, take func(max
 	})
 }
 
-func TestASuspensionEndsAllLeasesOfAPulse(t *testing.T) {
-	pulsing(t, func(_ *pulse, wall *atomic.Int64, take func(time.Duration) *Lease) {
+func TestASuspensionEndsAllLeases(t *testing.T) {
+	detecting(t, func(_ *suspensionDetector, wall *atomic.Int64, take func(time.Duration) *Lease) {
 		leases := []*Lease{take(time.Minute), take(time.Minute), take(time.Hour)}
 		time.Sleep(5500 * time.Millisecond)
 		wall.Add(int64(2 * time.Minute))
-		time.Sleep(beat)
+		time.Sleep(suspensionInterval)
 		synctest.Wait()
 		for i, l := range leases {
 			select {
 			case <-l.Done():
 			default:
-				t.Errorf("lease %d goes on a beat after its machine was suspended for 2 min", i)
+				t.Errorf("lease %d goes on %v after its machine was suspended for 2 min", i, suspensionInterval)
 			}
 			_ = l.Release(t.Context())
 		}
 	})
 }
 
-func TestAPulseBeatsOnlyWhileThereAreLeases(t *testing.T) {
-	pulsing(t, func(p *pulse, wall *atomic.Int64, take func(time.Duration) *Lease) {
+func TestClocksAreComparedOnlyWhileThereAreLeases(t *testing.T) {
+	detecting(t, func(p *suspensionDetector, wall *atomic.Int64, take func(time.Duration) *Lease) {
 		_ = take(time.Minute).Release(t.Context())
-		time.Sleep(2 * beat)
+		time.Sleep(2 * suspensionInterval)
 		p.mu.Lock()
-		if p.beating || len(p.leases) > 0 {
-			t.Errorf("beating: %v, with %d leases, after the only one was released", p.beating, len(p.leases))
+		if p.running || len(p.leases) > 0 {
+			t.Errorf("running: %v, with %d leases, after the only one was released", p.running, len(p.leases))
 		}
 		p.mu.Unlock()
 		wall.Add(int64(time.Hour)) // before the next lease: it tells nothing of that
 		l := take(time.Minute)
-		time.Sleep(2 * beat)
+		time.Sleep(2 * suspensionInterval)
 		if err := l.Err(); err != nil {
 			t.Errorf("a lease that began after the suspension: %v", err)
 		}
 		wall.Add(int64(time.Hour))
-		time.Sleep(beat)
+		time.Sleep(suspensionInterval)
 		synctest.Wait()
 		if l.Err() == nil {
-			t.Error("the pulse of a later lease tells it nothing")
+			t.Error("a suspension during a later lease goes unnoticed")
 		}
 		_ = l.Release(t.Context())
 	})
 }
 
 func TestAClockStepEndsAHangingRenewal(t *testing.T) {
-	pulsing(t, func(p *pulse, wall *atomic.Int64, _ func(time.Duration) *Lease) {
+	detecting(t, func(p *suspensionDetector, wall *atomic.Int64, _ func(time.Duration) *Lease) {
 		ended := make(chan time.Duration, 1)
 		g := &fakeGrant{began: time.Now()}
 		g.renew = func(ctx context.Context, n int) error {

@@ -49,7 +49,7 @@ func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 		return nil, errors.New("locking: leases that are joined share a key: two leases of one key cannot both be good")
 	}
 	grant := &joinedGrant{parts: leases, keys: sorted}
-	began := leases[0].pulse.now()
+	began := leases[0].suspension.now()
 	if err := grant.Renew(ctx, opts.TTL); err != nil {
 		return nil, err
 	}

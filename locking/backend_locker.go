@@ -20,8 +20,8 @@ func New(b backend.Backend) Locker {
 
 // backendLocker is a Locker on a backend of another package.
 type backendLocker struct {
-	backend backend.Backend
-	pulse   pulse
+	backend    backend.Backend
+	suspension suspensionDetector
 }
 
 // watchedLocker is one whose backend notifies callers of releases.
@@ -36,7 +36,7 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	if err != nil {
 		return nil, err
 	}
-	began := l.pulse.now()
+	began := l.suspension.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{
 		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: cleanLabel(opts.Label),
 		Notify: opts.Notify, Block: opts.block,

@@ -1,0 +1,70 @@
+package locking
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// suspensionInterval is how often a suspensionDetector compares the clocks.
+	suspensionInterval = time.Second
+	// clockSlack is how far the wall clock may get ahead in one interval.
+	clockSlack = time.Millisecond
+)
+
+// suspensionDetector notices within a second that the machine was suspended or its wall clock was set forward, and has
+// the leases check their time: their timers follow the monotonic clock, which stands still during a suspension. The
+// leases of a Locker share one. The zero value is ready for use.
+type suspensionDetector struct {
+	read func() (now, wall time.Time) // for its stopwatches; nil for the clocks of this machine
+
+	mu      sync.Mutex
+	watch   stopwatch
+	leases  map[*Lease]struct{}
+	running bool
+}
+
+// now returns the present moment, for leases that use this detector.
+func (d *suspensionDetector) now() instant { return instant{startStopwatch(d.read), d} }
+
+// add registers a lease.
+func (d *suspensionDetector) add(l *Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.leases == nil {
+		d.leases = map[*Lease]struct{}{}
+	}
+	d.leases[l] = struct{}{}
+	if !d.running {
+		d.running = true
+		d.watch = startStopwatch(d.read)
+		time.AfterFunc(suspensionInterval, d.check)
+	}
+}
+
+// drop removes a lease.
+func (d *suspensionDetector) drop(l *Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.leases, l)
+}
+
+// check compares the clocks once, and continues to do so while there are leases.
+func (d *suspensionDetector) check() {
+	d.mu.Lock()
+	if d.running = len(d.leases) > 0; !d.running {
+		d.mu.Unlock()
+		return
+	}
+	time.AfterFunc(suspensionInterval, d.check)
+	var all []*Lease
+	if d.watch.gotAhead() > clockSlack {
+		all = slices.Collect(maps.Keys(d.leases))
+	}
+	d.mu.Unlock()
+	for _, l := range all {
+		l.tick()
+	}
+}
