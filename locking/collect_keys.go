@@ -1,12 +1,6 @@
 package locking
 
-import (
-	"context"
-	"errors"
-	"slices"
-	"sync"
-	"time"
-)
+import "context"
 
 // Collect takes the keys one after another in sorted order, and keeps those that it has while it waits for the next one
 // until ctx ends. It is for a caller of several busy keys that would hardly ever find all of them free at the same
@@ -31,102 +25,4 @@ func Collect(ctx context.Context, l Locker, keys []string, opts Options) ([]*Lea
 		leases = append(leases, lease)
 	}
 	return leases, nil
-}
-
-// Join makes one lease of several that nothing else uses, and takes them over: it is renewed and released with them,
-// and lost as soon as one of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now.
-// When that fails Join returns the error of the renewal, and the leases are still the caller's to release.
-func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
-	var keys []string
-	for _, part := range leases {
-		keys = append(keys, part.keys...)
-	}
-	sorted, opts, err := prepare(keys, opts)
-	if err != nil {
-		return nil, err
-	}
-	if len(sorted) != len(keys) {
-		return nil, errors.New("locking: leases that are joined share a key: two leases of one key cannot both be good")
-	}
-	grant := &joinedGrant{parts: leases, keys: sorted}
-	began := leases[0].suspension.now()
-	if err := grant.Renew(ctx, opts.TTL); err != nil {
-		return nil, err
-	}
-	joined, err := newLease(grant, sorted, opts, began)
-	if err != nil {
-		return nil, err
-	}
-	for _, part := range leases {
-		context.AfterFunc(part.Context(context.Background()), func() {
-			joined.mu.Lock()
-			defer joined.mu.Unlock()
-			joined.end(part.Err())
-		})
-	}
-	return joined, nil
-}
-
-// joinedGrant is the grant of a lease that was made of others.
-type joinedGrant struct {
-	parts []*Lease
-	keys  []string
-}
-
-// Fence returns the token of the part that has the i-th key.
-func (g *joinedGrant) Fence(ctx context.Context, i int) (int64, error) {
-	for _, part := range g.parts {
-		if slices.Contains(part.keys, g.keys[i]) {
-			return part.FenceOf(ctx, g.keys[i])
-		}
-	}
-	panic("locking: a joined lease has a key that none of its parts has")
-}
-
-// Renew renews every part for its own TTL.
-func (g *joinedGrant) Renew(ctx context.Context, _ time.Duration) error {
-	return g.each(func(part *Lease) error { return part.Renew(ctx) })
-}
-
-// Release releases every part, whatever the outcome of the others.
-func (g *joinedGrant) Release(ctx context.Context) (notify bool, err error) {
-	err = g.each(func(part *Lease) error { return part.Release(ctx) })
-	return slices.ContainsFunc(g.parts, (*Lease).ShouldNotify), err
-}
-
-// lost returns why a part is over, first of one whose key another holder has had; nil while all are good.
-func (g *joinedGrant) lost() (first error) {
-	for _, part := range g.parts {
-		err := part.Err()
-		if isTaken(err) {
-			return err
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// isTaken reports whether another holder has had the key.
-func isTaken(err error) bool {
-	loss, ok := errors.AsType[*LostError](err)
-	return ok && loss.Reason == LossTaken
-}
-
-// each calls f for all parts at the same time, and returns their errors, first those of keys that another holder has
-// had.
-func (g *joinedGrant) each(f func(*Lease) error) error {
-	errs := make([]error, len(g.parts))
-	var all sync.WaitGroup
-	for i, part := range g.parts {
-		all.Go(func() { errs[i] = f(part) })
-	}
-	all.Wait()
-	taken := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return !isTaken(err) })
-	return errors.Join(append(taken, slices.DeleteFunc(errs, isTaken)...)...)
-}
-
-func (g *joinedGrant) isOf(l Locker) bool {
-	return slices.ContainsFunc(g.parts, func(part *Lease) bool { return part.isOf(l) })
 }
