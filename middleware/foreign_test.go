@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/otherasynq"
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -23,7 +24,11 @@ func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.Handler
 	log := new(lines)
 	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	a := r.attach(opts, cfg)
-	return r.serveOn(otherasynq.Client{UniversalClient: a.Client(), Changed: changed}, a.Lock(opts.Key)(handler)), log
+	other := asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(sum string, keys []string) bool {
+		kind, _ := asynqconn.KindOf(sum, keys)
+		return slices.Contains(changed, kind)
+	}}
+	return r.serveOn(other, a.Lock(opts.Key)(handler)), log
 }
 
 func TestTasksRunWithAnUnknownAsynq(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -82,4 +83,21 @@ func answer(ctx context.Context, sum string, err error) *redis.Cmd {
 		cmd.SetVal("OK")
 	}
 	return cmd
+}
+
+// ackTimeout is what an acknowledgement gets whose context was cancelled before it was sent.
+const ackTimeout = 5 * time.Second
+
+// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of
+// ctx.
+//
+// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never
+// succeeds and a task that is done runs again. At the context's deadline asynq's lease ends, and then another worker
+// may have the task.
+func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(ackTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,8 +24,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/otherasynq"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -123,7 +124,11 @@ func runAttached(ctx context.Context, db *redis.Client, changed []asynqconn.Kind
 		return err
 	}
 	lock := rt.Lock(middleware.PayloadKey(func(o order) string { return o.Order }))
-	server := asynq.NewServerFromRedisClient(otherasynq.Client{UniversalClient: rt.Client(), Changed: changed}, rt.Config())
+	other := asynqtest.OtherVersion{UniversalClient: rt.Client(), Changed: func(sum string, keys []string) bool {
+		kind, _ := asynqconn.KindOf(sum, keys)
+		return slices.Contains(changed, kind)
+	}}
+	server := asynq.NewServerFromRedisClient(other, rt.Config())
 	err = server.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		var o order
 		if err := json.Unmarshal(task.Payload(), &o); err != nil {

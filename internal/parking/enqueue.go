@@ -3,230 +3,157 @@ package parking
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// ErrNotInSequence reports that a task was enqueued and has no place in line, because Redis did not answer any more. It
-// joins the line when it runs; until then those that are enqueued after it may pass it. Do not enqueue it again.
-var ErrNotInSequence = errors.New("delayqueue: the task is enqueued, but joins the sequence of its key only when it runs: " +
-	"do not enqueue it again")
+var (
+	//go:embed lua/enqueue.lua
+	enqueueSource string
 
-// afterCancel is how long a task is still given its place when the caller has cancelled: it is enqueued already.
-const afterCancel = time.Second
+	enqueueScripts sync.Map // by their texts before asynq's
+)
 
-// Enqueue enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of
-// two calls of which one ends before the other begins, the first one's task stands first, also when they are for
-// different queues. The key must be the one under which the task's handler takes its [Engine.Join], and the handler
-// must call [Engine.Remove]: the entry of a task whose handler does neither stays until somebody behind it takes a
-// Turn, or for 48 h after the last arrival. Payload and headers may be nil.
-//
-// It makes two calls to Redis, three on a Cluster: the task is enqueued first, and then takes its place. One that runs
-// in between has taken it by its own Turn. If it has ended by then, its entry is taken out again; should that fail,
-// because Redis does not answer or because asynq takes longer than a tenth of a second to note that it has ended, the
-// entry stays until the next in line meets it. One that has failed in between may keep its place until it is retried.
-// Close waits for the looks at such tasks.
-//
-// A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the line
-// when it runs.
-//
-// The task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time
-// that it is sent again. When the error matches [ErrNotInSequence], the task is enqueued and the TaskInfo is there.
-// Other errors are asynq's own, wrapped: after asynq.ErrTaskIDConflict the task that has the ID is in line, if it was
-// enqueued for this line and waits; asynq.ErrDuplicateTask leaves the line as it was. After any other the task may be
-// enqueued or not, as with asynq's own Client; if it is, it joins the line when it runs.
-func (e *Engine) Enqueue(ctx context.Context, key, taskType string, payload []byte, headers map[string]string,
-	opts ...asynq.Option,
-) (*asynq.TaskInfo, error) {
-	t, opts := named(opts)
-	headers = maps.Clone(headers)
-	if headers == nil {
-		headers = map[string]string{}
-	}
-	headers[sequenceHeader] = headerOf(t, key)
-	info, err := e.enqueue(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
-	if err != nil {
-		err = fmt.Errorf("delayqueue: enqueue in sequence: %w", err)
-	}
-	return info, err
+// Errors of [Engine.Add]. Nothing was enqueued.
+var (
+	// ErrLocked reports that one of the locks is there.
+	ErrLocked = errors.New("delayqueue: a lock is held")
+	// ErrNotNow reports that a task was to run later.
+	ErrNotNow = errors.New("delayqueue: a held key says nothing about a task that runs later or in a group: " +
+		"leave out asynq.ProcessIn, ProcessAt and Group, or WhenHeld")
+	// ErrForeign reports that asynq's scripts are those of a version that is not known.
+	ErrForeign = errors.New("delayqueue: asynq's scripts are not known: " +
+		"use the version of asynq that this build of railtoken supports")
+)
+
+// AddOptions says what [Engine.Add] does besides what asynq does. The zero value is nothing.
+type AddOptions struct {
+	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the
+	// record.
+	Keys []string
+	// AtOnce refuses a task that is due later or joins a group: the error matches [ErrNotNow].
+	AtOnce bool
+	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there,
+	// nothing is enqueued, and the error matches [ErrLocked].
+	Locks []string
+	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of
+	// which Look and Limits count.
+	WaitFor     string
+	ParkOptions ParkOptions
 }
 
-// named returns the task that asynq makes with these options, and the options with its ID, which is known before it is
-// enqueued. asynq checks the options.
-func named(opts []asynq.Option) (Task, []asynq.Option) {
-	t := Task{Queue: "default"}
-	for _, opt := range opts {
-		name, ok := opt.Value().(string)
-		switch {
-		case !ok:
-		case opt.Type() == asynq.QueueOpt:
-			t.Queue = name
-		case opt.Type() == asynq.TaskIDOpt:
-			t.ID = name
-		}
+// Add enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task
+// is done by the time that it is sent again. Errors other than those of this package are asynq's own. It makes one call
+// to Redis, for a task that waits four or five more: should they fail, the task lies in the retry set, and its timer
+// brings it back. Where asynq's scripts are not known, it is asynq's own enqueue; AtOnce is refused then.
+func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ...asynq.Option) (*asynq.TaskInfo,
+	error,
+) {
+	a := &adding{AddOptions: o, call: rand.Text()}
+	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, addingKey{}, a), task, opts...)
+	switch {
+	case a.err != nil:
+		return nil, a.err
+	case err != nil || o.WaitFor == "":
+		return info, err
 	}
-	if t.ID == "" {
-		t.ID = rand.Text()
-		opts = append(opts[:len(opts):len(opts)], asynq.TaskID(t.ID))
-	}
-	return t, opts
-}
-
-func (e *Engine) enqueue(ctx context.Context, key string, t Task, task *asynq.Task,
-	opts []asynq.Option,
-) (*asynq.TaskInfo, error) {
-	info, err := e.Add(ctx, task, AddOptions{Keys: []string{key}}, opts...)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return nil, errors.Join(err, e.placeOther(ctx, t, key))
-	}
+	ctx, cancel := outlasting(ctx, afterCancel)
+	defer cancel()
+	park := o.ParkOptions
+	park.nonce, park.Attempt, park.unique = a.call, 0, a.unique
+	t := Task{Queue: info.Queue, ID: info.ID}
+	place, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
 	if err != nil {
-		return nil, err
+		place.Timer = park.Look
+		e.log.WarnContext(ctx, "an enqueued task is not among the waiters; its timer will bring it back", "error",
+			err)
 	}
-	if info.State == asynq.TaskStateScheduled || info.State == asynq.TaskStateAggregating {
-		return info, nil
-	}
-	if err := e.takePlace(ctx, t, key); err != nil {
-		return info, fmt.Errorf("%w: %w", ErrNotInSequence, err)
-	}
+	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)
 	return info, nil
 }
 
-// placeOther sees to it that a task which has the ID of one that was to be enqueued stands in line, if it was to stand
-// there too: its producer may have crashed, or have lost its connection, before it did.
-func (e *Engine) placeOther(ctx context.Context, t Task, key string) error {
-	there, err := e.inspect.GetTaskInfo(t.Queue, t.ID)
-	if errors.Is(err, asynq.ErrTaskNotFound) {
-		err = ErrGone
+type addingKey struct{}
+
+// adding is a task that is being enqueued.
+type adding struct {
+	AddOptions
+	call   string
+	unique string // the task's uniqueness lock, if it has one
+	err    error
+}
+
+// answer runs our script in place of one of asynq's that enqueues a task.
+func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cmd {
+	a, ok := ctx.Value(addingKey{}).(*adding)
+	if !ok {
+		a = &adding{call: rand.Text()}
 	}
+	atOnce := a.AtOnce || len(a.Locks) > 0 || a.WaitFor != ""
 	switch {
-	case errors.Is(err, ErrGone):
+	case sent.Script == "" && !atOnce:
 		return nil
-	case err != nil:
-	case there.Headers[sequenceHeader] != headerOf(t, key):
-		return nil
-	case there.State == asynq.TaskStatePending, there.State == asynq.TaskStateActive:
-		err = e.takePlace(ctx, t, key)
+	case sent.Script == "":
+		a.err = ErrForeign
+	case atOnce && !sent.Now():
+		a.err = ErrNotNow
 	}
-	if err != nil {
-		err = fmt.Errorf("the task that has the ID may not be in the sequence: %w", err)
+	if a.err != nil {
+		return failedCmd(ctx, a.err)
 	}
-	return err
+	message, unique := 0, "nil" // where asynq's message is, and the uniqueness lock
+	if sent.Script == "enqueueUnique" {
+		message, unique, a.unique = 2, "KEYS[1]", sent.Keys[0]
+	}
+	t := Task{Queue: sent.Queue, ID: sent.ID}
+	names := slices.Concat(sent.Keys, []string{t.Hash(), t.Prefix() + "pending", t.Prefix() + "retry"}, a.Locks)
+	args := slices.Concat(sent.Args, []any{a.call, encoded(a.Keys)})
+	sources := ""
+	if a.WaitFor != "" {
+		sources = taskSource + recordSource + stateSource
+		encoded, _ := sent.Args[message].([]byte)
+		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(),
+			a.ParkOptions.MaxAge.Milliseconds(),
+			deadlineOf(string(encoded)))
+	}
+	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(sent.Keys),
+		len(sent.Args), unique, sources, sent.Text)
+	script, ok := enqueueScripts.Load(head)
+	if !ok {
+		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))
+	}
+	//nolint:errcheck,forcetypeassert // nothing else is stored, and asynq gets the error
+	cmd := script.(*redis.Script).Run(ctx, e.client, names, args...)
+	if n, err := cmd.Int64(); err == nil && n < -1 {
+		a.err = ErrLocked
+		return failedCmd(ctx, a.err)
+	}
+	return cmd
 }
 
-// takePlace puts a task in line that is enqueued, and takes its entry out again if it has ended before.
-func (e *Engine) takePlace(ctx context.Context, t Task, key string) error {
-	ctx, cancel := outlasting(ctx, afterCancel)
-	defer cancel()
-	at, state, err := e.joinAndLook(ctx, t, key)
-	if err != nil {
-		return err
+// encoded returns keys as they are recorded: each as it stands in the names of its lock and its waiters, with blanks
+// between them.
+func encoded(all []string) string {
+	parts := make([]string, len(all))
+	for i, key := range all {
+		parts[i] = keys.Encode(key)
 	}
-	switch ended := !(standing{state: state}).live(); {
-	case ended, at.made && !e.steps && (state == "retry" || state == "scheduled"):
-		// It has ended, or has failed and left the line. On a Cluster it may have failed after it has got its place,
-		// and then may keep it.
-		e.withdraw(ctx, t, key)
-	case at.made && state == "active":
-		// It has yet to ask its turn, or has just left the line and is about to end.
-		e.watch(t, key)
-	}
-	return nil
+	return strings.Join(parts, " ")
 }
 
-// joinAndLook gives a task its place and returns its state at that moment, which is empty when there is no such task.
-// On a Cluster the look comes after it, and when it has failed the state is unknown.
-func (e *Engine) joinAndLook(ctx context.Context, t Task, key string) (at entry, state string, err error) {
-	if e.steps {
-		if at, err = e.join(ctx, t, key, JoinOptions{}, 0, nil); err != nil {
-			return entry{}, "", err
-		}
-		return at, e.stateOf(ctx, t, e.client.HGet(ctx, t.Hash(), "state")), nil
-	}
-	// In one script: a task that failed between the two would be taken for one that had failed before.
-	at, err = e.joined(ctx, t, sequenceScript.Run(ctx, e.client,
-		[]string{SequenceKey(key), WaitersKey(key), t.Hash()}, joinArgs(t, JoinOptions{}, 0, nil)...))
-	return at, at.state, err
-}
-
-// stateOf reads the state of a task that was put in line.
-func (e *Engine) stateOf(ctx context.Context, t Task, found *redis.StringCmd) string {
-	state, err := found.Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		e.log.WarnContext(ctx,
-			"a task that joined a sequence may have ended; its entry stays until another task finds it",
-			"task", t.String(), "error", err)
-		return "unknown"
-	}
-	return state
-}
-
-// watch looks in the background whether an active task ends, for a tenth of a second: by then it has asked its turn, or
-// it was at its end.
-func (e *Engine) watch(t Task, key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return
-	}
-	e.pending.Go(func() {
-		for pause := 3 * time.Millisecond; pause < 100*time.Millisecond; pause *= 3 {
-			select {
-			case <-e.closing.Done():
-				return
-			case <-time.After(pause):
-			}
-			state := e.stateOf(e.closing, t, e.client.HGet(e.closing, t.Hash(), "state"))
-			if !(standing{state: state}).live() {
-				e.withdraw(e.closing, t, key)
-			}
-			if state != "active" { // one that has failed may keep its place
-				return
-			}
-		}
-	})
-}
-
-// withdraw takes the entry of a task that has ended out of line, and wakes who may have parked behind it.
-func (e *Engine) withdraw(ctx context.Context, t Task, key string) {
-	left, err := e.Remove(ctx, t, key)
-	// the first in line, who need not be the one that was refused first
-	if err == nil && left.Parked > 0 && len(left.Next) > 0 {
-		_, err = e.WakeTask(ctx, key, left.Next[0])
-	}
-	if err != nil {
-		e.log.WarnContext(ctx, "a task that has ended may stay in its sequence until another task finds it", "task", t.String(),
-			"error", err)
-	}
-}
-
-// outlasting returns a context that ends some time after ctx has.
-func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(by, cancel)
-		context.AfterFunc(longer, func() { timer.Stop() })
-	})
-	return longer, func() {
-		stop()
-		cancel()
-	}
-}
-
-// sequenceHeader says that Enqueue has put a task in line: "encoded key" "task as an entry of the line". It counts only
-// for that task and that key: a handler may hand its headers on to tasks that it enqueues.
-const sequenceHeader = "Railtoken-Sequence"
-
-func headerOf(t Task, key string) string { return keys.Encode(key) + " " + t.Entry() }
-
-// EnqueuedFor reports whether [Engine.Enqueue] has put a task in the line of key, by its headers. It may have left the
-// line since.
-func EnqueuedFor(t Task, key string, headers map[string]string) bool {
-	return headers[sequenceHeader] == headerOf(t, key)
+// failedCmd returns the command that asynq gets for a script that has failed or was not sent.
+func failedCmd(ctx context.Context, err error) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(err)
+	return cmd
 }

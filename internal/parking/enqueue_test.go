@@ -3,264 +3,251 @@ package parking_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/parking/parkingtest"
+	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// enqueue enqueues a task in line.
-func (r *solo) enqueue(key string, opts ...asynq.Option) (parking.Task, map[string]string) {
+// add enqueues a task in the rig's queue.
+func (r *rig) add(o parking.AddOptions, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	r.Helper()
-	info, err := r.Engine.Enqueue(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"},
-		opts...)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return parking.Task{Queue: info.Queue, ID: info.ID}, info.Headers
+	return r.Engine.Add(r.Context(), asynq.NewTask("test", []byte("payload"), asynq.Queue(r.name)), o, opts...)
 }
 
-// line returns the IDs of the tasks in the line of a key.
-func (r *solo) line(key string) []string {
+func (r *rig) field(t parking.Task, name string) string {
 	r.Helper()
-	members := r.Client.ZRange(r.Context(), "railtoken:sequence:{"+key+"}", 0, -1).Val()
-	ids := []string{}
-	for _, m := range members {
-		size, rest, _ := strings.Cut(m, ":")
-		n, err := strconv.Atoi(size)
-		if err != nil || n > len(rest) {
-			r.Fatalf("%q is in line", m)
-		}
-		ids = append(ids, rest[n:])
-	}
-	return ids
+	return r.Client.HGet(r.Context(), hash(t), name).Val()
 }
 
-func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
+func TestKeysAreRecordedWithTheTask(t *testing.T) {
 	t.Parallel()
-	r := newSolo(t)
-	first, headers := r.enqueue("k", asynq.Queue("slow"), asynq.TaskID("first"))
-	second, _ := r.enqueue("k")
-	if first != (parking.Task{Queue: "slow", ID: "first"}) || second.Queue != "default" || second.ID == "" {
-		t.Errorf("enqueued %s and %s", first, second)
-	}
-	info, err := r.Inspect.GetTaskInfo("slow", "first")
-	if err != nil || string(info.Payload) != "payload" || info.Headers["tenant"] != "7" ||
-		info.State != asynq.TaskStatePending {
-		t.Errorf("asynq has %+v, %v", info, err)
-	}
-	if turn := r.turn(second, "k", parking.JoinOptions{}); turn.Ahead != 1 || turn.First != first ||
-		turn.FirstState != "pending" {
-		t.Errorf("the second stands at %+v", turn)
-	}
-	if turn := r.turn(first, "k", parking.JoinOptions{}); turn.Ahead != 0 || len(r.line("k")) != 2 {
-		t.Errorf("the first stands at %+v, in line are %v", turn, r.line("k"))
-	}
-	if !parking.EnqueuedFor(first, "k", headers) {
-		t.Errorf("its headers say no: %v", headers)
-	}
-}
-
-func TestHeadersTellWhichTaskWasPutInLine(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	task, headers := r.enqueue("a key {%}")
-	for _, other := range []parking.Task{{Queue: task.Queue, ID: "child"}, {Queue: "other", ID: task.ID}} {
-		if parking.EnqueuedFor(other, "a key {%}", headers) {
-			t.Errorf("%s, to which the headers were handed on, is said to be in line", other)
-		}
-	}
-	if parking.EnqueuedFor(task, "another key", headers) {
-		t.Error("it is said to be in the line of another key")
-	}
-	if parking.EnqueuedFor(task, "a key {%}", nil) {
-		t.Error("a task without headers is said to be in line")
-	}
-	if !parking.EnqueuedFor(task, "a key {%}", headers) {
-		t.Error("it is not said to be in its own line")
-	}
-	// A child that is itself enqueued in line has a place of its own.
-	info, err := r.Engine.Enqueue(t.Context(), "a key {%}", "test", nil, headers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := parking.Task{Queue: info.Queue, ID: info.ID}
-	if !parking.EnqueuedFor(child, "a key {%}", info.Headers) {
-		t.Error("the child is not said to be in line")
-	}
-	if !parking.EnqueuedFor(task, "a key {%}", headers) {
-		t.Error("the headers of the parent say so no more")
-	}
-}
-
-func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
-	for name, opts := range map[string][]asynq.Option{
-		"none": nil,
-		"most": {
-			asynq.Queue("a"), asynq.MaxRetry(0), asynq.Timeout(time.Minute), asynq.Deadline(deadline),
-			asynq.Retention(time.Hour), asynq.Unique(time.Minute),
-		},
-		"some": {asynq.Queue("b"), asynq.MaxRetry(7), asynq.Deadline(deadline), asynq.Unique(2 * time.Minute)},
-		"twice": {
-			asynq.Queue("x"), asynq.MaxRetry(7), asynq.Queue("c"), asynq.MaxRetry(3),
-			asynq.Timeout(time.Hour),
-		},
-		"scheduled": {asynq.ProcessIn(time.Hour), asynq.Queue("d"), asynq.Unique(time.Minute)},
-		"grouped":   {asynq.Group("g"), asynq.Queue("e")},
-	} {
-		mine, err := r.Engine.Enqueue(t.Context(), name, "test", []byte(name), nil, opts...)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		theirs, err := r.Tasks.Enqueue(asynq.NewTask("test", []byte(name+"2")), opts...)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		kept := func(info *asynq.TaskInfo) string {
-			info, err := r.Inspect.GetTaskInfo(info.Queue, info.ID)
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		for name, opts := range map[string][]asynq.Option{
+			"pending":          nil,
+			"unique":           {asynq.Unique(time.Hour), asynq.Retention(time.Minute)},
+			"scheduled":        {asynq.ProcessIn(time.Hour)},
+			"scheduled unique": {asynq.ProcessIn(time.Hour), asynq.Unique(time.Hour)},
+			"group":            {asynq.Group("g")},
+			"group unique":     {asynq.Group("g"), asynq.Unique(time.Hour)},
+		} {
+			r.name += "x" // the unique locks must differ
+			info, err := r.add(parking.AddOptions{Keys: []string{"order:1", "a b"}},
+				append(opts, asynq.TaskID(name))...)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatal(err)
 			}
-			lock := r.Client.HGet(t.Context(), "asynq:{"+info.Queue+"}:t:"+info.ID, "unique_key").Val()
-			ttl := time.Duration(0)
-			if lock != "" {
-				ttl = r.Client.TTL(t.Context(), lock).Val().Round(time.Minute)
+			task := r.task(name)
+			if got := r.field(task, "railtoken:keys"); got != "order:1 a%20b" {
+				t.Errorf("%s: recorded are %q", name, got)
 			}
-			return fmt.Sprint(info.Queue, info.MaxRetry, info.Timeout, info.Deadline, info.Retention, info.Group,
-				info.State, ttl,
-				time.Until(info.NextProcessAt).Round(time.Minute))
+			if got := r.State(task); got != info.State {
+				t.Errorf("%s is %v, and said to be %v", name, got, info.State)
+			}
+			if _, err := r.add(parking.AddOptions{}, append(opts, asynq.TaskID(name))...); !errors.Is(err,
+				asynq.ErrTaskIDConflict) && !errors.Is(err, asynq.ErrDuplicateTask) {
+				t.Errorf("%s: a second one gives %v", name, err)
+			}
 		}
-		if got, want := kept(mine), kept(theirs); got != want {
-			t.Errorf("%s: asynq keeps %s, without a line %s", name, got, want)
+	})
+}
+
+func TestATaskWithoutKeysHasNoRecordOfThem(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		info, err := r.add(parking.AddOptions{})
+		if err != nil || r.Client.HExists(t.Context(), hash(r.task(info.ID)), "railtoken:keys").Val() {
+			t.Errorf("%+v, %v", info, err)
 		}
-		if inLine, want := len(r.line(name)) == 1, mine.State == asynq.TaskStatePending; inLine != want {
-			t.Errorf("%s: is in line %v, want %v", name, inLine, want)
+	})
+}
+
+func TestALockThatIsThereRefusesTheTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "standalone")
+	locks := []string{r.key("free"), r.key("held")}
+	r.Client.Set(t.Context(), locks[1], "owner", time.Hour)
+	for range 2 {
+		if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"),
+			asynq.Unique(time.Hour)); !errors.Is(err, parking.ErrLocked) || info != nil {
+			t.Fatalf("%+v, %v", info, err)
 		}
+	}
+	if left := r.Client.Keys(t.Context(), "asynq:{"+r.name+"}:*").Val(); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+	r.Client.Del(t.Context(), locks[1])
+	if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); err != nil ||
+		info.State != asynq.TaskStatePending {
+		t.Errorf("%+v, %v", info, err)
 	}
 }
 
-func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
+func TestATaskWaitsFromTheStart(t *testing.T) {
 	t.Parallel()
-	r := newSolo(t)
-	for _, opt := range []asynq.Option{
-		asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond),
-		asynq.Group(""),
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		if _, err := r.add(parking.AddOptions{}, asynq.TaskID("backlog")); err != nil {
+			t.Fatal(err)
+		}
+		r.Park(r.Delayed("first"), "k")
+		wait := parking.AddOptions{
+			Keys: []string{r.key("k")}, WaitFor: r.key("k"),
+			ParkOptions: parking.ParkOptions{Look: time.Hour},
+		}
+		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Second),
+			asynq.Retention(time.Minute))
+		if err != nil || info.State != asynq.TaskStateRetry || time.Until(info.NextProcessAt) < time.Minute {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if got := r.Waiting("k"); !slices.Equal(got, []string{"first", "a"}) {
+			t.Errorf("waiting are %v", got)
+		}
+		if n := len(r.parked()); n != 2 {
+			t.Errorf("%d are parked", n)
+		}
+		if _, err := r.add(parking.AddOptions{}, asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {
+			t.Errorf("a duplicate gives %v", err)
+		}
+		if ttl := r.Client.TTL(t.Context(), r.field(r.task("a"), "unique_key")).Val(); ttl < time.Hour {
+			t.Errorf("the uniqueness lock ends in %v, before the task's timer", ttl)
+		}
+		r.Wake("k")
+		if woken := r.Wake("k"); woken.First() != r.task("a") {
+			t.Errorf("woken is %+v", woken)
+		}
+		got, err := r.Inspect.GetTaskInfo(r.name, "a")
+		if err != nil || got.State != asynq.TaskStatePending || got.Retried != 0 || got.MaxRetry != 0 ||
+			got.Retention != time.Minute {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if ids := r.Client.LRange(t.Context(), "asynq:{"+r.name+"}:pending", 0, -1).Val(); !slices.Equal(ids,
+			[]string{"backlog", "first", "a"}) {
+			t.Errorf("pending are %v", ids)
+		}
+	})
+}
+
+func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		t.Helper()
+		for name, opt := range map[string]asynq.Option{
+			"due later": asynq.ProcessIn(time.Hour),
+			"group":     asynq.Group("g"),
+		} {
+			for _, o := range []parking.AddOptions{
+				{AtOnce: true},
+				{WaitFor: r.key("k")},
+				{Locks: []string{"{" + r.name + "}"}},
+			} {
+				if info, err := r.add(o, opt); !errors.Is(err, parking.ErrNotNow) || info != nil {
+					t.Errorf("%s: %+v gives %+v, %v", name, o, info, err)
+				}
+			}
+		}
+		if left := r.Waiting("k"); len(left) > 0 {
+			t.Errorf("waiting are %v", left)
+		}
+	})
+}
+
+func TestALostAnswerAddsOnce(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]parking.AddOptions{
+		"enqueued": {Keys: []string{"k"}},
+		"waiting":  {Keys: []string{"k"}, WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Hour}},
 	} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, opt); err == nil {
-			t.Errorf("%v was accepted", opt)
-		}
-	}
-	for _, taskType := range []string{"", " "} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", taskType, nil, nil); err == nil {
-			t.Errorf("a task of type %q was accepted", taskType)
-		}
-	}
-	if n := r.Client.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys are left behind", n)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newSolo(t)
+			if _, err := r.Engine.Add(t.Context(), asynq.NewTask("warm", nil), o, asynq.TaskID("warm"),
+				asynq.Unique(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			queue, left := r.loses("payload-of-k", 3)
+			info, err := queue.Add(t.Context(), asynq.NewTask("test", []byte("payload-of-k")), o, asynq.TaskID("a"),
+				asynq.Unique(time.Minute))
+			if err != nil || info.ID != "a" || left.Load() > 0 {
+				t.Fatalf("%+v, %v", info, err)
+			}
+			count := func(all []string) (n int) {
+				for _, id := range all {
+					if id == "a" {
+						n++
+					}
+				}
+				return n
+			}
+			pending, waiting := count(r.Client.LRange(t.Context(), "asynq:{default}:pending", 0,
+				-1).Val()), count(r.Waiting("k"))
+			if waits := o.WaitFor != ""; pending+waiting != 1 || waits != (waiting == 1) {
+				t.Errorf("it is pending %d times, and waits %d times", pending, waiting)
+			}
+		})
 	}
 }
 
-func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
+// What follows the enqueue of a task that waits fails: the producer has died, or Redis.
+func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	task, _ := r.enqueue("k", asynq.TaskID("id"))
-	at := r.turn(task, "k", parking.JoinOptions{}).At
-	for _, key := range []string{"k", "another"} {
-		if info, err := r.Engine.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
-			asynq.ErrTaskIDConflict) || info != nil {
-			t.Errorf("a second one for %q gives %v, %v", key, info, err)
-		}
+	queue, left := r.loses("railtoken:parked", -1)
+	o := parking.AddOptions{WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Second}}
+	info, err := queue.Add(t.Context(), asynq.NewTask("test", nil), o)
+	if err != nil || left.Load() > 0 || info.State != asynq.TaskStateRetry {
+		t.Fatalf("%+v, %v", info, err)
 	}
-	if n := r.Client.Exists(t.Context(), "railtoken:sequence:{another}").Val(); n != 0 {
-		t.Error("the refused one is in the line of its key")
-	}
-	if turn := r.turn(task, "k", parking.JoinOptions{}); !turn.At.Equal(at) {
-		t.Errorf("the refused one cost the first its place: %+v, want %v", turn, at)
+	ran := make(chan string, 9)
+	parkingtest.Serve(t, r.Engine, asynq.Config{DelayedTaskCheckInterval: 100 * time.Millisecond},
+		func(_ context.Context, id string) error {
+			ran <- id
+			return nil
+		})
+	for id := ""; id != info.ID; { // others had the scripts known
+		id = receive(t, ran)
 	}
 }
 
-func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
+func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
 	t.Parallel()
-	r := newSolo(t)
-	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise"),
-		asynq.Queue("idle")); err != nil {
-		t.Fatal(err)
-	}
-	r.enqueue("another key", asynq.TaskID("in another line"), asynq.Queue("idle"))
-	r.enqueue("k", asynq.TaskID("later"), asynq.ProcessIn(time.Hour))
-	failed, _ := r.enqueue("k", asynq.TaskID("has failed"))
-	r.Serve(1, func(context.Context, string) error { return errors.New("it failed") })
-	r.Become(failed, asynq.TaskStateRetry)
-	r.remove(failed, "k")
-	for id, queue := range map[string]string{
-		"enqueued otherwise": "idle", "in another line": "idle",
-		"later": "default", "has failed": "default",
-	} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id),
-			asynq.Queue(queue)); !errors.Is(err, asynq.ErrTaskIDConflict) {
-			t.Errorf("a second one gives %v", err)
+	cluster := redistest.StartCluster(t, 2)
+	for name, wait := range map[string]string{"enqueued": "", "waiting": "k"} {
+		r := newRigOn(t, "cluster", cluster.Client(t))
+		o := parking.AddOptions{ParkOptions: parking.ParkOptions{Look: time.Hour}}
+		if wait != "" {
+			o.WaitFor = r.key(wait)
 		}
-		if got := r.line("k"); len(got) != 0 {
-			t.Errorf("in line are %v", got)
+		if _, err := r.add(parking.AddOptions{}, asynq.TaskID("backlog")); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	task := r.Delayed("id")
-	r.turn(task, "k", parking.JoinOptions{})
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
-		asynq.ErrTaskIDConflict) {
-		t.Errorf("a second one gives %v", err)
-	}
-	later, _ := r.enqueue("k")
-	if turn := r.turn(later, "k", parking.JoinOptions{}); turn.Ahead != 1 || turn.First != task {
-		t.Errorf("a later one stands at %+v", turn)
-	}
-}
-
-func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
-	t.Parallel()
-	r := newSolo(t)
-	r.enqueue("k", asynq.Unique(time.Minute))
-	before := r.line("k")
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", []byte("payload"), nil,
-		asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
-		t.Errorf("a duplicate gives %v", err)
-	}
-	if after := r.line("k"); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("in line are %v, before %v", after, before)
-	}
-}
-
-// before is a hook that is called before each command.
-type before func(redis.Cmder)
-
-func (before) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f before) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		f(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (f before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			f(cmd)
+		move := r.beginMove(cluster)
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		task := asynq.NewTask("test", nil, asynq.Queue(r.name), asynq.TaskID("a"))
+		info, err := r.Engine.Add(soon, task, o)
+		cancel()
+		if err == nil {
+			t.Errorf("%s: while its slot moves it is %+v", name, info)
 		}
-		return next(ctx, cmds)
+		added := make(chan error, 1)
+		go func() {
+			_, err := r.Engine.Add(t.Context(), task, o)
+			added <- err
+		}()
+		move.Finish(t)
+		if err := receive(t, added); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if lists := r.listsOf(r.task("a")); !slices.Equal(lists,
+			[]string{map[string]string{"": "pending", "k": "retry"}[wait]}) || len(r.Waiting("k")) != len(wait) {
+			t.Errorf("%s: it is in %v, and waiting are %v", name, lists, r.Waiting("k"))
+		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// ackTimeout is what an acknowledgement gets whose context was cancelled before it was sent.
-	ackTimeout = 5 * time.Second
 	// pauseFirst and pauseMost are the pause after a fetch that failed: it doubles with each one in a row.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = time.Second
@@ -20,20 +18,6 @@ const (
 	// last attempt.
 	recoverAfter = 30 * time.Second
 )
-
-// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of
-// ctx.
-//
-// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never
-// succeeds and a task that is done runs again. At the context's deadline asynq's lease ends, and then another worker
-// may have the task.
-func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
-	end := time.Now().Add(ackTimeout)
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
-		end = deadline
-	}
-	return context.WithDeadline(context.WithoutCancel(ctx), end)
-}
 
 // failures paces fetches that fail. asynq v0.26 does not pause after an error: a Redis that answers every call with an
 // error at once is called many thousand times a second. Fetches alone are paced: the rest of asynq paces itself, and an

@@ -1,4 +1,4 @@
-// Package asynqtest enqueues and looks at tasks of asynq in tests.
+// Package asynqtest helps tests to enqueue tasks, to look at them, and to meet another version of asynq.
 package asynqtest
 
 import (
