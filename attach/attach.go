@@ -34,8 +34,8 @@ type Options struct {
 	// Locker takes the locks. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller closes
 	// one of its own.
 	Locker locking.Locker
-	// LockNames is middleware.Options.LockNames, for a Locker of the caller's on the Redis of the tasks.
-	LockNames func(key string) (lock, interest string)
+	// RedisKeys is middleware.Options.RedisKeys, for a Locker of the caller's on the Redis of the tasks.
+	RedisKeys func(key string) (lock, notify string)
 
 	// Strategy is for handlers that set none; middleware.Requeue when nil.
 	Strategy middleware.Strategy
@@ -129,7 +129,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		}
 		a.locker, a.closers = locking.NewGate(single, locking.GateOptions{}), []io.Closer{single}
 		if _, oneNode := client.(*redis.Client); oneNode {
-			a.opts.LockNames = single.RedisKeys
+			a.opts.RedisKeys = single.RedisKeys
 		}
 	}
 	if _, err := a.LockWith(LockOptions{Key: func(context.Context, *asynq.Task) ([]string, error) { return nil, nil }}); err != nil {
@@ -241,7 +241,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	}
 	maxHold := cmp.Or(o.MaxHold, a.opts.MaxHold)
 	lock, err := middleware.Lock(middleware.Options{
-		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, LockNames: a.opts.LockNames,
+		Locker: a.locker, Key: o.Key, Strategy: o.Strategy, Queue: a.queue, RedisKeys: a.opts.RedisKeys,
 		TTL: cmp.Or(o.TTL, a.opts.TTL), MaxHold: maxHold, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
 		SlotBudget: a.budget, Stopping: a.stopping, Observer: a.opts.Observer, Logger: a.opts.Logger,
 	})

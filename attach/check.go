@@ -26,9 +26,9 @@ func (a *Attached) Check(ctx context.Context) error {
 		return nil
 	}
 	needs := preflight.Needs{Queues: queues, Locks: len(a.closers) > 0, AllowEviction: a.opts.AllowEviction}
-	if a.opts.LockNames != nil {
-		lock, interest := a.opts.LockNames(preflight.Key)
-		needs.Locks, needs.LockNames = true, []string{lock, interest}
+	if a.opts.RedisKeys != nil {
+		lock, notify := a.opts.RedisKeys(preflight.Key)
+		needs.Locks, needs.RedisKeys = true, []string{lock, notify}
 	}
 	if err := preflight.Check(ctx, a.client, needs, a.opts.Logger); err != nil {
 		return fmt.Errorf("attach: the Redis of the tasks %w", err)

@@ -35,10 +35,10 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 		return p.engine().Add(ctx, task, add, opts...)
 	}
 	add.AtOnce = true
-	if p.opts.LockNames != nil {
+	if p.opts.RedisKeys != nil {
 		look := add
 		for _, key := range keys {
-			lock, _ := p.opts.LockNames(key)
+			lock, _ := p.opts.RedisKeys(key)
 			look.Locks = append(look.Locks, lock)
 		}
 		info, err := p.engine().Add(ctx, task, look, opts...)

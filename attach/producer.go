@@ -19,9 +19,9 @@ type ProducerOptions struct {
 	// Keys finds the keys of the tasks of some types. Those of others are given with the option [Keys], or are not
 	// known.
 	Keys map[string]middleware.KeyFunc
-	// Locker and LockNames are those of [Options], for locks that are elsewhere.
+	// Locker and RedisKeys are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
-	LockNames func(key string) (lock, interest string)
+	RedisKeys func(key string) (lock, notify string)
 	// MaxKeySize and MaxKeys are those of [Options].
 	MaxKeySize, MaxKeys int
 	// Observer is told of the waits that begin with an enqueue, and of the tasks that WhenHeld refuses; nil disables it.
@@ -58,7 +58,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 		}
 		p.closers, p.opts.Locker = append(p.closers, single), single
 		if _, oneNode := client.(*redis.Client); oneNode {
-			p.opts.LockNames = single.RedisKeys
+			p.opts.RedisKeys = single.RedisKeys
 		}
 	}
 	return p, nil
@@ -68,7 +68,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 // with a. keys is that of [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	return &Producer{queue: a.queue, opts: ProducerOptions{
-		Keys: keys, Locker: a.locker, LockNames: a.opts.LockNames, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
+		Keys: keys, Locker: a.locker, RedisKeys: a.opts.RedisKeys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
 		Observer: a.opts.Observer, Logger: a.opts.Logger,
 	}}
 }

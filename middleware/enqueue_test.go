@@ -33,7 +33,7 @@ func onEachProducer(t *testing.T, test func(r *rig, p *attach.Producer)) {
 			r := newRig(t, client)
 			test(r, r.producer(func(o *attach.ProducerOptions) {
 				if kind == "together" {
-					o.LockNames = r.locker.RedisKeys
+					o.RedisKeys = r.locker.RedisKeys
 				}
 			}))
 		})

@@ -68,7 +68,7 @@ type options struct {
 // options returns the options of a test on the rig.
 func (r *rig) options(s middleware.Strategy) options {
 	return options{
-		Options: attach.Options{Locker: r.locker, LockNames: r.locker.RedisKeys, Strategy: s, Observer: r.events.Observe},
+		Options: attach.Options{Locker: r.locker, RedisKeys: r.locker.RedisKeys, Strategy: s, Observer: r.events.Observe},
 		Key:     middleware.PayloadKey(func(p payload) string { return p.Key }),
 	}
 }

@@ -34,10 +34,10 @@ type Options struct {
 	// Queue is where tasks are parked. The asynq server must speak through the client that its Conn makes.
 	Queue *delayqueue.Queue
 
-	// LockNames returns the names of the Redis string that is the lock of a key and of the mark beside it, when the
+	// RedisKeys returns the names of the Redis string that is the lock of a key and of the mark beside it, when the
 	// locks are on the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are taken to be
 	// elsewhere, and each task that is parked costs one more attempt at its lock.
-	LockNames func(key string) (lock, interest string)
+	RedisKeys func(key string) (lock, notify string)
 
 	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which
 	// asynq brings a crashed worker's task back. The log warns once of each type of task whose time, by asynq.Timeout

@@ -106,7 +106,7 @@ func TestAWakeTellsItsCause(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
 				opts := r.options(s)
-				opts.Locker, opts.LockNames = locking.NewGate(r.locker, locking.GateOptions{}), nil
+				opts.Locker, opts.RedisKeys = locking.NewGate(r.locker, locking.GateOptions{}), nil
 				began, goOn := make(chan bool), make(chan bool)
 				r.serve(opts, asynq.Config{Concurrency: 8}, func(context.Context, *asynq.Task) error {
 					began <- true
@@ -233,7 +233,7 @@ func TestLocksThatCannotBeAskedAreTold(t *testing.T) {
 			}
 			defer locker.Close()
 			opts := r.options(nil)
-			opts.Locker, opts.LockNames = locker, nil
+			opts.Locker, opts.RedisKeys = locker, nil
 			r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 			r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0))
 			e := r.events.await(r, 1, ofKind(middleware.Unavailable))[0]

@@ -43,9 +43,9 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		Look: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
 	r.ordering.park(&opts, d.OnLimit != nil)
-	if r.LockNames != nil {
-		lock, mark := r.LockNames(held.Key)
-		opts.Locks = []parking.LockNames{{Lock: lock, Notify: mark}}
+	if r.RedisKeys != nil {
+		lock, mark := r.RedisKeys(held.Key)
+		opts.Locks = []parking.RedisKeys{{Lock: lock, Notify: mark}}
 	}
 	r.active.Park(held.Key, opts, func(p parking.Parked) { r.parked(ctx, held, d, p) })
 	return conflict

@@ -26,7 +26,7 @@ func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: middleware.FIFO, Queue: queue})
-			opts.LockNames = nil
+			opts.RedisKeys = nil
 			r.events.during = func(ctx context.Context, e middleware.Event) {
 				if parked(e) {
 					if _, err := (*parking.Engine)(r.queue).Remove(ctx, parking.Task(first), "order:1"); err != nil {

@@ -73,7 +73,7 @@ func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 			bubble(t, func(r *rig) {
 				lease := r.hold("order:1")
 				opts := r.options(middleware.Requeue{Delay: time.Hour, Standby: -1, Order: order})
-				opts.LockNames = nil
+				opts.RedisKeys = nil
 				opts.Locker = &hooked{Locker: r.locker, after: func(attempt int, _ error) {
 					if attempt == 1 {
 						r.giveBack(lease)

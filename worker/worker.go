@@ -25,8 +25,8 @@ type Worker struct {
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient // nil when the locks are on several servers
 	locker   gated
-	names    func(key string) (lock, interest string) // of locks that are on the Redis of the tasks
-	lockTest []redis.UniversalClient                  // of several servers for locks, until they were looked at
+	names    func(key string) (lock, notify string) // of locks that are on the Redis of the tasks
+	lockTest []redis.UniversalClient                // of several servers for locks, until they were looked at
 	attached *attach.Attached
 
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func (w *Worker) attach() (err error) {
 		c.Asynq(&cfg)
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
-		Locker: w.locker, LockNames: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
+		Locker: w.locker, RedisKeys: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err

@@ -111,7 +111,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	}
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,
-		LockNames: names, Key: middleware.PayloadKeys(job.keys), SlotBudget: &middleware.SlotBudget{Waiting: 4, Slots: 8}, Observer: p.observe,
+		RedisKeys: names, Key: middleware.PayloadKeys(job.keys), SlotBudget: &middleware.SlotBudget{Waiting: 4, Slots: 8}, Observer: p.observe,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ var scenes = map[string]scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) { r.Park(r.Delayed("b"), "k") }, conflicts: 1, stranded: 1,
 		// on a Cluster they are elsewhere
-	}, parking.ParkOptions{Locks: []parking.LockNames{{Lock: "nobody's", Notify: "nobody's:interest"}}}),
+	}, parking.ParkOptions{Locks: []parking.RedisKeys{{Lock: "nobody's", Notify: "nobody's:notify"}}}),
 	"park behind another": parkScene(scene{
 		tasks: map[string]string{"a": "k", "b": "k"},
 		setUp: func(r *rig) {

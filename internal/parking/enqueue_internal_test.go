@@ -17,8 +17,8 @@ func TestAnUnknownAsynqEnqueuesPlainlyOrNotAtAll(t *testing.T) {
 	}
 	defer q.Close()
 	for _, o := range []AddOptions{{}, {Keys: []string{"k"}}, {AtOnce: true}, {Locks: []string{"l"}}, {WaitFor: "k"}} {
-		a := &adding{AddOptions: o}
-		cmd := q.answer(context.WithValue(t.Context(), addingKey{}, a), asynqconn.Enqueuing{})
+		a := &enqueuing{AddOptions: o}
+		cmd := q.answer(context.WithValue(t.Context(), enqueuingKey{}, a), asynqconn.Enqueuing{})
 		plain := !o.AtOnce && len(o.Locks) == 0 && o.WaitFor == ""
 		if plain != (cmd == nil) || plain != (a.err == nil) || !plain && !errors.Is(cmd.Err(), ErrForeign) {
 			t.Errorf("%+v: %v, %v", o, cmd, a.err)

@@ -66,7 +66,7 @@ type ParkOptions struct {
 	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited
 	// for, when it is the task's turn. Of two conflicts in a row one alone believes Redis. None when they are
 	// elsewhere.
-	Locks []LockNames
+	Locks []RedisKeys
 	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness
 	// lock and its counts. It needs all queues on one Redis. Where another task has the ID there, the task stays where
 	// it is.
@@ -79,8 +79,8 @@ type ParkOptions struct {
 	late     bool   // asynq's lease must have ended
 }
 
-// LockNames are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
-type LockNames struct {
+// RedisKeys are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
+type RedisKeys struct {
 	Lock, Notify string
 }
 

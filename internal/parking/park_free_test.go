@@ -10,10 +10,10 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// lockNames are two locks, as of a key and of a name of it that another program uses.
-var lockNames = []parking.LockNames{
-	{Lock: "lock:{k}", Notify: "lock:{k}:interest"},
-	{Lock: "old:{k}", Notify: "old:{k}:interest"},
+// lockKeys are two locks, as of a key and of a name of it that another program uses.
+var lockKeys = []parking.RedisKeys{
+	{Lock: "lock:{k}", Notify: "lock:{k}:notify"},
+	{Lock: "old:{k}", Notify: "old:{k}:notify"},
 }
 
 func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			r.OK(err)
 			t.Cleanup(func() { _ = queue.Close() })
 			task := r.Begin(r.Delayed("a"))
-			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames})
+			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, Locks: lockKeys})
 			free := len(held) == 0
 			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
 				t.Fatalf("%+v, %v", place, err)
@@ -69,7 +69,7 @@ func TestAFreedTaskLeavesTheLine(t *testing.T) {
 	a, b := r.Delayed("a"), r.Delayed("b")
 	r.Park(a, "k")
 	r.Park(b, "k")
-	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{Look: time.Hour, Locks: lockNames})
+	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{Look: time.Hour, Locks: lockKeys})
 	if err != nil || !place.Free || place.Waiters != 1 || place.Count != 2 {
 		t.Errorf("%+v, %v", place, err)
 	}
@@ -85,7 +85,7 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 	for i, want := range []bool{false, true} {
 		task := r.Begin(tasks[1-i])
 		place, err := r.Engine.Park(t.Context(), task, "k",
-			parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockNames})
+			parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockKeys})
 		if err != nil || place.Free != want || place.Ahead != 1-i {
 			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
 		}
@@ -99,11 +99,11 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
-	held := func(names parking.LockNames) { r.OK(r.Client.Set(t.Context(), names.Lock, "owner", 0).Err()) }
-	held(lockNames[0])
+	held := func(names parking.RedisKeys) { r.OK(r.Client.Set(t.Context(), names.Lock, "owner", 0).Err()) }
+	held(lockKeys[0])
 	const slack = 2 * time.Minute
 	park := func(id string, opts parking.ParkOptions) {
-		opts.Locks = lockNames
+		opts.Locks = lockKeys
 		if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed(id)), "k", opts); err != nil || place.Free {
 			t.Fatalf("%s: %+v, %v", id, place, err)
 		}
@@ -119,19 +119,19 @@ func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 		{"without a place", parking.ParkOptions{Look: time.Hour, MaxWaiters: 1}, time.Hour + slack},
 	} {
 		park(step.id, step.opts)
-		for _, names := range lockNames {
+		for _, names := range lockKeys {
 			if ttl := r.Client.PTTL(t.Context(), names.Notify).Val(); ttl > step.want ||
 				ttl < step.want-30*time.Second {
 				t.Errorf("%s: %s lasts %v, want %v", step.id, names.Notify, ttl, step.want)
 			}
 		}
 	}
-	r.OK(r.Client.Del(t.Context(), lockNames[0].Lock, lockNames[0].Notify).Err())
+	r.OK(r.Client.Del(t.Context(), lockKeys[0].Lock, lockKeys[0].Notify).Err())
 	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k",
-		parking.ParkOptions{Look: time.Hour, Locks: lockNames}); err != nil || !place.Free {
+		parking.ParkOptions{Look: time.Hour, Locks: lockKeys}); err != nil || !place.Free {
 		t.Errorf("%+v, %v", place, err)
 	}
-	if n := r.Client.Exists(t.Context(), lockNames[0].Notify).Val(); n != 0 {
+	if n := r.Client.Exists(t.Context(), lockKeys[0].Notify).Val(); n != 0 {
 		t.Error("a task that does not wait has left a mark")
 	}
 }

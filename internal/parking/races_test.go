@@ -76,7 +76,7 @@ func (w *worker) process(ctx context.Context, id string) error {
 	}
 	opts, parked := parking.ParkOptions{Look: time.Hour}, func(parking.Parked) { w.lookAgain(held) }
 	if w.on != "cluster" {
-		opts.Locks, parked = []parking.LockNames{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":interest"}}, nil
+		opts.Locks, parked = []parking.RedisKeys{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":notify"}}, nil
 	}
 	run.Park(w.key(held), opts, parked)
 	return errRefused

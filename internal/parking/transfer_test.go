@@ -158,7 +158,7 @@ func TestATaskThatMayRunIsNotTransferred(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task := r.Delayed("a")
-	if place := r.transfer(task, parking.ParkOptions{Locks: lockNames}); !place.Free || place.Task != task {
+	if place := r.transfer(task, parking.ParkOptions{Locks: lockKeys}); !place.Free || place.Task != task {
 		t.Errorf("%+v", place)
 	}
 	if got := r.everywhere("a"); !slices.Equal(got, []string{"default pending"}) {

@@ -21,8 +21,8 @@ type Needs struct {
 	Queues []string
 	// Locks is set when locks are there.
 	Locks bool
-	// LockNames is the names of the locks of [Key] that another program chose (RedisKey); the usual one when empty.
-	LockNames []string
+	// RedisKeys is the names of the locks of [Key] that another program chose (RedisKey); the usual one when empty.
+	RedisKeys []string
 	// Info is set when nothing works without INFO.
 	Info bool
 	// AllowEviction is set when Redis may evict keys.

@@ -49,7 +49,7 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		},
 		"locks without INFO": {preflight.Needs{Locks: true, Info: true}, []string{"~*", "&*", "+@all", "-info"}, "+info", ""},
 		"locks of another program": {
-			preflight.Needs{Locks: true, LockNames: []string{"app:" + preflight.Key + ":lock", "{app:" + preflight.Key + ":lock}:fence"}},
+			preflight.Needs{Locks: true, RedisKeys: []string{"app:" + preflight.Key + ":lock", "{app:" + preflight.Key + ":lock}:fence"}},
 			[]string{"~railtoken:*", "&railtoken:*", "+@all"},
 			"~app:*:lock ~{app:*:lock}:fence", "&app:*:lock",
 		},

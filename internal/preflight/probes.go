@@ -79,8 +79,8 @@ func lockNames(needs Needs) (names []string) {
 	if !needs.Locks {
 		return nil
 	}
-	if len(needs.LockNames) > 0 {
-		return needs.LockNames
+	if len(needs.RedisKeys) > 0 {
+		return needs.RedisKeys
 	}
 	lock := "railtoken:lock:{" + keys.Encode(Key) + "}"
 	return []string{lock, lock + ":fence", lock + ":notify"}
