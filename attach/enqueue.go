@@ -30,9 +30,9 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 	if err != nil {
 		return nil, err
 	}
-	add := parking.AddOptions{Keys: keys}
+	add := parking.EnqueueOptions{Keys: keys}
 	if strategy == nil {
-		return p.engine().Add(ctx, task, add, opts...)
+		return p.engine().Enqueue(ctx, task, add, opts...)
 	}
 	add.AtOnce = true
 	if p.opts.RedisKeys != nil {
@@ -41,7 +41,7 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 			lock, _ := p.opts.RedisKeys(key)
 			look.Locks = append(look.Locks, lock)
 		}
-		info, err := p.engine().Add(ctx, task, look, opts...)
+		info, err := p.engine().Enqueue(ctx, task, look, opts...)
 		if !errors.Is(err, parking.ErrLocked) && !errors.Is(err, parking.ErrForeign) {
 			return info, err
 		}
@@ -74,7 +74,7 @@ func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.T
 				"the key is the argument, and the task joins its sequence whether the key is held or not")
 		}
 	}
-	return p.engine().Enqueue(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
+	return p.engine().EnqueueInOrder(ctx, key, task.Type(), task.Payload(), task.Headers(), opts...)
 }
 
 func (p *Producer) engine() *parking.Engine { return (*parking.Engine)(p.queue) }
@@ -149,7 +149,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 
 // decide does what the strategy says about a task, one of whose keys is held unless held is nil.
 func (p *Producer) decide(
-	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError, add parking.AddOptions, opts []asynq.Option,
+	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError, add parking.EnqueueOptions, opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	var d middleware.Decision
 	if held != nil {
@@ -166,7 +166,7 @@ func (p *Producer) decide(
 		add.WaitFor, add.ParkOptions = held.Key, parking.ParkOptions{
 			Look: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		}
-		info, err := p.engine().Add(ctx, task, add, opts...)
+		info, err := p.engine().Enqueue(ctx, task, add, opts...)
 		if err == nil {
 			t := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 			p.observe(ctx, middleware.Refused, t, task, add.Keys, held, nil)
@@ -183,10 +183,10 @@ func (p *Producer) decide(
 		}
 		add.WaitFor = ""
 	}
-	info, err := p.engine().Add(ctx, task, add, opts...)
+	info, err := p.engine().Enqueue(ctx, task, add, opts...)
 	if errors.Is(err, parking.ErrForeign) {
 		add.AtOnce = false
-		return p.engine().Add(ctx, task, add, opts...)
+		return p.engine().Enqueue(ctx, task, add, opts...)
 	}
 	return info, err
 }

@@ -21,7 +21,7 @@ func TestATaskLeavesALineThatItsHandlerDoesNotHeed(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		if _, err := (*parking.Engine)(r.queue).Enqueue(t.Context(), "order:1", "test", []byte(`{"key":"order:1"}`), nil); err != nil {
+		if _, err := (*parking.Engine)(r.queue).EnqueueInOrder(t.Context(), "order:1", "test", []byte(`{"key":"order:1"}`), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -91,7 +91,7 @@ func (r *rig) queued(key string, first, n int, opts ...asynq.Option) {
 			r.Fatal(err)
 		}
 		opts := append([]asynq.Option{asynq.TaskID(fmt.Sprint(key, "-", first+i))}, opts...)
-		if _, err := (*parking.Engine)(r.queue).Enqueue(r.Context(), key, "test", data, nil, opts...); err != nil {
+		if _, err := (*parking.Engine)(r.queue).EnqueueInOrder(r.Context(), key, "test", data, nil, opts...); err != nil {
 			r.Fatal(err)
 		}
 	}

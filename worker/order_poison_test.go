@@ -51,7 +51,7 @@ func TestATaskWithoutAKeyHoldsUpNobodyInOrder(t *testing.T) {
 				t.Cleanup(func() { _ = producer.Close() })
 				enqueue := func(kind, payload, queue string) {
 					t.Helper()
-					if _, err := (*parking.Engine)(producer).Enqueue(t.Context(), "order:1", kind, []byte(payload), nil, asynq.Queue(queue), asynq.MaxRetry(3)); err != nil {
+					if _, err := (*parking.Engine)(producer).EnqueueInOrder(t.Context(), "order:1", kind, []byte(payload), nil, asynq.Queue(queue), asynq.MaxRetry(3)); err != nil {
 						t.Fatal(err)
 					}
 				}

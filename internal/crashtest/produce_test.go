@@ -88,7 +88,7 @@ func (r *run) enqueue(p *producer, j job) {
 		switch {
 		case j.InLine:
 			r.ledger.call(j)
-			_, err = (*parking.Engine)(p.tasks.Queue()).Enqueue(r.Context(), j.keys()[0], "job", payload, nil, opts...)
+			_, err = (*parking.Engine)(p.tasks.Queue()).EnqueueInOrder(r.Context(), j.keys()[0], "job", payload, nil, opts...)
 		case j.Waits:
 			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
 			waits := slices.Concat(opts, []asynq.Option{attach.Keys(j.keys()...), attach.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})

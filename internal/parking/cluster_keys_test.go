@@ -108,7 +108,7 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	must(err)
 	_, err = r.Engine.Remove(ctx, a, key)
 	must(err)
-	_, err = r.Engine.Enqueue(ctx, key, "test", nil, nil, asynq.Queue(r.name))
+	_, err = r.Engine.EnqueueInOrder(ctx, key, "test", nil, nil, asynq.Queue(r.name))
 	must(err)
 	must(r.inspector().PutFirst(ctx, key, delayqueue.Task(a)))
 	r.Park(r.Delayed("third"), "k") // its timer is that of one with others before it

@@ -14,7 +14,7 @@
 //     key in order of arrival, whether they wait, run, or have yet to be fetched. A task joins after asynq has it, so a
 //     task that asynq does not know is gone for good. Entries of a task whose handler never calls Remove stay until a
 //     task behind it finds that it is gone, or for 48 h after the last arrival.
-//   - Enqueuing: [Engine.Add] and [Engine.Enqueue].
+//   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
 //
 // # Redis Cluster
 //

@@ -25,7 +25,7 @@ var (
 	enqueueScripts sync.Map // by their texts before asynq's
 )
 
-// Errors of [Engine.Add]. Nothing was enqueued.
+// Errors of [Engine.Enqueue]. Nothing was enqueued.
 var (
 	// ErrLocked reports that one of the locks is there.
 	ErrLocked = errors.New("delayqueue: a lock is held")
@@ -37,8 +37,8 @@ var (
 		"use the version of asynq that this build of railtoken supports")
 )
 
-// AddOptions says what [Engine.Add] does besides what asynq does. The zero value is nothing.
-type AddOptions struct {
+// EnqueueOptions says what [Engine.Enqueue] does besides what asynq does. The zero value is nothing.
+type EnqueueOptions struct {
 	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the
 	// record.
 	Keys []string
@@ -53,15 +53,15 @@ type AddOptions struct {
 	ParkOptions ParkOptions
 }
 
-// Add enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task
+// Enqueue enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task
 // is done by the time that it is sent again. Errors other than those of this package are asynq's own. It makes one call
 // to Redis, for a task that waits four or five more: should they fail, the task lies in the retry set, and its timer
 // brings it back. Where asynq's scripts are not known, it is asynq's own enqueue; AtOnce is refused then.
-func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts ...asynq.Option) (*asynq.TaskInfo,
+func (e *Engine) Enqueue(ctx context.Context, task *asynq.Task, o EnqueueOptions, opts ...asynq.Option) (*asynq.TaskInfo,
 	error,
 ) {
-	a := &adding{AddOptions: o, call: rand.Text()}
-	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, addingKey{}, a), task, opts...)
+	a := &enqueuing{EnqueueOptions: o, call: rand.Text()}
+	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, enqueuingKey{}, a), task, opts...)
 	switch {
 	case a.err != nil:
 		return nil, a.err
@@ -83,11 +83,11 @@ func (e *Engine) Add(ctx context.Context, task *asynq.Task, o AddOptions, opts .
 	return info, nil
 }
 
-type addingKey struct{}
+type enqueuingKey struct{}
 
-// adding is a task that is being enqueued.
-type adding struct {
-	AddOptions
+// enqueuing is a task that is being enqueued.
+type enqueuing struct {
+	EnqueueOptions
 	call   string
 	unique string // the task's uniqueness lock, if it has one
 	err    error
@@ -95,9 +95,9 @@ type adding struct {
 
 // answer runs our script in place of one of asynq's that enqueues a task.
 func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cmd {
-	a, ok := ctx.Value(addingKey{}).(*adding)
+	a, ok := ctx.Value(enqueuingKey{}).(*enqueuing)
 	if !ok {
-		a = &adding{call: rand.Text()}
+		a = &enqueuing{call: rand.Text()}
 	}
 	atOnce := a.AtOnce || len(a.Locks) > 0 || a.WaitFor != ""
 	switch {

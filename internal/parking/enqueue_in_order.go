@@ -22,7 +22,7 @@ var ErrNotInSequence = errors.New("delayqueue: the task is enqueued, but joins t
 // afterCancel is how long a task is still given its place when the caller has cancelled: it is enqueued already.
 const afterCancel = time.Second
 
-// Enqueue enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of
+// EnqueueInOrder enqueues a task at the end of the line of key, with asynq's options, and returns what asynq says of it: of
 // two calls of which one ends before the other begins, the first one's task stands first, also when they are for
 // different queues. The key must be the one under which the task's handler takes its [Engine.Join], and the handler
 // must call [Engine.Remove]: the entry of a task whose handler does neither stays until somebody behind it takes a
@@ -42,7 +42,7 @@ const afterCancel = time.Second
 // Other errors are asynq's own, wrapped: after asynq.ErrTaskIDConflict the task that has the ID is in line, if it was
 // enqueued for this line and waits; asynq.ErrDuplicateTask leaves the line as it was. After any other the task may be
 // enqueued or not, as with asynq's own Client; if it is, it joins the line when it runs.
-func (e *Engine) Enqueue(ctx context.Context, key, taskType string, payload []byte, headers map[string]string,
+func (e *Engine) EnqueueInOrder(ctx context.Context, key, taskType string, payload []byte, headers map[string]string,
 	opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	t, opts := named(opts)
@@ -51,7 +51,7 @@ func (e *Engine) Enqueue(ctx context.Context, key, taskType string, payload []by
 		headers = map[string]string{}
 	}
 	headers[sequenceHeader] = headerOf(t, key)
-	info, err := e.enqueue(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
+	info, err := e.enqueueInOrder(ctx, key, t, asynq.NewTaskWithHeaders(taskType, payload, headers), opts)
 	if err != nil {
 		err = fmt.Errorf("delayqueue: enqueue in sequence: %w", err)
 	}
@@ -79,10 +79,10 @@ func named(opts []asynq.Option) (Task, []asynq.Option) {
 	return t, opts
 }
 
-func (e *Engine) enqueue(ctx context.Context, key string, t Task, task *asynq.Task,
+func (e *Engine) enqueueInOrder(ctx context.Context, key string, t Task, task *asynq.Task,
 	opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
-	info, err := e.Add(ctx, task, AddOptions{Keys: []string{key}}, opts...)
+	info, err := e.Enqueue(ctx, task, EnqueueOptions{Keys: []string{key}}, opts...)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
 		return nil, errors.Join(err, e.placeOther(ctx, t, key))
 	}
@@ -225,7 +225,7 @@ const sequenceHeader = "Railtoken-Sequence"
 
 func headerOf(t Task, key string) string { return keys.Encode(key) + " " + t.Entry() }
 
-// EnqueuedFor reports whether [Engine.Enqueue] has put a task in the line of key, by its headers. It may have left the
+// EnqueuedFor reports whether [Engine.EnqueueInOrder] has put a task in the line of key, by its headers. It may have left the
 // line since.
 func EnqueuedFor(t Task, key string, headers map[string]string) bool {
 	return headers[sequenceHeader] == headerOf(t, key)

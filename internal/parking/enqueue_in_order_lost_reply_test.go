@@ -98,7 +98,7 @@ func TestALostAnswerIsNotAConflict(t *testing.T) {
 			for _, lost := range []string{"railtoken:sequence:{k}", "payload-of-k"} {
 				queue, left := r.loses(lost, 3)
 				pending := r.Client.LLen(t.Context(), "asynq:{default}:pending").Val()
-				info, err := queue.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, opts...)
+				info, err := queue.EnqueueInOrder(t.Context(), "k", "test", []byte("payload-of-k"), nil, opts...)
 				if err != nil {
 					t.Fatalf("losing the answer to %s: %v", lost, err)
 				}
@@ -128,7 +128,7 @@ func TestATaskOfUnknownFateRuns(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	failing, left := r.loses("payload-of-k", -1)
-	info, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id"))
+	info, err := failing.EnqueueInOrder(t.Context(), "k", "test", []byte("payload-of-k"), nil, asynq.TaskID("id"))
 	if err == nil || errors.Is(err, parking.ErrNotInSequence) || info != nil || left.Load() > 0 {
 		t.Fatalf("enqueueing gives %v, %v", info, err)
 	}
@@ -147,11 +147,11 @@ func TestATaskThatIsEnqueuedAgainIsInLine(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	failing, _ := r.loses("payload-of-k", -1)
-	if _, err := failing.Enqueue(t.Context(), "k", "test", []byte("payload-of-k"), nil,
+	if _, err := failing.EnqueueInOrder(t.Context(), "k", "test", []byte("payload-of-k"), nil,
 		asynq.TaskID("id")); err == nil {
 		t.Fatal("no answer was lost")
 	}
-	if info, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+	if info, err := r.Engine.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
 		asynq.ErrTaskIDConflict) || info != nil {
 		t.Fatalf("a second one gives %v, %v", info, err)
 	}

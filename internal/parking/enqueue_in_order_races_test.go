@@ -62,7 +62,7 @@ func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
 			a, _ := r.enqueue("k", asynq.TaskID("a"))
 			d := r.Delayed("d")
 			queue := r.between(func() { look(r, a, d) })
-			if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
+			if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 				t.Fatal(err)
 			}
 			for _, done := range []parking.Task{a, d} {
@@ -129,13 +129,13 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 			t.Parallel()
 			r := newSolo(t)
 			queue := r.between(func() { r.run(b, func() error { return tt.during(r) }) })
-			if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
+			if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.line("k"); (len(got) == 1) != tt.inLine {
 				t.Errorf("in line are %v", got)
 			}
-			if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("c"),
+			if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("c"),
 				asynq.Queue("other")); err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 			})
 		}
 	}))
-	if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
+	if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 		t.Fatal(err)
 	}
 	close(end)
@@ -203,7 +203,7 @@ func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
 		})
 		receive(t, began)
 	})
-	if _, err := queue.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
+	if _, err := queue.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 		t.Fatal(err)
 	}
 	c, _ := r.enqueue("k", asynq.Queue("other"))
@@ -228,7 +228,7 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	client := redis.NewClient(r.Client.Options())
 	t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(broken{"railtoken:sequence:{k}"})
-	info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b"))
+	info, err := r.on(client).EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b"))
 	if !errors.Is(err, parking.ErrNotInSequence) || !errors.Is(err, errBroken) || info == nil || info.ID != "b" {
 		t.Fatalf("enqueueing gives %+v, %v", info, err)
 	}
@@ -244,7 +244,7 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	if turn := r.turn(b, "k", parking.JoinOptions{Begins: true}); turn.Ahead != 0 || len(r.line("k")) != 1 {
 		t.Errorf("when it runs it stands at %+v, and in line are %v", turn, r.line("k"))
 	}
-	if info, err := r.on(client).Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); !errors.Is(err,
+	if info, err := r.on(client).EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("b")); !errors.Is(err,
 		asynq.ErrTaskIDConflict) ||
 		!errors.Is(err, errBroken) || errors.Is(err, parking.ErrNotInSequence) || info != nil {
 		t.Errorf("enqueueing it again gives %+v, %v; want a conflict, and that the line is not known", info, err)
@@ -256,7 +256,7 @@ func TestATaskHasItsPlaceAlsoWhenTheCallerHasCancelled(t *testing.T) {
 	r := newSolo(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	queue := r.between(cancel)
-	if _, err := queue.Enqueue(ctx, "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
+	if _, err := queue.EnqueueInOrder(ctx, "k", "test", nil, nil, asynq.TaskID("b")); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.line("k"); !slices.Equal(got, []string{"b"}) {

@@ -18,7 +18,7 @@ import (
 // enqueue enqueues a task in line.
 func (r *solo) enqueue(key string, opts ...asynq.Option) (parking.Task, map[string]string) {
 	r.Helper()
-	info, err := r.Engine.Enqueue(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"},
+	info, err := r.Engine.EnqueueInOrder(r.Context(), key, "test", []byte("payload"), map[string]string{"tenant": "7"},
 		opts...)
 	if err != nil {
 		r.Fatal(err)
@@ -86,7 +86,7 @@ func TestHeadersTellWhichTaskWasPutInLine(t *testing.T) {
 		t.Error("it is not said to be in its own line")
 	}
 	// A child that is itself enqueued in line has a place of its own.
-	info, err := r.Engine.Enqueue(t.Context(), "a key {%}", "test", nil, headers)
+	info, err := r.Engine.EnqueueInOrder(t.Context(), "a key {%}", "test", nil, headers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOptionsComeToTheSameAsWithAsynq(t *testing.T) {
 		"scheduled": {asynq.ProcessIn(time.Hour), asynq.Queue("d"), asynq.Unique(time.Minute)},
 		"grouped":   {asynq.Group("g"), asynq.Queue("e")},
 	} {
-		mine, err := r.Engine.Enqueue(t.Context(), name, "test", []byte(name), nil, opts...)
+		mine, err := r.Engine.EnqueueInOrder(t.Context(), name, "test", []byte(name), nil, opts...)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -155,12 +155,12 @@ func TestOptionsThatAsynqRefusesLeaveNothing(t *testing.T) {
 		asynq.Queue(" "), asynq.TaskID(" "), asynq.Unique(time.Millisecond),
 		asynq.Group(""),
 	} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, opt); err == nil {
+		if _, err := r.Engine.EnqueueInOrder(t.Context(), "k", "test", nil, nil, opt); err == nil {
 			t.Errorf("%v was accepted", opt)
 		}
 	}
 	for _, taskType := range []string{"", " "} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", taskType, nil, nil); err == nil {
+		if _, err := r.Engine.EnqueueInOrder(t.Context(), "k", taskType, nil, nil); err == nil {
 			t.Errorf("a task of type %q was accepted", taskType)
 		}
 	}
@@ -175,7 +175,7 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	task, _ := r.enqueue("k", asynq.TaskID("id"))
 	at := r.turn(task, "k", parking.JoinOptions{}).At
 	for _, key := range []string{"k", "another"} {
-		if info, err := r.Engine.Enqueue(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+		if info, err := r.Engine.EnqueueInOrder(t.Context(), key, "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
 			asynq.ErrTaskIDConflict) || info != nil {
 			t.Errorf("a second one for %q gives %v, %v", key, info, err)
 		}
@@ -205,7 +205,7 @@ func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
 		"enqueued otherwise": "idle", "in another line": "idle",
 		"later": "default", "has failed": "default",
 	} {
-		if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID(id),
+		if _, err := r.Engine.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID(id),
 			asynq.Queue(queue)); !errors.Is(err, asynq.ErrTaskIDConflict) {
 			t.Errorf("a second one gives %v", err)
 		}
@@ -220,7 +220,7 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 	r := newSolo(t)
 	task := r.Delayed("id")
 	r.turn(task, "k", parking.JoinOptions{})
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
+	if _, err := r.Engine.EnqueueInOrder(t.Context(), "k", "test", nil, nil, asynq.TaskID("id")); !errors.Is(err,
 		asynq.ErrTaskIDConflict) {
 		t.Errorf("a second one gives %v", err)
 	}
@@ -235,7 +235,7 @@ func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
 	r := newSolo(t)
 	r.enqueue("k", asynq.Unique(time.Minute))
 	before := r.line("k")
-	if _, err := r.Engine.Enqueue(t.Context(), "k", "test", []byte("payload"), nil,
+	if _, err := r.Engine.EnqueueInOrder(t.Context(), "k", "test", []byte("payload"), nil,
 		asynq.Unique(time.Minute)); !errors.Is(err, asynq.ErrDuplicateTask) {
 		t.Errorf("a duplicate gives %v", err)
 	}

@@ -16,8 +16,8 @@ func TestAnUnknownAsynqEnqueuesPlainlyOrNotAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	for _, o := range []AddOptions{{}, {Keys: []string{"k"}}, {AtOnce: true}, {Locks: []string{"l"}}, {WaitFor: "k"}} {
-		a := &enqueuing{AddOptions: o}
+	for _, o := range []EnqueueOptions{{}, {Keys: []string{"k"}}, {AtOnce: true}, {Locks: []string{"l"}}, {WaitFor: "k"}} {
+		a := &enqueuing{EnqueueOptions: o}
 		cmd := q.answer(context.WithValue(t.Context(), enqueuingKey{}, a), asynqconn.Enqueuing{})
 		plain := !o.AtOnce && len(o.Locks) == 0 && o.WaitFor == ""
 		if plain != (cmd == nil) || plain != (a.err == nil) || !plain && !errors.Is(cmd.Err(), ErrForeign) {

@@ -15,9 +15,9 @@ import (
 )
 
 // add enqueues a task in the rig's queue.
-func (r *rig) add(o parking.AddOptions, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+func (r *rig) add(o parking.EnqueueOptions, opts ...asynq.Option) (*asynq.TaskInfo, error) {
 	r.Helper()
-	return r.Engine.Add(r.Context(), asynq.NewTask("test", []byte("payload"), asynq.Queue(r.name)), o, opts...)
+	return r.Engine.Enqueue(r.Context(), asynq.NewTask("test", []byte("payload"), asynq.Queue(r.name)), o, opts...)
 }
 
 func (r *rig) field(t parking.Task, name string) string {
@@ -38,7 +38,7 @@ func TestKeysAreRecordedWithTheTask(t *testing.T) {
 			"group unique":     {asynq.Group("g"), asynq.Unique(time.Hour)},
 		} {
 			r.name += "x" // the unique locks must differ
-			info, err := r.add(parking.AddOptions{Keys: []string{"order:1", "a b"}},
+			info, err := r.add(parking.EnqueueOptions{Keys: []string{"order:1", "a b"}},
 				append(opts, asynq.TaskID(name))...)
 			if err != nil {
 				t.Fatal(err)
@@ -50,7 +50,7 @@ func TestKeysAreRecordedWithTheTask(t *testing.T) {
 			if got := r.State(task); got != info.State {
 				t.Errorf("%s is %v, and said to be %v", name, got, info.State)
 			}
-			if _, err := r.add(parking.AddOptions{}, append(opts, asynq.TaskID(name))...); !errors.Is(err,
+			if _, err := r.add(parking.EnqueueOptions{}, append(opts, asynq.TaskID(name))...); !errors.Is(err,
 				asynq.ErrTaskIDConflict) && !errors.Is(err, asynq.ErrDuplicateTask) {
 				t.Errorf("%s: a second one gives %v", name, err)
 			}
@@ -62,7 +62,7 @@ func TestATaskWithoutKeysHasNoRecordOfThem(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		info, err := r.add(parking.AddOptions{})
+		info, err := r.add(parking.EnqueueOptions{})
 		if err != nil || r.Client.HExists(t.Context(), hash(r.task(info.ID)), "railtoken:keys").Val() {
 			t.Errorf("%+v, %v", info, err)
 		}
@@ -75,7 +75,7 @@ func TestALockThatIsThereRefusesTheTask(t *testing.T) {
 	locks := []string{r.key("free"), r.key("held")}
 	r.Client.Set(t.Context(), locks[1], "owner", time.Hour)
 	for range 2 {
-		if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"),
+		if info, err := r.add(parking.EnqueueOptions{Locks: locks}, asynq.TaskID("a"),
 			asynq.Unique(time.Hour)); !errors.Is(err, parking.ErrLocked) || info != nil {
 			t.Fatalf("%+v, %v", info, err)
 		}
@@ -84,7 +84,7 @@ func TestALockThatIsThereRefusesTheTask(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 	r.Client.Del(t.Context(), locks[1])
-	if info, err := r.add(parking.AddOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); err != nil ||
+	if info, err := r.add(parking.EnqueueOptions{Locks: locks}, asynq.TaskID("a"), asynq.Unique(time.Hour)); err != nil ||
 		info.State != asynq.TaskStatePending {
 		t.Errorf("%+v, %v", info, err)
 	}
@@ -94,11 +94,11 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
-		if _, err := r.add(parking.AddOptions{}, asynq.TaskID("backlog")); err != nil {
+		if _, err := r.add(parking.EnqueueOptions{}, asynq.TaskID("backlog")); err != nil {
 			t.Fatal(err)
 		}
 		r.Park(r.Delayed("first"), "k")
-		wait := parking.AddOptions{
+		wait := parking.EnqueueOptions{
 			Keys: []string{r.key("k")}, WaitFor: r.key("k"),
 			ParkOptions: parking.ParkOptions{Look: time.Hour},
 		}
@@ -113,7 +113,7 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 		if n := len(r.parked()); n != 2 {
 			t.Errorf("%d are parked", n)
 		}
-		if _, err := r.add(parking.AddOptions{}, asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {
+		if _, err := r.add(parking.EnqueueOptions{}, asynq.Unique(time.Hour)); !errors.Is(err, asynq.ErrDuplicateTask) {
 			t.Errorf("a duplicate gives %v", err)
 		}
 		if ttl := r.Client.TTL(t.Context(), r.field(r.task("a"), "unique_key")).Val(); ttl < time.Hour {
@@ -143,7 +143,7 @@ func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
 			"due later": asynq.ProcessIn(time.Hour),
 			"group":     asynq.Group("g"),
 		} {
-			for _, o := range []parking.AddOptions{
+			for _, o := range []parking.EnqueueOptions{
 				{AtOnce: true},
 				{WaitFor: r.key("k")},
 				{Locks: []string{"{" + r.name + "}"}},
@@ -161,19 +161,19 @@ func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
 
 func TestALostAnswerAddsOnce(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]parking.AddOptions{
+	for name, o := range map[string]parking.EnqueueOptions{
 		"enqueued": {Keys: []string{"k"}},
 		"waiting":  {Keys: []string{"k"}, WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newSolo(t)
-			if _, err := r.Engine.Add(t.Context(), asynq.NewTask("warm", nil), o, asynq.TaskID("warm"),
+			if _, err := r.Engine.Enqueue(t.Context(), asynq.NewTask("warm", nil), o, asynq.TaskID("warm"),
 				asynq.Unique(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			queue, left := r.loses("payload-of-k", 3)
-			info, err := queue.Add(t.Context(), asynq.NewTask("test", []byte("payload-of-k")), o, asynq.TaskID("a"),
+			info, err := queue.Enqueue(t.Context(), asynq.NewTask("test", []byte("payload-of-k")), o, asynq.TaskID("a"),
 				asynq.Unique(time.Minute))
 			if err != nil || info.ID != "a" || left.Load() > 0 {
 				t.Fatalf("%+v, %v", info, err)
@@ -200,8 +200,8 @@ func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	queue, left := r.loses("railtoken:parked", -1)
-	o := parking.AddOptions{WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Second}}
-	info, err := queue.Add(t.Context(), asynq.NewTask("test", nil), o)
+	o := parking.EnqueueOptions{WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Second}}
+	info, err := queue.Enqueue(t.Context(), asynq.NewTask("test", nil), o)
 	if err != nil || left.Load() > 0 || info.State != asynq.TaskStateRetry {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -221,24 +221,24 @@ func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2)
 	for name, wait := range map[string]string{"enqueued": "", "waiting": "k"} {
 		r := newRigOn(t, "cluster", cluster.Client(t))
-		o := parking.AddOptions{ParkOptions: parking.ParkOptions{Look: time.Hour}}
+		o := parking.EnqueueOptions{ParkOptions: parking.ParkOptions{Look: time.Hour}}
 		if wait != "" {
 			o.WaitFor = r.key(wait)
 		}
-		if _, err := r.add(parking.AddOptions{}, asynq.TaskID("backlog")); err != nil {
+		if _, err := r.add(parking.EnqueueOptions{}, asynq.TaskID("backlog")); err != nil {
 			t.Fatal(err)
 		}
 		move := r.beginMove(cluster)
 		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		task := asynq.NewTask("test", nil, asynq.Queue(r.name), asynq.TaskID("a"))
-		info, err := r.Engine.Add(soon, task, o)
+		info, err := r.Engine.Enqueue(soon, task, o)
 		cancel()
 		if err == nil {
 			t.Errorf("%s: while its slot moves it is %+v", name, info)
 		}
 		added := make(chan error, 1)
 		go func() {
-			_, err := r.Engine.Add(t.Context(), task, o)
+			_, err := r.Engine.Enqueue(t.Context(), task, o)
 			added <- err
 		}()
 		move.Finish(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its
-// place in the line that [Engine.Enqueue] has put it in, which its headers tell. The next in line is woken. Without
+// place in the line that [Engine.EnqueueInOrder] has put it in, which its headers tell. The next in line is woken. Without
 // headers a place in line is kept. It does nothing for a task that was never parked or in line.
 func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
 	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:waiters").Result()

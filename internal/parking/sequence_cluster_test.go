@@ -27,7 +27,7 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 	nodes := map[int]bool{keys.Slot(SequenceKey(key)) * 3 / 16384: true}
 	var tasks []Task
 	for i := range n {
-		info, err := q.Enqueue(t.Context(), key, "test", nil, nil, asynq.Queue(fmt.Sprintf("q%d", i)))
+		info, err := q.EnqueueInOrder(t.Context(), key, "test", nil, nil, asynq.Queue(fmt.Sprintf("q%d", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestALineWorksOnARedisCluster(t *testing.T) {
 	if len(nodes) != 3 {
 		t.Fatalf("the keys are on the nodes %v, want all", nodes)
 	}
-	if _, err := q.Enqueue(t.Context(), key, "test", nil, nil, asynq.Queue("q0"),
+	if _, err := q.EnqueueInOrder(t.Context(), key, "test", nil, nil, asynq.Queue("q0"),
 		asynq.TaskID(tasks[0].ID)); !errors.Is(err, asynq.ErrTaskIDConflict) {
 		t.Errorf("the same ID again gives %v", err)
 	}
