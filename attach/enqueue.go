@@ -154,7 +154,16 @@ func (p *Producer) decide(
 	var d middleware.Decision
 	if held != nil {
 		now := time.Now()
-		d = s.Decide(middleware.Conflict{Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: now, Now: now})
+		conflict := middleware.Conflict{
+			Type: task.Type(), Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: now, Now: now,
+		}
+		d = s.Decide(conflict)
+		if d.Outcome < middleware.Archive || d.Outcome > middleware.WaitInSlot {
+			return nil, fmt.Errorf("attach: enqueue: the strategy returned the outcome %q, which it cannot choose", d.Outcome)
+		}
+		if d.Delay <= 0 {
+			d.Delay = middleware.Requeue{}.Decide(conflict).Delay
+		}
 		if d.Outcome <= middleware.Discard {
 			err := refusal(task, held, now)
 			p.observe(ctx, middleware.Refused, delayqueue.Task{}, task, add.Keys, held, nil)

@@ -35,7 +35,8 @@ type ConflictError struct {
 	Conflicts int
 	Waited    time.Duration
 
-	// RetryAfter is when trying again makes sense: a parked task does so by itself.
+	// RetryAfter is the rest of the holder's lease, which the holder may renew; 0 when its end is not known. When
+	// Outcome is Park, RetryAfter is the time until the task tries again by itself, if no release wakes it before.
 	RetryAfter time.Duration
 }
 

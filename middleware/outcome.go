@@ -2,24 +2,24 @@ package middleware
 
 import "fmt"
 
-// Outcome is what becomes of a task in conflict: what a [Strategy] decides, and what a [ConflictError] reports.
+// Outcome is what happens to a task in conflict. A [Strategy] decides on it, and a [ConflictError] reports it.
 type Outcome int
 
-// The outcomes.
+// The outcomes of a conflict.
 const (
-	// Archive puts the task in asynq's archive, with the error, from where it can be run again by hand. asynq keeps the
-	// newest 10 000 tasks of a queue there, for 90 days.
+	// Archive moves the task to asynq's archive, together with the error. It can be run again by hand from there. asynq
+	// keeps the newest 10 000 archived tasks of a queue, for 90 days.
 	Archive Outcome = iota
 	// Retry counts a failure: asynq retries the task by its own rules, and archives it after the last attempt.
 	Retry
-	// Discard deletes the task. Only an event and a line in asynq's log tell of it.
+	// Discard deletes the task. Only an event and asynq's log mention it.
 	Discard
 	// Park frees the slot: the task waits for its key in the retry set of its queue, or of the queue that the strategy
 	// names. It uses up no retry, even on the last attempt.
 	Park
 	// WaitInSlot keeps the task in its slot: it tries again after a delay, or as soon as the key is released.
 	WaitInSlot
-	// NotEnqueued reports that a producer has not enqueued the task. A strategy cannot choose it.
+	// NotEnqueued means that a producer did not enqueue the task. A strategy cannot choose it.
 	NotEnqueued
 )
 

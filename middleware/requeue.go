@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
@@ -70,20 +71,21 @@ type Requeue struct {
 
 // Decide returns WaitInSlot for a task on standby, and Park for any other.
 func (r Requeue) Decide(c Conflict) Decision {
-	delay := r.Delay
-	if delay == 0 {
-		delay = c.Holder.Remaining + afterExpiry
-		if c.Holder.Remaining < 0 || delay > maxFallback {
-			delay = maxFallback
-		}
-	}
-	d := Decision{Outcome: Park, StandbyLimit: r.standbyLimit(c), Delay: delay, Limits: r.Limits, OnLimit: r.OnLimit}
+	d := Decision{Outcome: Park, StandbyLimit: r.standbyLimit(c), Delay: cmp.Or(r.Delay, defaultDelay(c.Holder)), Limits: r.Limits, OnLimit: r.OnLimit}
 	until := c.FirstAt.Add(standbyFor(c))
 	if c.MayWait && c.MayStandBy && !c.hasWaited && c.Ahead <= 1 && d.StandbyLimit > 0 &&
 		(c.Reserved || c.Standby < d.StandbyLimit) && c.Now.Before(until) {
 		d.Outcome, d.Standby, d.WaitUntil = WaitInSlot, true, until
 	}
 	return d
+}
+
+// defaultDelay returns the time until a parked task tries again by itself: until a moment after the holder's lease ends.
+func defaultDelay(h locking.Holder) time.Duration {
+	if h.Remaining < 0 {
+		return maxFallback
+	}
+	return min(h.Remaining, maxFallback-afterExpiry) + afterExpiry
 }
 
 // standbyLimit returns how many tasks may be on standby: none while the key is held for longer than it usually is, or

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -147,6 +148,9 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		case d.Outcome == Park:
 			r.stopWaiting(ctx, false)
 			return nil, r.park(ctx, d, held)
+		case d.Outcome < Archive || d.Outcome > WaitInSlot:
+			return nil, fmt.Errorf("middleware: the strategy returned the outcome %q, which it cannot choose: "+
+				"return Archive, Retry, Discard, Park or WaitInSlot", d.Outcome)
 		default:
 			return nil, r.conflict(held, d.Outcome, 0)
 		}
@@ -170,7 +174,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		state.Hold = r.meanHold()
 	}
 	c := Conflict{
-		Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
+		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
 		Standby: state.Standby, Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Hold: state.Hold, Pickup: state.Pickup,
 		Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
 	}
@@ -188,6 +192,9 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		if r.Queue == nil {
 			d = Decision{Outcome: Retry}
 		}
+	}
+	if d.Outcome == Park && d.Delay <= 0 {
+		d.Delay = defaultDelay(held.Holder)
 	}
 	return d
 }

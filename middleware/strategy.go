@@ -10,76 +10,84 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Conflict is what a [Strategy] knows when another holder has a key of the task.
+// Conflict is what a [Strategy] knows about a task that was refused a key.
 type Conflict struct {
-	// Key is the key that is held, and Holder its holder. In order, when it is not this task's turn, Holder is the
-	// first task of the sequence.
+	// Type is the type of the task.
+	Type string
+
+	// Key is the key that is held, and Holder its holder. When tasks run in order and another task is before this one,
+	// Holder describes the first task of the sequence.
 	Key    string
 	Holder locking.Holder
 
-	// Attempt counts the refusals in this run of the task, from 1. FirstAt is when the first of them was, Now the
-	// present, and Waited the time between them.
+	// Attempt counts the refusals in this run of the task, from 1. FirstAt is the time of the first refusal, Now the
+	// current time, and Waited the difference.
 	Attempt int
 	FirstAt time.Time
 	Now     time.Time
 	Waited  time.Duration
 
-	// Deadline is when asynq abandons the task; zero for never.
+	// Deadline is the deadline of the run, after which asynq abandons the task; zero if there is none.
 	Deadline time.Time
 
-	// Standby is how many other tasks of this server are on standby for the key, or were woken for it and are on their
-	// way. Reserved reports that this task was woken for the key, so that a standby place is reserved for it.
+	// Standby is the number of other tasks of this server that are on standby for the key, or were woken for it and are
+	// about to arrive. Reserved reports that this task was woken for the key, so that standby has room for it.
 	Standby  int
 	Reserved bool
-	// Hold is how long the key is held on average, and Pickup how long a woken task takes to arrive; zero while
-	// unknown.
+	// Hold is how long the key is held on average, and Pickup how long a woken task takes to arrive on average; zero
+	// while unknown.
 	Hold, Pickup time.Duration
 
-	// Ahead is how many tasks stand before this one in the sequence of the key, in order. At 0 it is its turn.
+	// Ahead is the number of tasks before this one in the sequence of the key; always 0 in BestEffort order.
 	Ahead int
 
-	// MayWait is false when the task must not wait in its slot: too many do already, or the server is shutting down.
+	// MayWait is false if the task must not wait in its slot: the SlotBudget is used up, or the server is shutting
+	// down.
 	MayWait bool
-	// MayStandBy is false when a task on standby would take a slot from others: the server has fewer than four slots or
-	// an unknown number of them, or none is free.
+	// MayStandBy is false if a task on standby would take a slot from other tasks: the server has fewer than four slots
+	// or an unknown number, or no slot is free.
 	MayStandBy bool
 
-	hasWaited bool // a strategy before this one has used up the time in the slot
+	hasWaited bool // an earlier strategy of the chain has used up the time in the slot
 }
 
-// Decision is what a [Strategy] decides. Only the fields that belong to its Outcome count.
+// Decision is what a [Strategy] decides. Fields that do not belong to the Outcome are ignored.
 type Decision struct {
-	// Outcome is what becomes of the task: Archive, Retry, Discard, Park or WaitInSlot.
+	// Outcome is Archive, Retry, Discard, Park or WaitInSlot. Any other value is an error: a handler's task fails with
+	// it, and a producer does not enqueue the task.
 	Outcome Outcome
 
-	// Delay is the time until the task tries again. With WaitInSlot the run draws from half to one and a half times of
-	// it, 10 ms when it is zero, and tries earlier when the key is released. With Park see [Requeue].
+	// Delay is the time until the task tries again. With Park, it is that of [Requeue], and Requeue's default when it
+	// is zero or negative. With WaitInSlot, the actual delay is random, between half and one and a half times Delay, or
+	// around 10 ms when Delay is zero or negative; a release of the key ends it early.
 	Delay time.Duration
 
-	// WaitUntil is when waiting in the slot must end.
+	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set: a task whose WaitUntil is zero or past
+	// does not wait. It is parked as by the zero Requeue, or fails if there is no Queue.
 	WaitUntil time.Time
 
-	// Standby, with WaitInSlot, makes the task take the key as soon as it is released instead of trying after delays.
-	// StandbyLimit is how many tasks of this server may be on standby for the key. When there are so many, or
-	// MayStandBy is false, the strategy is asked again, with MayWait false. A release wakes as many parked tasks as
-	// StandbyLimit allows, besides one for the key itself; for that, it counts in a decision to Park too.
+	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts.
+	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that is reached,
+	// or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many parked
+	// tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore counts with Park, too.
 	Standby      bool
 	StandbyLimit int
 
-	// Limits and OnLimit are for Park: see [Requeue].
+	// Limits and OnLimit are those of [Requeue], for Park.
 	Limits  delayqueue.Limits
 	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }
 
-// Strategy decides what happens to a task when another holder has a key of it. A strategy is a function of the
-// conflict: it holds no state, starts nothing and may be shared among handlers. A strategy that wraps another one
-// returns it from a method Unwrap() Strategy, as [Wait] does, so that the Order and the Queue of a [Requeue] inside
-// count. Otherwise tasks run in [BestEffort] order and wait in their own queue.
+// Strategy decides what happens to a task when another holder has one of its keys. Decide must depend on the conflict
+// alone, and must be safe for concurrent use: one strategy may serve many handlers.
+//
+// A strategy that wraps another one returns it from a method Unwrap() Strategy, as [Wait] does. This makes the Order and
+// the Queue of an inner [Requeue] effective. Without it tasks run in [BestEffort] order and wait in their own queue.
 type Strategy interface {
 	Decide(c Conflict) Decision
 }
 
-// RequeueOf returns the Requeue at the end of a chain of strategies, whose Order and Queue count for the handler.
+// RequeueOf returns the Requeue at the end of a chain of wrapped strategies. Its Order and Queue apply to the handler.
 func RequeueOf(s Strategy) (Requeue, bool) {
 	for {
 		switch link := s.(type) {
@@ -95,7 +103,7 @@ func RequeueOf(s Strategy) (Requeue, bool) {
 	}
 }
 
-// parker tells of a strategy whether it ever parks a task. One that does not say is taken to.
+// parker is a strategy that reports whether it ever parks a task. Any other strategy is assumed to park.
 type parker interface{ parks() bool }
 
 func parks(s Strategy) bool {
@@ -103,5 +111,5 @@ func parks(s Strategy) bool {
 	return !ok || p.parks()
 }
 
-// validator is a strategy that can be wrong.
+// validator is a strategy with options that can be invalid.
 type validator interface{ Validate() error }
