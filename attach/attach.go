@@ -17,6 +17,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/gated"
 	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
@@ -123,14 +124,11 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(opts.MaxHold)})
+		locks, err := gated.OnClient(client, opts.MaxHold)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
-		a.locker, a.closers = locking.NewGate(single, locking.GateOptions{}), []io.Closer{single}
-		if _, oneNode := client.(*redis.Client); oneNode {
-			a.opts.RedisKeys = single.RedisKeys
-		}
+		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
 	}
 	if _, err := a.LockWith(LockOptions{Key: func(context.Context, *asynq.Task) ([]string, error) { return nil, nil }}); err != nil {
 		return nil, errors.Join(err, a.Close())
@@ -140,7 +138,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 
 // FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its
 // FenceTTL.
-func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
+func FenceTTL(maxHold time.Duration) time.Duration { return gated.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not come.
 func (a *Attached) repaired(key string, next delayqueue.Task) {

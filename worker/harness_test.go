@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/gated"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking"
 )
 
 // patience bounds every wait for an event in real time.
@@ -67,11 +67,9 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
-	locker, err := locking.NewSingle(w.lockConn, locking.SingleOptions{})
-	if err != nil {
+	if w.locker, err = gated.OnClient(w.lockConn, cfg.MaxHold); err != nil {
 		t.Fatal(err)
 	}
-	w.locker = gate(locker)
 	if err := w.attach(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (w *Worker) preflight(ctx context.Context) error {
 	switch {
 	case w.lockConn == nil:
 		return w.preflightNodes(ctx)
-	case w.names == nil: // else the locks are checked with the tasks
+	case w.locker.RedisKeys == nil: // else the locks are checked with the tasks
 		needs := preflight.Needs{Locks: true, AllowEviction: w.cfg.AllowEviction}
 		return refused(w.lockAt(), w.lockAt().addrVariable(lockVariable),
 			preflight.Check(ctx, w.lockConn, needs, w.cfg.Logger))

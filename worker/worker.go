@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/gated"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -23,10 +23,9 @@ import (
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
-	lockConn redis.UniversalClient // nil when the locks are on several servers
-	locker   gated
-	names    func(key string) (lock, notify string) // of locks that are on the Redis of the tasks
-	lockTest []redis.UniversalClient                // of several servers for locks, until they were looked at
+	lockConn redis.UniversalClient   // nil when the locks are on several servers
+	locker   gated.Locker            // its RedisKeys is set if the locks are on the Redis of the tasks
+	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
 	attached *attach.Attached
 
 	mu       sync.Mutex
@@ -80,16 +79,16 @@ func (w *Worker) attach() (err error) {
 		c.Asynq(&cfg)
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
-		Locker: w.locker, RedisKeys: w.names, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
+		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
 }
 
-// openLocks makes the Locker. It has connections of its own: what asynq does to its Redis must not hold up a renewal. A
-// server that cannot be reached is found out soon, as the one who asks has a plan for it.
-func (w *Worker) openLocks() error {
-	at, fence := w.lockAt(), attach.FenceTTL(w.cfg.MaxHold)
+// openLocks makes the Locker. It has connections of its own, so that asynq's commands do not delay a renewal. They give
+// up quickly on a server that cannot be reached, because each caller tries again or goes on without that server.
+func (w *Worker) openLocks() (err error) {
+	at := w.lockAt()
 	if at.isRedlock() {
 		for _, addr := range at.Nodes {
 			node := at
@@ -98,39 +97,17 @@ func (w *Worker) openLocks() error {
 				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
 			}))
 		}
-		locker, err := locking.NewRedlock(at.nodes(), locking.RedlockOptions{FenceTTL: fence, Guard: w.cfg.LockGuard})
-		if err != nil {
-			return err
-		}
-		w.locker = gate(locker)
-		return nil
+		w.locker, err = gated.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
+		return err
 	}
 	w.lockConn = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
-	locker, err := locking.NewSingle(w.lockConn, locking.SingleOptions{FenceTTL: fence})
-	if err != nil {
-		return err
+	w.locker, err = gated.OnClient(w.lockConn, w.cfg.MaxHold)
+	if !w.cfg.LockRedis.isZero() {
+		w.locker.RedisKeys = nil // another Redis than that of the tasks
 	}
-	w.locker = gate(locker)
-	if w.cfg.LockRedis.isZero() && !w.cfg.Redis.isCluster() {
-		w.names = locker.RedisKeys
-	}
-	return nil
-}
-
-// gated is a gate that closes the Locker behind it: tasks of one worker do not fight over Redis.
-type gated struct {
-	*locking.Gate
-	io.Closer
-}
-
-func gate(l interface {
-	locking.Locker
-	io.Closer
-},
-) gated {
-	return gated{locking.NewGate(l, locking.GateOptions{}), l}
+	return err
 }
 
 // lockDialTimeout bounds the making of one connection for the locks.

@@ -1,0 +1,55 @@
+// Package gated makes the Locker that the tasks of a server share: locks on one Redis, or on several independent
+// servers, behind a locking.Gate, so that tasks of the same server do not compete in Redis.
+package gated
+
+import (
+	"io"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Locker is a Gate and the locks behind it. Close closes the locks and ends their watches; it leaves the client open.
+type Locker struct {
+	*locking.Gate
+	io.Closer
+
+	// RedisKeys is that of locking.Single, if the locks are on a single Redis and can be looked at in the scripts of its
+	// tasks; nil on a Redis Cluster and on several servers.
+	RedisKeys func(key string) (lock, notify string)
+}
+
+// OnClient returns locks on the Redis of a client, for leases of at most maxHold.
+func OnClient(client redis.UniversalClient, maxHold time.Duration) (Locker, error) {
+	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(maxHold)})
+	if err != nil {
+		return Locker{}, err
+	}
+	l := behindGate(single)
+	if _, oneNode := client.(*redis.Client); oneNode {
+		l.RedisKeys = single.RedisKeys
+	}
+	return l, nil
+}
+
+// OnNodes returns locks on several independent servers (Redlock), for leases of at most maxHold.
+func OnNodes(nodes []*redis.Options, guard locking.GuardMode, maxHold time.Duration) (Locker, error) {
+	redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{FenceTTL: FenceTTL(maxHold), Guard: guard})
+	if err != nil {
+		return Locker{}, err
+	}
+	return behindGate(redlock), nil
+}
+
+// FenceTTL returns how long fence counters must be kept for leases of at most maxHold.
+func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
+
+func behindGate(locks interface {
+	locking.Locker
+	io.Closer
+},
+) Locker {
+	return Locker{Gate: locking.NewGate(locks, locking.GateOptions{}), Closer: locks}
+}
