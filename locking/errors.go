@@ -42,8 +42,9 @@ type Holder struct {
 	Label string
 	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
 	Since time.Time
-	// Fence is about the holder's token, for people to read: with several servers, or when the holder's process has
-	// handed the lease off, it may be a smaller one. Do not fence with it. 0 when unknown.
+	// Fence is the holder's token, for logs. It may be too small with several servers, or after the holder's process
+	// has handed the lease off, so do not fence with it. It is 0 when another program holds the key, and while the token
+	// is not certain.
 	Fence int64
 	// Remaining is how long the holder's lease lasts if it is not renewed; negative when it has no end.
 	Remaining time.Duration

@@ -22,9 +22,10 @@ type Locker interface {
 
 // Watcher is a [Locker] that can notify waiting callers of a release.
 type Watcher interface {
-	// Watch subscribes to the release of any of the keys. The channel receives a value after a release; several
-	// releases may come as one. A notification is a hint that may be late or lost, so a caller must also try again
-	// after a pause. Call stop at the end; it may be called more than once.
+	// Watch returns a channel that receives a value after the release of any of the keys. Only releases of keys for
+	// which an attempt with [Options.Notify] was refused are sure to be notified; several may come as one value. A
+	// notification is a hint that may be late or lost, so a caller must also try again after a pause. Call stop at the
+	// end; more calls of it do nothing.
 	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 
@@ -49,8 +50,10 @@ type Options struct {
 	// when empty. Characters that do not print are replaced, and more than 200 bytes are cut off.
 	Label string
 
-	// Notify asks a refused attempt to subscribe to the release of the key for this long: the release then notifies
-	// every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder. No subscription when zero.
+	// Notify is how long a refused attempt subscribes to the release of the key; zero for no subscription. While a key
+	// has a subscription, its release notifies every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder.
+	// [Do], [Wait] and [Collect] set it. Set it yourself in a caller that waits by Acquire and [Watcher], to well above
+	// the pause between two attempts.
 	Notify time.Duration
 
 	// block is how many consecutive fencing tokens a Gate reserves. 1 when zero; at most maxBlock.

@@ -85,14 +85,31 @@ func TestBackendsConformOnRedis(t *testing.T) {
 	for name, backend := range backends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lockingtest.Run(t, lockingtest.Harness{Run: computing, New: func(t *testing.T) locking.Locker {
-				return backend.make(t, nodes[:backend.nodes])
-			}})
+			lockingtest.Run(t, lockingtest.Harness{
+				Run:  computing,
+				New:  func(t *testing.T) locking.Locker { return backend.make(t, nodes[:backend.nodes]) },
+				Lose: func(t *testing.T, key string) { loseOn(t, nodes[:backend.nodes], key) },
+			})
 		})
 	}
 }
 
-// In one process and behind one gate everything is decided in memory, or handed off.
+// loseOn deletes the lock of a key on all servers. It waits for those that have not granted it yet.
+func loseOn(t *testing.T, nodes []*redis.Options, key string) {
+	t.Helper()
+	for _, o := range nodes {
+		client := redis.NewClient(o)
+		await(t, "the lock of "+key+" was deleted on "+o.Addr, func() bool {
+			return client.Del(t.Context(), lockOf(key)).Val() == 1
+		})
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// In one process and behind one gate everything is decided in memory, or handed off. Lose is nil, because the gate
+// refuses in memory what the servers would grant after a loss.
 func TestOneGateConformsOnRedis(t *testing.T) {
 	t.Parallel()
 	_, nodes := startNodes(t, 5)
@@ -120,19 +137,21 @@ func TestBackendsConformInVirtualTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var tests sync.Map
+			nodesOf := func(t *testing.T) []*redis.Options {
+				nodes, ok := tests.Load(t)
+				if !ok {
+					nodes = virtualNodes(t, backend.nodes)
+					tests.Store(t, nodes)
+				}
+				return nodes.([]*redis.Options)
+			}
 			lockingtest.Run(t, lockingtest.Harness{
 				Run: func(t *testing.T, test func(t *testing.T)) {
 					locking.Compute(t)
 					synctest.Test(t, test)
 				},
-				New: func(t *testing.T) locking.Locker {
-					nodes, ok := tests.Load(t)
-					if !ok {
-						nodes = virtualNodes(t, backend.nodes)
-						tests.Store(t, nodes)
-					}
-					return backend.make(t, nodes.([]*redis.Options))
-				},
+				New:  func(t *testing.T) locking.Locker { return backend.make(t, nodesOf(t)) },
+				Lose: func(t *testing.T, key string) { loseOn(t, nodesOf(t), key) },
 			})
 		})
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/railtoken/railtoken/locking/lockingtest"
 )
 
-// virtualLockers returns lockers on a fake Redis in virtual time, one for each test.
-func virtualLockers() func(t *testing.T) locking.Locker {
+// virtualClients returns clients of a fake Redis in virtual time, one Redis for each test.
+func virtualClients() func(t *testing.T) *redis.Client {
 	var servers sync.Map
-	return func(t *testing.T) locking.Locker {
+	return func(t *testing.T) *redis.Client {
 		m, ok := servers.Load(t)
 		if !ok {
 			m, _ = redistest.Virtual(t)
 			servers.Store(t, m)
 		}
-		return newSingle(t, redistest.VirtualClient(t, m.(*miniredis.Miniredis)), locking.SingleOptions{})
+		return redistest.VirtualClient(t, m.(*miniredis.Miniredis))
 	}
 }
 
@@ -36,28 +36,35 @@ func newSingle(t testing.TB, client redis.UniversalClient, opts locking.SingleOp
 	return l
 }
 
+// singleHarness returns the harness of a Single with clients of one Redis.
+func singleHarness[C redis.UniversalClient](client func(t *testing.T) C) lockingtest.Harness {
+	return lockingtest.Harness{
+		New: func(t *testing.T) locking.Locker { return newSingle(t, client(t), locking.SingleOptions{}) },
+		Lose: func(t *testing.T, key string) {
+			if n, err := client(t).Del(t.Context(), lockOf(key)).Result(); n != 1 || err != nil {
+				t.Fatalf("%d locks of %q were deleted: %v", n, key, err)
+			}
+		},
+	}
+}
+
 func TestSingleConformsOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	lockingtest.Run(t, lockingtest.Harness{New: func(t *testing.T) locking.Locker {
-		return newSingle(t, server.Client(t), locking.SingleOptions{})
-	}})
+	lockingtest.Run(t, singleHarness(func(t *testing.T) *redis.Client { return server.Client(t) }))
 }
 
 func TestSingleConformsOnRedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
-	lockingtest.Run(t, lockingtest.Harness{New: func(t *testing.T) locking.Locker {
-		return newSingle(t, cluster.Client(t), locking.SingleOptions{})
-	}})
+	lockingtest.Run(t, singleHarness(func(t *testing.T) *redis.ClusterClient { return cluster.Client(t) }))
 }
 
 func TestSingleConformsInVirtualTime(t *testing.T) {
 	t.Parallel()
-	lockingtest.Run(t, lockingtest.Harness{
-		Run: synctest.Test,
-		New: virtualLockers(),
-	})
+	h := singleHarness(virtualClients())
+	h.Run = synctest.Test
+	lockingtest.Run(t, h)
 }
 
 func TestAClientThatCannotKeepLocksIsRefused(t *testing.T) {

@@ -1,7 +1,7 @@
-// Package backend is for implementations of locks on another store: a [Backend] takes the keys, and locking.New makes a
-// locking.Locker of it, which does the rest (options, renewal, loss, fencing tokens, waiting).
+// Package backend defines what a lock store implements: a [Backend] takes keys, and a [Grant] renews and releases them.
 //
-// Package locking/lockingtest checks that a backend keeps every promise.
+// locking.New makes a locking.Locker of a Backend, and adds the rest: options, renewal in the background, detection of
+// losses, and waiting. Package lockingtest has the test suite that a Backend must pass.
 package backend
 
 import (
@@ -11,52 +11,56 @@ import (
 
 // Backend takes keys in a store. It must be safe for concurrent use.
 //
-// A backend that can tell callers of a release implements locking.Watcher as well.
+// A Backend that can notify callers of releases also implements locking.Watcher.
 type Backend interface {
-	// Acquire makes one attempt to take every key, and does not wait for a holder. When another holder has one of the
-	// keys it takes none, and returns a locking.HeldError. Any other error means that the attempt is undecided; Acquire
-	// has then given back what it could reach.
+	// Acquire makes one attempt to take all of the keys, and does not wait for their holders. When another holder has
+	// one of the keys, Acquire takes none and returns a *locking.HeldError that describes this holder: its label, when
+	// it took the key, its fencing token, and how long its lock lasts. After any other error the outcome is unknown, and
+	// Acquire has released what it could.
 	//
-	// ctx bounds the attempt only; the grant outlives it. A lease is measured from before the call of Acquire, so one
-	// that takes long leaves less of the TTL, or nothing: then the grant is released.
+	// Acquire must return an error when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
+	// lease counts from before the call, so a slow attempt leaves less of the TTL; when nothing is left, the grant is
+	// released.
 	Acquire(ctx context.Context, r Request) (Grant, error)
 }
 
-// Request is what an attempt asks for. Defaults are filled in, and all values are valid.
+// Request describes an attempt. Its values are valid and have their defaults.
 type Request struct {
 	Keys    []string      // at least one, sorted, without duplicates; any bytes
-	TTL     time.Duration // how long the keys stay locked when the grant is not renewed
-	MaxHold time.Duration // the longest time for which the grant is renewed: what a fencing counter must outlive
-	Label   string        // the holder's name for refused callers; may be empty
+	TTL     time.Duration // how long the keys stay locked without a renewal
+	MaxHold time.Duration // the longest time for which the grant is renewed; fencing counters must outlive it
+	Label   string        // the holder's name in a HeldError; may be empty
 
-	// Notify asks a refused attempt to subscribe to the release of the key for this long: [Grant] Release then reports
-	// it. Zero for no.
+	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant] Release then reports.
+	// Zero for no subscription.
 	Notify time.Duration
 
-	// Block is how many consecutive fencing tokens to reserve for each key, 1 to 256. A backend may ignore it: see
+	// Block is how many consecutive fencing tokens to reserve for each key, 1 to 256. A Backend may ignore it: see
 	// [BlockGrant].
 	Block int
 }
 
-// Grant is what a backend holds for one lease. It must be safe for concurrent use.
+// Grant is a Backend's part of a lease. It must be safe for concurrent use.
 type Grant interface {
-	// Fence returns the fencing token of the i-th key of the [Request]. It is positive, below 2^53, and larger than
-	// that of every earlier grant of the key. Fence waits until the token is certain; when it is, it returns the token
-	// also if ctx has ended.
+	// Fence returns the fencing token of the i-th key of the [Request]. The token is positive, below 2^53, and larger
+	// than that of every earlier grant of the key. Fence waits until the token is certain. A certain token is returned
+	// even if ctx has ended.
 	Fence(ctx context.Context, i int) (int64, error)
 
-	// Renew makes the locks last for ttl from now. An error that matches locking.ErrLost is final; after any other the
-	// lease tries again.
+	// Renew extends the locks so that they last for ttl from now. If one of them is gone, or another holder's, Renew
+	// does not touch it and returns an error that matches locking.ErrLost, which ends the lease. After any other error
+	// the lease renews again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 
-	// Release deletes the locks that are still this grant's. It reports whether another caller has subscribed to the
-	// release of one of the keys, and true when it cannot know. An error that matches locking.ErrLost means that a lock
-	// was gone before.
+	// Release deletes all locks that are still this grant's, and leaves those of other holders alone. It returns an
+	// error that matches locking.ErrLost if another holder has, or has had, one of the keys in the meantime. It may do
+	// so if a lock is merely gone. notify reports whether another caller has subscribed to the release of one of the
+	// keys; it is true if that is unknown.
 	Release(ctx context.Context) (notify bool, err error)
 }
 
-// BlockGrant is a [Grant] whose tokens are the first of blocks, which a locking.Gate uses up while it hands the lease
-// off.
+// BlockGrant is a [Grant] that has reserved a block of consecutive tokens for each key, of which Fence returns the
+// first. A locking.Gate gives one to each holder to which it hands the lease off.
 type BlockGrant interface {
 	Grant
 

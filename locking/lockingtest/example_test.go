@@ -71,15 +71,18 @@ func (g *grant) Renew(_ context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release gives up what is still this holder's.
+// Release gives up the keys that are still this holder's.
 func (g *grant) Release(context.Context) (bool, error) {
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
-	if g.lost() {
-		return g.notify, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
-	}
+	lost := g.lost()
 	for _, key := range g.keys {
-		delete(g.in.owners, key)
+		if g.in.owners[key] == g {
+			delete(g.in.owners, key)
+		}
+	}
+	if lost {
+		return g.notify, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
 	}
 	return g.notify, nil
 }
@@ -93,26 +96,35 @@ func (g *grant) lost() bool {
 	return false
 }
 
-func newMemory() locking.Locker {
-	return locking.New(&memory{owners: map[string]*grant{}, tokens: map[string]int64{}})
+func newMemory() *memory {
+	return &memory{owners: map[string]*grant{}, tokens: map[string]int64{}}
+}
+
+// lose makes the store forget who has a key.
+func (m *memory) lose(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.owners, key)
 }
 
 // A backend's own test calls Run. With synctest.Test the suite takes no time, if the backend lives in the process.
 func TestMemoryConforms(t *testing.T) {
 	t.Parallel()
-	var lockers sync.Map // one for each test of the suite
+	var stores sync.Map // one for each test of the suite
+	storeOf := func(t *testing.T) *memory {
+		m, _ := stores.LoadOrStore(t, newMemory())
+		return m.(*memory)
+	}
 	lockingtest.Run(t, lockingtest.Harness{
-		Run: synctest.Test,
-		New: func(t *testing.T) locking.Locker {
-			l, _ := lockers.LoadOrStore(t, newMemory())
-			return l.(locking.Locker)
-		},
+		Run:  synctest.Test,
+		New:  func(t *testing.T) locking.Locker { return locking.New(storeOf(t)) },
+		Lose: func(t *testing.T, key string) { storeOf(t).lose(key) },
 	})
 }
 
 // A backend takes keys that are sorted and without duplicates; locking.New does the rest.
 func ExampleHarness() {
-	locker := newMemory()
+	locker := locking.New(newMemory())
 	h := lockingtest.Harness{New: func(*testing.T) locking.Locker { return locker }}
 
 	ctx := context.Background()
@@ -127,7 +139,7 @@ func ExampleHarness() {
 
 // A refusal names the holder.
 func ExampleRun() {
-	locker := newMemory()
+	locker := locking.New(newMemory())
 	ctx := context.Background()
 	lease, err := locker.Acquire(ctx, []string{"order:1042"}, locking.Options{Label: "host-7/41/order:audit"})
 	if err != nil {

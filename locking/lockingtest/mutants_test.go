@@ -1,0 +1,204 @@
+package lockingtest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
+	"github.com/railtoken/railtoken/locking/lockingtest"
+)
+
+// mutants are faulty backends, and the test of the suite that each must fail.
+var mutants = map[string]struct {
+	fails string
+	fault faults
+}{
+	"none": {},
+	"Renew does not check the owner": {
+		"RenewReportsALostLock", faults{renew: func(g *grant, ttl time.Duration) error {
+			g.end = time.Now().Add(ttl)
+			return nil
+		}},
+	},
+	"Renew takes the lock from the next holder": {
+		"RenewLeavesTheNextHolderAlone", faults{renew: func(g *grant, _ time.Duration) error {
+			for _, key := range g.keys {
+				g.in.owners[key] = g
+			}
+			return nil
+		}},
+	},
+	"Renew checks the first key only": {
+		"RenewReportsAPartlyLostLock", faults{renew: func(g *grant, ttl time.Duration) error {
+			if g.in.owners[g.keys[0]] != g {
+				return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+			}
+			g.end = time.Now().Add(ttl)
+			return nil
+		}},
+	},
+	"Renew reports a loss as another error": {
+		"RenewReportsALostLock", faults{renew: func(g *grant, ttl time.Duration) error {
+			if g.lost() {
+				return errors.New("not found")
+			}
+			g.end = time.Now().Add(ttl)
+			return nil
+		}},
+	},
+	"Release of a lost lock returns nil": {
+		"ReleaseReportsALostLock", faults{release: func(g *grant) error {
+			for _, key := range g.keys {
+				if g.in.owners[key] == g {
+					delete(g.in.owners, key)
+				}
+			}
+			return nil
+		}},
+	},
+	"Release looks at the present owner only": {
+		"ReleaseReportsALockThatAnotherHolderHad", faults{release: func(g *grant) (err error) {
+			for _, key := range g.keys {
+				switch g.in.owners[key] {
+				case nil:
+				case g:
+					delete(g.in.owners, key)
+				default:
+					err = &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+				}
+			}
+			return err
+		}},
+	},
+	"Release of a partly lost lock keeps the other keys": {
+		"ReleaseFreesWhatIsLeft", faults{release: func(g *grant) error {
+			if g.lost() {
+				return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+			}
+			for _, key := range g.keys {
+				delete(g.in.owners, key)
+			}
+			return nil
+		}},
+	},
+	"Acquire ignores the end of its context": {"AFailedAttemptLeavesNothing", faults{deaf: true}},
+	"locks expire an hour late":              {"TokensGrowPastAnExpiry", faults{late: time.Hour}},
+}
+
+// faults changes what a memory does.
+type faults struct {
+	renew   func(g *grant, ttl time.Duration) error // called with the mutex held
+	release func(g *grant) error                    // called with the mutex held
+	deaf    bool
+	late    time.Duration
+}
+
+// faulty is a memory with faults.
+type faulty struct {
+	*memory
+	faults faults
+}
+
+// Acquire makes one attempt.
+func (f *faulty) Acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+	if f.faults.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	r.TTL += f.faults.late
+	g, err := f.memory.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyGrant{g.(*grant), f.faults}, nil
+}
+
+// faultyGrant is a grant of a faulty memory.
+type faultyGrant struct {
+	*grant
+	faults faults
+}
+
+// Renew makes the keys last for ttl from now, or fails to.
+func (g *faultyGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	if g.faults.renew == nil {
+		return g.grant.Renew(ctx, ttl+g.faults.late)
+	}
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	return g.faults.renew(g.grant, ttl)
+}
+
+// Release gives up the keys, or fails to.
+func (g *faultyGrant) Release(ctx context.Context) (bool, error) {
+	if g.faults.release == nil {
+		return g.grant.Release(ctx)
+	}
+	g.in.mu.Lock()
+	defer g.in.mu.Unlock()
+	return g.notify, g.faults.release(g.grant)
+}
+
+// mutantVariable names the mutant on which a process of its own runs the suite.
+const mutantVariable = "LOCKINGTEST_MUTANT"
+
+func TestTheSuiteFailsEveryMutant(t *testing.T) {
+	t.Parallel()
+	if name := os.Getenv(mutantVariable); name != "" {
+		runOnMutant(t, mutants[name].fault)
+		return
+	}
+	for name, mutant := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestTheSuiteFailsEveryMutant$")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+name)
+			output, err := cmd.CombinedOutput()
+			if failed := err != nil; failed != (mutant.fails != "") {
+				t.Errorf("the suite ended with %v:\n%s", err, output)
+			}
+			if mutant.fails != "" && !strings.Contains(string(output), "FAIL: TestTheSuiteFailsEveryMutant/"+mutant.fails) {
+				t.Errorf("%s did not fail:\n%s", mutant.fails, output)
+			}
+			if strings.Contains(string(output), hangs) {
+				t.Errorf("a wait has no deadline:\n%s", output)
+			}
+		})
+	}
+}
+
+// hangs is in the output when a test takes much longer than the limit of the suite.
+const hangs = "took more than a minute"
+
+// runOnMutant runs the suite in virtual time on a faulty memory.
+func runOnMutant(t *testing.T, f faults) {
+	t.Helper()
+	var stores sync.Map
+	storeOf := func(t *testing.T) *faulty {
+		m, _ := stores.LoadOrStore(t, &faulty{newMemory(), f})
+		return m.(*faulty)
+	}
+	lockingtest.Run(t, lockingtest.Harness{
+		Run: func(t *testing.T, test func(t *testing.T)) {
+			t.Helper()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				t.Cleanup(func() {
+					if took := time.Since(began); took > time.Minute {
+						t.Errorf("%s: %v", hangs, took)
+					}
+				})
+				test(t)
+			})
+		},
+		New:  func(t *testing.T) locking.Locker { return locking.New(storeOf(t)) },
+		Lose: func(t *testing.T, key string) { storeOf(t).lose(key) },
+	})
+}
