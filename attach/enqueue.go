@@ -173,7 +173,7 @@ func (p *Producer) decide(
 	}
 	if d.Outcome == middleware.Park {
 		add.WaitFor, add.ParkOptions = held.Key, parking.ParkOptions{
-			Look: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
+			RetryAfter: d.Delay, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		}
 		info, err := p.engine().Enqueue(ctx, task, add, opts...)
 		if err == nil {

@@ -8,24 +8,27 @@ import (
 )
 
 var (
-	// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given up its
-	// run.
-	ErrGone = parking.ErrGone
-	// ErrNotOurs reports that a task cannot be parked, because its asynq server does not use the client that package
-	// attach or worker gave it.
+	// ErrNotOurs reports that a task cannot be parked, because the asynq server that runs it does not use this Queue.
+	// [Queue.Park] returns it, and so do handlers with package middleware when their server was made without
+	// attach.Attached.Client or package worker.
 	ErrNotOurs = parking.ErrNotOurs
-	// ErrNotInSequence reports that a task was enqueued, but has no place in the sequence of its key, because Redis did
-	// not answer any more. It joins when it runs; tasks that are enqueued after it may run first until then. Do not
-	// enqueue it again.
+	// ErrLimit reports that a task has reached one of its [Limits], and was not parked. [Queue.Park] returns it.
+	ErrLimit = errors.New("delayqueue: the task has reached a limit on waiting")
+	// ErrNotInSequence reports that a task was enqueued, but joins the sequence of its key only when it runs, because
+	// Redis did not answer any more: tasks that are enqueued after it may run first. Do not enqueue it again.
+	// EnqueueInOrder of attach.Producer and worker.Client returns it.
 	ErrNotInSequence = parking.ErrNotInSequence
-	// ErrNotNow reports that a task with a strategy for a held key was to run later or in a group. It was not enqueued.
+	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued. Enqueue
+	// of attach.Producer and worker.Client returns it.
 	ErrNotNow = parking.ErrNotNow
-	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. The error that matches it is a
-	// [NotWaitingError].
+	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. [Inspector.Find],
+	// [Inspector.PutFirst], [Inspector.PutLast] and [Inspector.Drop] return it, as a [NotWaitingError].
 	ErrNotWaiting = errors.New("delayqueue: the task does not wait")
-	// ErrNotArchived reports that a task is not in asynq's archive. Nothing has changed. The error that matches it is a
-	// [NotArchivedError].
+	// ErrNotArchived reports that a task is not in asynq's archive. Nothing has changed. [Inspector.Replay] returns it,
+	// as a [NotArchivedError].
 	ErrNotArchived = errors.New("delayqueue: the task is not archived")
+	// ErrGone reports that asynq knows no such task. [Inspector.Replay] returns it.
+	ErrGone = parking.ErrGone
 )
 
 // NotWaitingError says where a task is that does not wait. It matches [ErrNotWaiting].

@@ -29,20 +29,13 @@ func ExampleInspector_Waiters() {
 	}
 	defer queue.Close()
 
-	// A middleware parks a task that an asynq server has fetched and whose key is held; here, fetch stands for the
-	// server.
+	// Package middleware parks a task whose key is held; here, park stands for it.
 	tasks := asynq.NewClientFromRedisClient(client)
 	for _, id := range []string{"audit-1042", "allocate-1042", "refund-1042"} {
 		if _, err := tasks.Enqueue(asynq.NewTask("order", nil), asynq.TaskID(id)); err != nil {
 			panic(err)
 		}
-		task := delayqueue.Task{Queue: "default", ID: id}
-		if err := fetch(ctx, client, task); err != nil {
-			panic(err)
-		}
-		if _, err := queue.Park(ctx, task, "order:1042", delayqueue.ParkOptions{Look: time.Hour}); err != nil {
-			panic(err)
-		}
+		park(ctx, client, queue, delayqueue.Task{Queue: "default", ID: id}, "order:1042")
 	}
 
 	show := func() {

@@ -3,6 +3,7 @@ package delayqueue_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -63,9 +64,15 @@ func (r *solo) Remove(t delayqueue.Task) {
 
 func hash(t delayqueue.Task) string { return "asynq:{" + t.Queue + "}:t:" + t.ID }
 
-// fetch makes a task active, as an asynq server does that fetches it.
-func fetch(ctx context.Context, client redis.UniversalClient, t delayqueue.Task) error {
-	return parkingtest.Fetch(ctx, client, parking.Task(t))
+// park parks a task, as package middleware does when the key of a task is held. Its timer ends in an hour.
+func park(ctx context.Context, client redis.UniversalClient, queue *delayqueue.Queue, t delayqueue.Task, key string) {
+	if err := parkingtest.Fetch(ctx, client, parking.Task(t)); err != nil {
+		panic(err)
+	}
+	opts := parking.ParkOptions{RetryAfter: time.Hour}
+	if _, err := (*parking.Engine)(queue).Park(ctx, parking.Task(t), key, opts); err != nil {
+		panic(err)
+	}
 }
 
 // receive waits for a value.

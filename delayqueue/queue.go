@@ -1,7 +1,9 @@
 package delayqueue
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,8 +27,8 @@ type Options struct {
 // Queue parks tasks on keys and wakes them. It is safe for concurrent use.
 //
 // Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one: a program
-// calls Park and Wake only for conflicts of its own. Packages of this module convert a Queue to its engine.
-type Queue parking.Engine
+// calls Park and Wake only for conflicts of its own.
+type Queue parking.Engine // packages of this module convert it
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
 // standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of
@@ -51,40 +53,66 @@ func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
 // it: as failed, and archived when it has no retry left.
 func (q *Queue) Close() error { return q.engine().Close() }
 
-// ParkOptions says how a task waits. The zero value is a first attempt without limits.
+// ParkOptions says how a task waits. The zero value has every default.
 type ParkOptions struct {
-	// Attempt is the task's retry count: its conflicts are counted anew once its handler has run.
-	Attempt int
-	// Limits holds for Waiters and Total, and Age bounds the timer. For the other limits see [Limits.Reached].
+	// Limits bounds the waiting; no limit by default.
 	Limits Limits
-	// Look is when the task tries its key again if no wake comes and it is among the first waiters. The further back it
-	// stands, the longer its timer, up to 10 min, or 20 ms for each task before it when that is longer.
-	Look time.Duration
+	// RetryAfter is when the task runs again if no wake comes and it is among the first waiters; 1 min when zero. The
+	// further back it stands, the longer its timer, up to 10 min, or 20 ms for each task before it when that is longer.
+	// Limits.Age caps it. asynq keeps whole seconds.
+	RetryAfter time.Duration
 }
 
-// Parked says where a parked task stands.
-type Parked struct {
-	Conflict
+// defaultRetryAfter is the default of [ParkOptions].RetryAfter.
+const defaultRetryAfter = time.Minute
 
-	// Waiters is how many tasks wait for the key, this one included, and Ahead how many of them stand before it.
-	Waiters, Ahead int
-	// Timer is when the task tries again if no wake comes.
-	Timer time.Duration
-}
-
-// Park ends the run of an active task and lets it wait for key in asynq's retry set, where [Queue.Wake] finds it. No
-// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of
-// that key is woken. A task that finds no room under its limits waits for its timer alone.
+// Park lets the task of an asynq handler wait for key once the handler has returned, and returns the error that the
+// handler must return:
 //
-// The error matches [ErrGone], and nothing has changed, when the task is not active any more.
+//	return queue.Park(ctx, "warehouse", delayqueue.ParkOptions{})
 //
-// Park makes one call to Redis, on a Cluster three or four. The number of waiters does not change the cost.
-func (q *Queue) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
-	p, err := q.engine().Park(ctx, parking.Task(t), key, parking.ParkOptions{
-		Attempt: opts.Attempt, Look: opts.Look,
-		MaxWaiters: opts.Limits.Waiters, MaxTotal: opts.Limits.Total, MaxAge: opts.Limits.Age,
+// ctx is the context that asynq has given the handler, and the Queue is that of the handler's server: attach.Attached
+// and worker.Worker have a method Queue. The task lies in asynq's retry set, where [Queue.Wake] finds it, and then runs
+// again from the start. It has not failed: it uses up no retry, and attach.Waits reports true for the error. The last
+// call counts. A task waits for one key at a time; if it was woken for another key, the next waiter of that key is
+// woken.
+//
+// The task is not parked, and the handler decides what becomes of it, when the error matches
+//
+//   - [ErrLimit]: the task has reached one of its limits;
+//   - [ErrNotOurs]: the server that runs the task does not use this Queue;
+//   - the cause of ctx, which has ended: asynq has given up the run.
+//
+// A Wake before the handler has returned does not find the task, which then runs again after RetryAfter. With an
+// unsupported version of asynq the task is retried after RetryAfter, without a wake, and archived on its last attempt.
+//
+// Park makes no call to Redis, except with limits on Waiters and Total. Parking costs one call when the handler has
+// returned, on a Cluster three or four. The number of waiters does not change the cost.
+func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
+	if err := opts.Limits.Validate(); err != nil {
+		return err
+	}
+	if opts.RetryAfter < 0 {
+		return fmt.Errorf("delayqueue: ParkOptions.RetryAfter is %v: it cannot be negative", opts.RetryAfter)
+	}
+	limits := opts.Limits
+	return q.engine().ParkHandler(ctx, key, parking.ParkOptions{
+		RetryAfter: cmp.Or(opts.RetryAfter, defaultRetryAfter),
+		MaxWaiters: limits.Waiters, MaxTotal: limits.Total, MaxAge: limits.Age,
+	}, func(t parking.Task, met parking.Conflict) error {
+		limit := limits.Reached(Conflict(met))
+		if limit == NoLimit {
+			full, err := q.engine().Full(ctx, t, key, limits.Waiters, limits.Total)
+			if err != nil {
+				return err
+			}
+			limit = Limit(full)
+		}
+		if limit != NoLimit {
+			return fmt.Errorf("%w: %s of task %s", ErrLimit, limit, t)
+		}
+		return nil
 	})
-	return Parked{Conflict: Conflict(p.Conflict), Waiters: p.Waiters, Ahead: p.Ahead, Timer: p.Timer}, err
 }
 
 // WakeOptions says which waiters [Queue.Wake] wakes. The zero value wakes the next one.

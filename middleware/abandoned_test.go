@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 )
 
 // lines is a log that can be read while it is written.
@@ -46,7 +47,7 @@ func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
 			}
 			task := delayqueue.Task{Queue: "old", ID: info.ID}
 			r.fetch(task)
-			place, err := r.queue.Park(context.Background(), task, "order:1", delayqueue.ParkOptions{Look: time.Hour})
+			place, err := (*parking.Engine)(r.queue).Park(context.Background(), parking.Task(task), "order:1", parking.ParkOptions{RetryAfter: time.Hour})
 			if err != nil || place.Ahead != i {
 				r.Fatal(place, err)
 			}

@@ -40,7 +40,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	}
 	opts := parking.ParkOptions{
 		Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
-		Look: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
+		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
 	}
 	r.ordering.park(&opts, d.OnLimit != nil)
 	if r.RedisKeys != nil {

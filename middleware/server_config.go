@@ -63,5 +63,8 @@ func waits(err error) (time.Duration, bool) {
 	if unavailable, ok := errors.AsType[*unavailableError](err); ok {
 		return unavailable.delay, true
 	}
+	if parked, ok := errors.AsType[*parking.WaitError](err); ok {
+		return parked.RetryAfter, true
+	}
 	return 0, false
 }

@@ -46,7 +46,7 @@ func BenchmarkParkAndWake(b *testing.B) {
 			queue, tasks, client := benched(b)
 			for i := range waiting {
 				if _, err := queue.Park(b.Context(), begunTask(b, client, tasks, fmt.Sprint("w", i)), "k",
-					parking.ParkOptions{Look: time.Hour}); err != nil {
+					parking.ParkOptions{RetryAfter: time.Hour}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func BenchmarkParkAndWake(b *testing.B) {
 				b.StopTimer()
 				task := begunTask(b, client, tasks, fmt.Sprint(i))
 				b.StartTimer()
-				if _, err := queue.Park(b.Context(), task, "k", parking.ParkOptions{Look: time.Hour}); err != nil {
+				if _, err := queue.Park(b.Context(), task, "k", parking.ParkOptions{RetryAfter: time.Hour}); err != nil {
 					b.Fatal(err)
 				}
 				if woken, err := queue.Wake(b.Context(), "k", parking.WakeOptions{}); err != nil ||
@@ -89,7 +89,7 @@ func BenchmarkPark(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				opts := parking.ParkOptions{Look: 30 * time.Second, MaxWaiters: most}
+				opts := parking.ParkOptions{RetryAfter: 30 * time.Second, MaxWaiters: most}
 				for i := 0; b.Loop(); i++ {
 					b.StopTimer()
 					task := begunTask(b, client, tasks, fmt.Sprint(i))

@@ -27,7 +27,7 @@ func (r *solo) parks(ctx context.Context, parked chan parking.Parked) error {
 	if err != nil {
 		return err
 	}
-	run.Park("k", parking.ParkOptions{Look: time.Hour}, func(p parking.Parked) { parked <- p })
+	run.Park("k", parking.ParkOptions{RetryAfter: time.Hour}, func(p parking.Parked) { parked <- p })
 	run.End(ctx)
 	return errRefused
 }

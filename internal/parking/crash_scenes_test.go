@@ -28,7 +28,7 @@ type scene struct {
 // parkScene is a scene in which a, which a worker has fetched, is parked.
 func parkScene(s scene, opts parking.ParkOptions) scene {
 	setUp := s.setUp
-	s.ends, opts.Look = true, time.Hour
+	s.ends, opts.RetryAfter = true, time.Hour
 	s.setUp = func(r *rig) {
 		if setUp != nil {
 			setUp(r)
@@ -110,7 +110,7 @@ var scenes = map[string]scene{
 			r.begun("a")
 		},
 		call: func(r *rig, q *parking.Engine) error {
-			return q.Postpone(r.Context(), r.task("a"), parking.ParkOptions{Look: time.Hour}.Of("a's run", nil))
+			return q.Postpone(r.Context(), r.task("a"), parking.ParkOptions{RetryAfter: time.Hour}.Of("a's run", nil))
 		},
 		stranded: 1, ends: true, unplaced: true,
 	},

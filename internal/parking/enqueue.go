@@ -75,7 +75,7 @@ func (e *Engine) Enqueue(ctx context.Context, task *asynq.Task, o EnqueueOptions
 	t := Task{Queue: info.Queue, ID: info.ID}
 	place, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
 	if err != nil {
-		place.Timer = park.Look
+		place.Timer = park.RetryAfter
 		e.log.WarnContext(ctx, "an enqueued task is not among the waiters; its timer will bring it back", "error",
 			err)
 	}
@@ -122,7 +122,7 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource
 		encoded, _ := sent.Args[message].([]byte)
-		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.Look.Milliseconds(),
+		args = append(args, WaitersKey(a.WaitFor), t.ID, time.Now().UnixNano(), a.ParkOptions.RetryAfter.Milliseconds(),
 			a.ParkOptions.MaxAge.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}

@@ -116,7 +116,7 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 			r.turn(b, "k", parking.JoinOptions{Begins: true})
 			run, err := r.Engine.Run(b)
 			r.OK(err)
-			run.Park("k", parking.ParkOptions{Look: time.Hour}, nil)
+			run.Park("k", parking.ParkOptions{RetryAfter: time.Hour}, nil)
 			return errors.New("refused")
 		}, true},
 		"it is archived": {func(r *solo) error {

@@ -100,7 +100,7 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 		r.Park(r.Delayed("first"), "k")
 		wait := parking.EnqueueOptions{
 			Keys: []string{r.key("k")}, WaitFor: r.key("k"),
-			ParkOptions: parking.ParkOptions{Look: time.Hour},
+			ParkOptions: parking.ParkOptions{RetryAfter: time.Hour},
 		}
 		info, err := r.add(wait, asynq.TaskID("a"), asynq.MaxRetry(0), asynq.Unique(time.Second),
 			asynq.Retention(time.Minute))
@@ -163,7 +163,7 @@ func TestALostAnswerAddsOnce(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]parking.EnqueueOptions{
 		"enqueued": {Keys: []string{"k"}},
-		"waiting":  {Keys: []string{"k"}, WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Hour}},
+		"waiting":  {Keys: []string{"k"}, WaitFor: "k", ParkOptions: parking.ParkOptions{RetryAfter: time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +200,7 @@ func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	queue, left := r.loses("railtoken:parked", -1)
-	o := parking.EnqueueOptions{WaitFor: "k", ParkOptions: parking.ParkOptions{Look: time.Second}}
+	o := parking.EnqueueOptions{WaitFor: "k", ParkOptions: parking.ParkOptions{RetryAfter: time.Second}}
 	info, err := queue.Enqueue(t.Context(), asynq.NewTask("test", nil), o)
 	if err != nil || left.Load() > 0 || info.State != asynq.TaskStateRetry {
 		t.Fatalf("%+v, %v", info, err)
@@ -221,7 +221,7 @@ func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
 	cluster := redistest.StartCluster(t, 2)
 	for name, wait := range map[string]string{"enqueued": "", "waiting": "k"} {
 		r := newRigOn(t, "cluster", cluster.Client(t))
-		o := parking.EnqueueOptions{ParkOptions: parking.ParkOptions{Look: time.Hour}}
+		o := parking.EnqueueOptions{ParkOptions: parking.ParkOptions{RetryAfter: time.Hour}}
 		if wait != "" {
 			o.WaitFor = r.key(wait)
 		}

@@ -244,8 +244,8 @@ func (r *rig) Park(t parking.Task, key string) parking.Parked {
 // parkWith does so with options.
 func (r *rig) parkWith(t parking.Task, key string, opts parking.ParkOptions) parking.Parked {
 	r.Helper()
-	if opts.Look == 0 {
-		opts.Look = time.Hour
+	if opts.RetryAfter == 0 {
+		opts.RetryAfter = time.Hour
 	}
 	message := r.Client.HGet(r.Context(), hash(r.Begin(t)), "msg").Val()
 	place, err := r.Engine.Park(r.Context(), t, r.key(key), opts.Fetched(message))

@@ -21,7 +21,7 @@ func becomesTheNext(t *testing.T, r *rig) {
 	var tasks []parking.Task
 	for i, look := range []time.Duration{30 * time.Second, 30 * time.Second, 30 * time.Second, 0, time.Hour} {
 		task := r.begun(string(rune('a' + i)))
-		place, err := r.Engine.Park(t.Context(), task, r.key("k"), parking.ParkOptions{Look: look})
+		place, err := r.Engine.Park(t.Context(), task, r.key("k"), parking.ParkOptions{RetryAfter: look})
 		if err != nil || place.Ahead != i {
 			t.Fatalf("place %+v, %v, want %d ahead", place, err, i)
 		}

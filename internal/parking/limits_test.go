@@ -104,7 +104,7 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 		r.Park(task, "k")
 		r.Wake("k")
 		r.Begin(task)
-		opts := parking.ParkOptions{Look: 90 * time.Second}.Of("nonce", nil)
+		opts := parking.ParkOptions{RetryAfter: 90 * time.Second}.Of("nonce", nil)
 		for range 2 { // the second is repeated, as after a lost reply
 			if err := r.Engine.Postpone(t.Context(), task, opts); err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func TestALateParkAwaitsTheLeasesEnd(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.begun("a")
-		late := parking.ParkOptions{Look: time.Minute}.Of("run", nil).Late()
+		late := parking.ParkOptions{RetryAfter: time.Minute}.Of("run", nil).Late()
 		calls := map[string]func() error{
 			"park":     func() error { _, err := r.Engine.Park(t.Context(), task, r.key("k"), late); return err },
 			"postpone": func() error { return r.Engine.Postpone(t.Context(), task, late) },

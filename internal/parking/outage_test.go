@@ -272,7 +272,7 @@ func TestAnEndedRunIsNotParked(t *testing.T) {
 				run, err := r.Engine.Run(task)
 				r.OK(err)
 				time.Sleep(20 * time.Second)
-				run.Park("k", parking.ParkOptions{Look: time.Hour}, func(p parking.Parked) { r.Errorf("%+v", p) })
+				run.Park("k", parking.ParkOptions{RetryAfter: time.Hour}, func(p parking.Parked) { r.Errorf("%+v", p) })
 				run.End(ctx)
 				ended <- ctx.Err()
 				return errRefused

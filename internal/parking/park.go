@@ -53,10 +53,10 @@ type ParkOptions struct {
 	// may wait; no limit when zero.
 	MaxWaiters, MaxTotal int
 	MaxAge               time.Duration
-	// Look is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer
+	// RetryAfter is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer
 	// the more stand before it, up to 10 min or 20 ms for each, and is shortened when a wake makes it the next. No
 	// timer is longer than the bound on Age, if there is one.
-	Look time.Duration
+	RetryAfter time.Duration
 	// Waited is how long ago the task was refused first in this run.
 	Waited time.Duration
 	// InOrder says that the tasks of the key run in the order of their [Engine.Join]. Then Ahead, and not how many were
@@ -102,7 +102,7 @@ func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions)
 }
 
 // idle returns how long a registry is kept that no task joins.
-func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.Look).Milliseconds() }
+func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.RetryAfter).Milliseconds() }
 
 // withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
@@ -123,7 +123,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	names := append(t.ended(), WaitersKey(key), e.index, SequenceKey(key), cmp.Or(opts.unique, t.Hash()))
 	args := []any{
 		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
-		opts.idle(), opts.Look.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
+		opts.idle(), opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
 	}
 	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
 		args = append(args, "", "", opts.Ahead)
@@ -168,7 +168,7 @@ func (e *Engine) list(ctx context.Context, queue string) {
 // task waits for no key. The error matches [ErrGone] when the task is not active any more. It makes one call to Redis.
 func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
 	reply, err := postponeStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]),
-		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.Look.Milliseconds()).Text()
+		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.RetryAfter.Milliseconds()).Text()
 	if err == nil {
 		err = resigned(reply)
 	}

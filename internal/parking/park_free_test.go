@@ -35,7 +35,7 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 			r.OK(err)
 			t.Cleanup(func() { _ = queue.Close() })
 			task := r.Begin(r.Delayed("a"))
-			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{Look: time.Hour, Locks: lockKeys})
+			place, err := queue.Park(t.Context(), task, "k", parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys})
 			free := len(held) == 0
 			if err != nil || place.Free != free || place.Count != 1 || place.Task != task {
 				t.Fatalf("%+v, %v", place, err)
@@ -69,7 +69,7 @@ func TestAFreedTaskLeavesTheLine(t *testing.T) {
 	a, b := r.Delayed("a"), r.Delayed("b")
 	r.Park(a, "k")
 	r.Park(b, "k")
-	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{Look: time.Hour, Locks: lockKeys})
+	place, err := r.Engine.Park(t.Context(), r.Begin(a), "k", parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys})
 	if err != nil || !place.Free || place.Waiters != 1 || place.Count != 2 {
 		t.Errorf("%+v, %v", place, err)
 	}
@@ -85,7 +85,7 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 	for i, want := range []bool{false, true} {
 		task := r.Begin(tasks[1-i])
 		place, err := r.Engine.Park(t.Context(), task, "k",
-			parking.ParkOptions{Look: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockKeys})
+			parking.ParkOptions{RetryAfter: time.Hour, InOrder: true, Ahead: 1 - i, Locks: lockKeys})
 		if err != nil || place.Free != want || place.Ahead != 1-i {
 			t.Errorf("number %d in line: %+v, %v; want free %v", 2-i, place, err, want)
 		}
@@ -113,10 +113,10 @@ func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 		opts parking.ParkOptions
 		want time.Duration
 	}{
-		{"first", parking.ParkOptions{Look: 30 * time.Second}, 30*time.Second + slack},
-		{"longer", parking.ParkOptions{Look: 20 * time.Minute}, 20*time.Minute + slack},
-		{"shorter", parking.ParkOptions{Look: 10 * time.Minute}, 20*time.Minute + slack},
-		{"without a place", parking.ParkOptions{Look: time.Hour, MaxWaiters: 1}, time.Hour + slack},
+		{"first", parking.ParkOptions{RetryAfter: 30 * time.Second}, 30*time.Second + slack},
+		{"longer", parking.ParkOptions{RetryAfter: 20 * time.Minute}, 20*time.Minute + slack},
+		{"shorter", parking.ParkOptions{RetryAfter: 10 * time.Minute}, 20*time.Minute + slack},
+		{"without a place", parking.ParkOptions{RetryAfter: time.Hour, MaxWaiters: 1}, time.Hour + slack},
 	} {
 		park(step.id, step.opts)
 		for _, names := range lockKeys {
@@ -128,7 +128,7 @@ func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
 	}
 	r.OK(r.Client.Del(t.Context(), lockKeys[0].Lock, lockKeys[0].Notify).Err())
 	if place, err := r.Engine.Park(t.Context(), r.Begin(r.Delayed("free")), "k",
-		parking.ParkOptions{Look: time.Hour, Locks: lockKeys}); err != nil || !place.Free {
+		parking.ParkOptions{RetryAfter: time.Hour, Locks: lockKeys}); err != nil || !place.Free {
 		t.Errorf("%+v, %v", place, err)
 	}
 	if n := r.Client.Exists(t.Context(), lockKeys[0].Notify).Val(); n != 0 {

@@ -69,7 +69,7 @@ type suspended struct {
 func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late), opts.message,
-		line, opts.Attempt, opts.Look.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
+		line, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()
@@ -82,7 +82,7 @@ func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOpti
 			n.place = n.now
 		}
 	}
-	n.Timer = opts.Look
+	n.Timer = opts.RetryAfter
 	if opts.MaxAge > 0 {
 		n.Timer = min(n.Timer, opts.MaxAge)
 	}
@@ -93,11 +93,11 @@ func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOpti
 // that has found no place, else 0.
 func (e *Engine) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
 	ms, err := deferStep.Run(ctx, e.client, opts.withUnique(t.listed()), t.Entry(), time.Now().UnixNano(),
-		opts.Look.Milliseconds(), ahead,
+		opts.RetryAfter.Milliseconds(), ahead,
 		opts.MaxAge.Milliseconds(), conflicts).Int64()
 	if err != nil {
 		e.log.WarnContext(ctx, "a parked task retries earlier than needed", "task", t.String(), "error", err)
-		return opts.Look
+		return opts.RetryAfter
 	}
 	return time.Duration(ms) * time.Millisecond
 }

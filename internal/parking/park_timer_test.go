@@ -44,7 +44,7 @@ func TestThoseFarBackInLineLookLater(t *testing.T) {
 			{32 * time.Second, time.Minute, 16, time.Minute},
 			{time.Hour, time.Minute, 0, time.Minute},
 		} {
-			opts := parking.ParkOptions{Look: tt.look, MaxAge: tt.longest, InOrder: true, Ahead: tt.ahead}
+			opts := parking.ParkOptions{RetryAfter: tt.look, MaxAge: tt.longest, InOrder: true, Ahead: tt.ahead}
 			task := r.Delayed(fmt.Sprint(i))
 			r.parksFor(fmt.Sprintf("%+v", tt), task, r.parkWith(task, "k", opts), tt.want)
 		}
@@ -56,7 +56,7 @@ func TestATimerGoesByThePlaceInLine(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.crowd("k", 16)
 		task := r.Delayed("behind")
-		place := r.parkWith(task, "k", parking.ParkOptions{Look: 32 * time.Second})
+		place := r.parkWith(task, "k", parking.ParkOptions{RetryAfter: 32 * time.Second})
 		if place.Ahead != 16 || place.Waiters != 17 {
 			t.Errorf("%+v", place)
 		}
@@ -92,7 +92,7 @@ func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
 			task := r.Delayed(fmt.Sprint(i))
 			r.set(task, "railtoken:retried", 0, "railtoken:conflicts", tt.before, "railtoken:first",
 				time.Now().UnixMicro())
-			tt.limits.MaxAge, tt.limits.Look = tt.longest, 30*time.Second
+			tt.limits.MaxAge, tt.limits.RetryAfter = tt.longest, 30*time.Second
 			place := r.parkWith(task, tt.key, tt.limits)
 			if r.hasPlace(task) || place.Count != tt.before+1 {
 				t.Errorf("%+v: %+v", tt, place)

@@ -77,7 +77,7 @@ func TestParkAndWakeAreOneRoundTripOnOneNodeAndFewOnACluster(t *testing.T) {
 			a, b, c, d, e := r.Delayed("a"), r.Delayed("b"), r.Delayed("c"), r.Delayed("d"), r.begun("e")
 			park := func(task parking.Task) {
 				if _, err := queue.Park(t.Context(), r.Begin(task), r.key("k"),
-					parking.ParkOptions{Look: time.Hour}); err != nil {
+					parking.ParkOptions{RetryAfter: time.Hour}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -74,7 +74,7 @@ func (w *worker) process(ctx context.Context, id string) error {
 	if held == "" {
 		return w.work(ctx, w.task(id), keys)
 	}
-	opts, parked := parking.ParkOptions{Look: time.Hour}, func(parking.Parked) { w.lookAgain(held) }
+	opts, parked := parking.ParkOptions{RetryAfter: time.Hour}, func(parking.Parked) { w.lookAgain(held) }
 	if w.on != "cluster" {
 		opts.Locks, parked = []parking.RedisKeys{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":notify"}}, nil
 	}

@@ -31,7 +31,7 @@ func TestAParkThatFailsHalfwayLosesNothing(t *testing.T) {
 			user := server.Client(t, server.User(t, denied, "~*", "&*", "+@all", "-"+denied))
 			for name, client := range map[string]redis.UniversalClient{"at once": user, "in steps": wrapped{user}} {
 				task := r.Begin(r.Delayed(denied + name))
-				_, _ = r.on(client).Park(t.Context(), task, denied, parking.ParkOptions{Look: time.Minute})
+				_, _ = r.on(client).Park(t.Context(), task, denied, parking.ParkOptions{RetryAfter: time.Minute})
 				// and asynq's recoverer finds the latter
 				safe := [][]string{{"default retry"}, {"default active", "default lease"}}
 				if lists := r.everywhere(task.ID); !slices.ContainsFunc(safe,

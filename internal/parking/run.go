@@ -41,14 +41,24 @@ type parking struct {
 	told   sync.Once
 }
 
-// ErrNotOurs reports that a task was not fetched by a [Engine.Conn] of this Queue, so that it cannot be parked.
+// ErrNotOurs reports that an Engine knows no run of a task: the asynq server that fetched it does not use [Engine.Conn].
 var ErrNotOurs = errors.New("delayqueue: the asynq server does not use the client of package attach or worker: " +
 	"give it Attached.Client")
 
-// Run returns the present run of a task that a server of this process has fetched, and claims it for the caller. The
-// error matches [ErrNotOurs] when there is none. The Run is nil, without an error, when asynq's scripts are those of a
-// version that is not known.
+// Run returns the present run of a task that a server of this process has fetched. The caller must call [Run.End]. The
+// error matches [ErrNotOurs] when there is none. The Run is nil, without an error, when asynq's scripts are those of an
+// unsupported version.
 func (e *Engine) Run(t Task) (*Run, error) {
+	r, err := e.present(t)
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.claimed = true
+	}
+	return r, err
+}
+
+func (e *Engine) present(t Task) (*Run, error) {
 	if e.runs.foreign.Load() {
 		return nil, nil
 	}
@@ -56,9 +66,6 @@ func (e *Engine) Run(t Task) (*Run, error) {
 	if r == nil {
 		return nil, ErrNotOurs
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.claimed = true
 	return r, nil
 }
 
@@ -103,7 +110,7 @@ func (r *Run) Withdraw() {
 }
 
 // Postpone has the task tried again after a delay as soon as its handler has returned.
-func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{Look: delay}, nil) }
+func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{RetryAfter: delay}, nil) }
 
 // End notes that the task's handler has returned. When asynq has given the run up before, because Redis could not be
 // reached for 30 s, and the task has only waited (it is to be parked or put off), no acknowledgement comes, and it is

@@ -24,7 +24,7 @@ func (r *solo) transfer(t parking.Task, opts parking.ParkOptions) parking.Parked
 		message, err = r.Client.HGet(r.Context(), hash(parking.Task{Queue: "low", ID: t.ID}), "msg").Bytes()
 	}
 	r.OK(err)
-	opts.Queue, opts.Look = "low", time.Hour
+	opts.Queue, opts.RetryAfter = "low", time.Hour
 	place, err := r.Engine.Park(r.Context(), t, "k", opts.Of("run", message))
 	r.OK(err)
 	return place

@@ -31,7 +31,7 @@ func TestACancelledParkBlamesNoConfig(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		run.Park("k", parking.ParkOptions{Look: time.Hour}, func(p parking.Parked) { parked <- p })
+		run.Park("k", parking.ParkOptions{RetryAfter: time.Hour}, func(p parking.Parked) { parked <- p })
 		for began := time.Now(); ctx.Err() == nil && time.Since(began) < limit; <-time.After(time.Millisecond) {
 			if err := r.Inspect.CancelProcessing(id); err != nil {
 				return err
@@ -58,7 +58,7 @@ func TestAParkThatIsWithdrawnIsNoPark(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		run.Park("k", parking.ParkOptions{Look: time.Hour}, func(parking.Parked) { t.Error("it was parked") })
+		run.Park("k", parking.ParkOptions{RetryAfter: time.Hour}, func(parking.Parked) { t.Error("it was parked") })
 		run.Withdraw()
 		run.End(ctx)
 		return errRefused

@@ -75,7 +75,7 @@ func (r *Solo) Begin(t parking.Task) parking.Task {
 // Park makes a task active, if it is not, and parks it on a key. Its timer ends in an hour.
 func (r *Solo) Park(t parking.Task, key string) parking.Parked {
 	r.Helper()
-	parked, err := r.Engine.Park(r.Context(), r.Begin(t), key, parking.ParkOptions{Look: time.Hour})
+	parked, err := r.Engine.Park(r.Context(), r.Begin(t), key, parking.ParkOptions{RetryAfter: time.Hour})
 	r.OK(err)
 	return parked
 }
