@@ -55,8 +55,9 @@ type Options struct {
 
 	// Observer is told of every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// Logger receives what went wrong and what an operator should know. When nil, it is asynq.Config's Logger, from its
-	// LogLevel on, and slog.Default without one. slog.New(slog.DiscardHandler) is silent.
+	// Logger receives failures and what an operator should know, with hashed keys. When nil, the log goes to
+	// asynq.Config's Logger, from its LogLevel on, or to slog.Default if there is none. slog.New(slog.DiscardHandler)
+	// disables it.
 	Logger *slog.Logger
 }
 

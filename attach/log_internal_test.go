@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 )
 
 // written is a Logger of asynq's that keeps what it is given.
@@ -38,6 +39,20 @@ func TestTheLogIsAsynqsAtItsLevel(t *testing.T) {
 		}
 	}
 	if loggerOf(asynq.Config{}) != slog.Default() {
-		t.Error("without a Logger it is not the default one")
+		t.Error("without a Logger it is not slog.Default")
+	}
+}
+
+func TestAProducerLogsToTheDefault(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{}) // it connects to nothing
+	defer client.Close()
+	p, err := NewProducer(client, ProducerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.opts.Logger != slog.Default() {
+		t.Error("without a Logger it is not slog.Default")
 	}
 }

@@ -26,7 +26,7 @@ type ProducerOptions struct {
 	MaxKeySize, MaxKeys int
 	// Observer is told of the waits that begin with an enqueue, and of the tasks that WhenHeld refuses; nil disables it.
 	Observer middleware.Observer
-	// Logger receives what went wrong in the background; silent when nil.
+	// Logger receives failures in the background; slog.Default when nil. slog.New(slog.DiscardHandler) disables it.
 	Logger *slog.Logger
 }
 
@@ -44,7 +44,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq servers")
 	}
 	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+		opts.Logger = slog.Default()
 	}
 	queue, err := delayqueue.New(client, delayqueue.Options{Logger: opts.Logger})
 	if err != nil {

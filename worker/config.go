@@ -83,7 +83,8 @@ type Config struct {
 	// RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
-	// Logger receives the log of the worker and of asynq; nil disables it.
+	// Logger receives the log of the worker and of asynq; slog.Default when nil. slog.New(slog.DiscardHandler) disables
+	// it.
 	Logger *slog.Logger
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
@@ -162,7 +163,7 @@ func (c Config) withDefaults() Config {
 		c.Queues = map[string]int{"default": 1}
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	goparser "go/parser"
 	"go/token"
+	"log/slog"
 	"math"
 	"regexp"
 	"slices"
@@ -102,6 +103,9 @@ func TestDefaultsAreThoseDocumented(t *testing.T) {
 	got := fmt.Sprintln(c.Queues, c.StrictPriority, c.Concurrency, c.Fetchers, c.SlotBudget, c.TaskCheckInterval, c.DelayedTaskCheckInterval, c.ShutdownTimeout)
 	if want := "map[default:1] false 10 1 5 50ms 1s 8s\n"; got != want {
 		t.Errorf("defaults are %s; want %s", got, want)
+	}
+	if c.Logger != slog.Default() {
+		t.Error("without a Logger it is not slog.Default")
 	}
 	for concurrency, want := range map[int]int{1: 1, 2: 1, 3: 1, 20: 10} {
 		if got := (Config{Concurrency: concurrency}).withDefaults().SlotBudget; got != want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ func startCrew(ctx context.Context, at *server.Server, keys []string, slots, sli
 	var err error
 	c.worker, err = worker.New(worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Queues: map[string]int{queue: 1}, Concurrency: slots, ShutdownTimeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package growth
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -89,7 +90,7 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 	c.worker, err = worker.New(worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
 		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
-		Observer: c.observe,
+		Observer: c.observe, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 
 	"github.com/hibiken/asynq"
@@ -51,7 +52,7 @@ func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) 
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: job.Addr}, Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy,
 		ShutdownTimeout: shutdownTimeout, Observer: job.observe,
-		ErrorHandler: asynq.ErrorHandlerFunc(job.failed),
+		ErrorHandler: asynq.ErrorHandlerFunc(job.failed), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		end(nil)

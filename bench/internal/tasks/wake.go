@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -161,7 +162,7 @@ func (w *wakes) observe(_ context.Context, e middleware.Event) {
 func (w *wakes) start(ctx context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
 	one, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval,
-		Observer: w.observe, ShutdownTimeout: shutdownTimeout,
+		Observer: w.observe, ShutdownTimeout: shutdownTimeout, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
