@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,19 +141,24 @@ func TestErrorsTellNoPassword(t *testing.T) {
 			}
 		}
 	}
+	var closing sync.WaitGroup // each Close waits 5 s for releases that these servers never accept
+	defer closing.Wait()
 	for _, guard := range []locking.GuardMode{locking.GuardOff, locking.GuardConnect, locking.GuardStrict} {
 		l := newRedlock(t, nodes, locking.RedlockOptions{Guard: guard, NodeTimeout: 2 * time.Second})
 		_, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
 		tells(err)
 		isClear(t, err, "WRONGPASS")
+		closing.Go(func() { _ = l.Close() })
 	}
 	_, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[0], nil}, locking.RedlockOptions{})
 	tells(err)
 	for _, s := range servers {
 		s.Kill()
 	}
-	_, err = newRedlock(t, nodes, unguarded).Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+	l := newRedlock(t, nodes, unguarded)
+	_, err = l.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
 	tells(err)
+	closing.Go(func() { _ = l.Close() })
 }
 
 func TestAKeyOfTheWrongTypeIsPermanent(t *testing.T) {
@@ -176,5 +182,6 @@ func TestAKeyOfTheWrongTypeIsPermanent(t *testing.T) {
 		if n := c.LLen(t.Context(), lockOf("order:2")).Val(); n != 1 {
 			t.Errorf("the list of the other program has %d elements now", n)
 		}
+		do(t, c, "DEL", lockOf("order:2")) // Close would wait for the release
 	}
 }

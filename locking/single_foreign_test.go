@@ -162,6 +162,7 @@ func TestAKeyOfAnotherTypeIsAClearError(t *testing.T) {
 		}
 		isClear(t, err, "acquire", fmt.Sprintf("%q", spoilt), "WRONGTYPE")
 		release(t, acquire(t, l, locking.Options{}, free))
+		do(t, client, "DEL", fmt.Sprintf(kind, keys.Encode(spoilt))) // Close would wait for the release
 	}
 }
 
