@@ -6,7 +6,7 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// New returns a Locker on a backend. It implements [Watcher] if the backend does. It panics when b is nil.
+// New returns a Locker on a backend, which implements [Watcher] if the backend does. It panics if b is nil.
 func New(b backend.Backend) Locker {
 	if b == nil {
 		panic("locking: New needs a Backend")
@@ -18,13 +18,13 @@ func New(b backend.Backend) Locker {
 	return l
 }
 
-// backendLocker is a Locker on a backend of another package.
+// backendLocker is a Locker on a backend.
 type backendLocker struct {
 	backend    backend.Backend
 	suspension suspensionDetector
 }
 
-// watchedLocker is one whose backend notifies callers of releases.
+// watchedLocker is a backendLocker whose backend implements [Watcher].
 type watchedLocker struct {
 	*backendLocker
 	Watcher

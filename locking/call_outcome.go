@@ -10,17 +10,17 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
-// outcome is what is known of a call to a server.
+// outcome is what is known about a call to a server.
 type outcome int
 
 const (
 	answered outcome = iota // the server has executed or refused it
-	unsent                  // the server never gets it
-	unknown                 // the server may have executed it, or may yet do so
+	unsent                  // the server will never receive it
+	unknown                 // the server may have executed it, or may still do so
 )
 
-// outcomeOf returns what the error of a call says of it. Clients send each call once, so no earlier one can be executed
-// later.
+// outcomeOf returns the outcome of a call that ended with err. Clients send each call once, so no copy of it can be
+// executed later.
 func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered

@@ -7,14 +7,14 @@ import (
 
 type contextKey struct{}
 
-// carried is a lease in a context, with those of the outer contexts.
+// carried is the lease that a context carries, linked to those of its parents.
 type carried struct {
 	lease *Lease
 	outer *carried
 }
 
-// NewContext returns a context that carries the lease, for [FromContext]. With nil it carries none: work that outlives
-// its handler may then lock the handler's keys, and waits until they are released.
+// NewContext returns a context that carries the lease, for [FromContext]. With a nil lease it carries none, so that
+// work that outlives its handler can wait for the handler's keys.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	outer, _ := ctx.Value(contextKey{}).(*carried)
 	if lease == nil {
@@ -23,7 +23,7 @@ func NewContext(ctx context.Context, lease *Lease) context.Context {
 	return context.WithValue(ctx, contextKey{}, &carried{lease, outer})
 }
 
-// FromContext returns the lease that a handler runs under. ok is false when ctx carries none.
+// FromContext returns the lease that ctx carries. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	c, ok := ctx.Value(contextKey{}).(*carried)
 	if !ok || c.lease == nil {
@@ -32,8 +32,8 @@ func FromContext(ctx context.Context) (lease *Lease, ok bool) {
 	return c.lease, true
 }
 
-// prepareFor is prepare for an attempt at l. The error also matches [ErrReentrant] when the context carries a lease of
-// l for one of the keys.
+// prepareFor is prepare for an attempt at l. The error matches [ErrReentrant] if ctx carries a lease of l for one of
+// the keys.
 func prepareFor(ctx context.Context, l Locker, keys []string, opts Options) ([]string, Options, error) {
 	keys, opts, err := prepare(keys, opts)
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// transient are the first words of the error replies of a Redis that may serve again soon; the last three need an
+// transient lists the first words of error replies after which a Redis may serve again soon. The last three need an
 // operator.
 var transient = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS",
 	"NOPERM", "NOAUTH", "WRONGPASS",
 }
 
-// isTransient reports whether an error reply is that of a server that may serve again soon.
+// isTransient reports whether a server with this error reply may serve again soon.
 func isTransient(reply string) bool {
 	word, _, _ := strings.Cut(commandError(reply), " ")
 	return slices.Contains(transient, word) || isForbidden(reply) || reply == "ERR max number of clients reached"
 }
 
-// isForbidden reports whether an error reply says that the user lacks a permission. Redis 6.2 words it differently in a
-// script.
+// isForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
+// differently.
 func isForbidden(reply string) bool {
 	return strings.HasPrefix(reply, "NOPERM") ||
 		strings.HasPrefix(commandError(reply), "ERR The user executing the script ")
@@ -39,21 +39,21 @@ func withRules(err error) error {
 	return err
 }
 
-// isUnrun reports whether err is a refusal of the user before the script has run.
+// isUnrun reports whether err says that the user may not run the script, so that it has not run.
 func isUnrun(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && strings.HasPrefix(reply.Error(), "NOPERM") && !strings.Contains(reply.Error(), "script")
 }
 
-// wrapped is what Redis before version 7 puts before the error of a command in a script: the name of the script, and
-// the position once or twice; some errors then begin with a minus.
+// wrapped matches what Redis before version 7 puts in front of the error of a command in a script: the name of the
+// script, its position once or twice, and sometimes a minus.
 var wrapped = regexp.MustCompile(`^ERR (?:Error running script \(call to \w+\): )?(?:@user_script: ?\d+: )+-?`)
 
-// coded is how every error begins on Redis 7, and most before: with a word for its kind.
+// coded matches the error code with which every error of Redis 7 begins, and most of earlier versions.
 var coded = regexp.MustCompile(`^[A-Z]+ `)
 
-// commandError returns the error of the command that has failed in a script, as Redis 7 words it. It returns any other
-// error reply unchanged.
+// commandError returns the error of the command that failed in a script, as Redis 7 words it. Other error replies are
+// returned unchanged.
 func commandError(reply string) string {
 	front := wrapped.FindString(reply)
 	if front == "" || coded.MatchString(reply[len(front):]) {

@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// Join makes one lease of several that nothing else uses, and takes them over: it is renewed and released with them,
-// and lost as soon as one of them is lost. It renews all of them, so that the whole lasts for the TTL of opts from now.
-// When that fails Join returns the error of the renewal, and the leases are still the caller's to release.
+// Join makes one lease of several and takes them over, so the caller must not use them any more. The joined lease is
+// renewed and released with its parts, and lost as soon as one of them is lost.
+//
+// Join renews the parts, so that the joined lease lasts for the TTL of opts from now. If that fails, Join returns the
+// error of the renewal, and the caller must still release the leases.
 func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	var keys []string
 	for _, part := range leases {
@@ -42,7 +44,7 @@ func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	return joined, nil
 }
 
-// joinedGrant is the grant of a lease that was made of others.
+// joinedGrant is the grant of a joined lease.
 type joinedGrant struct {
 	parts []*Lease
 	keys  []string
@@ -58,18 +60,18 @@ func (g *joinedGrant) Fence(ctx context.Context, i int) (int64, error) {
 	panic("locking: a joined lease has a key that none of its parts has")
 }
 
-// Renew renews every part for its own TTL.
+// Renew renews each part for its own TTL.
 func (g *joinedGrant) Renew(ctx context.Context, _ time.Duration) error {
 	return g.each(func(part *Lease) error { return part.Renew(ctx) })
 }
 
-// Release releases every part, whatever the outcome of the others.
+// Release releases each part, even if the release of another one fails.
 func (g *joinedGrant) Release(ctx context.Context) (notify bool, err error) {
 	err = g.each(func(part *Lease) error { return part.Release(ctx) })
 	return slices.ContainsFunc(g.parts, (*Lease).ShouldNotify), err
 }
 
-// lost returns why a part is over, first of one whose key another holder has had; nil while all are good.
+// lost returns why a part is over, or nil. It prefers a part whose key another holder has had.
 func (g *joinedGrant) lost() (first error) {
 	for _, part := range g.parts {
 		err := part.Err()
@@ -83,14 +85,13 @@ func (g *joinedGrant) lost() (first error) {
 	return first
 }
 
-// isTaken reports whether another holder has had the key.
+// isTaken reports whether err says that another holder has had the key.
 func isTaken(err error) bool {
 	loss, ok := errors.AsType[*LostError](err)
 	return ok && loss.Reason == LossTaken
 }
 
-// each calls f for all parts at the same time, and returns their errors, first those of keys that another holder has
-// had.
+// each calls f for all parts concurrently and joins their errors, with those of keys that another holder has had first.
 func (g *joinedGrant) each(f func(*Lease) error) error {
 	errs := make([]error, len(g.parts))
 	var all sync.WaitGroup

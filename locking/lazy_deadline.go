@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lazyDeadline is a context with a deadline whose timer starts only when a caller waits for it, which is rare.
+// lazyDeadline is a context with a deadline. Its timer starts with the first call of Done, which is rare.
 type lazyDeadline struct {
 	context.Context
 	deadline time.Time

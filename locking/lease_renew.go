@@ -69,7 +69,7 @@ func (l *Lease) tick() {
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewals, l.term.until)
+	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewFraction, l.term.until)
 	l.timer.Reset(l.giveUp - sent)
 	go func() {
 		defer close(done)

@@ -9,34 +9,34 @@ import (
 
 // Timing of a lease, measured from before the first request of the acquisition was sent.
 const (
-	renewals = 3    // a lease is renewed after 1/3 of its TTL
-	retries  = 20   // and again after 1/20 of it when the renewal failed
-	jitter   = 0.1  // earlier by at most this share of that time
-	spread   = 0.75 // a larger share, for the first renewal and after a failed one
+	renewFraction = 3    // a lease is renewed after 1/3 of its TTL
+	retryFraction = 20   // and after another 1/20 if that renewal failed
+	jitter        = 0.1  // the largest share of such a time by which a renewal comes early
+	spread        = 0.75 // the same, for the first renewal and after a failed one
 )
 
-// validity returns how long a lock with that TTL may be trusted, counted from before its request was sent.
+// validity returns how long a lock with this TTL may be trusted, counted from before its request was sent.
 func validity(ttl time.Duration) time.Duration { return quorum.Validity(ttl) }
 
-// anyHaste returns how early a lease renews, from 0 to 1. Each lease has its own, so that leases which were taken at
-// the same moment, or kept waiting by the same server, are not renewed together for long.
+// anyHaste returns how early a lease renews, from 0 to 1. It differs from lease to lease, so that leases that began
+// together, or waited for the same server, do not renew together for long.
 func anyHaste() float64 { return rand.Float64() }
 
-// term is what a lease knows of its own time.
+// term is the time of a lease, measured from its beginning.
 type term struct {
 	ttl       time.Duration
 	maxHold   time.Duration
 	haste     float64       // how early it renews, from 0 to 1
-	until     time.Duration // the end of the lease
+	until     time.Duration // when the lease ends
 	nextRenew time.Duration
-	capped    bool // until is MaxHold: no renewal can extend it
+	capped    bool // until is MaxHold, so no renewal can extend it
 }
 
-// newTerm returns the term of a lease that has just been taken. Its first renewal is due after a twelfth to a third of
-// the TTL: renewals go before attempts, so those of leases that were taken together must not come together.
+// newTerm returns the term of a new lease. Its first renewal is due after a twelfth to a third of the TTL: servers get
+// renewals before attempts, so leases that began together must not renew together.
 func newTerm(ttl, maxHold time.Duration, haste float64) term {
 	t := term{ttl: ttl, maxHold: maxHold, haste: haste}.renewed(0, ttl)
-	t.nextRenew = t.soon(ttl/renewals, spread)
+	t.nextRenew = t.soon(ttl/renewFraction, spread)
 	return t
 }
 
@@ -44,11 +44,11 @@ func newTerm(ttl, maxHold time.Duration, haste float64) term {
 type step struct {
 	renew bool
 	ttl   time.Duration // of the renewal
-	lost  LossReason    // the lease is over, when not empty
-	sleep time.Duration // else look again after this time
+	lost  LossReason    // why the lease is over; empty while it is not
+	sleep time.Duration // when to look again, if neither
 }
 
-// next decides what a lease does at the time now.
+// next returns what a lease does at the time now.
 func (t term) next(now time.Duration) step {
 	if now >= t.until {
 		if t.capped {
@@ -71,22 +71,22 @@ func (t term) renewed(sent, ttl time.Duration) term {
 	if t.until >= t.maxHold || sent+ttl >= t.maxHold {
 		t.until, t.capped = min(t.until, t.maxHold), true
 	}
-	t.nextRenew = sent + t.soon(t.ttl/renewals, jitter)
+	t.nextRenew = sent + t.soon(t.ttl/renewFraction, jitter)
 	return t
 }
 
 // failed returns the term after an undecided renewal.
 func (t term) failed(now time.Duration) term {
-	t.nextRenew = now + t.soon(t.ttl/retries, spread)
+	t.nextRenew = now + t.soon(t.ttl/retryFraction, spread)
 	return t
 }
 
-// soon returns d made shorter by the lease's haste, by that share at most.
+// soon returns d, shortened by the lease's haste: by the share at most.
 func (t term) soon(d time.Duration, share float64) time.Duration {
 	return d - time.Duration(t.haste*share*float64(d))
 }
 
-// handedOff returns the term of the next holder, who gets the lease at the time now.
+// handedOff returns the term of the next holder, which gets the lease at the time now.
 func (t term) handedOff(now, maxHold time.Duration) term {
 	t.maxHold = now + maxHold
 	t.until = min(t.until, t.maxHold)

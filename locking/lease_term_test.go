@@ -107,21 +107,21 @@ func TestATermKeepsItsPromisesWhateverHappens(t *testing.T) {
 		maxHold := duration(ttl, 20*ttl).Draw(t, "maxHold")
 		tm, now := newTerm(ttl, maxHold, rapid.Float64Range(0, 1).Draw(t, "haste")), time.Duration(0)
 		trusted := validity(ttl)         // the latest end of any lock that a server has granted
-		attempt := ttl / renewals        // when the next renewal must begin at the latest
+		attempt := ttl / renewFraction   // when the next renewal must begin at the latest
 		renew := func(d time.Duration) { // one renewal for d, sent now
 			sent := now
 			if d <= 0 || d > ttl || sent+d > maxHold {
 				t.Fatalf("at %v a renewal for %v, beyond the TTL or MaxHold", sent, d)
 			}
-			now += rapid.OneOf(rapid.Just(time.Duration(0)), duration(0, ttl/renewals), duration(0, 2*ttl)).Draw(t,
+			now += rapid.OneOf(rapid.Just(time.Duration(0)), duration(0, ttl/renewFraction), duration(0, 2*ttl)).Draw(t,
 				"latency")
 			if rapid.Bool().Draw(t, "success") {
 				tm = tm.renewed(sent, d)
 				trusted = max(trusted, sent+validity(d))
-				attempt = sent + ttl/renewals
+				attempt = sent + ttl/renewFraction
 			} else {
 				tm = tm.failed(now)
-				attempt = now + ttl/retries
+				attempt = now + ttl/retryFraction
 			}
 		}
 		for range 300 {
@@ -171,7 +171,7 @@ func TestRenewalsThatSucceedReachMaxHold(t *testing.T) {
 			}
 			if next.renew {
 				sent := now
-				now += duration(0, ttl/renewals).Draw(t, "latency")
+				now += duration(0, ttl/renewFraction).Draw(t, "latency")
 				tm = tm.renewed(sent, next.ttl)
 			}
 			now += next.sleep

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	ownerBytes   = 20 // 160 random bits, as the canonical pattern has it
+	ownerBytes   = 20 // 160 random bits, as in Redis's documentation of the pattern
 	ownerSize    = 27 // their length in base64
 	maxLabelSize = 200
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 
-// owner is what the value of a lock says of its holder.
+// owner is what the value of a lock says about its holder.
 type owner struct {
 	label string
 	since time.Time
 	block int64 // how many tokens were reserved
 }
 
-// newOwner returns the value of a lock: random bits that no other acquisition has, then its time, the number of its
-// tokens, and its label, so that the value alone tells an operator who holds the key.
+// newOwner returns the value of a lock: random bits that identify the acquisition, its time, the number of its tokens,
+// and its label, so that the value tells an operator who holds the key.
 func newOwner(label string, block int, now time.Time) string {
 	var random [ownerBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
@@ -43,7 +43,7 @@ func newOwner(label string, block int, now time.Time) string {
 	return string(b) + label
 }
 
-// parseOwner returns what the value of a lock says of its holder: nothing when another program wrote it.
+// parseOwner parses the value of a lock. The value of another program has no label and a zero time.
 func parseOwner(value string) owner {
 	parts := strings.SplitN(value, ".", 3)
 	if len(parts) != 3 || len(parts[0]) != ownerSize {
@@ -63,7 +63,7 @@ func parseOwner(value string) owner {
 			return owner{block: 1}
 		}
 	}
-	// cleanLabel, because another program's value may look like ours.
+	// Another program's value may look like ours, so its label is cleaned.
 	return owner{label: cleanLabel(parts[2]), since: time.UnixMilli(ms), block: block}
 }
 

@@ -10,8 +10,8 @@ import (
 // lockKey returns the Redis key of a business key's lock.
 func lockKey(key string) string { return "railtoken:lock:{" + keys.Encode(key) + "}" }
 
-// redisKeysOf returns the Redis keys of business keys: the lock, the fence counter and the subscription of each, which
-// lie in one slot.
+// redisKeysOf returns the Redis keys of business keys: for each, its lock, fence counter and subscription, which are in
+// one slot.
 func redisKeysOf(businessKeys []string, lockKey func(string) string) ([]string, error) {
 	all := make([]string, 0, 3*len(businessKeys))
 	for _, key := range businessKeys {
@@ -29,7 +29,7 @@ func redisKeysOf(businessKeys []string, lockKey func(string) string) ([]string, 
 	return all, nil
 }
 
-// inOneSlot reports whether Redis keys lie in one slot of a cluster.
+// inOneSlot reports whether all Redis keys are in one slot of a cluster.
 func inOneSlot(redisKeys []string) bool {
 	for _, key := range redisKeys[1:] {
 		if keys.Slot(key) != keys.Slot(redisKeys[0]) {
@@ -39,7 +39,7 @@ func inOneSlot(redisKeys []string) bool {
 	return true
 }
 
-// channels returns the names of the channels that notify of the releases of business keys.
+// channels returns the names of the channels in which the releases of business keys are published.
 func channels(businessKeys []string, lockKey func(string) string) []string {
 	all := make([]string, len(businessKeys))
 	for i, key := range businessKeys {

@@ -175,9 +175,7 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 			return nil, err
 		}
 		if pauses == nil {
-			pauses = backoff.NewExponentialBackOff(
-				backoff.WithInitialInterval(time.Millisecond), backoff.WithMultiplier(2),
-				backoff.WithRandomizationFactor(0.9), backoff.WithMaxElapsedTime(0))
+			pauses = growing(time.Millisecond, time.Second, 2, 0.9)
 		}
 		if !sleep(ctx, pauses.NextBackOff(), nil) {
 			return nil, err

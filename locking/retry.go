@@ -17,23 +17,26 @@ import (
 const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
-	maxRetries = 4096 // at the same time; beyond that locks end with their TTL
+	maxRetries = 4096 // at the same time; beyond that, locks end with their TTL
 
-	// lateRetry is for how long a call with an unknown outcome is given back. A server that was stopped executes it
-	// when it goes on, however long that takes, so the TTL is no bound.
+	// lateRetry is how long a call with an unknown outcome is given back. A server that was stopped executes it when it
+	// continues, however long that takes, so the TTL is no bound.
 	lateRetry = 10 * time.Minute
 )
 
-// newRetryPauses returns the pauses between them.
-func newRetryPauses() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(maxRetry),
-		backoff.WithRandomizationFactor(0.2), backoff.WithMaxElapsedTime(0))
+// growing returns pauses that grow by a factor from first to longest, each longer or shorter by up to the jitter.
+func growing(first, longest time.Duration, factor, jitter float64) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(first), backoff.WithMaxInterval(longest),
+		backoff.WithMultiplier(factor), backoff.WithRandomizationFactor(jitter), backoff.WithMaxElapsedTime(0))
 }
+
+// newRetryPauses returns the pauses between repeated calls.
+func newRetryPauses() *backoff.ExponentialBackOff { return growing(firstRetry, maxRetry, 1.5, 0.2) }
 
 // errTooManyRetries is the error of an unanswered call that is not repeated.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
 
-// errUnanswered is the error of a call that was ended before it had any other.
+// errUnanswered is the error of a call that ended before it had any other.
 var errUnanswered = errors.New("there is no answer yet")
 
 // pending counts what a Locker still has to tell its servers. The zero value is ready for use.
@@ -41,8 +44,6 @@ type pending struct {
 	mu   sync.Mutex
 	n    int
 	none chan struct{} // closed when n is 0; nil when nothing waits for that
-	ends map[*retry]context.CancelFunc
-	over atomic.Bool // end was called
 }
 
 // add counts one more, unless n is at limit.
@@ -67,7 +68,7 @@ func (p *pending) done() {
 	}
 }
 
-// wait returns when there are none, or after d.
+// wait returns when n is 0, or after d.
 func (p *pending) wait(d time.Duration) {
 	p.mu.Lock()
 	if p.n == 0 {
@@ -82,37 +83,24 @@ func (p *pending) wait(d time.Duration) {
 	sleep(context.Background(), d, none)
 }
 
-// end ends the retries. Later ones, of attempts and releases under way, end after cleanupTimeout.
-func (p *pending) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.over.Store(true)
-	for _, end := range p.ends {
-		end()
-	}
+// retries repeats calls in the background.
+type retries struct {
+	pending
+	ended  atomic.Bool
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
-// begin returns the context of a retry, which lasts for d at most.
-func (p *pending) begin(r *retry, d time.Duration) context.Context {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over.Load() {
-		d = min(d, cleanupTimeout)
-	}
-	ctx, end := context.WithTimeout(context.Background(), d)
-	if p.ends == nil {
-		p.ends = map[*retry]context.CancelFunc{}
-	}
-	p.ends[r] = end
-	return ctx
+func newRetries() *retries {
+	r := &retries{}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
 }
 
-// ended forgets a retry.
-func (p *pending) ended(r *retry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ends[r]()
-	delete(p.ends, r)
+// end ends all retries. Later ones, of attempts and releases under way, last for cleanupTimeout at most.
+func (p *retries) end() {
+	p.ended.Store(true)
+	p.cancel()
 }
 
 // retry is a call that is repeated in the background.
@@ -124,20 +112,24 @@ type retry struct {
 	err   error // of the last call; nil once it is answered
 }
 
-// retry repeats a call until it is answered or of no use, until end is called, or for d at most. When the call was made
+// retry repeats a call until it is answered or useless, until end is called, or for d at most. If the call was made
 // before, last is its error, and a pause comes first.
-func (p *pending) retry(d time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
+func (p *retries) retry(d time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
 	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
 	if !p.add(maxRetries) {
 		r.err = errors.Join(errTooManyRetries, last)
 		close(r.done)
 		return r
 	}
-	ctx := p.begin(r, d)
+	parent := p.ctx
+	if p.ended.Load() {
+		parent, d = context.Background(), min(d, cleanupTimeout)
+	}
+	ctx, cancel := context.WithTimeout(parent, d)
 	go func() {
 		defer p.done()
 		defer close(r.done)
-		defer p.ended(r)
+		defer cancel()
 		pauses, began := newRetryPauses(), time.Now()
 		for last == nil || sleep(ctx, pauses.NextBackOff(), nil) {
 			var reply any
@@ -156,7 +148,7 @@ func (p *pending) retry(d time.Duration, last error, call func(ctx context.Conte
 	return r
 }
 
-// isOver reports whether a call that has failed so cannot be repeated.
+// isOver reports whether a call that failed with err cannot be repeated.
 func isOver(err error) bool { return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) }
 
 // outcome returns the reply, or why there is none yet.
@@ -167,7 +159,7 @@ func (r *retry) outcome() (reply any, err error) {
 }
 
 // settled waits until all calls are answered, and reports whether they are. It waits for cleanupTimeout at most, and
-// after the end of ctx only for a moment.
+// for defaultNodeTimeout at most after the end of ctx.
 func settled(ctx context.Context, calls []*retry) bool {
 	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()

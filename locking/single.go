@@ -88,7 +88,7 @@ type Single struct {
 	server       *pipeline.Server
 	retries      int // of an attempt
 	subscription *subscription
-	pending      pending // releases, and attempts to give back
+	pending      *retries // releases, and attempts to give back
 }
 
 // NewSingle returns a Locker on the Redis of client. The client stays the caller's: close it after the Locker.
@@ -114,7 +114,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	}
 	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
-	s.subscription = newSubscription(client)
+	s.subscription, s.pending = newSubscription(client), newRetries()
 	return s, nil
 }
 
@@ -185,7 +185,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 	var pauses *backoff.ExponentialBackOff
 	for retries := 0; ; retries++ {
-		if s.pending.over.Load() { // nothing would give it back
+		if s.pending.ended.Load() { // nothing would give it back
 			return nil, &OpError{Op: "acquire", Keys: keys, Err: redis.ErrClosed}
 		}
 		lease, undone, err := s.attempt(ctx, keys, parts, label, opts)

@@ -2,9 +2,8 @@ package locking
 
 import "time"
 
-// stopwatch measures how long ago a lease began by the faster of two clocks: the monotonic one, which stands still
-// while a machine is suspended, and the wall clock, which goes on but may be set back. So no lease seems younger than
-// it is.
+// stopwatch measures the age of a lease by the faster of two clocks, so that no lease seems younger than it is: the
+// monotonic clock stands still while the machine is suspended, and the wall clock may be set back.
 type stopwatch struct {
 	read  func() (now, wall time.Time) // nil for the clocks of this machine
 	last  time.Time                    // with a monotonic reading
@@ -12,7 +11,7 @@ type stopwatch struct {
 	total time.Duration
 }
 
-// instant is a moment from which a lease is measured.
+// instant is when a lease begins.
 type instant struct {
 	watch      stopwatch
 	suspension *suspensionDetector // of the Locker
@@ -34,8 +33,7 @@ func (s *stopwatch) clocks() (now, wall time.Time) {
 	return now, now.Round(0)
 }
 
-// elapsed returns the time since the start. From one call to the next it grows by as much as the clock that moved
-// further.
+// elapsed returns the time since the start. Between two calls it grows by the progress of the faster clock.
 func (s *stopwatch) elapsed() time.Duration {
 	now, wall := s.clocks()
 	s.total += max(now.Sub(s.last), wall.Sub(s.lastW), 0)
@@ -43,7 +41,7 @@ func (s *stopwatch) elapsed() time.Duration {
 	return s.total
 }
 
-// gotAhead returns by how much the wall clock has moved further than the monotonic one since the last reading.
+// gotAhead returns how much further the wall clock has moved than the monotonic clock since the last reading.
 func (s *stopwatch) gotAhead() time.Duration {
 	last, total := s.last, s.total
 	return s.elapsed() - total - s.last.Sub(last)

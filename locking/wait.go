@@ -127,9 +127,7 @@ func newPause(watched bool) *pause {
 	if watched {
 		first = firstWatchPause
 	}
-	return &pause{backoff: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(first), backoff.WithMultiplier(1.5), backoff.WithRandomizationFactor(0.5),
-		backoff.WithMaxInterval(longPause), backoff.WithMaxElapsedTime(0))}
+	return &pause{backoff: growing(first, longPause, 1.5, 0.5)}
 }
 
 // after returns the length of the pause after an attempt that failed with err, or the error to give up with.
