@@ -18,7 +18,7 @@ import (
 )
 
 // packages are those that the documents may name.
-var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "locking", "locking/backend", "locking/lockingtest"}
+var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "locking", "locking/backend", "locking/lockingtest"}
 
 // documents returns the texts of README and docs by their names.
 func documents(t *testing.T) map[string]string {
@@ -310,7 +310,7 @@ func TestOperationsListEachLogMessage(t *testing.T) {
 // messages returns the messages that the packages log, each up to its first variable part.
 func messages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, folder := range []string{"attach", "worker", "middleware", "delayqueue", "locking", "internal/parking", "internal/asynqconn", "internal/preflight", "internal/restartguard", "internal/observe"} {
+	for _, folder := range []string{"attach", "worker", "items", "middleware", "delayqueue", "locking", "internal/parking", "internal/asynqconn", "internal/preflight", "internal/restartguard", "internal/observe"} {
 		for _, file := range files(t, folder, true) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)

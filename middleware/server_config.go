@@ -7,13 +7,14 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/itemrun"
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// ServerConfig returns a copy of cfg for a server with [Lock]. A task that waits for a key, or for lock servers that
-// cannot be reached, has not failed: it uses up no retry, is tried again when it is due, and does not reach the error
-// handler, so that conflicts do not flood an error tracker. All other errors are left to cfg's own IsFailure,
-// RetryDelayFunc and ErrorHandler.
+// ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that
+// cannot be reached, has not failed, uses up no retry, is tried again when it is due, and stays out of the error
+// handler, so that an error tracker does not fill up with conflicts. cfg's own IsFailure, RetryDelayFunc and
+// ErrorHandler judge all other errors.
 func ServerConfig(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
 	if cfg.ErrorHandler != nil {
@@ -42,11 +43,14 @@ func retryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 		if delay, ok := waits(err); ok {
 			return parking.WholeSeconds(time.Now(), delay)
 		}
+		if delayed, ok := errors.AsType[*itemrun.DelayedError](err); ok {
+			return parking.WholeSeconds(time.Now(), delayed.Delay)
+		}
 		return next(n, err, task)
 	}
 }
 
-// failures returns an error handler that receives all errors except those of waiting tasks.
+// failures returns a handler that gets all errors but those of tasks that wait.
 func failures(next asynq.ErrorHandler) asynq.ErrorHandler {
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
 		if _, waiting := waits(err); !waiting {
@@ -55,7 +59,7 @@ func failures(next asynq.ErrorHandler) asynq.ErrorHandler {
 	})
 }
 
-// waits reports whether err is that of a task that keeps waiting, and the time until its next attempt.
+// waits reports whether err is that of a task that goes on waiting, and for how long.
 func waits(err error) (time.Duration, bool) {
 	if conflict, ok := errors.AsType[*ConflictError](err); ok && conflict.Outcome == Park {
 		return conflict.RetryAfter, true
@@ -65,6 +69,9 @@ func waits(err error) (time.Duration, bool) {
 	}
 	if parked, ok := errors.AsType[*parking.WaitError](err); ok {
 		return parked.RetryAfter, true
+	}
+	if paused, ok := errors.AsType[*itemrun.PausedError](err); ok {
+		return paused.Delay, true
 	}
 	return 0, false
 }

@@ -41,7 +41,6 @@ type Conn struct {
 	redis.UniversalClient
 
 	failures failures
-	lost     lostFetches
 	pacer    *pacer
 	tasks    Tasks
 	log      *slog.Logger

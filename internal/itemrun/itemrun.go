@@ -1,0 +1,79 @@
+// Package itemrun is what package items and package middleware know of each other: the run of a task that is made of
+// items, each with keys of its own.
+package itemrun
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// ItemsError is the error by which a key function tells the middleware that its task is made of items. The middleware
+// checks the keys, sets Run and calls the handler, under the lock of Keys if Locked is set.
+type ItemsError struct {
+	Locked bool
+	Keys   []string   // held for the whole run
+	Of     [][]string // the keys of each item
+	Run    Run
+}
+
+// Error is what a middleware reports that does not know items.
+func (e *ItemsError) Error() string {
+	return fmt.Sprintf("the task has %d items with keys of their own", len(e.Of))
+}
+
+// Run is the run of a task that is made of items. It is valid until the handler returns. Acquire and Item.Release are
+// safe for concurrent use.
+type Run interface {
+	// Acquire makes one attempt to lock the keys of an item. Exactly one of its results is not nil.
+	Acquire(ctx context.Context, keys []string) (Item, *locking.HeldError, error)
+	// SitOut waits for a moment after an error of Acquire that may pass. It returns the error that ends the run if the
+	// error will not pass, or Redis has been away for too long. After an attempt that was answered, call it with nil.
+	SitOut(ctx context.Context, err error) error
+	// Park has the task wait for a key that was refused at that time, and returns the error that ends the run.
+	Park(ctx context.Context, held *locking.HeldError, refused time.Time) error
+	// Pause has the task run again after a delay without using up a retry, and returns the error that ends the run.
+	Pause(delay time.Duration, cause error) error
+	// Leave forwards a wake that the task has not used. Call it when the run ends and the task is not parked.
+	Leave(ctx context.Context)
+	// Stopping is closed when the server begins to shut down and the run should end by Pause; nil if it must go on.
+	Stopping() <-chan struct{}
+	// Attempt is the retry count of the task. IsLast reports whether asynq archives the task after a failure.
+	Attempt() int
+	IsLast() bool
+	Logger() *slog.Logger // never nil
+}
+
+// Item is an item whose keys are locked.
+type Item interface {
+	Lease() *locking.Lease
+	// Release releases the keys and wakes the next task of each. The error matches [locking.ErrLost]; it is nil if the
+	// lease was good until then.
+	Release(ctx context.Context) error
+}
+
+// PausedError ends a run that has not failed: the task runs again after Delay and uses up no retry.
+type PausedError struct {
+	Err   error
+	Delay time.Duration
+}
+
+func (e *PausedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *PausedError) Unwrap() error { return e.Err }
+
+// DelayedError is a failure after which asynq retries the task when Delay has passed, whatever the server's
+// RetryDelayFunc returns.
+type DelayedError struct {
+	Err   error
+	Delay time.Duration
+}
+
+func (e *DelayedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *DelayedError) Unwrap() error { return e.Err }

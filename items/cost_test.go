@@ -1,0 +1,154 @@
+package items_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/items"
+	"github.com/railtoken/railtoken/worker"
+)
+
+// callCounter counts round trips: commands that are sent by themselves, and pipelines. Looks of an idle server for tasks
+// and heartbeats are not among them.
+type callCounter struct{ n atomic.Int64 }
+
+func (*callCounter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *callCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err != nil || !isCounted(cmd) {
+			return err
+		}
+		c.n.Add(1)
+		return nil
+	}
+}
+
+func (c *callCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if len(cmds) > 0 && isCounted(cmds[0]) {
+			c.n.Add(1)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// isCounted reports whether a command belongs to a task: it names an item or the task itself.
+func isCounted(cmd redis.Cmder) bool {
+	for _, arg := range cmd.Args() {
+		text, _ := arg.(string)
+		if strings.Contains(text, "}:t:") || strings.Contains(text, "lock:{order") {
+			return true
+		}
+		if strings.HasSuffix(text, "}:lease") {
+			return strings.HasPrefix(cmd.Name(), "eval") && isFetchOfATask(cmd)
+		}
+	}
+	return false
+}
+
+// isFetchOfATask reports whether a script has brought a task.
+func isFetchOfATask(cmd redis.Cmder) bool {
+	reply, ok := cmd.(*redis.Cmd)
+	if !ok {
+		return false
+	}
+	list, _ := reply.Val().([]any)
+	return len(list) > 0
+}
+
+// countCalls returns the round trips of one task after another, each of which is done when ended receives a value.
+func countCalls(t *testing.T, s *site, count *callCounter, tasks int, enqueue func(), ended <-chan struct{}) float64 {
+	t.Helper()
+	enqueue() // the scripts are loaded, and the durations of items known
+	<-ended
+	s.until("the first task is gone", func() bool { return s.idle() })
+	count.n.Store(0)
+	for range tasks {
+		enqueue()
+		<-ended
+		s.until("the task is gone", func() bool { return s.idle() })
+	}
+	return float64(count.n.Load()) / float64(tasks)
+}
+
+// idle reports whether no task is active or pending.
+func (s *site) idle() bool {
+	return s.client.LLen(s.Context(), "asynq:{default}:active").Val()+s.client.LLen(s.Context(), "asynq:{default}:pending").Val() == 0
+}
+
+func TestItemsCostAFewCallsInAll(t *testing.T) {
+	const k, tasks = 40, 20
+	for name, hold := range map[string]time.Duration{"instant": 0, "5 ms": 5 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{}, 1)
+			h := handler(func(context.Context, string) error {
+				if hold > 0 {
+					<-time.After(hold)
+				}
+				return nil
+			})
+			h.Finish = func(context.Context, warehouseRun, items.Report) error { ended <- struct{}{}; return nil }
+			count := &callCounter{}
+			s := newSite(t, h, func(c *worker.Config) { counted(t, c, count) })
+			run := ordersFrom(k)
+			calls := countCalls(t, s, count, tasks, func() {
+				if _, err := s.producer.Enqueue(t.Context(), "run", run); err != nil {
+					t.Fatal(err)
+				}
+			}, ended)
+			t.Logf("%.1f calls for a task of %d items that are %s", calls, k, name)
+			if hold == 0 && calls > 8+k/4 {
+				t.Errorf("%.1f calls for a task of %d items, want at most %d", calls, k, 8+k/4)
+			}
+		})
+	}
+}
+
+// counted has the worker's clients counted.
+func counted(t *testing.T, c *worker.Config, count *callCounter) {
+	t.Helper()
+	addr := c.Redis.Addr
+	tasks, locks := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { _, _ = tasks.Close(), locks.Close() })
+	tasks.AddHook(count)
+	locks.AddHook(count)
+	c.Redis, c.LockRedis = worker.Redis{Client: tasks}, worker.Redis{Client: locks}
+}
+
+func TestADoneItemTakesAtMostAByte(t *testing.T) {
+	t.Parallel()
+	var s *site
+	sizes := map[int]int64{}
+	h := handler(func(context.Context, string) error { return nil })
+	h.Finish = func(ctx context.Context, r warehouseRun, _ items.Report) error {
+		id, _ := asynq.GetTaskID(ctx)
+		task := "asynq:{default}:t:" + id
+		with := s.client.MemoryUsage(ctx, task, 0).Val()
+		saved := s.client.HGet(ctx, task, "railtoken:items").Val()
+		s.client.HDel(ctx, task, "railtoken:items")
+		sizes[len(r.Orders)] = with - s.client.MemoryUsage(ctx, task, 0).Val()
+		return s.client.HSet(ctx, task, "railtoken:items", saved).Err()
+	}
+	s = newSite(t, h)
+	for _, n := range []int{40, 1000, 10_000} {
+		s.await(s.enqueue("run", ordersFrom(n)), asynq.TaskStateCompleted)
+		t.Logf("%d items that are done take %d bytes", n, sizes[n])
+	}
+	if each := float64(sizes[10_000]-sizes[1000]) / 9000; each > 1 {
+		t.Errorf("an item that is done takes %.2f bytes", each)
+	}
+	if sizes[1000] > 1000 {
+		t.Errorf("1000 items that are done take %d bytes", sizes[1000])
+	}
+}

@@ -1,0 +1,166 @@
+package items
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/itemrun"
+)
+
+const (
+	// saveTimeout bounds a save while items run, and savePatience those at the end of a run.
+	saveTimeout  = time.Second
+	savePatience = 5 * time.Second
+	// pauseAfter is when a task runs again whose results could not be saved.
+	pauseAfter = 10 * time.Second
+)
+
+// errStopping is the error of a run that ends because the server shuts down.
+var errStopping = errors.New("items: the server shuts down; the task goes on elsewhere")
+
+// process runs the items that are left, and returns the error for asynq.
+func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
+	if err := c.begin(ctx); err != nil {
+		c.run.Leave(ctx)
+		return err
+	}
+	c.conduct(ctx)
+	for _, r := range c.refused {
+		c.store.note(record{
+			Attempt: c.run.Attempt(),
+			Result: Result{
+				Index: r.index, State: Refused, Tries: c.store.noted[r.index].Tries, Key: r.held.Key, Holder: r.held.Holder.Label,
+				RetryAfter: r.held.Holder.Remaining,
+			},
+		})
+	}
+	if err := c.saveAll(ctx); err != nil {
+		c.log.WarnContext(ctx, "results of items could not be saved; these items run again", "task",
+			c.store.task.String(), "error", err)
+		c.run.Leave(ctx)
+		if isLasting(err) {
+			return err
+		}
+		return c.run.Pause(pauseAfter, err)
+	}
+	parked, err := c.outcome(ctx, task)
+	if !parked {
+		c.run.Leave(ctx)
+	}
+	return err
+}
+
+// outcome decides what becomes of the task once no item can run, and reports whether it is parked.
+func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool, err error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if c.err != nil {
+		return false, c.err
+	}
+	retried, blocked, unbegun := c.left()
+	if unbegun && !c.broken {
+		return false, c.run.Pause(0, errStopping)
+	}
+	if blocked != nil && c.policy == FinishLater {
+		return true, c.run.Park(ctx, blocked.held, blocked.at)
+	}
+	report := c.store.report()
+	if len(retried) > 0 {
+		return false, c.failed(report, retried)
+	}
+	if report.Err() != nil {
+		c.keep(ctx, task, report)
+	}
+	if c.finish != nil {
+		return false, c.finish(ctx, report)
+	}
+	return false, report.Err()
+}
+
+// left returns the failed items that have tries left, the refused one whose key is free first, and whether there are
+// items that this run has not come to.
+func (c *conductor) left() (retried []record, blocked *refusal, unbegun bool) {
+	for i := range c.keys {
+		if c.store.done[i] {
+			continue
+		}
+		r, noted := c.store.noted[i]
+		switch {
+		case !noted:
+			unbegun = true
+		case r.State == Failed && !c.isFinal(r):
+			retried = append(retried, r)
+		}
+	}
+	for n, r := range c.refused {
+		if blocked == nil || endsBefore(r, *blocked) {
+			blocked = &c.refused[n]
+		}
+	}
+	return retried, blocked, unbegun
+}
+
+// endsBefore reports whether the lease that a was refused for ends before that of b, as far as is known.
+func endsBefore(a, b refusal) bool {
+	x, y := a.held.Holder.Remaining, b.held.Holder.Remaining
+	return x >= 0 && (y < 0 || x < y)
+}
+
+// failed returns the error that has asynq retry the task for the items that have failed.
+func (c *conductor) failed(report Report, retried []record) error {
+	err := &Error{Report: report, Retried: true}
+	var due int64
+	for _, r := range retried {
+		if r.Due == 0 {
+			return err
+		}
+		if due == 0 || r.Due < due {
+			due = r.Due
+		}
+	}
+	return &itemrun.DelayedError{Err: err, Delay: max(time.Until(time.UnixMilli(due)), 0)}
+}
+
+// keep writes a report as the task's result, for [ParseReport].
+func (c *conductor) keep(ctx context.Context, task *asynq.Task, report Report) {
+	text, err := json.Marshal(report)
+	if err == nil {
+		_, err = task.ResultWriter().Write(text)
+	}
+	if err != nil {
+		c.log.WarnContext(ctx, "the report of a task's items could not be kept as its result", "task",
+			c.store.task.String(), "error", err)
+	}
+}
+
+// saveSoon saves the results of items while others run. What fails is tried again later.
+func (c *conductor) saveSoon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	err := c.store.save(ctx)
+	if isLasting(err) {
+		c.err = err
+	}
+	c.store.since = time.Now() // of what is left, if it has failed
+}
+
+// saveAll saves all results, and tries again while Redis refuses.
+func (c *conductor) saveAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), savePatience)
+	defer cancel()
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(500*time.Millisecond))
+	return backoff.Retry(func() error {
+		err := c.store.save(ctx)
+		if isLasting(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(pauses, ctx))
+}

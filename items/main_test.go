@@ -1,0 +1,16 @@
+package items_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()       // it reports connections that a test has closed
+	redistest.SideBySide(4) // most of these tests wait
+	leaktest.Verify(m)
+}

@@ -1,0 +1,468 @@
+package items_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/items"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/worker"
+)
+
+func TestEachItemRunsOnceUnderItsOwnLease(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	var mu sync.Mutex
+	tokens, indexes := map[string]int64{}, map[int]bool{}
+	finished := make(chan items.Report, 1)
+	h := handler(func(ctx context.Context, order string) error {
+		ran.add(order)
+		lease, ok := locking.FromContext(ctx)
+		if !ok {
+			return fmt.Errorf("there is no lease")
+		}
+		if keys := lease.Keys(); len(keys) != 1 || keys[0] != orderKey(order) {
+			return fmt.Errorf("the lease is for %v", keys)
+		}
+		token, err := lease.FenceOf(ctx, orderKey(order))
+		mu.Lock()
+		defer mu.Unlock()
+		tokens[order], indexes[items.Index(ctx)] = token, true
+		return err
+	})
+	h.Finish = func(_ context.Context, r warehouseRun, report items.Report) error {
+		if r.Shift != "early" {
+			return fmt.Errorf("the shift is %q", r.Shift)
+		}
+		finished <- report
+		return nil
+	}
+	s := newSite(t, h)
+	run := ordersFrom(200)
+	task := s.enqueue("run", run)
+	info := s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
+	if r := <-finished; r.Done != 200 || r.Total != 200 || len(r.Items) != 0 || r.Err() != nil {
+		t.Errorf("the report is %+v", r)
+	}
+	if got := s.report(task); got.Done != 200 {
+		t.Errorf("seen from outside: %+v", got)
+	}
+	if len(info.Result) != 0 {
+		t.Errorf("a task that is all done has the result %s", info.Result)
+	}
+	if len(tokens) != 200 || len(indexes) != 200 || indexes[-1] {
+		t.Errorf("%d tokens and %d indexes", len(tokens), len(indexes))
+	}
+	for order, token := range tokens {
+		if token <= 0 {
+			t.Errorf("order %s had the token %d", order, token)
+		}
+	}
+}
+
+func TestAHeldKeyHoldsUpNoOtherItem(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	var last atomic.Int64
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		if order == "7" {
+			last.Store(time.Now().UnixNano())
+		}
+		return nil
+	})
+	s := newSite(t, h, func(c *worker.Config) { c.Concurrency = 1 })
+	release := s.hold(orderKey("7"))
+	run := ordersFrom(40)
+	began := time.Now()
+	task := s.enqueue("run", run)
+	s.await(task, asynq.TaskStateRetry)
+	took := time.Since(began)
+	if r := s.report(task); r.Done != 39 || r.Refused != 1 || r.Items[0].Index != 7 || r.Items[0].Key != orderKey("7") {
+		t.Errorf("the report is %+v", r)
+	}
+	other := s.enqueue("audit", "other") // needs the only slot
+	s.await(other, asynq.TaskStateCompleted)
+	released := time.Now()
+	release()
+	info := s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
+	if info.Retried != 0 {
+		t.Errorf("waiting has used up %d retries", info.Retried)
+	}
+	t.Logf("39 items were done and the slot free after %v; the last one ran %v after the release", took.Round(time.Millisecond),
+		time.Unix(0, last.Load()).Sub(released).Round(time.Microsecond))
+	if took > time.Second*10 {
+		t.Errorf("39 items took %v", took)
+	}
+	if waiting := s.client.Exists(t.Context(), "railtoken:parked").Val(); waiting != 0 {
+		t.Error("the index of waiting tasks is still there")
+	}
+}
+
+func TestGoOnReportsWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	finished := make(chan items.Report, 2)
+	h := handler(func(_ context.Context, order string) error { ran.add(order); return nil })
+	h.Policy = items.GoOn
+	h.Finish = func(_ context.Context, _ warehouseRun, r items.Report) error {
+		finished <- r
+		return r.Err()
+	}
+	s := newSite(t, h)
+	release := s.hold(orderKey("7"))
+	run := ordersFrom(40)
+	began := time.Now()
+	task := s.enqueue("run", run)
+	info := s.await(task, asynq.TaskStateArchived)
+	t.Logf("the run ended after %v", time.Since(began).Round(time.Millisecond))
+	ran.wantAll(t, run, 1, map[string]int{"7": 0})
+	r, err := items.ParseReport(info.Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Done != 39 || r.Refused != 1 || len(r.Items) != 1 {
+		t.Fatalf("the result is %s", info.Result)
+	}
+	refused := r.Items[0]
+	if refused.Index != 7 || refused.Key != orderKey("7") || refused.Holder != "audit" || refused.RetryAfter <= 0 || refused.RetryAfter > 20*time.Second {
+		t.Errorf("the result has %+v", refused)
+	}
+	wantText(t, info.LastErr, "39 of 40 done", "1 refused", "order:7", "audit")
+	if (<-finished).Refused != 1 {
+		t.Error("Finish has not seen the refused item")
+	}
+
+	release()
+	n, err := items.Replay(t.Context(), s.producer.Queue(), task)
+	if err != nil || n != 1 {
+		t.Fatalf("the replay is of %d items, %v", n, err)
+	}
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
+}
+
+func TestFailingItemsRunTheirTriesAlone(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	var mended atomic.Bool
+	finished := make(chan items.Report, 2)
+	bad := map[string]int{"3": 5, "17": 5, "39": 5}
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		if bad[order] > 0 && !mended.Load() {
+			return errBoom
+		}
+		return nil
+	})
+	h.Finish = func(_ context.Context, _ warehouseRun, r items.Report) error {
+		finished <- r
+		return r.Err()
+	}
+	s := newSite(t, h)
+	run := ordersFrom(40)
+	task := s.enqueue("run", run)
+	info := s.await(task, asynq.TaskStateArchived)
+	ran.wantAll(t, run, 1, bad)
+	if info.Retried != 4 {
+		t.Errorf("the task was retried %d times, want 4", info.Retried)
+	}
+	r := <-finished
+	if r.Done != 37 || r.Failed != 3 || len(r.Items) != 3 {
+		t.Fatalf("Finish has seen %+v", r)
+	}
+	for n, index := range []int{3, 17, 39} {
+		if got := r.Items[n]; got.Index != index || got.Tries != 5 || got.Err != "boom" {
+			t.Errorf("Finish has seen %+v", got)
+		}
+	}
+
+	mended.Store(true)
+	n, err := items.Replay(t.Context(), s.producer.Queue(), task)
+	if err != nil || n != 3 {
+		t.Fatalf("the replay is of %d items, %v", n, err)
+	}
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, map[string]int{"3": 6, "17": 6, "39": 6})
+	if _, err := items.Replay(t.Context(), s.producer.Queue(), task); err == nil {
+		t.Error("a task that is all done was replayed")
+	}
+}
+
+func TestTheLastAttemptOfATaskIsThatOfItsItems(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		if order == "1" {
+			return errBoom
+		}
+		return nil
+	})
+	s := newSite(t, h)
+	run := ordersFrom(3)
+	task := s.enqueue("run", run, asynq.MaxRetry(1))
+	s.await(task, asynq.TaskStateArchived)
+	ran.wantAll(t, run, 1, map[string]int{"1": 2})
+}
+
+func TestAnItemThatWaitsBurnsNoTriesOfOthers(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error {
+		if ran.add(order) == 1 && order == "1" {
+			return errBoom
+		}
+		return nil
+	})
+	s := newSite(t, h, func(c *worker.Config) {
+		c.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return 0 }
+	})
+	release := s.hold(orderKey("0"))
+	run := ordersFrom(2)
+	task := s.enqueue("run", run)
+	s.until("it is parked", func() bool { return s.report(task).Refused == 1 && s.info(task).State == asynq.TaskStateRetry })
+	if n := ran.of("1"); n != 1 {
+		t.Errorf("the failing item ran %d times before the task was retried", n)
+	}
+	release()
+	info := s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, map[string]int{"1": 2})
+	if info.Retried != 1 {
+		t.Errorf("the task was retried %d times, want 1", info.Retried)
+	}
+}
+
+func TestWholeRunsAllItemsOrNone(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(ctx context.Context, order string) error {
+		ran.add(order)
+		lease, _ := locking.FromContext(ctx)
+		_, err := lease.FenceOf(ctx, orderKey(order))
+		return err
+	})
+	h.Policy = items.Whole
+	s := newSite(t, h)
+	release := s.hold(orderKey("7"))
+	run := ordersFrom(40)
+	task := s.enqueue("run", run)
+	s.await(task, asynq.TaskStateRetry)
+	ran.wantAll(t, run, 0, nil)
+	release()
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
+}
+
+func TestSequentialItemsStopAtTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var order []string
+	fails := map[string]int{"2": 1}
+	h := handler(func(_ context.Context, o string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, o)
+		if fails[o] > 0 {
+			fails[o]--
+			return errBoom
+		}
+		return nil
+	})
+	h.Sequential = true
+	s := newSite(t, h)
+	release := s.hold(orderKey("4"))
+	task := s.enqueue("run", ordersFrom(6))
+	s.until("it waits for 4", func() bool { return s.report(task).Done == 4 && s.info(task).State == asynq.TaskStateRetry })
+	release()
+	s.await(task, asynq.TaskStateCompleted)
+	if got := fmt.Sprint(order); got != "[0 1 2 2 3 4 5]" {
+		t.Errorf("they ran in the order %s", got)
+	}
+}
+
+func TestItemsWithAKeyInCommonNeverMeet(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []items.Policy{items.FinishLater, items.Whole} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			t.Parallel()
+			var inside, most atomic.Int32
+			var ran counts
+			h := handler(func(_ context.Context, order string) error {
+				ran.add(order)
+				most.Store(max(most.Load(), inside.Add(1)))
+				<-time.After(time.Millisecond)
+				inside.Add(-1)
+				return nil
+			})
+			h.Policy = policy
+			h.ItemKeys = func(string) []string { return []string{"order:same"} }
+			s := newSite(t, h)
+			run := ordersFrom(30)
+			s.await(s.enqueue("run", run), asynq.TaskStateCompleted)
+			ran.wantAll(t, run, 1, nil)
+			if most.Load() != 1 {
+				t.Errorf("%d items with the same key ran at the same time", most.Load())
+			}
+		})
+	}
+}
+
+func TestKeysAreHeldForTheWholeRunAndReleasedWhenItWaits(t *testing.T) {
+	t.Parallel()
+	var s *site
+	h := handler(func(ctx context.Context, _ string) error {
+		if held := s.client.Exists(ctx, "railtoken:lock:{run:early}").Val(); held != 1 {
+			return fmt.Errorf("the key of the run is not held")
+		}
+		return nil
+	})
+	h.Keys = func(r warehouseRun) []string { return []string{"run:" + r.Shift} }
+	h.Finish = func(ctx context.Context, _ warehouseRun, r items.Report) error {
+		if lease, ok := locking.FromContext(ctx); !ok || lease.Keys()[0] != "run:early" {
+			return fmt.Errorf("Finish has no lease of the key")
+		}
+		return r.Err()
+	}
+	s = newSite(t, h)
+	release := s.hold(orderKey("7"))
+	task := s.enqueue("run", ordersFrom(20))
+	s.await(task, asynq.TaskStateRetry)
+	s.hold("run:early")()
+	release()
+	s.await(task, asynq.TaskStateCompleted)
+}
+
+func TestSkippedItemsAreNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		switch {
+		case order == "1":
+			return fmt.Errorf("order 1: %w", items.Skip(errBoom))
+		case order == "2" && ran.of("2") == 1:
+			return errBoom
+		}
+		return nil
+	})
+	s := newSite(t, h)
+	run := ordersFrom(4)
+	task := s.enqueue("run", run)
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, map[string]int{"2": 2})
+	if r := s.report(task); r.Done != 3 || r.Skipped != 1 || r.Items[0].Err != "boom" {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+func TestRetryAfterSetsTheDelayOfTheRetry(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	var first, second atomic.Int64
+	h := handler(func(_ context.Context, order string) error {
+		if ran.add(order) == 1 {
+			first.Store(time.Now().UnixNano())
+			return items.RetryAfter(errBoom, 2*time.Second)
+		}
+		second.Store(time.Now().UnixNano())
+		return nil
+	})
+	s := newSite(t, h, func(c *worker.Config) {
+		c.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Hour }
+	})
+	s.await(s.enqueue("run", ordersFrom(1)), asynq.TaskStateCompleted)
+	if gap := time.Duration(second.Load() - first.Load()); gap < 2*time.Second {
+		t.Errorf("it was tried again after %v", gap)
+	}
+}
+
+func TestAPanicOfAnItemIsItsFailure(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error {
+		if ran.add(order) == 1 && order == "1" {
+			panic("out of stock")
+		}
+		return nil
+	})
+	s := newSite(t, h)
+	run := ordersFrom(3)
+	task := s.enqueue("run", run)
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, map[string]int{"1": 2})
+	if !s.log.has("an item panicked") || !s.log.has("out of stock") {
+		t.Error("the log does not tell of the panic")
+	}
+}
+
+func TestAShutdownHandsTheTaskToAnotherServer(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	begun := make(chan struct{}, 100)
+	goOn := make(chan struct{})
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	})
+	h.Parallel = 2
+	s := newSite(t, h)
+	run := ordersFrom(20)
+	task := s.enqueue("run", run)
+	<-begun
+	<-begun
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		_ = s.worker.Shutdown()
+	}()
+	s.until("the shutdown has begun", func() bool { return s.log.has("worker shuts down") })
+	close(goOn)
+	<-down
+	r := s.report(task)
+	if r.Done < 2 || r.Done > 4 {
+		t.Errorf("%d items are done after the shutdown", r.Done)
+	}
+	s.startWorker(h)
+	info := s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
+	if info.Retried != 0 {
+		t.Errorf("the shutdown has used up %d retries", info.Retried)
+	}
+}
+
+func TestProgressIsSeenWhileItRuns(t *testing.T) {
+	t.Parallel()
+	step := make(chan struct{})
+	h := handler(func(context.Context, string) error {
+		<-step
+		return nil
+	})
+	h.Parallel = 1
+	s := newSite(t, h)
+	task := s.enqueue("run", ordersFrom(3))
+	for range 2 {
+		step <- struct{}{}
+		<-time.After(15 * time.Millisecond) // results may be saved 10 ms late
+	}
+	s.until("one item is done", func() bool { return s.report(task).Done >= 1 })
+	if r := s.report(task); r.Total != 3 || r.Done+r.Pending != 3 {
+		t.Errorf("while it runs the report is %+v", r)
+	}
+	step <- struct{}{}
+	s.await(task, asynq.TaskStateCompleted)
+	if _, err := items.Of(t.Context(), s.producer.Queue(), delayqueue.Task{Queue: "default", ID: "none"}); err == nil {
+		t.Error("there is a report of a task that asynq does not know")
+	}
+}

@@ -1,0 +1,148 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// errItemsInOrder is the error of a task of items whose handler keeps an order.
+var errItemsInOrder = errors.New("a task of items cannot run in order: give its handler a strategy in BestEffort order")
+
+// useItems makes the run that of a task of items. It returns what is wrong with their keys.
+func (r *run) useItems(items *itemrun.ItemsError) (err error) {
+	if r.order != BestEffort {
+		return errItemsInOrder
+	}
+	r.withoutLock = !items.Locked
+	if items.Locked {
+		if r.keys, err = r.limits.Check(items.Keys); err != nil {
+			return err
+		}
+	}
+	for i, keys := range items.Of {
+		if items.Of[i], err = r.limits.Check(keys); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	items.Run = &itemsRun{run: r}
+	return nil
+}
+
+// itemsRun is the run of a task of items, as package items sees it.
+type itemsRun struct {
+	*run
+	goesOn atomic.Bool // an item has told how long the task has waited
+}
+
+// Acquire makes one attempt to lock the keys of an item.
+func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *locking.HeldError, error) {
+	item := &run{
+		lock: r.lock, task: r.task, id: r.id, active: r.active, keys: keys, attempt: r.attempt, left: r.left,
+		firstAt: r.firstAt,
+	}
+	item.ordering = bestEffort{item}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	opts := item.options()
+	opts.Notify = tasklimits.NotifyFor // whatever the strategy: the task may be parked on this key
+	lease, err := r.Locker.Acquire(ctx, keys, opts)
+	if held, ok := errors.AsType[*locking.HeldError](err); ok {
+		return nil, held, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var waited time.Duration
+	if !r.goesOn.Swap(true) {
+		waited = item.waited()
+	}
+	item.observe(ctx, Event{Kind: Acquired, Waited: waited})
+	item.began = time.Now()
+	return lockedItem{item, lease}, nil, nil
+}
+
+// SitOut waits for a moment after an error of Acquire.
+func (r *itemsRun) SitOut(ctx context.Context, err error) error {
+	if err == nil {
+		r.outage = outage{}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !mayPass(err) {
+		return err
+	}
+	return r.sitOut(ctx, &r.outage, err)
+}
+
+// Park has the task wait for a key. The Requeue of the handler's strategy has the limits and the delay.
+func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused time.Time) error {
+	r.refusals++
+	if r.firstAt.IsZero() {
+		r.firstAt = refused
+	}
+	if r.active.Met(r.attempt).Count == 0 {
+		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Waited: r.waited()})
+	}
+	requeue, _ := RequeueOf(r.Strategy)
+	d := requeue.Decide(Conflict{
+		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: 1, FirstAt: r.firstAt, Now: time.Now(),
+		hasWaited: true,
+	})
+	return r.ended(ctx, r.park(ctx, d, held))
+}
+
+// Pause has the task run again after a delay.
+func (r *itemsRun) Pause(delay time.Duration, cause error) error {
+	if r.active != nil {
+		r.active.Postpone(delay)
+	}
+	return &itemrun.PausedError{Err: cause, Delay: delay}
+}
+
+// Leave forwards a wake that the task has not used. A task that has never waited was not woken.
+func (r *itemsRun) Leave(ctx context.Context) {
+	if r.active.Met(r.attempt).Count > 0 {
+		r.leave(ctx)
+	}
+}
+
+// Stopping is nil for a task with nowhere else to wait than its slot: asynq puts it back when the time of the shutdown
+// is over.
+func (r *itemsRun) Stopping() <-chan struct{} {
+	if r.nowhere() {
+		return nil
+	}
+	return r.lock.Stopping
+}
+
+func (r *itemsRun) Attempt() int { return r.attempt }
+
+func (r *itemsRun) IsLast() bool { return r.lastAttempt() }
+
+func (r *itemsRun) Logger() *slog.Logger { return r.lock.Logger }
+
+// lockedItem is an item whose keys are locked: a run of its own, from the lock to the release.
+type lockedItem struct {
+	*run
+	lease *locking.Lease
+}
+
+func (i lockedItem) Lease() *locking.Lease { return i.lease }
+
+// Release releases the keys and wakes the next task of each.
+func (i lockedItem) Release(ctx context.Context) error {
+	if lost := i.giveBack(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
+		return lost
+	}
+	return nil
+}
