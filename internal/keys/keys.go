@@ -1,17 +1,17 @@
-// Package keys turns business keys, whatever bytes they hold, into parts of Redis key names.
+// Package keys encodes business keys, which may hold any bytes, as parts of Redis key names.
 package keys
 
 import "strings"
 
-// empty stands for the empty business key. A lone percent sign is never the encoding of anything else, because Encode
-// always writes two hexadecimal digits after one.
+// empty is the encoding of the empty business key. No other key has it, because Encode writes two hexadecimal digits
+// after each percent sign.
 const empty = "%"
 
 const upperHex = "0123456789ABCDEF"
 
-// Encode returns key in a form that may stand between the braces of a Redis hash tag: no brace, space, control
-// character or byte outside ASCII, and never empty. Different keys have different encodings, and ordinary keys
-// (letters, digits and common punctuation) stay as they are, so that an operator can read them.
+// Encode encodes a key for use between the braces of a Redis hash tag: the result is not empty, and has no braces,
+// spaces, control characters or bytes outside ASCII. Different keys have different encodings. Keys of letters, digits
+// and common punctuation stay as they are, so that operators can read them.
 func Encode(key string) string {
 	if key == "" {
 		return empty
@@ -40,7 +40,7 @@ func Encode(key string) string {
 	return b.String()
 }
 
-// Decode returns the business key that Encode made encoded from, and false when encoded is nothing that Encode returns.
+// Decode returns the business key with this encoding, and false if there is none.
 func Decode(encoded string) (string, bool) {
 	if encoded == empty {
 		return "", true
@@ -72,7 +72,7 @@ func Decode(encoded string) (string, bool) {
 	return b.String(), true
 }
 
-// plain reports whether c stands for itself.
+// plain reports whether Encode leaves c as it is.
 func plain(c byte) bool {
 	return c > ' ' && c < 0x7f && c != '%' && c != '{' && c != '}'
 }
@@ -83,8 +83,8 @@ func Slot(name string) int {
 	return int(crc16(Tag(name)) % 16384)
 }
 
-// Tag returns the part of a Redis key name that decides its slot: what stands between the first opening brace and the
-// first closing brace after it, or the whole name when there is no such part or it is empty.
+// Tag returns the part of a Redis key name that determines its slot: the text between the first opening brace and the
+// first closing brace after it, or the whole name if there is no such text or it is empty.
 func Tag(name string) string {
 	open := strings.IndexByte(name, '{')
 	if open < 0 {

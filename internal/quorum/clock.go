@@ -2,11 +2,12 @@ package quorum
 
 import "sync/atomic"
 
-// Clock proposes fencing tokens: a hybrid logical clock, which follows the wall clock in microseconds and never repeats
-// or goes back. The zero value is ready; it is safe for concurrent use.
+// Clock proposes fencing tokens. It is a hybrid logical clock: it follows the wall clock in microseconds, and never
+// repeats a value or goes back. The zero value is ready for use. It is safe for concurrent use.
 type Clock struct{ last atomic.Int64 }
 
-// Propose returns the last token of a new block of size tokens, above every token that this clock has proposed or seen.
+// Propose returns the last token of a new block of size tokens, which are larger than all that this clock has proposed
+// or seen.
 func (c *Clock) Propose(wallMicros, size int64) (top int64) {
 	for {
 		last := c.last.Load()
@@ -17,8 +18,8 @@ func (c *Clock) Propose(wallMicros, size int64) (top int64) {
 	}
 }
 
-// See raises the clock to the counter of a node, unless that is above most: such a counter is not of a clock, and would
-// spread from its key to all others.
+// See raises the clock to the counter of a node. It ignores counters above most, which are wrong, and must not spread
+// from one key to all others.
 func (c *Clock) See(counter, most int64) {
 	for counter <= most {
 		last := c.last.Load()
@@ -28,5 +29,5 @@ func (c *Clock) See(counter, most int64) {
 	}
 }
 
-// Last returns the largest token that this clock has proposed or seen; 0 for none.
+// Last returns the largest token that this clock has proposed or seen, or 0 if there is none.
 func (c *Clock) Last() int64 { return c.last.Load() }

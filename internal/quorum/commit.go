@@ -2,18 +2,18 @@ package quorum
 
 import "slices"
 
-// Step is what a commit needs next.
+// Step is the next step of a commit.
 type Step struct {
-	Tokens []int64 // of each key, the last one of its block: committed if Done, else for the nodes in Renew
+	Tokens []int64 // the last token of each key's block: committed if Done, otherwise for the nodes in Renew
 	Done   bool    // a quorum holds Tokens
-	Lost   bool    // so many nodes have another owner, or have lost the lock, that no quorum is left
-	Renew  []int   // nodes to send the renewal to
+	Lost   bool    // no quorum is left, because nodes have another owner or have lost the lock
+	Renew  []int   // nodes to renew
 }
 
-// Commit returns the next step of making the tokens of a lock that is Won certain. In the normal case, when a quorum
-// has granted the same counters, there is nothing to send. Else the largest counter is the token, and the nodes that
-// lag behind are renewed to it: the caller marks each node of Renew by Renewing, reports the outcome by Renewed or
-// RenewFailed, and calls Commit again after each.
+// Commit returns the next step to make the tokens of a lock that is Won certain. Usually a quorum has granted the same
+// counters, and nothing is left to do. Otherwise the largest counter becomes the token, and nodes with smaller ones are
+// renewed to it: the caller calls Renewing for each node of Renew, then Renewed or RenewFailed with the outcome, and
+// Commit again after each.
 //
 // Once committed, the tokens do not change.
 func (a *Acquisition) Commit() Step {
@@ -41,7 +41,7 @@ func (a *Acquisition) Commit() Step {
 	return step
 }
 
-// largest returns the largest counter of each key that a node has granted.
+// largest returns, for each key, the largest counter that a node has granted.
 func (a *Acquisition) largest() []int64 {
 	var tokens []int64
 	for _, n := range a.nodes {
@@ -58,7 +58,7 @@ func (a *Acquisition) largest() []int64 {
 	return tokens
 }
 
-// Counters returns the fence counter of each key on node i, nil when it is not known to have granted.
+// Counters returns the fence counter of each key on node i, or nil if the node is not known to have granted.
 func (a *Acquisition) Counters(i int) []int64 {
 	if a.nodes[i].answer != granted {
 		return nil
@@ -66,7 +66,7 @@ func (a *Acquisition) Counters(i int) []int64 {
 	return a.nodes[i].tops
 }
 
-// Elsewhere reports whether node i is known to have the lock for another owner, or no longer for this one.
+// Elsewhere reports whether node i is known to have another owner, or to have lost this owner's lock.
 func (a *Acquisition) Elsewhere(i int) bool {
 	return a.nodes[i].answer == held || a.nodes[i].answer == lost
 }
@@ -74,13 +74,13 @@ func (a *Acquisition) Elsewhere(i int) bool {
 // Renewing records that a renewal is under way to node i.
 func (a *Acquisition) Renewing(i int) { a.nodes[i].renewal = true }
 
-// Renewed records that node i was set to the tokens, or, when ok is false, that the lock is lost there.
+// Renewed records that node i was renewed to the tokens, or, if ok is false, that it has lost the lock.
 func (a *Acquisition) Renewed(i int, tokens []int64, ok bool) {
 	n := &a.nodes[i]
 	n.renewal = false
 	switch {
 	case !ok:
-		// A node whose grant is not known yet says so too; that is no loss, and the grant may still come.
+		// A node whose grant is not known yet gives the same answer. That is no loss: the grant may still come.
 		if n.answer == granted {
 			n.answer = lost
 		}
@@ -89,8 +89,8 @@ func (a *Acquisition) Renewed(i int, tokens []int64, ok bool) {
 	}
 }
 
-// Retaken records that node i, which had lost the lock or had it for another owner, has granted it again with these
-// counters. It may be asked only when the tokens are committed: such a grant is no part of a commit.
+// Retaken records that node i, which had lost the lock or had another owner, has granted it again with these counters.
+// The tokens must be committed by then, because such a grant is not part of a commit.
 func (a *Acquisition) Retaken(i int, tops []int64) {
 	a.nodes[i].answer, a.nodes[i].tops = granted, tops
 }

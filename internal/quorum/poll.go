@@ -1,6 +1,6 @@
 package quorum
 
-// Poll counts the answers of all nodes to one request of a holder, a renewal or a release.
+// Poll counts the answers of the nodes to a renewal or a release.
 type Poll struct {
 	nodes, yes, no, failed int
 }
@@ -11,10 +11,10 @@ func NewPoll(nodes int) Poll { return Poll{nodes: nodes} }
 // Yes records that a node has done what was asked.
 func (p *Poll) Yes() { p.yes++ }
 
-// No records that on a node another owner has the lock, or has had it since.
+// No records that another owner has the lock on a node, or has had it since.
 func (p *Poll) No() { p.no++ }
 
-// Failed records that a node has not answered, or with an error.
+// Failed records that a node has not answered, or has answered with an error.
 func (p *Poll) Failed() { p.failed++ }
 
 // Answered returns how many nodes have been counted.
@@ -26,8 +26,8 @@ type Outcome int
 // Outcomes. All but Open are final.
 const (
 	Open    Outcome = iota // further answers can decide either way
-	Done                   // a quorum has done it
-	Lost                   // so many nodes are lost that no quorum is left
+	Done                   // a quorum has done what was asked
+	Lost                   // too many nodes have said no for a quorum
 	Unknown                // too many nodes have not answered
 )
 

@@ -1,9 +1,9 @@
-// Package quorum decides from the answers of independent nodes whether a lock is taken and which fencing token it has
-// (docs/design.md, 3.3, 3.4 and 3.7). It does no I/O and knows no time: a Redlock feeds it with the answers of servers,
-// the simulator with answers of its own.
+// Package quorum decides, from the answers of independent nodes, whether a lock is acquired and what its fencing token
+// is (docs/design.md, 3.3, 3.4 and 3.7). It does no I/O and has no clock: a Redlock passes it the answers of servers,
+// and the simulator those of simulated servers.
 package quorum
 
-// Verdict is what is known of an acquisition.
+// Verdict is what is known about an acquisition.
 type Verdict int
 
 // Verdicts. All but Undecided are final.
@@ -11,8 +11,8 @@ const (
 	Undecided   Verdict = iota // further answers can decide either way
 	Won                        // a quorum has granted
 	Held                       // a quorum is impossible, because another owner has the lock
-	Split                      // a quorum is impossible, and several owners have a part of the nodes each
-	Unreachable                // a quorum is impossible for every owner, because too many nodes do not serve
+	Split                      // a quorum is impossible, and several owners have some of the nodes each
+	Unreachable                // a quorum is impossible for every owner, because too many nodes have failed
 )
 
 // String returns the verdict's name.
@@ -23,7 +23,7 @@ func (v Verdict) String() string {
 // Of returns the quorum of a number of nodes: more than half of them, however many are alive.
 func Of(nodes int) int { return nodes/2 + 1 }
 
-// answer is what one node has said.
+// answer is the answer of one node.
 type answer int
 
 const (
@@ -31,14 +31,14 @@ const (
 	granted
 	held
 	failed
-	lost // granted, and not ours any longer
+	lost // granted, but no longer ours
 )
 
-// node is what an acquisition knows of one node.
+// node is what an acquisition knows about one node.
 type node struct {
 	answer  answer
-	tops    []int64 // granted: the fence counter of each key there, the last token of its block
-	owner   string  // held
+	tops    []int64 // if granted: the fence counter of each key, which is the last token of its block
+	owner   string  // if held: the other owner
 	renewal bool    // a renewal to the commit's tokens is under way
 }
 
@@ -72,7 +72,7 @@ func (a *Acquisition) Held(i int, owner string) {
 	}
 }
 
-// Failed records that node i has not answered, or with an error: it may have granted or not.
+// Failed records that node i has not answered, or has answered with an error, so that it may have granted or not.
 func (a *Acquisition) Failed(i int) {
 	if a.nodes[i].answer == none {
 		a.nodes[i].answer = failed
@@ -80,13 +80,13 @@ func (a *Acquisition) Failed(i int) {
 	}
 }
 
-// Verdict returns what is known so far. Once it is not Undecided it does not change.
+// Verdict returns what is known so far. Once it is not Undecided, it does not change.
 func (a *Acquisition) Verdict() Verdict { return a.verdict }
 
 // Silent reports whether node i has not answered.
 func (a *Acquisition) Silent(i int) bool { return a.nodes[i].answer == none }
 
-// count returns how many nodes have given the answer.
+// count returns how many nodes have given an answer.
 func (a *Acquisition) count(which answer) (n int) {
 	for _, node := range a.nodes {
 		if node.answer == which {
@@ -96,12 +96,12 @@ func (a *Acquisition) count(which answer) (n int) {
 	return n
 }
 
-// decide sets the verdict as soon as it is certain, without waiting for silent nodes: a quorum that has granted wins,
-// and one that is no longer possible loses. When some nodes have failed, it waits for those that decide whether any
-// owner can have a quorum: a refused caller must not take an outage for a holder.
+// decide sets the verdict as soon as it is certain, without waiting for silent nodes: once a quorum has granted, or is
+// impossible. If nodes have failed, it waits for those that decide whether any owner can have a quorum, because a
+// refused caller must not mistake an outage for a holder.
 func (a *Acquisition) decide() {
 	yes, silent, down := a.count(granted), a.count(none), a.count(failed)
-	spare := len(a.nodes) - a.quorum // so many nodes may fail
+	spare := len(a.nodes) - a.quorum // how many nodes may fail
 	switch {
 	case a.verdict != Undecided:
 	case yes >= a.quorum:
@@ -122,7 +122,7 @@ func (a *Acquisition) decide() {
 // oneOwner reports whether all the refusals so far name the same owner.
 func (a *Acquisition) oneOwner() bool { return a.mostOfOneOwner() == a.count(held) }
 
-// mostOfOneOwner returns the largest number of nodes on which one other owner has the lock.
+// mostOfOneOwner returns the largest number of nodes that one other owner has.
 func (a *Acquisition) mostOfOneOwner() (most int) {
 	for i := range a.nodes {
 		n := 0

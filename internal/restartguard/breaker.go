@@ -13,20 +13,20 @@ const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = time.Second
 
-	// probeTime is how long a dial may take before another one is allowed.
+	// probeTime is how long a probe may take before another dial is allowed.
 	probeTime = time.Second
 )
 
-// breaker refuses dials until a time. Then it lets one through, the probe, and refuses again until the probe is vetted,
-// or for probeTime.
+// breaker refuses dials until a given time. Then it allows one dial, the probe, and refuses others until the probe is
+// vetted, or for probeTime.
 type breaker struct {
 	refusal *RefusedError
 	until   time.Time
 	probing bool
 }
 
-// Blocked returns the current refusal while a dial would be refused, so that a caller need not ask its pool for a
-// connection; else nil. It ignores connections that the pool still has. The good case is one atomic load.
+// Blocked returns the current refusal while a dial would be refused, and nil otherwise, so that a caller need not ask
+// its pool for a connection. It ignores connections in the pool. Without a refusal it costs one atomic load.
 func (n *Node) Blocked() error {
 	if b := n.breaker.Load(); b != nil && time.Now().Before(b.until) {
 		return b.refusal
@@ -34,10 +34,10 @@ func (n *Node) Blocked() error {
 	return nil
 }
 
-// dial connects to the server, or refuses. A refusal is a connection that fails at its first use, not an error:
+// dial connects to the server, or refuses. A refusal is not an error but a connection that fails at its first use:
 // go-redis v9.23 repeats a failed dial four times, 100 ms apart, logs it, and after PoolSize failures does not dial for
-// a second at a time, while a connection whose handshake fails costs nothing but the error. TestRefusalCostsNothing
-// tells when that changes.
+// a second at a time. A connection whose handshake fails costs nothing but the error. TestRefusalCostsNothing will show
+// when that changes.
 func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, error)) (net.Conn, error) {
 	if b := n.tryDial(); b != nil {
 		return &refusedConn{b.refusal}, nil
@@ -52,7 +52,7 @@ func (n *Node) dial(ctx context.Context, addr string, dial func() (net.Conn, err
 	return &refusedConn{n.failed(addr, err, false)}, nil
 }
 
-// tryDial returns nil when a dial may be made, else the breaker that refuses it.
+// tryDial returns the breaker that refuses a dial, or nil if the dial may be made.
 func (n *Node) tryDial() *breaker {
 	if n.breaker.Load() == nil {
 		return nil
@@ -71,7 +71,7 @@ func (n *Node) tryDial() *breaker {
 	return nil
 }
 
-// accept lets every dial through.
+// accept allows all dials.
 func (n *Node) accept() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +79,7 @@ func (n *Node) accept() {
 	n.breaker.Store(nil)
 }
 
-// refuse refuses dials until the refusal is over.
+// refuse refuses dials until the refusal ends.
 func (n *Node) refuse(refusal *RefusedError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,8 +87,8 @@ func (n *Node) refuse(refusal *RefusedError) {
 	n.breaker.Store(&breaker{refusal: refusal, until: refusal.Until})
 }
 
-// failed refuses dials after a server could not be asked. The pause grows from one failure to the next; of dials that
-// fail together the first counts.
+// failed refuses dials for a while after a server could not be asked. This pause grows with each failure; dials that
+// fail at the same time count as one failure.
 func (n *Node) failed(addr string, err error, answered bool) *RefusedError {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,11 +124,11 @@ func (c *refusedConn) SyscallConn() (syscall.RawConn, error) { return nil, c.ref
 // Close does nothing.
 func (c *refusedConn) Close() error { return nil }
 
-// LocalAddr and RemoteAddr return an address that nothing has.
+// LocalAddr and RemoteAddr return an empty address.
 func (c *refusedConn) LocalAddr() net.Addr  { return &net.TCPAddr{} }
 func (c *refusedConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// SetDeadline and the like do nothing: no use of the connection takes time.
+// SetDeadline and the like do nothing, because no use of the connection takes time.
 func (c *refusedConn) SetDeadline(time.Time) error      { return nil }
 func (c *refusedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *refusedConn) SetWriteDeadline(time.Time) error { return nil }

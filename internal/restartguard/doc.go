@@ -1,32 +1,31 @@
-// Package restartguard keeps a Redis server that may have forgotten locks from voting in a Redlock.
+// Package restartguard keeps Redis servers that may have forgotten locks from voting in a Redlock.
 //
-// A server that was restarted, replaced, promoted, or told to evict keys grants a key that another client still holds.
-// Redlock counts such a grant as a vote, so two clients can reach a majority. The remedy is the delayed restart: a
-// server has no vote until every lease that it may have forgotten has expired, which takes the longest TTL in use
+// A server that was restarted, replaced or promoted, or that evicts keys, may grant a key that another client still
+// holds. Redlock counts such a grant as a vote, so two clients can reach a majority. The remedy is a delayed restart: a
+// server does not vote until every lease that it may have forgotten has expired, which takes the longest TTL in use
 // (docs/design.md, 3.6).
 //
-// A [Guard] guards the nodes of one Redlock. [Node.Protect] puts it into the options of a go-redis client. There it
-// asks the server for its identity on every new connection, and closes the connection when the server may not vote. A
-// restart breaks connections, so every restart is noticed, at no cost per lock. While a server is refused it is not
-// dialled.
+// A [Guard] guards the nodes of one Redlock. [Node.Protect] adds it to the options of a go-redis client. The guard asks
+// the server for its identity on every new connection, and closes the connection if the server may not vote. Because a
+// restart breaks connections, every restart is noticed, at no cost per lock. A refused server is not dialled.
 //
 // # Limits
 //
-// A proxy that ends the client's connections itself hides a restart behind it. With [Strict] the lock scripts compare
+// A proxy that terminates the client's connections hides a restart behind it. With [Strict], the lock scripts compare
 // the server's identity on every call.
 //
-// A master that is made a replica takes over the data of its new master, keeps its connections, and may be made a
-// master again (REPLICAOF). A connection that was vetted before goes on, unless it happens to write meanwhile. [Strict]
-// notices.
+// A master that is made a replica takes over the data of its new master but keeps its connections, and may be made a
+// master again (REPLICAOF). A connection that was vetted before survives this, unless it happens to write in between.
+// [Strict] notices.
 //
-// A process that takes the place of another one is quarantined by this process's own monotonic clock. But the age of a
-// process on a node that is seen for the first time is what the server reports, by its wall clock. A clock that is set
-// forward after the server started, and before this process saw it, makes the server look older than it is. A start
-// before 2021, which a clock without a battery produces, is not believed. Start a server after its clock has been set.
+// A process that replaces another one is quarantined by this process's monotonic clock. But when a node is seen for the
+// first time, the age of its process is what the server reports by its wall clock. If that clock was set forward since
+// the server started, the server looks older than it is. So set the clock before the server starts. Starts before 2021,
+// which clocks without a battery produce, are not believed.
 //
-// A promoted replica shows a second replication id, but Redis forgets it when no replica was connected for
-// repl-backlog-ttl (an hour by default). With a repl-backlog-ttl below the longest TTL a promotion can go unnoticed.
+// A promoted replica shows a second replication id, but Redis forgets it if no replica was connected for
+// repl-backlog-ttl (an hour by default). If that is shorter than the longest TTL, a promotion can go unnoticed.
 //
-// An old promotion is quarantined as well, because no server reports its time: a new process waits for the longest TTL
-// before it trusts a server that was promoted once.
+// Servers do not report when they were promoted. So a new process quarantines every promoted server for the longest
+// TTL, however old the promotion is.
 package restartguard

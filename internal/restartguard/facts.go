@@ -11,14 +11,14 @@ import (
 
 // Facts is what a server reports about itself.
 type Facts struct {
-	RunID   string // 40 hex digits, new for every process; empty when the server does not tell
+	RunID   string // 40 hex digits, new for every process; empty if the server does not report it
 	Role    string // "master" or "slave"
-	ReplID  string // the history of writes that it is in
-	ReplID2 string // the one that it was in before a failover; empty when there was none
-	// Uptime is the age of the process by the server's wall clock. Both ends are cut to whole seconds, so it can be up
-	// to a second too long.
+	ReplID  string // the server's history of writes
+	ReplID2 string // its history before a failover; empty if there was none
+	// Uptime is the age of the process by the server's wall clock. It can be up to a second too long, because both ends
+	// are truncated to whole seconds.
 	Uptime    time.Duration
-	MaxMemory int64  // bytes; 0 when there is no limit
+	MaxMemory int64  // bytes; 0 for no limit
 	Policy    string // what the server does when MaxMemory is reached
 	// Clock is the server's wall clock at some instant of the round trip.
 	Clock time.Time
@@ -28,8 +28,8 @@ type Facts struct {
 	RoundTrip time.Duration
 }
 
-// ParseFacts reads the facts from the replies to INFO server, INFO replication and INFO memory. The clocks stay zero:
-// see [Facts.Timed]. A reply that was cut off, or that contradicts itself, is an error.
+// ParseFacts parses the replies to INFO server, INFO replication and INFO memory. The clocks stay zero: see
+// [Facts.Timed]. It returns an error if a reply is cut off or contradicts itself.
 func ParseFacts(server, replication, memory string) (Facts, error) {
 	in := info{}
 	errs := []error{in.add("server", server), in.add("replication", replication), in.add("memory", memory)}
@@ -59,14 +59,14 @@ func ParseFacts(server, replication, memory string) (Facts, error) {
 	return f, nil
 }
 
-// Timed returns the facts with the clocks: the reply to TIME, and when it was asked for and received.
+// Timed returns the facts with the clocks: clock is the reply to TIME, which was requested at sent.
 func (f Facts) Timed(clock, sent, received time.Time) Facts {
 	f.Clock, f.RoundTrip = clock, received.Sub(sent)
 	f.Asked = sent.Add(f.RoundTrip / 2)
 	return f
 }
 
-// Identity returns the process and the history of writes of the server, which [Script] compares.
+// Identity returns the identity of the server, its process and its history of writes, for [Script].
 func (f Facts) Identity() string { return f.RunID + " " + f.ReplID }
 
 // skew returns how far the server's clock is ahead of this machine's.
@@ -75,13 +75,13 @@ func (f Facts) skew() time.Duration { return f.Clock.Sub(f.Asked) }
 // info holds the fields of INFO.
 type info map[string]string
 
-// wanted are the fields that decide something.
+// wanted holds the fields of INFO that matter.
 var wanted = map[string]bool{
 	"run_id": true, "uptime_in_seconds": true, "role": true, "master_replid": true, "master_replid2": true,
 	"maxmemory": true, "maxmemory_policy": true,
 }
 
-// add reads a section. Only whole lines count, so that a truncated number is not taken for a smaller one.
+// add parses a section. It accepts only whole lines, because a truncated number would look like a smaller one.
 func (in info) add(section, text string) error {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(line, ":")
@@ -100,6 +100,7 @@ func (in info) add(section, text string) error {
 	return nil
 }
 
+// word returns a field, and adds an error if it is missing.
 func (in info) word(name string, errs *[]error) string {
 	if in[name] == "" {
 		*errs = append(*errs, fmt.Errorf("INFO does not tell %s", name))
@@ -107,6 +108,7 @@ func (in info) word(name string, errs *[]error) string {
 	return in[name]
 }
 
+// id returns a field that must have 40 hex digits.
 func (in info) id(name string, errs *[]error) string {
 	id := in.word(name, errs)
 	if id != "" && (len(id) != 40 || strings.Trim(id, "0123456789abcdef") != "") {
@@ -115,7 +117,7 @@ func (in info) id(name string, errs *[]error) string {
 	return id
 }
 
-// number reads a number that is not below least, and that fits a duration when it counts seconds.
+// number returns a field that must be a number of at least least, and must fit a duration if it counts seconds.
 func (in info) number(name string, least int64, errs *[]error) int64 {
 	text := in.word(name, errs)
 	if text == "" {

@@ -14,9 +14,9 @@ type Mode int
 const (
 	// Connect vets every new connection.
 	Connect Mode = iota
-	// Off refuses only a server that is another node of the same Redlock, if the server reports its run_id.
+	// Off refuses only a server that is also another node of the Redlock, if the server reports its run_id.
 	Off
-	// Strict is Connect, and the lock scripts compare [Node.Identity] inside the server on every call.
+	// Strict does what Connect does, and lock scripts compare [Node.Identity] inside the server on every call.
 	Strict
 )
 
@@ -25,15 +25,15 @@ type Options struct {
 	// Mode is [Connect] when zero.
 	Mode Mode
 
-	// MaxTTL is the longest TTL that any client of the Redlock uses. It must be set, except with [Off].
+	// MaxTTL is the longest TTL that any client of the Redlock uses. It is required, except with [Off].
 	MaxTTL time.Duration
 
-	// MaxSkew is how far a server's wall clock may be from this machine's; MaxTTL/4 when zero. The clocks of clients
-	// that keep it agree within twice as much.
+	// MaxSkew is how far a server's wall clock may be from this machine's; MaxTTL/4 when zero. So the clocks of two
+	// clients agree within twice MaxSkew.
 	MaxSkew time.Duration
 }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options in one error, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Mode < Connect || o.Mode > Strict {
@@ -48,8 +48,8 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Guard vets the servers of one Redlock and knows which process serves which node. It starts no goroutine and needs no
-// closing. It is safe for concurrent use.
+// Guard vets the servers of one Redlock, and knows which process serves which node. It starts no goroutines and need
+// not be closed. It is safe for concurrent use.
 type Guard struct {
 	mode   Mode
 	limits Limits
@@ -82,10 +82,10 @@ func New(n int, opts Options) (*Guard, error) {
 	return g, nil
 }
 
-// Node returns the node at position i, from 0 on. It panics when there is none.
+// Node returns the node at position i, counted from 0. It panics if there is none.
 func (g *Guard) Node(i int) *Node { return g.nodes[i] }
 
-// vet decides on a node and records what it has learned, in one step: of two nodes that are the same server, one is
+// vet decides on a node and records its facts in one step, so that of two nodes that are the same server one is
 // refused.
 func (g *Guard) vet(i int, f Facts, now time.Time) *RefusedError {
 	g.mu.Lock()

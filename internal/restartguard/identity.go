@@ -10,15 +10,14 @@ import (
 //go:embed lua/identity.lua
 var identitySource string
 
-// otherServer begins a reply of the script that carries facts.
+// otherServer is the first element of a reply that carries facts.
 const otherServer = "other server"
 
-// Script returns a Lua script that can call other_server(expected) of lua/identity.lua, which says how to.
+// Script returns a Lua script that can call other_server(expected), which lua/identity.lua describes.
 func Script(source string) string { return identitySource + source }
 
-// ParseReply reads the reply of a [Script] that was sent and received at these times. When the script ran in another
-// server than expected, other is true, and f are the facts about that server, for [Node.Reject]. Any other reply is the
-// script's own.
+// ParseReply parses the reply of a [Script]. If the script ran in another server than expected, other is true, and f
+// describes that server, for [Node.Reject]. Otherwise the reply is the script's own.
 func ParseReply(reply any, sent, received time.Time) (f Facts, other bool, err error) {
 	parts, ok := reply.([]any)
 	if !ok || len(parts) == 0 || parts[0] != otherServer {
@@ -45,7 +44,7 @@ func ParseReply(reply any, sent, received time.Time) (f Facts, other bool, err e
 	return f.Timed(clock, sent, received), true, nil
 }
 
-// parseClock reads the reply to TIME: seconds since 1970, and microseconds.
+// parseClock parses the reply to TIME: seconds since 1970, and microseconds.
 func parseClock(seconds, micros string) (time.Time, error) {
 	s, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {

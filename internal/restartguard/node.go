@@ -23,12 +23,12 @@ type Node struct {
 	fails int        // in a row
 }
 
-// Protect makes a client that is built from o ask every server for its identity before use, and keeps it from dialling
-// a refused one. It keeps o's own Dialer and OnConnect, which is called after the server was accepted. Call it once for
-// each o, when the rest of o is complete.
+// Protect changes o so that a client made from it vets each server on a new connection, and does not dial a refused
+// one. It wraps the Dialer and OnConnect of o, which is called once the server is accepted. Call Protect once for each
+// o, when the rest of o is complete.
 //
-// The client should have MaxRetries -1, because a retry asks the same server, and no MinIdleConns, which would dial for
-// no call. A refused call fails with a [RefusedError].
+// The client should have MaxRetries -1, because a retry asks the same server, and no MinIdleConns, which dial without a
+// call. A refused call fails with a [RefusedError].
 func (n *Node) Protect(o *redis.Options) {
 	dial, connected, addr := o.Dialer, o.OnConnect, o.Addr
 	if dial == nil {
@@ -51,8 +51,8 @@ func (n *Node) Protect(o *redis.Options) {
 	}
 }
 
-// Identity returns the identity of the server that was vetted last, for [Script]. It is empty while the server is
-// refused or unknown, which equals no server's identity.
+// Identity returns the identity of the server that was vetted last, for [Script]. It is empty, which matches no server,
+// while the server is refused or unknown.
 func (n *Node) Identity() string {
 	if id := n.identity.Load(); id != nil {
 		return *id
@@ -60,8 +60,8 @@ func (n *Node) Identity() string {
 	return ""
 }
 
-// Reject vets facts that [Script] returned instead of running. It returns the refusal, after which the server is not
-// dialled until the refusal is over; or nil when the server is good and only its identity is new: then repeat the call.
+// Reject vets the facts that a [Script] returned about another server. It returns the refusal, until the end of which
+// the server is not dialled. It returns nil if the other server may vote: then repeat the call.
 func (n *Node) Reject(f Facts) error {
 	if refusal := n.decide("", f); refusal != nil {
 		return refusal
@@ -69,7 +69,7 @@ func (n *Node) Reject(f Facts) error {
 	return nil
 }
 
-// connect vets the server at the other end of a new connection.
+// connect vets the server on a new connection.
 func (n *Node) connect(ctx context.Context, addr string, cn *redis.Conn) error {
 	f, err := ask(ctx, cn, n.guard.mode)
 	switch {
@@ -84,7 +84,7 @@ func (n *Node) connect(ctx context.Context, addr string, cn *redis.Conn) error {
 	return n.failed(addr, err, !isIO(err))
 }
 
-// decide vets facts, and accepts or refuses dials.
+// decide vets facts, and allows or refuses dials accordingly.
 func (n *Node) decide(addr string, f Facts) *RefusedError {
 	refusal := n.guard.vet(n.index, f, time.Now())
 	if refusal == nil {
@@ -99,8 +99,8 @@ func (n *Node) decide(addr string, f Facts) *RefusedError {
 	return refusal
 }
 
-// ask reads the facts of a server over a new connection. With [Off] it asks for the run_id alone, and a server that
-// does not know INFO has none.
+// ask returns the facts about a server on a new connection. With [Off] they are only the run_id, which is empty if the
+// server does not know INFO.
 func ask(ctx context.Context, cn *redis.Conn, mode Mode) (Facts, error) {
 	if mode == Off {
 		server, err := cn.Info(ctx, "server").Result()
@@ -126,10 +126,10 @@ func ask(ctx context.Context, cn *redis.Conn, mode Mode) (Facts, error) {
 	return f.Timed(clock.Val(), sent, time.Now()), nil
 }
 
-// parseError is a reply that cannot be read.
+// parseError is the error of a reply that cannot be parsed.
 type parseError struct{ error }
 
-// isIO reports whether an error is one of the connection, not a reply.
+// isIO reports whether err is an error of the connection, not of a reply.
 func isIO(err error) bool {
 	if err == nil {
 		return false

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrRefused reports that a server may not vote now, so it was asked for no lock. The error that matches it is a
+// ErrRefused reports that a server may not vote now, so it was not asked for a lock. The error that matches it is a
 // [RefusedError].
 var ErrRefused = errors.New("locking: server may not vote")
 
@@ -27,7 +27,7 @@ const (
 	Unreachable Reason = "it cannot be reached"
 )
 
-// remedies are what an operator can do about each reason.
+// remedies says what an operator can do about each reason.
 var remedies = map[Reason]string{
 	Young: "nothing needs to be done: it votes when the locks that it may have forgotten have expired " +
 		"(in tests turn the guard off)",
@@ -43,12 +43,12 @@ var remedies = map[Reason]string{
 	Unreachable: "check the address and the server",
 }
 
-// RefusedError is why a server may not vote, and when it is checked again. It matches [ErrRefused], and the error that
-// caused it, if any.
+// RefusedError says why a server may not vote, and when it is checked again. It matches [ErrRefused], and the error
+// that caused it, if any.
 type RefusedError struct {
-	// Node is the position of the node in the Redlock, from 0 on.
+	// Node is the position of the node in the Redlock, counted from 0.
 	Node int
-	// Addr is its address; empty when unknown.
+	// Addr is the node's address; empty if unknown.
 	Addr   string
 	Reason Reason
 	// Cause is the observation.
@@ -61,7 +61,7 @@ type RefusedError struct {
 	Err error
 }
 
-// refuse returns a refusal without the node.
+// refuse returns a refusal that does not name the node yet.
 func refuse(reason Reason, until time.Time, format string, args ...any) *RefusedError {
 	return &RefusedError{Reason: reason, Cause: fmt.Sprintf(format, args...), Remedy: remedies[reason], Until: until}
 }
@@ -79,8 +79,8 @@ func (r *RefusedError) Error() string {
 // Is reports whether target is [ErrRefused].
 func (r *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// Unwrap returns the error that caused the refusal, or none. It returns a list because go-redis v9.23 replaces an error
-// of OnConnect by its errors.Unwrap, which leaves lists alone: TestServerThatTellsNothingIsUnreadable.
+// Unwrap returns the error that caused the refusal, if any. It returns a list because go-redis v9.23 replaces an error
+// of OnConnect by its errors.Unwrap, which ignores lists: see TestServerThatTellsNothingIsUnreadable.
 func (r *RefusedError) Unwrap() []error {
 	if r.Err == nil {
 		return nil

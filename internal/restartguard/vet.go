@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// recheck is the pause before a server is checked again that needs an operator.
+// recheck is the pause before the next check of a server that needs an operator.
 const recheck = time.Second
 
-// rounding is the largest error of a server's uptime, the difference of two times cut to whole seconds.
+// rounding is the largest error of a server's uptime, which is the difference of two times in whole seconds.
 const rounding = time.Second
 
-// firstRelease is before the release of the oldest usable Redis, 6.2. A process that reports an earlier start was
+// firstRelease is earlier than the release of the oldest usable Redis, 6.2. A process that reports an earlier start
 // started with a wrong clock.
 var firstRelease = time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Limits is what a server must keep to have a vote.
+// Limits are the limits that a server must keep in order to vote.
 type Limits struct {
 	MaxTTL  time.Duration
 	MaxSkew time.Duration
 }
 
-// Known is what this process has learned of a node. The zero value knows nothing. Its times have monotonic readings, so
+// Known is what this process knows about a node; the zero value knows nothing. Its times have monotonic readings, so
 // that no wall clock can shorten a quarantine.
 type Known struct {
 	// RunID is the process that served the node last.
 	RunID string
-	// Before is the process that served the node before RunID, if both were alive at the same time by RunID's own age;
-	// empty otherwise, for example after a restart.
+	// Before is the process that served the node before RunID, if the age of RunID says that both existed at the same
+	// time. It is empty otherwise, for example after a restart.
 	Before string
-	// Seen is when it was first seen, and LastSeen when it was last seen.
+	// Seen is when RunID was first seen, and LastSeen when it was last seen.
 	Seen, LastSeen time.Time
-	// Born is the latest possible start of the process, never after Seen. For a process that has taken the place of
-	// another it is Seen, whatever its age by its own clock.
+	// Born is the latest possible start of the process, never after Seen. For a process that has replaced another one it
+	// is Seen, whatever age the process reports.
 	Born time.Time
-	// ReplID is the history of writes in which the node was last seen as a master, and ReplSince when it was first seen
-	// so.
+	// ReplID is the node's history of writes when it was last seen as a master, and ReplSince is when that history was
+	// first seen.
 	ReplID    string
 	ReplSince time.Time
 }
 
-// Vet decides whether a server may vote, by what was known of its node and the run ids of the other nodes. It returns
-// what is known now, and nil or the refusal.
+// Vet decides whether a server may vote, from its facts, what is known about its node, and the run ids of the other
+// nodes. It returns what is known now, and the refusal, or nil if the server may vote.
 func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *RefusedError) {
 	if f.RunID == "" {
 		return k, refuse(NoRunID, now.Add(recheck), "INFO server does not tell one")
@@ -68,7 +68,7 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 		return k, refuse(Promoted, until, "master_replid2 is %.8s, and its master_replid %.8s is known for %v of %v",
 			f.ReplID2, f.ReplID, now.Sub(k.ReplSince).Round(time.Millisecond), l.MaxTTL)
 	}
-	// The server looked at its clock at an unknown instant of the round trip, half of it away from the middle at most.
+	// The server read its clock at an unknown instant of the round trip, at most half of it away from the middle.
 	if f.skew().Abs()+f.RoundTrip/2 > l.MaxSkew {
 		return k, refuse(Skewed, now.Add(recheck), "it is %v ahead, give or take %v, and %v is allowed",
 			f.skew().Round(time.Millisecond), (f.RoundTrip / 2).Round(time.Microsecond), l.MaxSkew)
@@ -80,7 +80,7 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 	return k, nil
 }
 
-// vetDuplicate refuses a server to which another node of the Redlock leads as well.
+// vetDuplicate refuses a server that is also another node of the Redlock.
 func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	if f.RunID == "" || !slices.Contains(others, f.RunID) {
 		return nil
@@ -88,10 +88,10 @@ func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	return refuse(Duplicate, now.Add(recheck), "run_id %.8s votes already", f.RunID)
 }
 
-// meet returns what is known after the facts. A process in the place of another one is as old as this process has known
-// it: its own clock may have been set since its start, and the process before may have been seen last long ago. When
-// its own age says that both were alive at the same time it is another server, else a restart; that changes the refusal
-// alone.
+// meet updates what is known by the facts. A process that has replaced another one counts as born when it was first
+// seen, because its clock may have been set since its start, and the earlier process may have been seen long ago. If
+// its own age says that both existed at the same time, it is another server; otherwise the server was restarted. Only
+// the text of the refusal depends on that.
 func (k Known) meet(f Facts, now time.Time) Known {
 	age := f.Uptime - rounding
 	if f.Clock.Add(-f.Uptime).Before(firstRelease) {
@@ -100,7 +100,7 @@ func (k Known) meet(f Facts, now time.Time) Known {
 	born := now.Add(-max(age, 0))
 	switch {
 	case k.RunID == f.RunID:
-		// A later claim counts when it makes the process younger, down to what this process has seen itself.
+		// A later report counts if it makes the process younger, but not younger than this process has known it.
 		if born.After(k.Born) {
 			k.Born = born
 		}
