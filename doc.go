@@ -1,10 +1,11 @@
-// Package railtoken is the root of a framework of locks per business key for [asynq] workers: one business key, one token, one
-// task at a time. It has no code of its own. Two tasks that work on the same order never run at the same time, whatever their
-// types, queues and processes, and a task that has to wait uses up neither a worker slot nor a retry.
+// Package railtoken is the root of a framework of locks per business key for [asynq] workers: one business key, one
+// token, one task at a time. Two tasks that work on the same order never run at the same time, whatever their types,
+// queues and processes, and a task that has to wait uses up neither a worker slot nor a retry. This package has no
+// code.
 //
 // # Start
 //
-// Package attach adds the locks to an asynq server that you have:
+// Package attach adds the locks to an existing asynq server:
 //
 //	locks, err := attach.New(rdb, cfg, attach.Options{}) // your go-redis client and your asynq.Config
 //	...
@@ -14,18 +15,22 @@
 //	mux.Handle("order:audit", lock(asynq.HandlerFunc(audit)))
 //	mux.Handle("order:allocate", lock(asynq.HandlerFunc(allocate)))
 //
-// Package worker sets a whole server up from the environment, with typed handlers.
+// Package worker sets up a whole server from the environment, with typed handlers.
 //
 // # Packages
 //
-//   - [github.com/railtoken/railtoken/attach]: locks for an asynq server that exists
+//   - [github.com/railtoken/railtoken/attach]: locks for an existing asynq server; producers
 //   - [github.com/railtoken/railtoken/worker]: servers, locks and clients from one Config or the environment
 //   - [github.com/railtoken/railtoken/middleware]: the asynq middleware: keys, strategies for conflicts, errors, events
-//   - [github.com/railtoken/railtoken/delayqueue]: tasks that wait for a key: who waits, reorder, drop, replay
-//   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); usable without tasks
-//   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying it out
+//   - [github.com/railtoken/railtoken/delayqueue]: the waiting tasks: list, reorder, drop, replay
+//   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); also
+//     without tasks
+//   - [github.com/railtoken/railtoken/locking/backend]: what a new kind of Locker is made from
+//   - [github.com/railtoken/railtoken/locking/lockingtest]: the tests that every Locker must pass
+//   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying out the library
 //
-// The repository has the design, the failure modes and a guide to operations in docs/, and runnable programs in examples/.
+// The repository contains the design, the failure modes and a guide to operations in docs/, and runnable programs in
+// examples/.
 //
 // [asynq]: https://github.com/hibiken/asynq
 package railtoken

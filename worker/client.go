@@ -16,19 +16,19 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// Client enqueues tasks. It is safe for use by many goroutines at the same time.
+// Client enqueues tasks. It is safe for concurrent use.
 type Client struct {
 	conn     redis.UniversalClient
-	theirs   bool // the connections are the caller's
+	theirs   bool // the connection is the caller's
 	producer *attach.Producer
 }
 
 // NewClient returns a client for producers, on the Redis where asynq keeps its tasks and railtoken its locks. It
-// connects when it is used.
+// connects at first use.
 func NewClient(at Redis) (*Client, error) { return NewClientWith(at, attach.ProducerOptions{}) }
 
-// NewClientWith returns a client that records the keys of some types of tasks, or whose locks are elsewhere than the
-// tasks.
+// NewClientWith returns a client with options: for example, one that records the keys of some types of tasks, or whose
+// locks are not on the Redis of the tasks.
 func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err
@@ -42,11 +42,11 @@ func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	return c, nil
 }
 
-// Queue returns the tasks that wait on the client's Redis, to look at, reorder or drop them, and to run archived ones
-// again. It is closed with the client.
+// Queue returns the queue of waiting tasks, which lists, reorders and drops them, and runs archived tasks again. It is
+// closed with the client.
 func (c *Client) Queue() *delayqueue.Queue { return c.producer.Queue() }
 
-// Close closes the connections, unless they are those of Redis.Client.
+// Close closes the connections, except those of Redis.Client.
 func (c *Client) Close() error { return errors.Join(c.producer.Close(), c.closeConn()) }
 
 func (c *Client) closeConn() error {
@@ -56,37 +56,43 @@ func (c *Client) closeConn() error {
 	return c.conn.Close()
 }
 
-// Enqueue adds a task with the payload in JSON, with asynq's options and those of package attach ([attach.Keys],
-// [attach.WhenHeld]), and returns what asynq says of it. Durations and times that asynq would cut down to whole seconds
-// without a word are rounded up to them, except a Deadline.
+// Enqueue adds a task with the payload as JSON. opts may be asynq's options and those of package attach ([attach.Keys],
+// [attach.WhenHeld]). Durations and times that asynq would silently truncate to whole seconds are rounded up instead,
+// except a Deadline.
 //
-// A task is enqueued once, also when the connection breaks before the answer is there, unless it is done by the time
-// that it is sent again. With WhenHeld the error may be a [middleware.ConflictError]: then nothing is enqueued.
-func (c *Client) Enqueue(ctx context.Context, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// A task is enqueued only once, even if the connection breaks before the reply arrives and the command is sent again,
+// unless the task has completed by then. With WhenHeld the error may be a [middleware.ConflictError]; nothing is
+// enqueued then.
+func (c *Client) Enqueue(
+	ctx context.Context, taskType string, payload any, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
-		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload has no JSON: %w", taskType, err)
+		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload cannot be encoded as JSON: %w", taskType, err)
 	}
 	return c.EnqueueRaw(ctx, taskType, data, nil, opts...)
 }
 
 // EnqueueInOrder adds a task at the end of the sequence of a business key: with [middleware.FIFO] or
-// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. Tasks that
-// were enqueued otherwise, or are due later, join the sequence when they first run. Otherwise it does what
-// [Client.Enqueue] does, but refuses [attach.Keys] and [attach.WhenHeld].
+// [middleware.StrictFIFO], the tasks of a key run in the order of these calls, whichever queues they are in. Tasks that
+// were enqueued in another way, or are due later, join the sequence when they first run. Otherwise EnqueueInOrder is
+// like [Client.Enqueue], but refuses [attach.Keys] and [attach.WhenHeld].
 //
-// The key must be the one key that the handler finds in the task, and the handler must have one of these orders: with
-// another one its tasks run as ever, but stay in the sequence until other tasks find them gone.
+// The key must be the only key that the handler finds in the task, and the handler must use one of these orders. With
+// another order the tasks run as usual, but stay in the sequence until other tasks notice that they are gone.
 //
-// When the error matches [delayqueue.ErrNotInSequence] the task is enqueued, and the TaskInfo is there, but it joins the
-// sequence only when it runs: do not enqueue it again.
-func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, payload any, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// If the error matches [delayqueue.ErrNotInSequence], the task is enqueued, and its TaskInfo is returned, but it joins
+// the sequence only when it runs: do not enqueue it again.
+func (c *Client) EnqueueInOrder(
+	ctx context.Context, key, taskType string, payload any, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
-		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload has no JSON: %w", taskType, err)
+		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload cannot be encoded as JSON: %w", taskType, err)
 	}
 	if taskType == "" || key == "" {
-		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: neither may be empty", taskType, len(key))
+		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: "+
+			"neither may be empty", taskType, len(key))
 	}
 	info, err := c.producer.EnqueueInOrder(ctx, key, asynq.NewTask(taskType, data), whole(opts)...)
 	if err != nil {
@@ -95,8 +101,10 @@ func (c *Client) EnqueueInOrder(ctx context.Context, key, taskType string, paylo
 	return info, err
 }
 
-// EnqueueRaw adds a task with a payload of any form and with headers, both of which may be nil: see [Client.Enqueue].
-func (c *Client) EnqueueRaw(ctx context.Context, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// EnqueueRaw adds a task with a payload in any format and with headers, both of which may be nil: see [Client.Enqueue].
+func (c *Client) EnqueueRaw(
+	ctx context.Context, taskType string, payload []byte, headers map[string]string, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	if taskType == "" {
 		return nil, errors.New("worker: enqueue: the type of the task is empty")
 	}
@@ -107,7 +115,7 @@ func (c *Client) EnqueueRaw(ctx context.Context, taskType string, payload []byte
 	return info, nil
 }
 
-// whole rounds options up where asynq keeps whole seconds.
+// whole rounds up options that asynq keeps in whole seconds.
 func whole(opts []asynq.Option) []asynq.Option {
 	all := make([]asynq.Option, len(opts))
 	for i, opt := range opts {
@@ -116,8 +124,8 @@ func whole(opts []asynq.Option) []asynq.Option {
 	return all
 }
 
-// wholeSeconds rounds an option up where asynq keeps whole seconds: a timeout of half a second would be taken for none,
-// and a delayed task would run before its time.
+// wholeSeconds rounds up an option that asynq keeps in whole seconds. Otherwise a timeout of half a second would become
+// no timeout, and a delayed task would run too early.
 func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	if at, ok := opt.Value().(time.Time); ok && opt.Type() == asynq.ProcessAtOpt && at.After(now) {
 		return asynq.ProcessAt(now.Add(parking.WholeSeconds(now, at.Sub(now))))
@@ -140,7 +148,7 @@ func wholeSeconds(opt asynq.Option, now time.Time) asynq.Option {
 	}
 }
 
-// roundUp returns d in whole seconds.
+// roundUp returns d rounded up to whole seconds.
 func roundUp(d time.Duration) time.Duration {
 	whole := d.Truncate(time.Second)
 	if whole < d && whole <= math.MaxInt64-time.Second {

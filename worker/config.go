@@ -24,63 +24,62 @@ const (
 	DefaultShutdownTimeout          = 8 * time.Second
 )
 
-// maxWeight is the largest weight of a queue. asynq writes a list of as many names as the sum of the weights for each
-// fetch.
+// maxWeight is the maximum weight of a queue. For each fetch, asynq builds a list whose length is the sum of all
+// weights.
 const maxWeight = 1000
 
-// Config configures a [Worker]. Redis must be set; every other zero value is a default. [FromEnv] reads it from
-// RAILTOKEN_* variables, which are named with each field that has one.
+// Config configures a [Worker]. Redis must be set; the zero value of every other field is a default. [FromEnv] reads it
+// from RAILTOKEN_* variables, whose names are given with the fields.
 type Config struct {
 	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
 	Redis Redis
-	// LockRedis is where the locks are; the same as Redis when it is zero. RAILTOKEN_LOCK_REDIS_*, and
-	// RAILTOKEN_LOCK_NODES for locks on several servers.
+	// LockRedis is where the locks are; the same as Redis when zero. RAILTOKEN_LOCK_REDIS_*, or RAILTOKEN_LOCK_NODES for
+	// locks on several servers.
 	LockRedis Redis
-	// LockGuard says what keeps one of LockRedis.Nodes from voting while it may have forgotten locks.
-	// RAILTOKEN_LOCK_GUARD: connect (the default), strict or off. Servers that have just been started do not vote for
-	// 55 s unless it is off. It has no effect on a single Redis.
+	// LockGuard prevents one of LockRedis.Nodes from voting while it may have forgotten locks. RAILTOKEN_LOCK_GUARD:
+	// connect (the default), strict or off. Unless it is off, servers that have just started do not vote for 55 s. It
+	// has no effect on a single Redis.
 	LockGuard locking.GuardMode
 
-	// Queues is the queues to work on and their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
+	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
 	// "audit=3,allocate=1".
 	Queues map[string]int
-	// StrictPriority works on a queue only while those with larger weights are empty. RAILTOKEN_STRICT_PRIORITY.
+	// StrictPriority works on a queue only while all queues of larger weight are empty. RAILTOKEN_STRICT_PRIORITY.
 	StrictPriority bool
-	// Concurrency is how many tasks run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
+	// Concurrency is the maximum number of tasks that run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
-	// Fetchers is how many asynq servers share the concurrency, at most as many as that: each fetches one task at a
-	// time, so more of them help when Redis is far away. 1 when zero. RAILTOKEN_FETCHERS.
+	// Fetchers is the number of asynq servers that share the concurrency, at most one per task. Each fetches one task
+	// at a time, so several help if the round trip to Redis is long. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
-	// SlotBudget is how many tasks may wait in their slots, by [middleware.Wait] or on standby, for all keys together;
-	// half of Concurrency when zero, none when negative. No task is on standby with a Concurrency below four, or while
-	// no slot is free. RAILTOKEN_SLOT_BUDGET.
+	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait] or on standby, for all
+	// keys together; half of Concurrency when zero, none when negative. No task is on standby if Concurrency is below
+	// four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
-	// TaskCheckInterval is the longest time between two looks of an idle server for tasks; 50 ms when zero. A
-	// task that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// TaskCheckInterval is the maximum time between two checks of an idle server for tasks; 50 ms when zero. A task
+	// that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
-	// DelayedTaskCheckInterval is how often delayed tasks are looked at; 1 s when zero.
+	// DelayedTaskCheckInterval is the time between two checks for delayed tasks; 1 s when zero.
 	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
 	DelayedTaskCheckInterval time.Duration
-	// ShutdownTimeout is how long running tasks may go on after the shutdown has begun; then they are requeued and
-	// their contexts cancelled. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
+	// ShutdownTimeout is how long running tasks may continue after the shutdown has begun. Then their contexts are
+	// cancelled, and they are returned to their queues. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
 	ShutdownTimeout time.Duration
 
-	// LockTTL and MaxHold are those of locking.Options for handlers that set none: 30 s and 30 min when zero.
-	// RAILTOKEN_LOCK_TTL, RAILTOKEN_MAX_HOLD.
+	// LockTTL and MaxHold are TTL and MaxHold of locking.Options, for handlers without their own: 30 s and 30 min when
+	// zero. RAILTOKEN_LOCK_TTL, RAILTOKEN_MAX_HOLD.
 	LockTTL, MaxHold time.Duration
-	// MaxKeySize is the longest business key in bytes; 1024 when zero. RAILTOKEN_MAX_KEY_SIZE.
+	// MaxKeySize is the maximum length of a business key in bytes; 1024 when zero. RAILTOKEN_MAX_KEY_SIZE.
 	MaxKeySize int
-	// MaxKeys is the most business keys that a task may lock; 100 when zero. RAILTOKEN_MAX_KEYS.
+	// MaxKeys is the maximum number of business keys of a task; 100 when zero. RAILTOKEN_MAX_KEYS.
 	MaxKeys int
-	// Strategy is for handlers that set none; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast, wait,
-	// requeue, or requeue with an order: fifo or strictfifo. With an order a task that has more than one key is
-	// archived.
+	// Strategy applies to handlers without their own; [middleware.Requeue] when nil. RAILTOKEN_STRATEGY: failfast,
+	// wait, requeue, fifo or strictfifo; the last two are requeue with that order. With an order, a task with more than
+	// one key is archived.
 	Strategy middleware.Strategy
 
-	// AllowEviction accepts a Redis that may evict keys under memory pressure. Tasks and locks can vanish from it
-	// without a trace, so it is refused otherwise. LockRedis.Nodes must not evict, except with LockGuard off.
-	// RAILTOKEN_ALLOW_EVICTION.
+	// AllowEviction accepts a Redis that may evict keys when its memory is full, and with them tasks and locks. It is
+	// refused otherwise. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
 	// Logger receives the log of the worker and of asynq; slog.Default when nil. slog.New(slog.DiscardHandler) disables
@@ -88,18 +87,18 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. Conflicts do not reach the
-	// last three.
+	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. The last three are not
+	// called for conflicts.
 	BaseContext    func() context.Context
 	IsFailure      func(error) bool
 	RetryDelayFunc asynq.RetryDelayFunc
 	ErrorHandler   asynq.ErrorHandler
-	// Asynq, when not nil, changes the configuration of asynq's servers in all else, such as GroupAggregator,
-	// HealthCheckFunc and LogLevel.
+	// Asynq, if set, changes other fields of the asynq servers' configuration, such as GroupAggregator, HealthCheckFunc
+	// and LogLevel.
 	Asynq func(*asynq.Config)
 }
 
-// Validate returns every fault of the configuration at once, each with its cause and remedy, or nil.
+// Validate returns all faults of the configuration at once, each with its cause and remedy, or nil.
 func (c Config) Validate() error {
 	errs := []error{c.Redis.validate("REDIS")}
 	if !c.LockRedis.isZero() {
@@ -143,7 +142,8 @@ func (c Config) Validate() error {
 		fault("MaxKeys is %d: it cannot be negative", c.MaxKeys)
 	}
 	if c.LockTTL >= tasklimits.MaxTTL {
-		fault("LockTTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s", c.LockTTL, tasklimits.MaxTTL)
+		fault("LockTTL is %v: it must be below %v, because asynq brings back the task of a crashed worker after 55 to 120 s",
+			c.LockTTL, tasklimits.MaxTTL)
 	}
 	errs = append(errs, locking.Options{TTL: c.LockTTL, MaxHold: c.MaxHold}.Validate())
 	if v, ok := c.Strategy.(interface{ Validate() error }); ok {
@@ -168,7 +168,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// setDefault replaces a zero value.
+// setDefault replaces a zero value with a default.
 func setDefault[T comparable](value *T, fallback T) {
 	var zero T
 	if *value == zero {

@@ -16,10 +16,10 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// envPrefix begins the names of all variables.
+// envPrefix is the prefix of the names of all variables.
 const envPrefix = "RAILTOKEN"
 
-// redisEnv is the variables of one Redis, as text.
+// redisEnv contains the variables of one Redis as text.
 type redisEnv struct {
 	Addr             string `split_words:"true"`
 	Master           string `split_words:"true"`
@@ -32,7 +32,8 @@ type redisEnv struct {
 	TLS              string `split_words:"true"`
 }
 
-// env is all variables, as text: envconfig stops at the first value that it cannot read, and we report all of them.
+// env contains all variables as text, because envconfig stops at the first value that it cannot parse, and all of them
+// must be reported.
 type env struct {
 	Redis                    redisEnv `split_words:"true"`
 	LockRedis                redisEnv `split_words:"true"`
@@ -54,9 +55,9 @@ type env struct {
 	LockGuard                string   `split_words:"true"`
 }
 
-// FromEnv returns the configuration that the RAILTOKEN_* variables describe: see the fields of [Config] and [Redis]. A
-// variable that is set but blank counts as not set. Every fault is returned at once: values that cannot be read,
-// variables that do not exist, and what [Config.Validate] finds.
+// FromEnv returns the configuration from the RAILTOKEN_* variables: see the fields of [Config] and [Redis]. A variable
+// that is set but blank counts as not set. If anything is invalid, FromEnv returns all faults at once: values that
+// cannot be parsed, variables that do not exist, and what [Config.Validate] finds.
 func FromEnv() (Config, error) {
 	var e env
 	if err := envconfig.Process(envPrefix, &e); err != nil {
@@ -70,7 +71,7 @@ func FromEnv() (Config, error) {
 	return cfg, errors.Join(errs...)
 }
 
-// EnvNames returns the names of all variables that [FromEnv] knows, sorted.
+// EnvNames returns the sorted names of all variables that [FromEnv] reads.
 func EnvNames() []string {
 	var out bytes.Buffer
 	if err := envconfig.Usagef(envPrefix, &env{}, &out, "{{range .}}{{usage_key .}}\n{{end}}"); err != nil {
@@ -81,7 +82,7 @@ func EnvNames() []string {
 	return names
 }
 
-// unknownVariables returns an error for each variable that begins like ours but is none.
+// unknownVariables returns an error for each variable that has our prefix but does not exist.
 func unknownVariables(environ []string) []error {
 	names := EnvNames()
 	var errs []error
@@ -91,12 +92,13 @@ func unknownVariables(environ []string) []error {
 			continue
 		}
 		errs = append(errs,
-			fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)", name, nearest(name, names)))
+			fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)",
+				name, nearest(name, names)))
 	}
 	return errs
 }
 
-// nearest returns the name with the fewest letters to change.
+// nearest returns the name that differs least from the given one.
 func nearest(name string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
 }
@@ -122,7 +124,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// parser turns text into values and collects what it cannot read.
+// parser parses text and collects errors.
 type parser struct{ errs []error }
 
 func (p *parser) config(e env) Config {
@@ -259,7 +261,7 @@ func (p *parser) strategy(name, text string) middleware.Strategy {
 	}
 }
 
-// list returns the items between the commas, without spaces around them and without empty ones.
+// list returns the items between commas, without surrounding spaces and without empty items.
 func list(text string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, ",") {

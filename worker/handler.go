@@ -12,34 +12,35 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Handler says how tasks of one type are worked on: what their payload is, which keys they lock, and what happens when
-// another task has one of them. Run must be set, and Keys unless Unlocked; every other zero value is a default.
+// Handler describes how tasks of one type are processed: the format of their payload, the keys that they lock, and what
+// happens when another task holds one of them. Run must be set, and Keys unless Unlocked is; the zero value of every
+// other field is a default.
 type Handler[T any] struct {
-	// Run does the work. Its context carries the lease (locking.FromContext) and ends, with a cause, when the lease is
-	// lost.
+	// Run processes the task. Its context carries the lease (locking.FromContext) and ends, with a cause, when the
+	// lease is lost.
 	Run func(ctx context.Context, payload T) error
 
-	// Keys returns the business keys of a payload, which are locked together or not at all: make them with
-	// [middleware.Key]. No key, or an empty one, archives the task; so does more than one with a Strategy that keeps an
-	// order.
+	// Keys returns the business keys of a payload; make them with [middleware.Key]. They are locked together or not at
+	// all. No key, or an empty one, archives the task. So does more than one key if the Strategy keeps an order.
 	Keys func(payload T) []string
 
-	// Decode reads the payload of a task; from JSON when nil. An error archives the task.
+	// Decode decodes the payload of a task; from JSON when nil. An error archives the task.
 	Decode func(task *asynq.Task) (T, error)
 
-	// Strategy decides what happens in conflict; the worker's when nil.
+	// Strategy decides what happens in conflict; the worker's strategy when nil.
 	Strategy middleware.Strategy
 
-	// TTL and MaxHold are those of the lock; the worker's when zero. A task whose timeout (asynq.Timeout, 30 min by
-	// default) is longer than MaxHold may lose its lock before its time is up: the log warns of it.
+	// TTL and MaxHold are those of locking.Options; the worker's values when zero. If the task's timeout
+	// (asynq.Timeout, 30 min by default) is longer than MaxHold, the task may lose its lock while it runs, and a
+	// warning is logged.
 	TTL, MaxHold time.Duration
 
-	// Unlocked runs the handler without any lock: for tasks that need no exclusion.
+	// Unlocked runs the handler without locks, for tasks that need no exclusion.
 	Unlocked bool
 }
 
-// Handle registers a handler for the tasks of one type, whose name must match exactly. It returns every fault of the
-// handler at once. Register all handlers before the worker starts.
+// Handle registers a handler for the tasks of exactly the given type. If the handler is invalid, Handle returns all
+// faults at once. Register all handlers before the worker starts.
 func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	var errs []error
 	fault := func(format string, args ...any) {
@@ -90,11 +91,11 @@ func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	}))
 }
 
-// payloadKey is the context key of a pointer to the payload: it is decoded once, for its keys, and the handler finds it
-// there.
+// payloadKey is the context key of a pointer to the payload. The payload is decoded once, when its keys are needed, and
+// the handler takes it from there.
 type payloadKey struct{}
 
-// decode reads the payload of a task.
+// decode decodes the payload of a task.
 func (h Handler[T]) decode(task *asynq.Task) (payload T, err error) {
 	if h.Decode != nil {
 		payload, err = h.Decode(task)

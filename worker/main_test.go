@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // it reports every dial to a server that is not there
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // most workers of these tests have no Logger
+	logging.Disable()                              // it reports every dial to a server that is not there
 	leaktest.Verify(m)
 }
 

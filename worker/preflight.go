@@ -30,7 +30,7 @@ func (w *Worker) preflight(ctx context.Context) error {
 	return nil
 }
 
-// refused names the Redis in an error of its preflight, and the setting that says where it is.
+// refused adds to a preflight error which Redis it is about, and the setting that names this Redis.
 func refused(at Redis, setting string, err error) error {
 	if err == nil {
 		return nil
@@ -38,10 +38,10 @@ func refused(at Redis, setting string, err error) error {
 	return fmt.Errorf("worker: Redis at %s (%s) %w", at, setting, err)
 }
 
-// preflightNodes checks the servers of a Redlock, all at the same time. It does without some, as the locks do, but not
-// without a majority.
+// preflightNodes checks the servers of a Redlock concurrently. Like the locks, it tolerates failed servers as long as a
+// majority can be used.
 func (w *Worker) preflightNodes(ctx context.Context) error {
-	// The guard would keep a server that evicts from voting for ever.
+	// The guard would never let a server vote that may evict keys.
 	allowEviction := w.cfg.AllowEviction && w.cfg.LockGuard == locking.GuardOff
 	errs, ids := make([]error, len(w.lockTest)), make([]string, len(w.lockTest))
 	var wg sync.WaitGroup
@@ -50,7 +50,9 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 		at.Addr, at.Nodes = at.Nodes[i], nil
 		wg.Go(func() {
 			errs[i] = refused(at, nodesVariable, preflight.Check(ctx, client,
-				preflight.Needs{Locks: true, Info: w.cfg.LockGuard != locking.GuardOff, AllowEviction: allowEviction}, w.cfg.Logger))
+				preflight.Needs{
+					Locks: true, Info: w.cfg.LockGuard != locking.GuardOff, AllowEviction: allowEviction,
+				}, w.cfg.Logger))
 			ids[i] = runID(ctx, client)
 		})
 	}
@@ -72,11 +74,11 @@ func (w *Worker) preflightNodes(ctx context.Context) error {
 	if good > len(errs)/2 {
 		return nil
 	}
-	return fmt.Errorf("worker: only %d of %d servers for locks can be used, which is no majority: %w", good, len(errs),
+	return fmt.Errorf("worker: only %d of %d lock servers can be used, which is no majority: %w", good, len(errs),
 		errors.Join(errs...))
 }
 
-// runID returns the name that a server has given itself, empty when it tells none.
+// runID returns the run ID of a server, or an empty string if it is not known.
 func runID(ctx context.Context, client redis.UniversalClient) string {
 	info, err := client.Info(ctx, "server").Result()
 	if err != nil {

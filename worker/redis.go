@@ -11,51 +11,52 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lockVariable is the part of the names of variables that says where the locks are.
+// lockVariable is the part of the names of variables that describe the Redis of the locks.
 const lockVariable = "LOCK_REDIS"
 
-// nodesVariable has the servers for locks on several.
+// nodesVariable names the servers for locks on several servers.
 const nodesVariable = "RAILTOKEN_LOCK_NODES"
 
-// Redis says where a Redis is: exactly one of Addr, Master with Sentinels, Cluster, Client and, for locks alone, Nodes
-// must be set. The variables of [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
+// Redis says where a Redis is. Exactly one of these must be set: Addr, Master with Sentinels, Cluster, Client or, for
+// locks only, Nodes. The variables of [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
 type Redis struct {
-	// Addr is a standalone server, "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
+	// Addr is the address of a standalone server: "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
 	Addr string
-	// Master is the name of a master that the Sentinels, each "host:port", watch over. RAILTOKEN_REDIS_MASTER and,
-	// separated by commas, RAILTOKEN_REDIS_SENTINELS.
+	// Master is the name of a master that the Sentinels, each "host:port", watch. RAILTOKEN_REDIS_MASTER and, separated
+	// by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
-	// Cluster is some nodes of a Redis Cluster, each "host:port"; the others are found by these. Tasks can be there as
-	// well as locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
+	// Cluster lists some nodes of a Redis Cluster, each "host:port"; the others are discovered. A Cluster may have
+	// tasks as well as locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
-	// Nodes is three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual.
+	// Nodes lists three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual.
 	// Tasks cannot be there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
-	// Client is a client that exists already: standalone, of Sentinels or of a Cluster. It stays the caller's, who
-	// closes it when the worker has ended, and the fields below do not apply to it. There is no variable for it.
+	// Client is an existing client: standalone, of Sentinels or of a Cluster. It remains the caller's, to be closed
+	// after the worker has ended, and the fields below do not apply to it. It has no variable.
 	Client redis.UniversalClient
 
-	// Username and Password are those of Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
+	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
 	Username string
 	Password Secret
-	// SentinelPassword is that of the Sentinels. RAILTOKEN_REDIS_SENTINEL_PASSWORD.
+	// SentinelPassword is the password of the Sentinels. RAILTOKEN_REDIS_SENTINEL_PASSWORD.
 	SentinelPassword Secret
-	// DB is the number of the database; 0 only on a cluster. RAILTOKEN_REDIS_DB.
+	// DB is the number of the database; it must be 0 on a cluster. RAILTOKEN_REDIS_DB.
 	DB int
-	// TLS encrypts the connections, by the system's certificates. RAILTOKEN_REDIS_TLS: true or false.
+	// TLS encrypts the connections, with the system's certificates. RAILTOKEN_REDIS_TLS: true or false.
 	TLS bool
-	// TLSConfig, when not nil, encrypts the connections in its own way.
+	// TLSConfig, if set, encrypts the connections with this configuration.
 	TLSConfig *tls.Config
-	// Tune, when not nil, changes the options of the clients that are made, such as the sizes of their pools and their
-	// time-outs. It does not apply to Nodes.
+	// Tune, if set, changes the options of the clients that are created, such as pool sizes and timeouts. It does not
+	// apply to Nodes.
 	Tune func(*redis.UniversalOptions)
 }
 
 func (r Redis) isZero() bool {
-	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 && len(r.Nodes) == 0 && r.Client == nil && r.Tune == nil &&
-		r.Username == "" && r.Password == "" && r.SentinelPassword == "" && r.DB == 0 && !r.TLS && r.TLSConfig == nil
+	return r.Addr == "" && r.Master == "" && len(r.Sentinels) == 0 && len(r.Cluster) == 0 && len(r.Nodes) == 0 &&
+		r.Client == nil && r.Username == "" && r.Password == "" && r.SentinelPassword == "" && r.DB == 0 &&
+		!r.TLS && r.TLSConfig == nil && r.Tune == nil
 }
 
 func (r Redis) isCluster() bool {
@@ -65,12 +66,14 @@ func (r Redis) isCluster() bool {
 
 func (r Redis) isRedlock() bool { return len(r.Nodes) > 0 }
 
-// validate returns every fault at once. variable is the part of the environment's names, such as "REDIS".
+// validate returns all faults at once. variable is a part of the names of the variables, such as "REDIS".
 func (r Redis) validate(variable string) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
 	kinds := 0
-	for _, set := range []bool{r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, len(r.Cluster) > 0, r.isRedlock(), r.Client != nil} {
+	for _, set := range []bool{
+		r.Addr != "", r.Master != "" || len(r.Sentinels) > 0, len(r.Cluster) > 0, r.isRedlock(), r.Client != nil,
+	} {
 		if set {
 			kinds++
 		}
@@ -83,7 +86,8 @@ func (r Redis) validate(variable string) error {
 		}
 		fault("no address of Redis: %s", remedy)
 	case kinds > 1:
-		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, RAILTOKEN_%[1]s_CLUSTER, Client and, for locks, "+nodesVariable, variable)
+		fault("several kinds of Redis at once: set only one of RAILTOKEN_%[1]s_ADDR, RAILTOKEN_%[1]s_MASTER, "+
+			"RAILTOKEN_%[1]s_CLUSTER, Client and, for locks, "+nodesVariable, variable)
 	}
 	if r.isRedlock() && variable != lockVariable {
 		fault("Redis.Nodes is set, but tasks are on one Redis: set LockRedis.Nodes for locks on several")
@@ -117,7 +121,8 @@ func (r Redis) validate(variable string) error {
 // nor are those beside it, which may be parts of a password with commas.
 func checkAddrs(variable string, addrs ...string) error {
 	if slices.ContainsFunc(addrs, isURL) {
-		return fmt.Errorf("worker: RAILTOKEN_%s is a URL: give host:port alone, and user, password, database and TLS in their own variables", variable)
+		return fmt.Errorf("worker: RAILTOKEN_%s is a URL: give host:port alone, and user, password, database and TLS "+
+			"in their own variables", variable)
 	}
 	var errs []error
 	for _, addr := range addrs {
@@ -127,7 +132,8 @@ func checkAddrs(variable string, addrs ...string) error {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil || port == "" || strings.TrimSpace(host) != host {
 			errs = append(errs,
-				fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379, or the path of a unix socket", variable, addr))
+				fmt.Errorf("worker: RAILTOKEN_%s has %q: it must be host:port, for example 127.0.0.1:6379, or the path "+
+					"of a unix socket", variable, addr))
 		}
 	}
 	return errors.Join(errs...)
@@ -135,7 +141,7 @@ func checkAddrs(variable string, addrs ...string) error {
 
 func isURL(addr string) bool { return strings.Contains(addr, "://") || strings.Contains(addr, "@") }
 
-// String returns the addresses, without any secret.
+// String returns the addresses without secrets.
 func (r Redis) String() string {
 	switch {
 	case r.Addr != "":
@@ -156,7 +162,7 @@ func (r Redis) String() string {
 // GoString returns what String returns, for %#v.
 func (r Redis) GoString() string { return "worker.Redis{" + r.String() + "}" }
 
-// shown returns addresses as they may be shown.
+// shown returns addresses for display, redacted if one may contain a password.
 func shown(addrs ...string) string {
 	if slices.ContainsFunc(addrs, isURL) {
 		return redacted
@@ -164,7 +170,7 @@ func shown(addrs ...string) string {
 	return strings.Join(addrs, ",")
 }
 
-// addrVariable returns the name of the variable that has the addresses.
+// addrVariable returns the name of the variable that contains the addresses.
 func (r Redis) addrVariable(variable string) string {
 	switch {
 	case r.Master != "":
@@ -180,13 +186,13 @@ func (r Redis) addrVariable(variable string) string {
 	}
 }
 
-// withoutSecrets returns a copy that is good for messages only.
+// withoutSecrets returns a copy without passwords, for messages.
 func (r Redis) withoutSecrets() Redis {
 	r.Password, r.SentinelPassword = "", ""
 	return r
 }
 
-// encryption returns how connections are encrypted; nil when they are not.
+// encryption returns the TLS configuration of connections; nil if they are not encrypted.
 func (r Redis) encryption() *tls.Config {
 	if r.TLSConfig == nil && r.TLS {
 		return &tls.Config{MinVersion: tls.VersionTLS12}
@@ -194,21 +200,24 @@ func (r Redis) encryption() *tls.Config {
 	return r.TLSConfig
 }
 
-// nodes returns how to connect to each of the Nodes.
+// nodes returns the client options of each of the Nodes.
 func (r Redis) nodes() []*redis.Options {
 	all := make([]*redis.Options, len(r.Nodes))
 	for i, addr := range r.Nodes {
-		all[i] = &redis.Options{Addr: addr, Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption()}
+		all[i] = &redis.Options{
+			Addr: addr, Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption(),
+		}
 	}
 	return all
 }
 
-// client returns the client that exists, or else one that connects when it is used. Each mod may change its options.
+// client returns Client if it is set, and otherwise a new client that connects at first use. Each mod may change its
+// options.
 func (r Redis) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	if r.Client != nil {
 		return r.Client
 	}
-	// go-redis logs what fails in a connection by itself; the worker reports it where it matters.
+	// go-redis logs failures of connections by itself; the worker reports those that matter.
 	o := &redis.UniversalOptions{
 		Username: r.Username, Password: string(r.Password), DB: r.DB, TLSConfig: r.encryption(),
 		MasterName: r.Master, SentinelPassword: string(r.SentinelPassword), ContextTimeoutEnabled: true,

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// redacted is what a Secret shows of itself.
+// redacted is shown instead of a Secret.
 const redacted = "[redacted]"
 
-// Secret is a password that does not show in logs, errors or any format. Convert it to string to use it.
+// Secret is a password that does not appear in logs, errors or formatted output. Convert it to a string to use it.
 type Secret string
 
 // String returns "[redacted]", or "" for an empty secret.
@@ -21,14 +21,14 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// Format writes what String returns, for every verb: fmt would show the password itself for one that is wrong for a
-// string.
+// Format writes what String returns, for every verb. fmt would otherwise show the password for verbs that do not apply
+// to strings.
 func (s Secret) Format(f fmt.State, verb rune) {
 	text := s.String()
 	if verb == 'q' || f.Flag('#') {
 		text = strconv.Quote(text)
 	}
-	_, _ = io.WriteString(f, text) // the only way to report an error is the one that fails
+	_, _ = io.WriteString(f, text) // an error could be reported only to f, which has just failed
 }
 
 // MarshalText returns what String returns, for JSON and YAML.

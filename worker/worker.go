@@ -19,22 +19,23 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Worker runs handlers for the tasks of some queues. It is used once: New, Handle for each type, then Run.
+// Worker runs handlers for the tasks of some queues. It is used once: call New, then Handle for each type of task, then
+// Run.
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
-	lockConn redis.UniversalClient   // nil when the locks are on several servers
+	lockConn redis.UniversalClient   // nil if the locks are on several servers
 	locker   gated.Locker            // its RedisKeys is set if the locks are on the Redis of the tasks
-	lockTest []redis.UniversalClient // of several servers for locks, until they were looked at
+	lockTest []redis.UniversalClient // of several lock servers, for the preflight
 	attached *attach.Attached
 
 	mu       sync.Mutex
 	state    state
 	handlers map[string]asynq.Handler
-	patterns *asynq.ServeMux // of handlers for several types
-	matched  bool            // there are some
+	patterns *asynq.ServeMux // handlers for several types of tasks
+	matched  bool            // patterns is not empty
 	around   []asynq.MiddlewareFunc
-	handler  asynq.Handler // all of these
+	handler  asynq.Handler // all handlers, with the middlewares around them
 	servers  []*asynq.Server
 }
 
@@ -46,8 +47,8 @@ const (
 	closed
 )
 
-// New returns a worker that is not started yet. It connects to nothing. It returns every fault of the configuration at
-// once.
+// New returns a worker that has not been started. It does not connect. If the configuration is invalid, New returns all
+// faults at once.
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func New(cfg Config) (*Worker, error) {
 	if err := w.openLocks(); err != nil {
 		return nil, errors.Join(err, w.closeClients())
 	}
-	// From here on the clients know the passwords. fmt would show them in a dump of the worker, as it calls no method
-	// of what a field without a capital leads to.
+	// From here on the clients know the passwords. fmt would show them in a dump of the worker, because it calls no
+	// methods of unexported fields.
 	w.cfg.Redis, w.cfg.LockRedis = w.cfg.Redis.withoutSecrets(), w.cfg.LockRedis.withoutSecrets()
 	if err := w.attach(); err != nil {
 		return nil, errors.Join(err, w.locker.Close(), w.closeClients())
@@ -66,20 +67,21 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// attach makes all that asynq's servers need besides the locks.
+// attach makes everything that asynq's servers need besides the locks.
 func (w *Worker) attach() (err error) {
 	c := w.cfg
 	cfg := asynq.Config{
 		Concurrency: c.Concurrency, Queues: c.Queues, StrictPriority: c.StrictPriority,
 		TaskCheckInterval: c.TaskCheckInterval, DelayedTaskCheckInterval: c.DelayedTaskCheckInterval,
-		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext,
-		IsFailure: c.IsFailure, RetryDelayFunc: c.RetryDelayFunc, ErrorHandler: c.ErrorHandler, Logger: asynqLogger{c.Logger},
+		ShutdownTimeout: c.ShutdownTimeout, BaseContext: c.BaseContext, IsFailure: c.IsFailure,
+		RetryDelayFunc: c.RetryDelayFunc, ErrorHandler: c.ErrorHandler, Logger: asynqLogger{c.Logger},
 	}
 	if c.Asynq != nil {
 		c.Asynq(&cfg)
 	}
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
-		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold, MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
+		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
+		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
@@ -110,10 +112,10 @@ func (w *Worker) openLocks() (err error) {
 	return err
 }
 
-// lockDialTimeout bounds the making of one connection for the locks.
+// lockDialTimeout is the maximum time to establish one connection for the locks.
 const lockDialTimeout = 2 * time.Second
 
-// lockAt returns where the locks are.
+// lockAt returns the Redis of the locks.
 func (w *Worker) lockAt() Redis {
 	if w.cfg.LockRedis.isZero() {
 		return w.cfg.Redis
@@ -122,20 +124,21 @@ func (w *Worker) lockAt() Redis {
 }
 
 // lock returns the middleware for one handler.
-func (w *Worker) lock(s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc) (asynq.MiddlewareFunc, error) {
+func (w *Worker) lock(
+	s middleware.Strategy, ttl, maxHold time.Duration, key middleware.KeyFunc,
+) (asynq.MiddlewareFunc, error) {
 	return w.attached.LockWith(attach.LockOptions{Key: key, Strategy: s, TTL: ttl, MaxHold: maxHold})
 }
 
-// leave passes on the wake that a task may have had, and with its headers its place in line, when it ends before it has
-// come to its locks.
+// leave ends the wait of a task that ends before it has tried to lock its keys: it forwards a wake that the task may
+// have received and, given its headers, removes the task from the sequence of its key.
 func (w *Worker) leave(ctx context.Context, headers map[string]string) {
 	task, err := parking.TaskOf(ctx)
 	if err == nil {
 		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), headers)
 	}
 	if err != nil {
-		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error",
-			err)
+		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
 	}
 }
 
@@ -153,8 +156,8 @@ func (w *Worker) register(taskType string, h asynq.Handler) error {
 	return nil
 }
 
-// Use puts middlewares around all handlers, the first one outermost: outside of the locks, so that they see a task that
-// waits as an error ([attach.Waits]). It returns an error once the worker has been started.
+// Use puts middlewares around all handlers, the first one outermost. They are outside of the locks, so they see the
+// error of a task that waits ([attach.Waits]). Use returns an error once the worker has been started.
 func (w *Worker) Use(middlewares ...asynq.MiddlewareFunc) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,9 +168,9 @@ func (w *Worker) Use(middlewares ...asynq.MiddlewareFunc) error {
 	return nil
 }
 
-// HandleTask registers a handler of asynq's for a type of tasks, or for all types that begin with pattern, as
-// asynq.ServeMux has it: the longest pattern counts, and a type that [Handle] was called for goes there. The tasks lock
-// the keys that key finds, and none when it is nil. It returns every fault at once.
+// HandleTask registers an asynq handler for all types of tasks that begin with pattern, as asynq.ServeMux does: the
+// longest pattern wins, and types that were registered with [Handle] take precedence. The tasks lock the keys that key
+// returns, or none if key is nil. If anything is invalid, HandleTask returns an error and registers nothing.
 func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyFunc) error {
 	if pattern == "" || h == nil {
 		return fmt.Errorf("worker: handler of %q: neither the pattern nor the handler may be empty", pattern)
@@ -194,19 +197,21 @@ func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyF
 	return nil
 }
 
-// Schedule runs a scheduler of asynq's in one of all the workers that call it with the same name, from now on: see
+// Schedule runs an asynq scheduler in one of all the workers that call it with the same name, beginning at once: see
 // [attach.Attached.Schedule].
-func (w *Worker) Schedule(name string, newScheduler func(client redis.UniversalClient) (attach.Scheduler, error)) error {
+func (w *Worker) Schedule(
+	name string, newScheduler func(client redis.UniversalClient) (attach.Scheduler, error),
+) error {
 	return w.attached.Schedule(name, newScheduler)
 }
 
-// Queue returns the waiting tasks, to list and reorder them.
+// Queue returns the queue of waiting tasks, which lists and reorders them.
 func (w *Worker) Queue() *delayqueue.Queue { return w.attached.Queue() }
 
-// Locker returns the Locker, for work outside of tasks on the same keys.
+// Locker returns the Locker, for work on the same keys outside of tasks.
 func (w *Worker) Locker() locking.Locker { return w.locker }
 
-// ProcessTask runs the handler of the task's type, with the middlewares around it. It is what asynq calls.
+// ProcessTask runs the handler of the task's type, with the middlewares around it. asynq calls it.
 func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	return w.handler.ProcessTask(ctx, task)
 }
@@ -222,7 +227,7 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	if !ok {
 		headers := task.Headers()
 		if requeue, ok := middleware.RequeueOf(w.cfg.Strategy); ok && requeue.Order == middleware.StrictFIFO {
-			headers = nil // it fails, and keeps its place as others do
+			headers = nil // the task fails, and keeps its position as any failed task does
 		}
 		w.leave(ctx, headers)
 		return asynq.NotFound(ctx, task)
@@ -230,8 +235,8 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 	return h.ProcessTask(ctx, task)
 }
 
-// Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly end, and an error when
-// the worker could not start: Redis cannot be reached, is too old, or may evict tasks.
+// Run starts the worker, works until ctx ends, and shuts down. It returns nil after an orderly shutdown, and an error
+// if the worker could not start, for example because Redis cannot be reached, is too old, or may evict tasks.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Start(ctx); err != nil {
 		return unlessInterrupted(ctx, err)
@@ -240,8 +245,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.Shutdown()
 }
 
-// unlessInterrupted returns nil for an error that is there because ctx has ended: the worker was told to end before it
-// had begun.
+// unlessInterrupted returns nil instead of an error that was caused by the end of ctx, because the worker was told to
+// stop before it had started.
 func unlessInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -249,8 +254,8 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Start checks that Redis is fit and starts to work on tasks. ctx bounds the check alone. When Redis is not fit the
-// worker is closed.
+// Start checks Redis and begins to work on tasks. ctx limits only the check. If Start returns an error, the worker is
+// closed.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,11 +304,12 @@ func (w *Worker) serverConfig(i int) asynq.Config {
 	return cfg
 }
 
-// queues returns the queues that asynq works on: ours, and those that handlers' strategies have tasks wait in.
+// queues returns the queues that asynq works on: ours, and those in which strategies of handlers let tasks wait.
 func (w *Worker) queues() map[string]int { return w.attached.Config().Queues }
 
-// Shutdown ends the worker: no new task is started, tasks that wait in their slots are parked, running ones may go on
-// for ShutdownTimeout and are then cancelled and requeued. It returns when all is closed. A second call does nothing.
+// Shutdown stops the worker. It starts no new task and parks the tasks that wait in their slots. Running tasks may
+// continue for ShutdownTimeout; then they are cancelled and returned to their queues. Shutdown returns when everything
+// is closed. A second call does nothing.
 func (w *Worker) Shutdown() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,7 +322,7 @@ func (w *Worker) Shutdown() error {
 	return w.end()
 }
 
-// end closes everything, in the order that the parts need each other. The caller holds the mutex.
+// end closes everything. The caller holds the mutex.
 func (w *Worker) end() error {
 	w.state = closed
 	w.attached.Stop()
@@ -328,8 +334,8 @@ func (w *Worker) end() error {
 	return w.close()
 }
 
-// close closes what New has made, in the order that its parts need each other. asynq panics on a client that is closed
-// before its servers are shut down.
+// close closes what New has created, users before what they use. It is called after asynq's servers have shut down,
+// because asynq panics if their client is closed earlier.
 func (w *Worker) close() error {
 	return errors.Join(w.attached.Close(), w.locker.Close(), w.closeClients())
 }

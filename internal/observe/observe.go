@@ -1,4 +1,4 @@
-// Package observe calls functions of the user's that only watch.
+// Package observe calls a user's functions that only observe.
 package observe
 
 import (
@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Call calls an observer with an event about a task. A panic of the observer is logged with its stack and goes no
-// further, because an observer must not fail a task.
+// Call calls an observer with an event about a task. If the observer panics, the panic is logged with its stack and
+// goes no further, because an observer must not make a task fail.
 func Call(ctx context.Context, log *slog.Logger, event, task string, observer func()) {
 	defer func() {
 		if x := recover(); x != nil {

@@ -1,4 +1,4 @@
-// Package access tells what a Redis and its user lack for tasks and locks, before a task fails for it.
+// Package preflight checks a Redis and its user before tasks and locks depend on them.
 package preflight
 
 import (
@@ -12,31 +12,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Key is the business key that is asked about. It has a blank, so that it is no key of tasks that were named by a program.
+// Key is the business key for which rules are checked. It contains a space, so that no program uses it for its tasks.
 const Key = "railtoken preflight"
 
-// Needs is what a process does on a Redis.
+// Needs is what a process needs from a Redis.
 type Needs struct {
-	// Queues is the queues of asynq whose tasks are there; none when there are only locks.
+	// Queues are the asynq queues whose tasks are there; none if there are only locks.
 	Queues []string
-	// Locks is set when locks are there.
+	// Locks says that locks are there.
 	Locks bool
-	// RedisKeys is the names of the locks of [Key] that another program chose (RedisKey); the usual one when empty.
+	// RedisKeys are the Redis keys of the lock of [Key], if another program chose their names; the usual ones when
+	// empty.
 	RedisKeys []string
-	// Info is set when nothing works without INFO.
+	// Info says that nothing works without INFO.
 	Info bool
-	// AllowEviction is set when Redis may evict keys.
+	// AllowEviction accepts a Redis that may evict keys.
 	AllowEviction bool
 }
 
-// Report is the ACL rules that are missing, as ACL SETUSER takes them.
+// Report contains the missing ACL rules, in the syntax of ACL SETUSER.
 type Report struct {
-	Missing []string // without them tasks or locks fail
-	Hints   []string // without them all works, but slower: channels
+	Missing []string // without these rules tasks or locks fail
+	Hints   []string // without these rules for channels, waiting tasks are slower
 }
 
-// MissingRules asks a Redis, and every master of a Redis Cluster, which rules its user lacks. It tries commands on a key that nobody uses, and leaves
-// nothing behind. The error says what could not be asked; the report is then about the rest.
+// MissingRules returns the rules that the user of a Redis lacks. On a Redis Cluster it asks every master. It tries
+// commands on a key of its own and leaves nothing behind. If the error is not nil, the report covers only the servers
+// that replied.
 func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs) (Report, error) {
 	var (
 		mu    sync.Mutex
@@ -60,7 +62,7 @@ func MissingRules(ctx context.Context, client redis.UniversalClient, needs Needs
 	return Report{Missing: inOrder(found.Missing), Hints: inOrder(found.Hints)}, errors.Join(errs...)
 }
 
-// inOrder returns each rule once: first keys, then channels, then commands.
+// inOrder returns each rule once: first those for keys, then for channels, then for commands.
 func inOrder(rules []string) []string {
 	rules = slices.Clone(rules)
 	slices.SortFunc(rules, func(a, b string) int {
@@ -72,14 +74,15 @@ func inOrder(rules []string) []string {
 	return slices.Compact(rules)
 }
 
-// A probe is a command and the rules that it may turn out to lack: for its key or its channel, and for itself.
+// probe is a command, and the rule for its key or channel that the user may turn out to lack. The other rule that it
+// may lack is that for the command.
 type probe struct {
 	args []any
 	rule string
 	hint bool
 }
 
-// ask asks one server.
+// ask returns the rules that a user lacks on one server.
 func ask(ctx context.Context, server redis.UniversalClient, needs Needs) (Report, error) {
 	probes := probesOf(needs)
 	cmds := make([]redis.Cmder, len(probes))
@@ -108,7 +111,7 @@ func ask(ctx context.Context, server redis.UniversalClient, needs Needs) (Report
 	return found, nil
 }
 
-// subscribe returns why a channel cannot be subscribed to.
+// subscribe returns why the user cannot subscribe to a channel, or nil.
 func subscribe(ctx context.Context, server redis.UniversalClient, channel string) error {
 	pubsub := server.Subscribe(ctx, channel)
 	defer pubsub.Close()
@@ -116,7 +119,7 @@ func subscribe(ctx context.Context, server redis.UniversalClient, channel string
 	return err
 }
 
-// add adds the rule that a refused probe lacks.
+// add adds the rule whose lack made a probe fail.
 func (r *Report) add(p probe, err error) {
 	rule := ""
 	switch refusalOf(err) {
@@ -134,20 +137,20 @@ func (r *Report) add(p probe, err error) {
 	}
 }
 
-// refusal is what a user is refused.
+// refusal is what a user was refused.
 type refusal int
 
 const (
 	allowed refusal = iota
 	command
-	name // of a key or a channel
+	name // that of a key or a channel
 )
 
-// refusalOf returns what an error reply refuses. The texts differ between Redis 6.2, 7.0 and 7.2.
+// refusalOf returns what an error reply refuses. Its text differs between Redis 6.2, 7.0 and 7.2.
 func refusalOf(err error) refusal {
 	switch {
 	case !redis.HasErrorPrefix(err, "NOPERM"):
-		return allowed // what else is wrong with the command is no matter of rules
+		return allowed // any other error has nothing to do with rules
 	case strings.Contains(err.Error(), "to run the"):
 		return command
 	default:

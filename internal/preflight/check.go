@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Timeout bounds the checks of one Redis.
+// Timeout is the maximum duration of the checks of one Redis.
 const Timeout = 5 * time.Second
 
-// errEvicts is why a Redis that evicts keys is refused.
+// errEvicts says that Redis may evict keys.
 var errEvicts = errors.New("may evict tasks and locks when its memory is full")
 
-// Check returns why a Redis cannot be reached, is not fit to keep tasks and locks, or does not let its user do what they need. The error goes on from a
-// text that names the server.
+// Check returns an error if a Redis cannot be reached, is not fit for tasks and locks, or denies its user what they
+// need. The text of the error continues a text that names the server.
 func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -31,7 +31,8 @@ func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *
 	log = log.With("redis", addr, "user", user)
 	info, err := client.Info(ctx).Result()
 	if err != nil {
-		log.WarnContext(ctx, "INFO is unavailable; make sure that Redis is 6.2 or later and does not evict keys", "error", err)
+		log.WarnContext(ctx, "INFO is unavailable; make sure that Redis is 6.2 or later and does not evict keys",
+			"error", err)
 	} else if err := checkInfo(info, isCluster, needs.AllowEviction); err != nil {
 		if errors.Is(err, errEvicts) && len(needs.Queues) > 0 {
 			err = fmt.Errorf("%w, or set AllowEviction (RAILTOKEN_ALLOW_EVICTION=true)", err)
@@ -55,7 +56,7 @@ func identity(client redis.UniversalClient) (addr, user string, isCluster bool) 
 	return addr, user, isCluster
 }
 
-// checkUser checks what the user of a Redis may do. Without channels all works, but slower.
+// checkUser checks the ACL rules of the user. It only warns about missing rules for channels.
 func checkUser(ctx context.Context, client redis.UniversalClient, user string, needs Needs, log *slog.Logger) error {
 	report, err := MissingRules(ctx, client, needs)
 	if err != nil {
@@ -66,13 +67,14 @@ func checkUser(ctx context.Context, client redis.UniversalClient, user string, n
 			user, user, strings.Join(slices.Concat(report.Missing, report.Hints), " "))
 	}
 	if len(report.Hints) > 0 {
-		log.WarnContext(ctx, "the Redis user may not use channels: tasks that wait in their slots look for their keys, up to half a second late, "+
+		log.WarnContext(ctx, "the Redis user may not use channels: "+
+			"tasks that wait in their slots look for their keys, up to half a second late, "+
 			"and asynq cannot be told to cancel a task", "remedy", "ACL SETUSER "+user+" "+strings.Join(report.Hints, " "))
 	}
 	return nil
 }
 
-// checkInfo returns why a Redis that answers INFO with info is not fit. What it does not tell is taken to be right.
+// checkInfo returns why a Redis whose INFO is info is not fit, or nil. What info lacks is assumed to be right.
 func checkInfo(info string, isCluster, allowEviction bool) error {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
@@ -88,16 +90,18 @@ func checkInfo(info string, isCluster, allowEviction bool) error {
 		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
 	}
 	if fields["cluster_enabled"] == "1" && !isCluster {
-		errs = append(errs, errors.New("is a node of a Redis Cluster: use redis.NewClusterClient, or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)"))
+		errs = append(errs, errors.New("is a node of a Redis Cluster: use redis.NewClusterClient, "+
+			"or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)"))
 	}
 	policy := fields["maxmemory_policy"]
-	if limit := fields["maxmemory"]; limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
+	limit := fields["maxmemory"]
+	if limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
 		errs = append(errs, fmt.Errorf("%w (maxmemory-policy %s): set maxmemory-policy noeviction there", errEvicts, policy))
 	}
 	return errors.Join(errs...)
 }
 
-// olderThan reports whether a version is before major.minor; false when it cannot be read.
+// olderThan reports whether a version is older than major.minor; false if it cannot be parsed.
 func olderThan(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {

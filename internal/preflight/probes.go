@@ -8,26 +8,30 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// scratchPrefix begins the name of the key that commands are tried on.
+// scratchPrefix is the prefix of the key on which commands are tried.
 const scratchPrefix = "railtoken:preflight:"
 
-// cancelChannel is where asynq asks workers to cancel a task.
+// cancelChannel is the channel on which asynq tells workers to cancel a task.
 const cancelChannel = "asynq:cancel"
 
-// Commands of locks and of tasks, each with arguments that follow a key which is a string of no number: no other type of it is
-// written then. They are the commands of every script, and those that asynq and package delayqueue send by themselves.
+// lockCommands and taskCommands are the commands of all scripts, and those that asynq and package delayqueue send by
+// themselves, with the arguments after the key. The key contains a string that is not a number, so commands for other
+// types fail without writing anything.
 var (
 	lockCommands = map[string][]any{"get": {}, "exists": {}, "pexpire": {1000}, "pttl": {}}
 	taskCommands = map[string][]any{
-		"expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {}, "hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
+		"expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {},
+		"hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
 		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {}, "lpos": {"v"},
 		"sadd": {"v"}, "srem": {"v"}, "smembers": {}, "sismember": {"v"},
-		"zadd": {1, "v"}, "zrem": {"v"}, "zcard": {}, "zrange": {0, 0}, "zrank": {"v"}, "zscore": {"v"}, "zrangebyscore": {0, 0},
-		"zrandmember": {}, "zremrangebyscore": {0, 0}, "zremrangebyrank": {0, 0},
+		"zadd": {1, "v"}, "zrem": {"v"}, "zcard": {}, "zrange": {0, 0}, "zrank": {"v"}, "zscore": {"v"},
+		"zrangebyscore": {0, 0},
+		"zrandmember":   {}, "zremrangebyscore": {0, 0}, "zremrangebyrank": {0, 0},
 	}
 )
 
-// probesOf returns what to ask of a server: names of keys by a script that does nothing with them, commands by themselves.
+// probesOf returns the probes for a server. Rules for keys are tried by a script that does nothing with the key, and
+// commands by themselves.
 func probesOf(needs Needs) (probes []probe) {
 	for _, name := range namesOf(needs) {
 		probes = append(probes, probe{args: []any{"eval", "return 0", 1, name}, rule: ruleOf("~", name)})
@@ -62,7 +66,7 @@ func probesOf(needs Needs) (probes []probe) {
 	return probes
 }
 
-// namesOf returns one name of each kind of key.
+// namesOf returns one Redis key of each kind.
 func namesOf(needs Needs) (names []string) {
 	tag := "{" + keys.Encode(Key) + "}"
 	for _, queue := range needs.Queues {
@@ -74,7 +78,7 @@ func namesOf(needs Needs) (names []string) {
 	return append(names, lockNames(needs)...)
 }
 
-// lockNames returns the names of the lock of Key, its counter and its mark.
+// lockNames returns the Redis keys of the lock of Key, its counter and its subscription.
 func lockNames(needs Needs) (names []string) {
 	if !needs.Locks {
 		return nil
@@ -86,7 +90,8 @@ func lockNames(needs Needs) (names []string) {
 	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
-// channelsOf returns the channels that are hints: releases are told in that of the lock's name, and asynq asks to cancel in its own.
+// channelsOf returns the channels that the user should be able to use: that of the lock for releases, and that of asynq
+// for cancellations.
 func channelsOf(needs Needs) (channels []string) {
 	if len(needs.Queues) > 0 {
 		channels = append(channels, cancelChannel)
@@ -97,7 +102,7 @@ func channelsOf(needs Needs) (channels []string) {
 	return channels
 }
 
-// ruleOf returns the rule for a name: for all that asynq or railtoken name, or for the names that another program chose.
+// ruleOf returns the rule for a name: for all names of asynq or railtoken, or for names that another program chose.
 func ruleOf(kind, name string) string {
 	for _, ours := range []string{"asynq:", "railtoken:"} {
 		if strings.HasPrefix(name, ours) {

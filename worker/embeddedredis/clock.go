@@ -8,27 +8,27 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clock lets keys expire by real time: each command of a client is preceded by a look at all keys. miniredis can do so by
-// itself (ClockTTL), but then looks again before each call that a script makes, which takes most of the time of a busy server.
+// clock lets keys expire in real time: all keys are checked before each command of a client. miniredis can do this by
+// itself (ClockTTL), but then also checks before each call of a script, which takes most of the time of a busy server.
 type clock struct {
 	redis   *miniredis.Miniredis
 	clients sync.Map // of *server.Peer
 
 	mu   sync.Mutex
-	last time.Time // until when time has been taken off the keys
+	last time.Time // up to which the TTLs have been reduced
 }
 
 func newClock(m *miniredis.Miniredis) *clock { return &clock{redis: m, last: time.Now()} }
 
-// tick is called before each command, and leaves it to miniredis. A key that the command sets lives for its whole TTL, because
-// the time before has been taken off already.
+// tick runs before each command, and leaves the command to miniredis. A key that the command sets has its whole TTL,
+// because the time before the command has already been deducted.
 func (c *clock) tick(peer *server.Peer, _ string, _ ...string) (handled bool) {
-	if peer.Ctx == nil { // a client's first command; the peer of a script has the context of its client
+	if peer.Ctx == nil { // a client's first command; a script's peer has the context of its client
 		c.clients.Store(peer, nil)
 		peer.OnDisconnect(func() { c.clients.Delete(peer) })
 	}
 	if _, ok := c.clients.Load(peer); !ok {
-		return false // time stands still in a script, and the keys are locked
+		return false // a script: its time stands still, and the keys are locked
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// A Server is a Redis inside the process. Its methods are safe for concurrent use.
+// Server is a Redis inside the process. It is safe for concurrent use.
 type Server struct {
 	addr  string
 	redis *miniredis.Miniredis
 	close sync.Once
 }
 
-// Start returns an empty server that listens on a free port of 127.0.0.1. Several may run at once; none shares data with another.
-// Every local user can connect. Close it to free the port and the memory.
+// Start returns an empty server that listens on a free port of 127.0.0.1. Several can run at once, each with its own
+// data. Every local user can connect. Close the server to free its port and memory.
 func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
@@ -25,11 +25,11 @@ func Start() (*Server, error) {
 	return &Server{addr: m.Addr(), redis: m}, nil
 }
 
-// Addr is the server's address, host:port. It stays the same after Close.
+// Addr returns the server's address, host:port. It does not change after Close.
 func (s *Server) Addr() string { return s.addr }
 
-// Close disconnects all clients, frees the port and drops the data. Further calls do nothing. The error is always nil: it is
-// there so that a Server is an io.Closer.
+// Close disconnects all clients, frees the port and drops the data. Further calls do nothing. The error is always nil;
+// it makes a Server an io.Closer.
 func (s *Server) Close() error {
 	s.close.Do(s.redis.Close)
 	return nil
