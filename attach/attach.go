@@ -24,36 +24,37 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Defaults of the intervals that asynq.Config leaves at zero. asynq's own are 1 s and 5 s.
+// Defaults of the intervals that are zero in asynq.Config. asynq's own defaults are 1 s and 5 s.
 const (
 	DefaultTaskCheckInterval        = 50 * time.Millisecond
 	DefaultDelayedTaskCheckInterval = time.Second
 )
 
-// Options configures [New]. The zero value has every default: the locks are on the Redis of the tasks.
+// Options configures [New]. With the zero value the locks are on the Redis of the tasks, and all fields have defaults.
 type Options struct {
-	// Locker takes the locks. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller closes
-	// one of its own.
+	// Locker locks the keys. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller must
+	// close a Locker that it sets.
 	Locker locking.Locker
-	// RedisKeys is middleware.Options.RedisKeys, for a Locker of the caller's on the Redis of the tasks.
+	// RedisKeys is middleware.Options.RedisKeys. Set it with a Locker whose locks are on the Redis of the tasks.
 	RedisKeys func(key string) (lock, notify string)
 
-	// Strategy is for handlers that set none; middleware.Requeue when nil.
+	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
 	Strategy middleware.Strategy
-	// TTL and MaxHold are those of the locks, for handlers that set none: 30 s and 30 min when zero. TTL must be below
-	// 55 s.
+	// TTL and MaxHold are those of locking.Options, for handlers without their own: 30 s and 30 min when zero. TTL must
+	// be below 55 s.
 	TTL, MaxHold time.Duration
-	// MaxKeySize is the longest key in bytes, 1024 when zero; MaxKeys is the most keys of a task, 100 when zero.
+	// MaxKeySize is the maximum length of a key in bytes; 1024 when zero. MaxKeys is the maximum number of keys of a
+	// task; 100 when zero.
 	MaxKeySize, MaxKeys int
-	// SlotBudget is how many tasks may wait in their slots, for all keys together; half of the server's Concurrency
-	// when zero, none when negative.
+	// SlotBudget is the maximum number of tasks that wait in their slots, for all keys together; half of the server's
+	// Concurrency when zero, none when negative.
 	SlotBudget int
 
-	// AllowEviction accepts a Redis that may evict keys when its memory is full: tasks and locks can vanish from it
-	// without a trace. See [Attached.Check].
+	// AllowEviction accepts a Redis that may evict keys when its memory is full, and with them tasks and locks. See
+	// [Attached.Check].
 	AllowEviction bool
 
-	// Observer is told of every event of the locks; nil disables it.
+	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
 	// Logger receives failures and what an operator should know, with hashed keys. When nil, the log goes to
 	// asynq.Config's Logger, from its LogLevel on, or to slog.Default if there is none. slog.New(slog.DiscardHandler)
@@ -61,28 +62,27 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// LockOptions says how the tasks of one handler are locked. Key must be set; every other zero value is that of
-// [Options].
+// LockOptions configures the locks of one handler. Key must be set; every other zero value means that of [Options].
 type LockOptions struct {
 	Key          middleware.KeyFunc
 	Strategy     middleware.Strategy
 	TTL, MaxHold time.Duration
 }
 
-// Attached is what asynq's servers need for locks. It is for one asynq.Config; several servers of a process may share
-// it, each with a [Attached.Client] of its own. It is safe for use by many goroutines at the same time.
+// Attached provides what asynq servers need for locks. It belongs to one asynq.Config. Several servers of a process may
+// share it, each with its own [Attached.Client]. It is safe for concurrent use.
 type Attached struct {
 	client   redis.UniversalClient
 	opts     Options
-	oneNode  bool // else tasks can wait in their own queue only
+	oneNode  bool // if false, tasks can wait only in their own queue
 	interval time.Duration
 
 	mu    sync.Mutex
 	cfg   asynq.Config
-	fixed bool // a server has its queues
+	fixed bool // the queues may no longer change, because a server has them
 
 	checking sync.Mutex
-	fit      bool // Redis is, and its user
+	fit      bool // Check has succeeded
 
 	locker   locking.Locker
 	closers  []io.Closer
@@ -91,13 +91,13 @@ type Attached struct {
 	wakes    asynqconn.Wakes
 	stopping chan struct{}
 	stop     sync.Once
-	told     sync.Once // what was forgotten
+	told     sync.Once // a missing line has been logged
 	running  sync.WaitGroup
 }
 
-// New attaches locks to asynq servers that work on the Redis of client with a configuration of cfg. It connects to
-// nothing, and returns every fault at once. The client stays the caller's: close it after the servers are shut down and
-// Close has returned.
+// New attaches locks to asynq servers that use the Redis of client and the configuration cfg. It does not connect, and
+// if the configuration is invalid, it returns all faults at once. The client remains the caller's: close it after the
+// servers have shut down and Close has returned.
 func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
@@ -108,9 +108,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	_, oneNode := client.(*redis.Client)
 	cfg.Queues = maps.Clone(cfg.Queues)
 	a := &Attached{
-		client: client, opts: opts, cfg: cfg, oneNode: oneNode, interval: cmp.Or(cfg.TaskCheckInterval,
-			DefaultTaskCheckInterval), locker: opts.Locker,
-		wakes: asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
+		client: client, opts: opts, cfg: cfg, oneNode: oneNode, locker: opts.Locker,
+		interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval),
+		wakes:    asynqconn.NewWakes(fewServers), stopping: make(chan struct{}),
 	}
 	slots := cfg.Concurrency
 	if slots < 1 {
@@ -131,23 +131,23 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		}
 		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
 	}
-	if _, err := a.LockWith(LockOptions{Key: func(context.Context, *asynq.Task) ([]string, error) { return nil, nil }}); err != nil {
+	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey()}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
 
-// FenceTTL returns how long a Locker of the caller's must keep its fence counters for leases of at most maxHold: its
-// FenceTTL.
+// FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold. Use it as the FenceTTL
+// of a Locker of your own.
 func FenceTTL(maxHold time.Duration) time.Duration { return gated.FenceTTL(maxHold) }
 
-// repaired reports a task that the delay queue has woken in the background, in place of one that did not come.
+// repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task) {
 	e := middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next}
 	tell(context.Background(), a.opts.Observer, a.opts.Logger, e)
 }
 
-// tell gives an event to an observer, if there is one.
+// tell reports an event to an observer, if there is one.
 func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e middleware.Event) {
 	if observer == nil {
 		return
@@ -156,20 +156,19 @@ func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e
 	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
 }
 
-// fewServers is how many servers of a process a wake reaches at once.
+// fewServers is how many servers of a process can be notified of one wake.
 const fewServers = 8
 
-// Client returns the Redis client for one asynq server: give it to asynq.NewServerFromRedisClient together with
-// [Attached.Config]. Each server needs one of its own.
+// Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
+// [Attached.Config]. Each server needs its own.
 func (a *Attached) Client() redis.UniversalClient {
 	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
-		Interval: a.interval, Queues: max(len(a.queues()),
-			1), Stopping: a.stopping, Wakes: a.wakes, Logger: a.opts.Logger,
-		Ready: a.Check,
+		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping,
+		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.Check,
 	})
 }
 
-// queues returns the queues of the servers, which stay as they are from then on.
+// queues returns the queues of the servers. They cannot change afterwards.
 func (a *Attached) queues() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,20 +176,22 @@ func (a *Attached) queues() map[string]int {
 	return maps.Clone(a.cfg.Queues)
 }
 
-// serve adds a queue in which a strategy has tasks wait.
+// serve adds a queue in which a strategy lets tasks wait.
 func (a *Attached) serve(queue string) error {
 	if queue == "" {
 		return nil
 	}
 	if !a.oneNode {
-		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q: on a Redis Cluster, or with a client that is no *redis.Client, tasks can wait in their own queue only: set no Requeue.Queue", queue)
+		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q: on a Redis Cluster, or with a client that "+
+			"is not a *redis.Client, tasks can wait only in their own queue: leave Requeue.Queue empty", queue)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch _, named := a.cfg.Queues[queue]; {
 	case named:
 	case a.fixed:
-		return fmt.Errorf("attach: the strategy has tasks wait in the queue %q, which the server does not work on: name it in asynq.Config.Queues", queue)
+		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q, which the server does not work on: "+
+			"add it to asynq.Config.Queues", queue)
 	case len(a.cfg.Queues) == 0:
 		a.cfg.Queues = map[string]int{"default": 1, queue: 1}
 	default:
@@ -199,13 +200,13 @@ func (a *Attached) serve(queue string) error {
 	return nil
 }
 
-// configured marks the contexts of servers that have our Config.
+// configured is the context key that marks the tasks of servers with our Config.
 type configured struct{}
 
-// Config returns the configuration for the asynq servers: that of New, with functions that know which errors are those
-// of a task that waits. The caller's own functions are asked about all others.
+// Config returns the configuration for the asynq servers. It is that of New, but its functions recognize the errors of
+// waiting tasks. All other errors are left to the functions of New's configuration.
 func (a *Attached) Config() asynq.Config {
-	queues := a.queues() // from then on a.cfg stays as it is
+	queues := a.queues() // a.cfg does not change from now on
 	cfg := a.cfg
 	cfg.Queues = queues
 	base := cfg.BaseContext
@@ -218,17 +219,18 @@ func (a *Attached) Config() asynq.Config {
 	return middleware.ServerConfig(cfg)
 }
 
-// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys: wrap each handler
-// with it, rather than the whole mux. It panics when key is nil.
+// Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. Wrap each handler
+// with it, rather than the whole mux. It panics if key is nil.
 func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
 	lock, err := a.LockWith(LockOptions{Key: key})
 	if err != nil {
-		panic(err) // of the key alone: New has looked at the rest
+		panic(err) // about the key alone: New has checked the rest
 	}
 	return lock
 }
 
-// LockWith returns the middleware for a handler with options of its own. It returns every fault at once.
+// LockWith returns the middleware for a handler with its own options. If they are invalid, it returns all faults at
+// once.
 func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	if o.Strategy == nil {
 		o.Strategy = a.opts.Strategy
@@ -246,8 +248,8 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	})
 	if fence := FenceTTL(a.opts.MaxHold); maxHold >= fence {
 		err = errors.Join(err,
-			fmt.Errorf("attach: MaxHold is %v, and fence counters are kept for %v: raise MaxHold of the Options or the worker's Config too",
-				maxHold, fence))
+			fmt.Errorf("attach: MaxHold is %v, but fence counters are kept for %v: also raise MaxHold of the Options "+
+				"or of the worker's Config", maxHold, fence))
 	}
 	if err != nil {
 		return nil, err
@@ -269,8 +271,7 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	}, nil
 }
 
-// forgotten logs once what the caller has left out, because asynq shows the errors of tasks to none but its
-// ErrorHandler.
+// forgotten logs once which line is missing, because asynq passes the errors of tasks only to its ErrorHandler.
 func (a *Attached) forgotten(ctx context.Context, err error) error {
 	a.told.Do(func() {
 		a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err)
@@ -278,39 +279,40 @@ func (a *Attached) forgotten(ctx context.Context, err error) error {
 	return err
 }
 
-// errNoClient is the error of each task of a server that has not our client.
-var errNoClient = errors.New("attach: this asynq server does not speak through the client that parks its tasks: " +
+// errNoClient is the error of each task of a server that does not use our client.
+var errNoClient = errors.New("attach: this asynq server does not use the client that parks its tasks: " +
 	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
 
-// errNoConfig is the error of each task of a server that has not our Config.
-var errNoConfig = errors.New("attach: this asynq server has not the Config that tells a task that waits from one that fails: " +
-	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
+// errNoConfig is the error of each task of a server that does not use our Config.
+var errNoConfig = errors.New("attach: this asynq server does not use the Config that tells a waiting task " +
+	"from a failed one: start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
 
-// Unlocked wraps a handler that needs no exclusion, so that its tasks count among those that have a slot: then none of
-// them waits for a slot in which another one is on standby.
+// Unlocked wraps a handler that needs no exclusion. Its tasks run without locks, but the server knows that they occupy
+// a slot. Without it, the server would count their slots as free, and let tasks wait on standby in slots that these
+// tasks need.
 func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
 
-// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached: it
-// has not failed.
+// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached. Such
+// a task has not failed.
 func Waits(err error) bool { return err != nil && !isFailure(err) }
 
 var isFailure = middleware.ServerConfig(asynq.Config{}).IsFailure
 
-// Queue returns the waiting tasks, to list and reorder them.
+// Queue returns the queue of waiting tasks, which lists and reorders them.
 func (a *Attached) Queue() *delayqueue.Queue { return a.queue }
 
-// Locker returns the Locker, for work outside of tasks on the same keys.
+// Locker returns the Locker, for work on the same keys outside of tasks.
 func (a *Attached) Locker() locking.Locker { return a.locker }
 
-// Stop ends the waiting in slots. Call it before the servers are shut down, so that the shutdown does not wait for
-// tasks that wait: those are parked. Without it they wait until their strategy's time is over.
+// Stop ends all waits in slots and parks their tasks. Call it before the servers are shut down, so that the shutdown
+// does not wait for them. Without it, they wait until their strategy's time is up.
 func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
 
-// abandoned is how long Close waits for handlers that asynq has given up.
+// abandoned is how long Close waits for handlers that asynq has abandoned.
 const abandoned = 5 * time.Second
 
-// Close releases what New has made: call it once asynq's servers are shut down, and before the client is closed. It
-// waits up to 5 s for handlers that asynq has abandoned, so that they give their keys back.
+// Close releases what New has created. Call it after asynq's servers have shut down, and before the client is closed.
+// It waits up to 5 s for handlers that asynq has abandoned, so that they release their keys.
 func (a *Attached) Close() error {
 	a.Stop()
 	done := make(chan struct{})
@@ -323,7 +325,8 @@ func (a *Attached) Close() error {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.opts.Logger.Error("handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
+		a.opts.Logger.Error(
+			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {

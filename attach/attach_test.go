@@ -185,7 +185,7 @@ func TestFaultsAreFoundAtNew(t *testing.T) {
 		"a wrong strategy":     {client, attach.Options{Strategy: middleware.Requeue{Delay: -1}}, "cannot be negative"},
 		"a queue on a cluster": {cluster, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "on a Redis Cluster"},
 		"a queue through a wrapped client": {
-			struct{ *redis.Client }{node}, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "no *redis.Client",
+			struct{ *redis.Client }{node}, attach.Options{Strategy: middleware.Requeue{Queue: "slow"}}, "not a *redis.Client",
 		},
 	} {
 		if a, err := attach.New(tt.client, asynq.Config{}, tt.opts); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -9,12 +9,12 @@ import (
 	"github.com/railtoken/railtoken/internal/preflight"
 )
 
-// Check returns why the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, a replica or may
-// evict keys, or its user lacks ACL rules; the error has the remedy, and for rules the command that adds all of them.
-// It takes 5 s at most, and asks no more once all is well.
+// Check returns an error if the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, is a
+// replica, may evict keys, or its user lacks ACL rules. The error says how to fix this; for rules, it has the command
+// that adds all of them. Check takes at most 5 s, and once it has succeeded, it returns nil without another check.
 //
-// A server asks by itself before its first fetch. It fetches no task while Check returns an error, and asynq logs that.
-// Call Check to fail at the start instead. A Locker of the caller's on another Redis is not checked.
+// A server calls Check before its first fetch, and fetches no task while it returns an error, which asynq logs. Call
+// Check yourself to fail at the start instead. A Locker of your own on another Redis is not checked.
 func (a *Attached) Check(ctx context.Context) error {
 	queues := slices.Sorted(maps.Keys(a.queues()))
 	if len(queues) == 0 {

@@ -15,14 +15,16 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// EnqueueContext enqueues a task as asynq's Client does. opts are asynq's options and those of this package, [Keys] and
-// [WhenHeld], which do not count among those of asynq.NewTask. It returns a [middleware.KeyError] when the task's keys
-// are not usable, a [middleware.ConflictError] when WhenHeld refuses the task, and else asynq's own errors; nothing is
-// enqueued after the first two.
+// EnqueueContext enqueues a task as asynq's Client does. opts may be asynq's options and those of this package, [Keys]
+// and [WhenHeld]; the latter have no effect as options of asynq.NewTask. It returns a [middleware.KeyError] if the
+// task's keys are not usable, and a [middleware.ConflictError] if WhenHeld refuses the task; in both cases nothing is
+// enqueued. All other errors are asynq's own.
 //
-// A task is enqueued once, even when the connection breaks before the answer has come, unless the task is done before
-// it is sent again.
-func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// A task is enqueued only once, even if the connection breaks before the reply arrives and the command is sent again,
+// unless the task has completed by then.
+func (p *Producer) EnqueueContext(
+	ctx context.Context, task *asynq.Task, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	if task == nil {
 		return nil, errors.New("attach: enqueue: the task is nil")
 	}
@@ -54,14 +56,16 @@ func (p *Producer) EnqueueContext(ctx context.Context, task *asynq.Task, opts ..
 }
 
 // EnqueueInOrder enqueues a task at the end of the sequence of a business key: with [middleware.FIFO] or
-// [middleware.StrictFIFO] the tasks of a key run in the order of these calls, whichever queues they are in. When the
-// error matches [delayqueue.ErrNotInSequence] the task is enqueued, but joins the sequence only when it runs: do not
-// enqueue it again. Tasks that are due later, or were enqueued otherwise, join the sequence when they first run.
+// [middleware.StrictFIFO], the tasks of a key run in the order of these calls, whichever queues they are in. If the
+// error matches [delayqueue.ErrNotInSequence], the task is enqueued, but joins the sequence only when it runs: do not
+// enqueue it again. Tasks that are due later, or were enqueued in another way, join the sequence when they first run.
 //
-// The key must be the one key that the handler finds in the task, and the handler must have one of these orders. It
-// returns a [middleware.KeyError] when the key is not usable, and an error for [Keys] and [WhenHeld], which have no
-// meaning here; nothing is enqueued then.
-func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error) {
+// The key must be the only key that the handler finds in the task, and the handler must use one of these orders.
+// EnqueueInOrder returns a [middleware.KeyError] if the key is not usable, and an error for the options [Keys] and
+// [WhenHeld], which make no sense here. In these cases nothing is enqueued.
+func (p *Producer) EnqueueInOrder(
+	ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	if task == nil {
 		return nil, errors.New("attach: enqueue in order: the task is nil")
 	}
@@ -79,14 +83,16 @@ func (p *Producer) EnqueueInOrder(ctx context.Context, key string, task *asynq.T
 
 func (p *Producer) engine() *parking.Engine { return (*parking.Engine)(p.queue) }
 
-// read returns the keys of a task and what to do when one is held, nil for nothing.
-func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Option) (keys []string, s middleware.Strategy, err error) {
+// read returns the keys of a task, and what to do when one is held: nil for nothing.
+func (p *Producer) read(
+	ctx context.Context, task *asynq.Task, opts []asynq.Option,
+) (keys []string, s middleware.Strategy, err error) {
 	find := p.opts.Keys[task.Type()]
 	for _, o := range opts {
 		switch o, ok := o.(option); {
 		case ok && o.strategy != nil:
 			s = o.strategy
-		case ok && o.keys != nil: // a WhenHeld of nil is nothing
+		case ok && o.keys != nil: // WhenHeld(nil) has neither
 			find = middleware.FixedKey(o.keys...)
 		}
 	}
@@ -114,13 +120,14 @@ func (p *Producer) read(ctx context.Context, task *asynq.Task, opts []asynq.Opti
 	return keys, s, err
 }
 
-// releaseTimeout bounds a release and the wakes after it.
+// releaseTimeout is the maximum duration of a release and the wakes after it.
 const releaseTimeout = 5 * time.Second
 
-// askTTL is how long a key stays locked when a producer dies that has just looked whether it is free.
+// askTTL is how long a key stays locked if a producer crashes while it checks whether the key is free.
 const askTTL = 5 * time.Second
 
-// ask returns the holder of one of the keys, or nil. When notify is not zero, a release within that time wakes waiters.
+// ask returns the holder of one of the keys, or nil if all are free. If notify is not zero, a release within that time
+// wakes waiters.
 func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration) (*locking.HeldError, error) {
 	ctx = locking.NewContext(ctx, nil) // a handler may enqueue tasks for its own keys
 	lease, err := p.opts.Locker.Acquire(ctx, keys, locking.Options{TTL: askTTL, Notify: notify})
@@ -147,9 +154,10 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	return nil, nil //nolint:nilnil // no key is held, and nothing is wrong
 }
 
-// decide does what the strategy says about a task, one of whose keys is held unless held is nil.
+// decide does what the strategy decides about a task. held is the refusal of one of its keys; nil if all are free.
 func (p *Producer) decide(
-	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError, add parking.EnqueueOptions, opts []asynq.Option,
+	ctx context.Context, task *asynq.Task, s middleware.Strategy, held *locking.HeldError,
+	add parking.EnqueueOptions, opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
 	var d middleware.Decision
 	if held != nil {
@@ -183,8 +191,8 @@ func (p *Producer) decide(
 			// The key may have been released before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklimits.NotifyFor+d.Delay)
 			if asked != nil {
-				p.opts.Logger.WarnContext(ctx,
-					"whether a key is still held is not known; the task's timer will bring it back", "error", tasklimits.WithoutKeys(asked))
+				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back",
+					"error", tasklimits.WithoutKeys(asked))
 			}
 		}
 		if !errors.Is(err, parking.ErrForeign) {
@@ -200,9 +208,10 @@ func (p *Producer) decide(
 	return info, err
 }
 
-// observe tells the observer of an event of a wait that begins with an enqueue.
+// observe reports an event of a wait that begins at an enqueue.
 func (p *Producer) observe(
-	ctx context.Context, kind middleware.EventKind, t delayqueue.Task, task *asynq.Task, keys []string, held *locking.HeldError, err error,
+	ctx context.Context, kind middleware.EventKind, t delayqueue.Task, task *asynq.Task, keys []string,
+	held *locking.HeldError, err error,
 ) {
 	e := middleware.Event{Kind: kind, Task: t, Type: task.Type(), Keys: keys, Key: held.Key, Err: err}
 	if held.Holder != (locking.Holder{}) {
@@ -211,10 +220,11 @@ func (p *Producer) observe(
 	tell(ctx, p.opts.Observer, p.opts.Logger, e)
 }
 
-// refusal returns the error of a task that is not enqueued.
+// refusal returns the error for a task that is not enqueued.
 func refusal(task *asynq.Task, held *locking.HeldError, now time.Time) *middleware.ConflictError {
 	e := &middleware.ConflictError{
-		Type: task.Type(), Key: held.Key, Holder: held.Holder, Outcome: middleware.NotEnqueued, Conflicts: 1, RetryAfter: max(held.Holder.Remaining, 0),
+		Type: task.Type(), Key: held.Key, Holder: held.Holder, Outcome: middleware.NotEnqueued, Conflicts: 1,
+		RetryAfter: max(held.Holder.Remaining, 0),
 	}
 	if !held.Holder.Since.IsZero() {
 		e.Held = max(now.Sub(held.Holder.Since), 0)

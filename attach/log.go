@@ -9,16 +9,17 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// loggerOf returns the log that a configuration of asynq has.
+// loggerOf returns a logger that writes to the Logger of an asynq configuration, or slog.Default if there is none.
 func loggerOf(cfg asynq.Config) *slog.Logger {
 	if cfg.Logger == nil {
 		return slog.Default()
 	}
-	level := slog.Level(cmp.Or(cfg.LogLevel, asynq.InfoLevel)-asynq.InfoLevel) * slog.LevelWarn // the levels of slog are 4 apart
+	// The levels of slog are 4 apart, and those of asynq 1.
+	level := slog.Level(cmp.Or(cfg.LogLevel, asynq.InfoLevel)-asynq.InfoLevel) * slog.LevelWarn
 	return slog.New(asynqHandler{cfg.Logger, level, func(h slog.Handler) slog.Handler { return h }})
 }
 
-// asynqHandler gives records to a Logger of asynq's as text, with what was added to the handler.
+// asynqHandler writes records as text to an asynq Logger, with the attributes and groups that were added.
 type asynqHandler struct {
 	log   asynq.Logger
 	level slog.Level
@@ -40,7 +41,7 @@ func (h asynqHandler) Handle(ctx context.Context, r slog.Record) error {
 	text := slog.NewTextHandler(&b,
 		&slog.HandlerOptions{Level: h.level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-				return slog.Attr{} // asynq's Logger has its own
+				return slog.Attr{} // asynq's Logger writes its own
 			}
 			return a
 		}})

@@ -14,31 +14,34 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// ProducerOptions configures [NewProducer]. The zero value has every default: the locks are on the Redis of the tasks.
+// ProducerOptions configures [NewProducer]. With the zero value the locks are on the Redis of the tasks, and all fields
+// have defaults.
 type ProducerOptions struct {
-	// Keys finds the keys of the tasks of some types. Those of others are given with the option [Keys], or are not
-	// known.
+	// Keys maps a task type to the function that returns the keys of such tasks. The keys of other tasks are those of
+	// the option [Keys], or are not known.
 	Keys map[string]middleware.KeyFunc
 	// Locker and RedisKeys are those of [Options], for locks that are elsewhere.
 	Locker    locking.Locker
 	RedisKeys func(key string) (lock, notify string)
 	// MaxKeySize and MaxKeys are those of [Options].
 	MaxKeySize, MaxKeys int
-	// Observer is told of the waits that begin with an enqueue, and of the tasks that WhenHeld refuses; nil disables it.
+	// Observer receives the events of waits that begin at an enqueue, and of tasks that WhenHeld refuses; nil disables
+	// it.
 	Observer middleware.Observer
 	// Logger receives failures in the background; slog.Default when nil. slog.New(slog.DiscardHandler) disables it.
 	Logger *slog.Logger
 }
 
-// Producer enqueues tasks with their keys, in a process with or without asynq servers. It is safe for use by many
-// goroutines at the same time. Close it when it is used no more.
+// Producer enqueues tasks with their keys, in a process with or without asynq servers. Close it when it is no longer
+// needed. It is safe for concurrent use.
 type Producer struct {
 	opts    ProducerOptions
 	queue   *delayqueue.Queue
-	closers []io.Closer // what NewProducer has made
+	closers []io.Closer // what NewProducer has created
 }
 
-// NewProducer returns a Producer on the Redis of the tasks. The client stays the caller's: close it after the Producer.
+// NewProducer returns a Producer on the Redis of the tasks. The client remains the caller's: close it after the
+// Producer.
 func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq servers")
@@ -64,8 +67,8 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 	return p, nil
 }
 
-// Producer returns a Producer with the locks and the connections of a, for handlers that enqueue tasks: it is closed
-// with a. keys is that of [ProducerOptions].
+// Producer returns a Producer that shares the locks and connections of a, for handlers that enqueue tasks. It is closed
+// together with a. keys is that of [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	return &Producer{queue: a.queue, opts: ProducerOptions{
 		Keys: keys, Locker: a.locker, RedisKeys: a.opts.RedisKeys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,
@@ -73,15 +76,15 @@ func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	}}
 }
 
-// limits returns the limits of the keys of a task.
+// limits returns the limits on the keys of a task.
 func (p *Producer) limits() tasklimits.Limits {
 	return tasklimits.Limits{Keys: p.opts.MaxKeys, Size: p.opts.MaxKeySize}
 }
 
-// Queue returns the waiting tasks, to list and reorder them. It is closed with the Producer.
+// Queue returns the queue of waiting tasks, which lists and reorders them. It is closed with the Producer.
 func (p *Producer) Queue() *delayqueue.Queue { return p.queue }
 
-// Close ends what NewProducer has made.
+// Close releases what NewProducer has created.
 func (p *Producer) Close() error {
 	var errs []error
 	for _, c := range p.closers {

@@ -12,41 +12,42 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Scheduler enqueues tasks again and again: an asynq.Scheduler, or an asynq.PeriodicTaskManager.
+// Scheduler enqueues tasks periodically: an asynq.Scheduler or an asynq.PeriodicTaskManager.
 type Scheduler interface {
 	Start() error
 	Shutdown()
 }
 
 const (
-	// scheduleTTL is how long a schedule stands still after a crash of the process that runs it.
+	// scheduleTTL is how long a schedule is interrupted after a crash of the process that runs it.
 	scheduleTTL = 5 * time.Second
 	// schedulePause is how long a process waits after its scheduler has failed to start.
 	schedulePause = time.Second
-	// tenure is the longest time that one process runs a schedule.
+	// tenure is the maximum time for which one process runs a schedule.
 	tenure = 365 * 24 * time.Hour
 )
 
-// Schedule runs a scheduler in one of all the processes that call it with the same name, and in another one when that
-// ends, crashes or stands still. Each tick is enqueued once; a firing that another process has made already is no
-// error. It returns at once, and the schedule ends with [Attached.Stop].
+// Schedule runs a scheduler in one of the processes that call it with the same name, and in another one when that
+// process ends, crashes or hangs. Each tick is enqueued once; it is no error if another process has already enqueued
+// it. Schedule returns at once, and [Attached.Stop] ends the schedule.
 //
-// newScheduler makes the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the client
-// that it is given, and does not start it. It is called once by Schedule, which returns its error, and then each time
-// that this process takes the schedule over.
+// newScheduler creates the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the
+// given client, and does not start it. Schedule calls it once and returns its error. It is called again each time this
+// process takes over the schedule.
 //
-// Ticks between two processes are left out: those of up to 6 s after a crash, of a moment after an orderly end. An
-// entry with @every begins anew in each process: give long intervals as times of the day. A process that could take
-// over asks Redis about twice a second.
+// Ticks are missed while the schedule moves to another process: for up to 6 s after a crash, and for a moment after an
+// orderly shutdown. An @every entry starts anew in each process, so use times of the day instead of long intervals. A
+// process that is ready to take over queries Redis about twice a second.
 func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
 	if name == "" || newScheduler == nil {
-		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, and a function that makes the scheduler")
+		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, " +
+			"and a function that creates the scheduler")
 	}
 	if _, err := newScheduler(a.client); err != nil {
 		return fmt.Errorf("attach: schedule %q: %w", name, err)
 	}
-	// It has locks of its own on the Redis of the tasks: nothing fires without that Redis, and a lease may last as long
-	// as the process.
+	// It has its own locks on the Redis of the tasks: no tick is enqueued without that Redis, and a lease may last as
+	// long as the process.
 	locker, err := locking.NewSingle(a.client, locking.SingleOptions{FenceTTL: 2 * tenure})
 	if err != nil {
 		return fmt.Errorf("attach: schedule %q: %w", name, err)
@@ -78,8 +79,10 @@ func (a *Attached) Schedule(name string, newScheduler func(client redis.Universa
 	return nil
 }
 
-// lead runs the scheduler until ctx ends, with the lease or with Stop.
-func (a *Attached) lead(ctx context.Context, name string, lease *locking.Lease, newScheduler func(redis.UniversalClient) (Scheduler, error)) error {
+// lead runs the scheduler until ctx ends, because the lease was lost or Stop was called.
+func (a *Attached) lead(
+	ctx context.Context, name string, lease *locking.Lease, newScheduler func(redis.UniversalClient) (Scheduler, error),
+) error {
 	token, err := lease.Fence(ctx)
 	if err != nil {
 		return err

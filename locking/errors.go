@@ -8,27 +8,27 @@ import (
 )
 
 var (
-	// ErrHeld reports that another holder has a key. Nothing of the attempt is left on a server that answers, so it is
-	// safe to try again at once. The error that matches it is a [HeldError].
+	// ErrHeld reports that another holder has a key. Servers that answer keep nothing of the attempt, so it is safe to try
+	// again at once. The error that matches it is a [HeldError].
 	ErrHeld = errors.New("locking: key is held")
 
 	// ErrLost reports that a lease can no longer be trusted: another holder may have the key by now. The error that
 	// matches it is a [LostError], and is the cause of the lease's context.
 	ErrLost = errors.New("locking: lease is lost")
 
-	// ErrUnavailable reports that the servers could not be reached, or cannot serve for the moment (they load their
-	// data, fail over, are out of memory, or refuse the user). What could be reached of the attempt was given back. It
-	// is worth trying again.
+	// ErrUnavailable reports that the servers could not be reached, or cannot serve at the moment, for example because
+	// they load their data, fail over, are out of memory, or refuse the user. The attempt was given back as far as
+	// possible. Try again later.
 	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
 	// ErrQuarantined reports, in addition to ErrUnavailable, that nodes of a [Redlock] can be reached but may not vote
-	// now, because they may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to
-	// do, and when they are checked again.
+	// now: they may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to do, and when
+	// they are checked again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
-	// ErrReentrant reports that the caller's context carries a lease of the key (see [FromContext]) by the same Locker,
-	// so waiting for it would never end. The error that matches it is an [OpError], which names the key. [Single],
-	// [Redlock] and [Gate] return it; with any other Locker, and no Gate in front, the wait ends with its context.
+	// ErrReentrant reports that the caller's context carries a lease of the key from the same Locker (see [FromContext]),
+	// so a wait for it could never succeed. The error that matches it is an [OpError], which names the key. Only [Single],
+	// [Redlock] and [Gate] return it; with another Locker the wait lasts until its context ends.
 	ErrReentrant = errors.New("locking: the caller holds the key already: " +
 		"use the lease that the context carries (FromContext)")
 
@@ -36,17 +36,17 @@ var (
 	ErrReleased = errors.New("locking: lease is released")
 )
 
-// Holder describes the holder of a key, as far as a refused caller can know.
+// Holder is what a refused caller can know about the holder of a key.
 type Holder struct {
 	// Label is the holder's own name; empty when another program holds the key.
 	Label string
-	// Since is when the holder took the key, by its own clock; zero when another program holds the key.
+	// Since is when the holder took the key, by the holder's clock; zero when another program holds the key.
 	Since time.Time
 	// Fence is the holder's token, for logs. It may be too small with several servers, or after the holder's process
 	// has handed the lease off, so do not fence with it. It is 0 when another program holds the key, and while the token
 	// is not certain.
 	Fence int64
-	// Remaining is how long the holder's lease lasts if it is not renewed; negative when it has no end.
+	// Remaining is how long the holder's lease lasts without a renewal; negative if it has no end.
 	Remaining time.Duration
 }
 
@@ -70,7 +70,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// HeldError names a key that another holder has, and the holder. It matches [ErrHeld].
+// HeldError names a key that another holder has, and describes this holder. It matches [ErrHeld].
 type HeldError struct {
 	Key    string
 	Holder Holder
@@ -84,7 +84,7 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// OpError is a failed operation on keys. Keys are business data: log Err alone where they must not be seen.
+// OpError is a failed operation on keys. Keys are business data: log only Err where they must not appear.
 type OpError struct {
 	Op   string // "acquire", "renew" or "release"
 	Keys []string
@@ -107,11 +107,11 @@ const (
 	LossMaxHold LossReason = "it was held for MaxHold"
 )
 
-// LostError names the keys that are no longer this holder's, and why. It matches [ErrLost].
+// LostError names the keys that a holder has lost, and why. It matches [ErrLost].
 type LostError struct {
 	Keys   []string
 	Reason LossReason
-	// Err is the last error of a renewal, or nil.
+	// Err is the error of the last renewal, or nil.
 	Err error
 }
 
@@ -127,5 +127,5 @@ func (e *LostError) Error() string {
 // Is reports whether target is [ErrLost].
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap returns the last error of a renewal, or nil.
+// Unwrap returns the error of the last renewal, or nil.
 func (e *LostError) Unwrap() error { return e.Err }

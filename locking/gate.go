@@ -13,25 +13,25 @@ const defaultHandOffs = 15
 
 // GateOptions configures a [Gate]. The zero value has every default.
 type GateOptions struct {
-	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their
-	// turn: 15 when zero, so that up to 16 holders follow each other; none when negative; 255 at most.
+	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their turn:
+	// 15 when zero, so that up to 16 holders follow each other; at most 255. A negative value disables hand-offs.
 	HandOffs int
 }
 
-// Gate is a [Locker] in front of another one, which keeps the callers of one process from competing for the servers.
+// Gate is a [Locker] in front of another one. It keeps the callers of one process from competing at the servers.
 //
-// A key that this process holds is refused to its other callers without asking the servers. Callers that wait, by
-// [Wait] or [Do], queue up in the order of arrival, and only the first asks the servers. When a holder releases while
-// another caller waits for the same keys with the same TTL and no longer MaxHold, the lock stays on the servers, and
-// the lease is handed off in memory, with a fencing token of its own from a reserved block. This ends after HandOffs
-// times in a row, and when less than a third of the TTL is left, so that other processes get their turn.
+// A key that this process holds is refused to its other callers without asking the servers. Callers of [Wait], [Do] and
+// [Collect] form a queue for each key, and only the first caller asks the servers. When a holder releases while the
+// next caller waits for the same keys with the same TTL and no longer MaxHold, the lock stays on the servers, and the
+// lease is handed off in memory, with its own fencing token from a reserved block. This stops after HandOffs times in a
+// row, or when less than a third of the TTL is left, so that other processes get their turn.
 //
-// Other processes see the label of the first holder of such a row. Releasing a lease that is handed off asks no server:
-// if the lock was lost meanwhile, the next holder finds out. A caller that waits for several keys is first only when it
-// is first for each of them, and those behind it wait for it.
+// Other processes see the label of the first of these holders. A release that hands off asks no server, so if the lock
+// was lost, the next holder finds out. A caller that waits for several keys gets its turn when it is first for each of
+// them, and the callers behind it wait for it.
 //
-// Put one gate in front of a Locker: NewGate of a gate makes another one in front of the same Locker, and neither knows
-// of the other.
+// Use one Gate for a Locker. NewGate of a Gate makes another one in front of the same Locker, and the two do not know
+// of each other.
 //
 // It is safe for concurrent use.
 type Gate struct {
@@ -45,19 +45,19 @@ type Gate struct {
 	subscribers map[string][]*subscriber // by key
 }
 
-// entry is the state of one key. There is none for a key that no caller holds or waits for.
+// entry is the state of a key that a caller holds or waits for.
 type entry struct {
-	hold  *hold     // of the caller that has the key in this process, or asks the servers for it
+	hold  *hold     // of the caller that has the key, or asks the servers for it; nil if there is none
 	queue []*waiter // in the order of arrival
 }
 
-// NewGate returns a gate in front of inner. The inner Locker stays the caller's. It panics when inner is nil.
+// NewGate returns a Gate in front of inner, which the caller keeps and closes. It panics if inner is nil.
 func NewGate(inner Locker, opts GateOptions) *Gate {
 	if inner == nil {
 		panic("locking: NewGate needs a Locker")
 	}
 	if g, ok := inner.(*Gate); ok {
-		inner = g.inner // two in a row would both hand off the tokens of one block
+		inner = g.inner // two gates would both hand off the tokens of one block
 	}
 	handOffs := min(opts.HandOffs, maxBlock-1)
 	if handOffs == 0 {
@@ -86,7 +86,7 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 			}
 			return nil, held
 		}
-		select { // another caller asks the servers; their answer counts for this attempt, too
+		select { // another caller is asking the servers; the answer counts for this attempt, too
 		case <-other.ready:
 			if err := g.sharedAnswer(other, keys, opts); err != nil {
 				return nil, err
@@ -97,8 +97,8 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 	}
 }
 
-// sharedAnswer returns the error of another attempt, if an attempt for keys would get the same one. Otherwise callers
-// that have come meanwhile would ask one after another.
+// sharedAnswer returns the error of another attempt, if an attempt for keys would get the same one: otherwise callers
+// that came in the meantime would ask one after another.
 func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *Gate) sharedAnswer(h *hold, keys []string, opts Options) error {
 	return nil
 }
 
-// tryHold returns a hold on the keys, or the hold that another caller of this process has on one of them.
+// tryHold returns a hold on the keys, or another caller's hold on one of them.
 func (g *Gate) tryHold(keys []string, opts Options) (mine, other *hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +131,7 @@ func (g *Gate) tryHold(keys []string, opts Options) (mine, other *hold) {
 	return g.hold(keys, opts), nil
 }
 
-// ask asks the servers for the keys of a hold, for a waiter or for a caller that does not wait (nil).
+// ask asks the servers for the keys of a hold, on behalf of a waiter. w is nil for a caller that does not wait.
 func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Lease, error) {
 	opts.block = g.block
 	h.opts = opts
@@ -166,7 +166,7 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 	return lease, nil
 }
 
-// abandon ends a hold, and the wait that it is for, after the inner Locker has panicked or ended the goroutine.
+// abandon ends a hold and its waiter's wait, after the inner Locker has panicked or ended the goroutine.
 func (g *Gate) abandon(h *hold, w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,8 +176,7 @@ func (g *Gate) abandon(h *hold, w *waiter) {
 	g.free(h, nil)
 }
 
-// refusal returns the error for a caller that is refused because of a hold on one of its keys; nil while the servers
-// are asked.
+// refusal returns the error for a caller of keys that a hold excludes, or nil while the servers are being asked.
 func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 	g.mu.Lock()
 	lease, label, since, freed := h.lease, h.label, h.since, h.freed
@@ -200,7 +199,7 @@ func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 	return e
 }
 
-// entry returns the state of a key, which it makes when there is none. The caller holds the mutex.
+// entry returns the state of a key, which it creates if necessary. The caller holds the mutex.
 func (g *Gate) entry(key string) *entry {
 	e := g.entries[key]
 	if e == nil {

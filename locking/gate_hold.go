@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// hold is the right of one caller of this process to ask the servers for keys, and then its lease. It is handed off
-// with the lease.
+// hold is the right of one caller of this process to ask the servers for keys, and then the caller's lease. It is
+// handed off with the lease.
 type hold struct {
 	gate  *Gate
 	keys  []string
 	label string
 	since time.Time
-	lease *Lease        // nil while the servers are asked
+	lease *Lease        // nil while the servers are being asked
 	left  int           // how many times it may still be handed off
 	ready chan struct{} // closed once the servers have answered
 	freed bool
@@ -20,11 +20,11 @@ type hold struct {
 	opts Options // of the attempt
 	err  error   // its outcome
 
-	notifyUntil time.Time            // callers of this process have subscribed to the release until then
-	subscribed  map[string]time.Time // the servers know until when, by key
+	notifyUntil time.Time            // until when callers of this process have subscribed to the release
+	subscribed  map[string]time.Time // until when this process has subscribed on the servers, by key
 }
 
-// hold makes a hold on keys that are free. The caller holds the mutex.
+// hold returns a new hold on keys that are free. The caller holds the mutex.
 func (g *Gate) hold(keys []string, opts Options) *hold {
 	h := &hold{gate: g, keys: keys, label: opts.Label, since: time.Now(), ready: make(chan struct{})}
 	for _, key := range keys {
@@ -33,7 +33,7 @@ func (g *Gate) hold(keys []string, opts Options) *hold {
 	return h
 }
 
-// isFree reports whether no caller of this process holds one of the keys. The caller holds the mutex.
+// isFree reports whether no caller of this process holds any of the keys. The caller holds the mutex.
 func (g *Gate) isFree(keys []string) bool {
 	for _, key := range keys {
 		if e := g.entries[key]; e != nil && e.hold != nil {
@@ -43,7 +43,7 @@ func (g *Gate) isFree(keys []string) bool {
 	return true
 }
 
-// free ends a hold, and gives the next waiter its turn, unless that is except, which has just had it. The caller holds
+// free ends a hold and gives the next waiter its turn, unless it is except, which has just had one. The caller holds
 // the mutex.
 func (g *Gate) free(h *hold, except *waiter) {
 	if h.freed {
@@ -61,8 +61,8 @@ func (g *Gate) free(h *hold, except *waiter) {
 	}
 }
 
-// handOff gives a lease that is being released to the first waiter, if that is fair and safe. It reports whether it
-// has.
+// handOff gives a lease that is being released to the first waiter, if that is fair and safe, and reports whether it
+// did.
 func (h *hold) handOff(l *Lease) bool {
 	g := h.gate
 	g.mu.Lock()
@@ -87,7 +87,7 @@ func (h *hold) handOff(l *Lease) bool {
 	return true
 }
 
-// released ends the hold of a lease that the servers have released, and returns whether other callers must be notified.
+// released ends the hold of a released lease, and returns whether other callers must be notified.
 func (h *hold) released(l *Lease, notify bool) bool {
 	g := h.gate
 	g.mu.Lock()
@@ -107,7 +107,7 @@ func (h *hold) released(l *Lease, notify bool) bool {
 	return notify || h.notifyUntil.After(time.Now())
 }
 
-// lost ends the hold of a lease that can no longer be trusted, so that other callers of this process may try.
+// lost ends the hold of a lost lease, so that other callers of this process may try.
 func (h *hold) lost(l *Lease) {
 	g := h.gate
 	g.mu.Lock()

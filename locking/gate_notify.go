@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// subscribeSlack is how much shorter than asked for a subscription on the servers may last.
+// subscribeSlack is how much shorter than requested a subscription on the servers may be.
 const subscribeSlack = time.Minute
 
-// mustSubscribe reports whether the servers must learn that a caller subscribes to the release of a key that is held
-// here: when the caller comes for it, the holder may be another process. The servers are told once for many callers.
+// mustSubscribe reports whether a caller of a key that is held in this process must also subscribe on the servers,
+// because another process may hold the key by the time of its release. One subscription serves many callers.
 func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,8 +27,8 @@ func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	return true
 }
 
-// subscribe tells the servers, by an attempt that they refuse. It reports whether they granted it: then the key has
-// become free meanwhile.
+// subscribe subscribes on the servers by an attempt that they refuse. It returns true if they granted the attempt: then
+// the key has become free.
 func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options) bool {
 	opts.block = 1
 	lease, err := g.inner.Acquire(ctx, []string{key}, opts)
@@ -44,7 +44,7 @@ func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options)
 	return false
 }
 
-// notify notifies the watches of this process that a hold ends. The caller holds the mutex.
+// notify tells the watches of this process that a hold ends. The caller holds the mutex.
 func (g *Gate) notify(h *hold) {
 	for _, key := range h.keys {
 		for _, s := range g.subscribers[key] {
@@ -53,7 +53,7 @@ func (g *Gate) notify(h *hold) {
 	}
 }
 
-// Watch subscribes to the release of any of the keys, in this process or elsewhere: see [Watcher].
+// Watch watches for releases of the keys in this process and elsewhere: see [Watcher].
 func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(), error) {
 	keys = slices.Clone(keys)
 	released, notify := newNotifier()

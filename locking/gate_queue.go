@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// courtesy is how long a process holds back after a notification when it has not lost a race yet. It is halved with
-	// each race that it loses, so the process that has waited longest comes first.
+	// courtesy is how long a process holds back after a notification. It is halved with each race that the process has
+	// lost, so that the process that has waited longest comes first.
 	courtesy = 400 * time.Microsecond
-	// yieldPause is how long the first waiter lets other processes go first that have subscribed to the release. They
-	// are notified of it, and need a round trip or two.
+	// yieldPause is how long the first waiter holds back for other processes that have subscribed to the release: once
+	// notified, they need a round trip or two.
 	yieldPause = time.Millisecond
-	// shortestPause is what a timer can keep.
+	// shortestPause is the shortest useful duration of a timer.
 	shortestPause = 50 * time.Microsecond
 )
 
@@ -26,14 +26,14 @@ type waiter struct {
 	group *group
 	came  time.Time
 	turn  chan turn
-	busy  bool // it was given a turn that it has not ended
+	busy  bool // it has a turn that it has not ended
 
-	delayed bool // it was not first, or its keys were not free, when it came
-	ahead   bool // it holds other keys while it waits, so callers that hold none wait behind it
+	delayed bool // when it came, it was not first, or its keys were not free
+	ahead   bool // it holds other keys, so waiters that hold none come after it
 }
 
-// turn is what a waiter waits for: a lease, or a hold with which to ask the servers, or neither: then other processes
-// go first.
+// turn is what a waiter waits for: a lease, or a hold with which to ask the servers. If it has neither, the waiter lets
+// other processes go first.
 type turn struct {
 	lease *Lease
 	hold  *hold
@@ -44,14 +44,14 @@ type group struct {
 	name     string
 	waiters  int
 	released <-chan struct{} // a watch of the inner Locker, once a waiter was refused
-	stop     func()          // of the watch
-	refused  error           // the last answer of the servers
-	down     time.Time       // since when they cannot be reached
+	stop     func()          // stops the watch
+	refused  error           // the last refusal by the servers
+	down     time.Time       // since when the servers cannot be reached
 	races    int             // lost in a row: notifications that led to a refusal
-	yield    bool            // other processes have subscribed: the first waiter lets them go first
+	yield    bool            // other processes have subscribed, so the first waiter lets them go first
 }
 
-// groupName tells lists of keys apart.
+// groupName returns a name for a list of keys, different for different lists.
 func groupName(keys []string) string {
 	if len(keys) == 1 && !strings.ContainsAny(keys[0], "%,") {
 		return keys[0]
@@ -64,7 +64,7 @@ func groupName(keys []string) string {
 	return b.String()
 }
 
-// wait acquires the keys in the order of arrival, or ahead of callers that came before: see [Wait] and [Collect].
+// wait acquires the keys in the order of arrival, or ahead of earlier callers: see [Wait] and [Collect].
 func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error) {
 	keys, opts, err := prepareFor(ctx, g, keys, opts)
 	if err != nil {
@@ -104,8 +104,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	return g.quit(w, gaveUp(ctx, pause.last))
 }
 
-// enqueue puts a caller at the end of the queue of each key, or ahead of all waiters that were not put ahead
-// themselves.
+// enqueue puts a caller at the end of the queue of each key, or, with ahead, before all waiters without it.
 func (g *Gate) enqueue(keys []string, opts Options, ahead bool) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +131,7 @@ func (g *Gate) enqueue(keys []string, opts Options, ahead bool) *waiter {
 	return w
 }
 
-// dequeue takes a waiter out of the queue of each of its keys. The caller holds the mutex.
+// dequeue removes a waiter from the queue of each of its keys. The caller holds the mutex.
 func (g *Gate) dequeue(w *waiter) {
 	for _, key := range w.keys {
 		e := g.entries[key]
@@ -159,7 +158,7 @@ func (g *Gate) isFirst(w *waiter) bool {
 	return true
 }
 
-// next gives the first waiter for a key its turn, unless that is except. The caller holds the mutex.
+// next gives the first waiter of a key its turn, unless it is except. The caller holds the mutex.
 func (g *Gate) next(key string, except *waiter) {
 	switch e := g.entries[key]; {
 	case e == nil:
@@ -172,7 +171,7 @@ func (g *Gate) next(key string, except *waiter) {
 	}
 }
 
-// offer gives a waiter its turn, if it is first for all of its keys and all of them are free. The caller holds the
+// offer gives a waiter its turn if it is first for all of its keys and all of them are free. The caller holds the
 // mutex.
 func (g *Gate) offer(w *waiter, mayYield bool) {
 	if w.busy || !g.isFirst(w) || !g.isFree(w.keys) {
@@ -187,7 +186,7 @@ func (g *Gate) offer(w *waiter, mayYield bool) {
 	w.turn <- turn{hold: g.hold(w.keys, w.opts)}
 }
 
-// resume gives a waiter its turn after a pause, when it may have it.
+// resume offers a waiter its turn after a pause.
 func (g *Gate) resume(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -201,7 +200,7 @@ func (g *Gate) yielded(w *waiter) {
 	w.busy = false
 }
 
-// await waits for a turn until ctx has ended.
+// await waits for a turn until ctx ends.
 func (w *waiter) await(ctx context.Context) (t turn, ok bool) {
 	select {
 	case t = <-w.turn:
@@ -211,8 +210,8 @@ func (w *waiter) await(ctx context.Context) (t turn, ok bool) {
 	}
 }
 
-// sleep waits for a turn. It comes after the pause at the latest if the waiter is first then and no caller of this
-// process has the keys, and early when a release is notified.
+// sleep waits for a turn. After the pause, or after the notification of a release, it takes a turn if the waiter is
+// first and no caller of this process has the keys.
 func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t turn, notified, ok bool) {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
@@ -241,8 +240,8 @@ func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t tu
 	return t, notified, ok
 }
 
-// quit takes a waiter out of the queues and returns err, or the lease that it was handed at this instant: keys must not
-// be given back without notifying subscribers, and only the holder of a lease can do that.
+// quit removes a waiter from the queues and returns err. If the waiter was handed a lease at this instant, quit returns
+// the lease instead, because only its holder can notify subscribers of the release.
 func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -263,8 +262,8 @@ func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	return nil, err
 }
 
-// watch returns the channel of the group's watch, which it opens when there is none; nil when releases are not
-// notified.
+// watch returns the channel of the group's watch, which it opens if necessary. It returns nil if the inner Locker does
+// not notify of releases.
 func (g *Gate) watch(ctx context.Context, w *waiter) <-chan struct{} {
 	watcher, ok := g.inner.(Watcher)
 	if !ok {
@@ -281,7 +280,7 @@ func (g *Gate) watch(ctx context.Context, w *waiter) <-chan struct{} {
 		return nil
 	}
 	g.mu.Lock()
-	// When no waiter is left, the turn has come meanwhile, and nothing would stop the watch.
+	// If no waiter is left, the turn has come in the meantime, and nothing would stop the watch.
 	if n := w.group; n.released == nil && n.waiters > 0 {
 		n.released, n.stop, stop = released, stop, nil
 	}
@@ -293,7 +292,7 @@ func (g *Gate) watch(ctx context.Context, w *waiter) <-chan struct{} {
 	return released
 }
 
-// drain forgets earlier notifications: the next attempt sees what they told.
+// drain discards earlier notifications, which the next attempt makes obsolete.
 func (g *Gate) drain(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -303,14 +302,13 @@ func (g *Gate) drain(w *waiter) {
 	}
 }
 
-// refused records an attempt that failed, and returns the length of the pause before the next one, or the error to give
-// up with.
+// refused records a failed attempt. It returns the pause before the next one, or the error with which to give up.
 func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, notified bool) (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := w.group
 	p.down = n.down
-	if !n.down.IsZero() && n.down.Before(w.came) { // patience counts from when this waiter came
+	if !n.down.IsZero() && n.down.Before(w.came) { // the patience of a waiter begins when it comes
 		p.down = w.came
 	}
 	length, err := p.after(ctx, err)
@@ -332,8 +330,8 @@ func (g *Gate) races(w *waiter) int {
 	return w.group.races
 }
 
-// obstacle returns the refusal of a waiter that gives up before the servers have refused it: who has one of its keys,
-// as far as this process knows. It is nil when there was nothing to wait for.
+// obstacle returns the refusal of a waiter that gives up before the servers have refused it. It describes the holder of
+// one of the keys, as far as this process knows. It is nil if there was nothing to wait for.
 func (g *Gate) obstacle(w *waiter) error {
 	if !w.delayed {
 		return nil
@@ -362,6 +360,6 @@ func (g *Gate) obstacle(w *waiter) error {
 	if held, ok := errors.AsType[*HeldError](known); ok && slices.Contains(w.keys, held.Key) {
 		return held
 	}
-	// This process is asking the servers.
+	// Another caller of this process is asking the servers.
 	return &HeldError{Key: w.keys[0], Holder: Holder{Label: g.label, Remaining: time.Millisecond}}
 }

@@ -15,7 +15,7 @@ import (
 
 // Lease is the right to work on some keys until it is released or lost. It renews itself in the background.
 //
-// Every lease must be released, also after it is lost. A Lease is safe for concurrent use.
+// Every lease must be released, even after it was lost. A Lease is safe for concurrent use.
 type Lease struct {
 	grant     backend.Grant
 	keys      []string
@@ -28,37 +28,35 @@ type Lease struct {
 	suspension *suspensionDetector
 	term       term
 	timer      *time.Timer
-	cause      error                                       // nil while the lease is trusted
-	done       chan struct{}                               // closed with the cause; made on demand
-	contexts   map[context.Context]context.CancelCauseFunc // that end with the lease, and some that have ended before
+	cause      error                                       // why the lease is over; nil while it is trusted
+	done       chan struct{}                               // closed when cause is set; made on demand
+	contexts   map[context.Context]context.CancelCauseFunc // to cancel with the lease; some have ended already
 	room       int                                         // the size of contexts at which ended ones are removed
-	lastErr    error                                       // of the last renewal, when it failed
+	lastErr    error                                       // of the last renewal, if it failed
 	renewal    chan struct{}                               // closed when the background renewal ends, or nil
 	stop       context.CancelFunc                          // of the renewal
-	giveUp     time.Duration                               // when it is stopped
+	giveUp     time.Duration                               // when the renewal is stopped
 
-	offset int64  // of its tokens from the first of the block
+	offset int64  // of its token within the block
 	holder holder // the Gate's part of the lease, or nil
 
 	release    sync.Once
 	releaseErr error
 }
 
-// holder is what can hand a lease off to the next caller of the process. None of its methods is called while the
-// lease's mutex is held.
+// holder can hand a lease off to the next caller of the process. Its methods are called without the lease's mutex.
 type holder interface {
-	// handOff gives the keys of a lease that is being released to the next caller, and reports whether it has.
+	// handOff offers the keys of a lease that is being released to the next caller, and reports whether there is one.
 	handOff(l *Lease) bool
-	// released is called after the backend has released the lease. It takes and returns whether the release must notify
-	// other callers.
+	// released is called after the backend has released the lease. Its argument and its result say whether the release
+	// must notify other callers.
 	released(l *Lease, notify bool) bool
 	// lost is called after the lease was lost.
 	lost(l *Lease)
 }
 
-// newLease returns the lease for a grant. The keys and options are those of prepare; began is when the first request
-// was about to be sent. When so much time has passed since then that the grant cannot be trusted, the lease is nil and
-// the error matches ErrLost.
+// newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request
+// was about to be sent. If the grant has expired since then, the error matches ErrLost.
 func newLease(grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
@@ -72,7 +70,7 @@ func newLease(grant backend.Grant, keys []string, opts Options, began instant) (
 	return l, nil
 }
 
-// start has the lease look after itself from then on.
+// start sets the first timer of the lease.
 func (l *Lease) start(after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,12 +81,12 @@ func (l *Lease) start(after time.Duration) {
 // Keys returns the keys of the lease, sorted and without duplicates.
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
-// Fence returns the fencing token of the lease's first key, in the order of [Lease.Keys]: a positive number below 2^53
-// that is larger than the token of every earlier lease of the key. It waits until the token is certain, which on a
-// single server it is at once. The error matches [ErrLost] when the lease was lost.
+// Fence returns the fencing token of the first of [Lease.Keys]: a positive number below 2^53 that is larger than the
+// token of every earlier lease of the key. Fence waits until the token is certain; on a single server it is at once.
+// The error matches [ErrLost] if the lease was lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
-// FenceOf returns the fencing token of one of the lease's keys, as [Lease.Fence] does.
+// FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence].
 func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
 	i, ok := slices.BinarySearch(l.keys, key)
 	if !ok {
@@ -106,7 +104,7 @@ var ended = func() context.Context {
 
 // fence returns the token of the i-th key. It waits no longer than the lease lasts.
 func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
-	token, err := l.grant.Fence(ended, i) // nearly always certain
+	token, err := l.grant.Fence(ended, i) // succeeds if the token is certain, which it nearly always is
 	if err != nil {
 		during, drop := l.during(ctx)
 		defer drop()
@@ -114,22 +112,21 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 			return 0, cmp.Or(l.Err(), err)
 		}
 	}
-	// A token that was committed after the end of the lease need not be above those of later leases.
+	// A token that became certain after the end of the lease may be smaller than those of later leases.
 	if err := l.Err(); errors.Is(err, ErrLost) {
 		return 0, err
 	}
 	return token + l.offset, nil
 }
 
-// ValidUntil returns when the lease ends unless it is renewed before.
+// ValidUntil returns when the lease ends without a renewal.
 func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Add(l.term.until - l.watch.elapsed())
 }
 
-// Err returns nil while the lease can be trusted, and then why it cannot: [ErrReleased], or an error that matches
-// [ErrLost].
+// Err returns nil while the lease can be trusted, then [ErrReleased] or an error that matches [ErrLost].
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +134,8 @@ func (l *Lease) Err() error {
 	return l.cause
 }
 
-// MarkCommitted records that the holder's effect is committed under its fencing token, so that a later loss of the
-// lease does not undo it: [Do] and package middleware then count the work as done.
+// MarkCommitted records that the holder's work is committed under its fencing token, so that a later loss of the lease
+// does not matter: [Do] and package middleware then treat the work as done.
 func (l *Lease) MarkCommitted() { l.committed.Store(true) }
 
 // Committed reports whether MarkCommitted was called.
@@ -151,7 +148,7 @@ func (l *Lease) age() time.Duration {
 	return l.watch.elapsed()
 }
 
-// isOf reports whether l is of a Locker.
+// isOf reports whether l comes from a Locker.
 func (l *Lease) isOf(locker Locker) bool {
 	type owned interface{ isOf(l Locker) bool }
 	l.mu.Lock()
@@ -164,7 +161,7 @@ func (l *Lease) isOf(locker Locker) bool {
 	return ok && grant.isOf(locker)
 }
 
-// check ends the lease when its time is over, and returns that time. The caller holds the mutex.
+// check ends the lease if its time is over, and returns its age. The caller holds the mutex.
 func (l *Lease) check() (now time.Duration) {
 	now = l.watch.elapsed()
 	if l.cause != nil {

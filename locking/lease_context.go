@@ -18,14 +18,14 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
-// Context returns a context that ends with parent, and as soon as the lease is lost or released, with [Lease.Err] as
-// its cause.
+// Context returns a context that ends with parent, or when the lease is lost or released, with [Lease.Err] as its
+// cause.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, _ := l.during(parent)
 	return ctx
 }
 
-// during returns a context that ends with parent or with the lease, and a function that ends it before.
+// during returns a context that ends with parent or with the lease, and a function that ends it earlier.
 func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	l.mu.Lock()
@@ -50,8 +50,8 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 // firstContexts is how many contexts a lease keeps before it looks for ended ones.
 const firstContexts = 16
 
-// sweep forgets contexts that have ended with their parents, and makes room for as many as are left. To be told of each
-// end would cost every lease more than an occasional look costs one with many contexts. The caller holds the mutex.
+// sweep removes contexts that have ended with their parents, and doubles the room for those that are left. An
+// occasional sweep of many contexts costs less than a notification of each end. The caller holds the mutex.
 func (l *Lease) sweep() {
 	if l.contexts == nil {
 		l.contexts = map[context.Context]context.CancelCauseFunc{}

@@ -11,14 +11,13 @@ import (
 const (
 	// releaseTimeout bounds a Release after its caller's context has ended.
 	releaseTimeout = 5 * time.Second
-	// renewalTimeout bounds how long a Release waits for a renewal that was told to stop: a hanging one must not keep
-	// the keys locked.
+	// renewalTimeout bounds how long Release waits for a renewal to stop: a hanging one must not keep the keys locked.
 	renewalTimeout = time.Second
 )
 
-// Release gives the keys back. It goes on after ctx has ended, for 5 s at most, and a second call returns what the
-// first one returned. The error matches [ErrLost] when the lease was lost before. After any other error the release is
-// repeated in the background, and the keys become free when their TTL ends at the latest.
+// Release gives the keys back. It takes 5 s at most, and does not stop when ctx ends. A second call returns what the
+// first one returned. The error matches [ErrLost] if the lease was lost before. After any other error the release is
+// repeated in the background, and the keys become free no later than their TTL ends.
 func (l *Lease) Release(ctx context.Context) error {
 	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
 	return l.releaseErr
@@ -59,12 +58,11 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	return err
 }
 
-// ShouldNotify reports, after Release, whether another caller asked by [Options.Notify] to be notified of it, or may
-// have.
+// ShouldNotify reports, after Release, whether another caller has subscribed to it by [Options.Notify], or may have.
 func (l *Lease) ShouldNotify() bool { return l.notify.Load() }
 
-// HandedOff reports, after Release, whether a [Gate] has handed the keys off to the next caller of this process. They
-// are still locked, and [Lease.ShouldNotify] says nothing then.
+// HandedOff reports, after Release, whether a [Gate] has handed the keys off to the next caller of this process. Then
+// they are still locked, and [Lease.ShouldNotify] is meaningless.
 func (l *Lease) HandedOff() bool { return l.handedOff.Load() }
 
 // block returns how many tokens the backend has reserved for each key.
@@ -75,7 +73,7 @@ func (l *Lease) block() int {
 	return 1
 }
 
-// setHolder makes the lease one of a gate, and reports whether it is of no other gate.
+// setHolder attaches the lease to a Gate. It returns false if another Gate has the lease.
 func (l *Lease) setHolder(h holder) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +87,9 @@ func (l *Lease) setHolder(h holder) bool {
 	return true
 }
 
-// next ends the lease and returns one with the next token for another holder. It returns nil when the lease is over, or
-// less than a third of its TTL is left. So also near MaxHold: a renewal for less than the TTL may be on its way, and
-// would shorten what the next holder renews.
+// next ends the lease and returns one with the next token for another holder. It returns nil if the lease is over, less
+// than a third of its TTL is left, or MaxHold is near: then a renewal for less than the TTL may be under way, which
+// would shorten the next holder's lease.
 func (l *Lease) next(h holder, opts Options) *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Renew makes the lease last for its whole TTL from now, or up to MaxHold. It is seldom needed, because a lease renews
-// itself. The error matches [ErrLost] when the lease is over; after any other error the lease keeps its old end.
+// Renew extends the lease to its TTL from now, or to MaxHold if that is earlier. It is seldom needed, because a lease
+// renews itself. Once the lease is over, Renew returns the error of [Lease.Err]. After any other error the lease keeps
+// its previous end.
 func (l *Lease) Renew(ctx context.Context) error {
 	l.mu.Lock()
 	sent := l.check()
@@ -39,8 +40,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return err
 }
 
-// tick runs on the timer, and when the wall clock got ahead. It renews the lease when that is due, and ends it when its
-// time is over.
+// tick renews the lease when a renewal is due, and ends it when its time is over. It is called by the timer, and when
+// the wall clock got ahead.
 func (l *Lease) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +65,8 @@ func (l *Lease) tick() {
 	}
 }
 
-// renewInBackground runs one renewal without the mutex. The timer goes on meanwhile, so that a hanging renewal cannot
-// hide the end of the lease, and is given up in time for another one. The caller holds the mutex.
+// renewInBackground starts one renewal. The timer continues to run, so that a hanging renewal cannot hide the end of
+// the lease, and is given up early enough for another one. The caller holds the mutex.
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -88,8 +89,8 @@ func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	}()
 }
 
-// renewed records the outcome of a renewal. One that arrives after the end of the lease extends nothing: another holder
-// may have had the keys since. The caller holds the mutex.
+// renewed records the outcome of a renewal. After the end of the lease a renewal extends nothing, because another
+// holder may have had the keys in the meantime. The caller holds the mutex.
 func (l *Lease) renewed(sent, ttl time.Duration, err error) {
 	if err != nil && !errors.Is(err, ErrLost) {
 		l.lastErr = err

@@ -10,17 +10,17 @@ import (
 
 // Locker makes one attempt to take keys and returns at once. It is safe for concurrent use.
 //
-// [Single], [Redlock] and [Gate] are Lockers, and [New] makes one of a backend.
+// [Single], [Redlock] and [Gate] are Lockers, and [New] makes one from a backend.
 type Locker interface {
-	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] when
-	// another holder has one of the keys. Any other error means that the attempt is undecided; what could be reached of
-	// it was given back. The order of keys does not matter, and duplicates count once.
+	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] if another
+	// holder has one of the keys. After any other error the outcome is unknown, and Acquire has given back what it could.
+	// The order of keys does not matter, and duplicates count once.
 	//
 	// ctx bounds the attempt only; the lease outlives it.
 	Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error)
 }
 
-// Watcher is a [Locker] that can notify waiting callers of a release.
+// Watcher is implemented by a [Locker] that can notify waiting callers of a release.
 type Watcher interface {
 	// Watch returns a channel that receives a value after the release of any of the keys. Only releases of keys for
 	// which an attempt with [Options.Notify] was refused are sure to be notified; several may come as one value. A
@@ -29,7 +29,7 @@ type Watcher interface {
 	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 
-// Limits of [Options].
+// Defaults and limits of [Options].
 const (
 	DefaultTTL     = 30 * time.Second
 	MinTTL         = time.Second
@@ -38,16 +38,16 @@ const (
 
 // Options configures one attempt. The zero value has every default.
 type Options struct {
-	// TTL is how long the lock outlives a holder that has crashed: at least 1 s and at most MaxHold; 30 s when zero. A
-	// [Redlock] refuses one above its MaxTTL.
+	// TTL is how long the lock outlives a crashed holder: at least 1 s, at most MaxHold; 30 s when zero. A [Redlock]
+	// refuses a TTL above its MaxTTL.
 	TTL time.Duration
 
-	// MaxHold is the longest time for which the lease is renewed; after it the lease is lost. At least TTL; 30 min when
-	// zero.
+	// MaxHold is how long the lease can be renewed; then it is lost. At least TTL. When zero it is 30 min, or TTL if that
+	// is longer.
 	MaxHold time.Duration
 
-	// Label names the holder to callers that are refused, for example "host/1234/order:audit". The [Locker]'s own label
-	// when empty. Characters that do not print are replaced, and more than 200 bytes are cut off.
+	// Label names the holder to refused callers, for example "host/1234/order:audit"; the [Locker]'s own label when empty.
+	// Unprintable characters are replaced, and the label is cut off after 200 bytes.
 	Label string
 
 	// Notify is how long a refused attempt subscribes to the release of the key; zero for no subscription. While a key
@@ -56,7 +56,7 @@ type Options struct {
 	// the pause between two attempts.
 	Notify time.Duration
 
-	// block is how many consecutive fencing tokens a Gate reserves. 1 when zero; at most maxBlock.
+	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most maxBlock.
 	block int
 }
 
@@ -76,7 +76,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options in one error, or nil.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error
@@ -93,7 +93,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// outlives returns an error when fence counters that are kept for fenceTTL may expire before their lease.
+// outlives returns an error if fence counters that are kept for fenceTTL may expire before their lease.
 func (o Options) outlives(fenceTTL time.Duration) error {
 	if o.MaxHold < fenceTTL {
 		return nil
@@ -102,8 +102,8 @@ func (o Options) outlives(fenceTTL time.Duration) error {
 		"lower MaxHold or raise FenceTTL", o.MaxHold, fenceTTL)
 }
 
-// prepare returns the keys sorted and without duplicates, and the options with their defaults. It returns an error when
-// there is no key or an option is out of its range.
+// prepare returns the keys sorted and without duplicates, and the options with their defaults. It returns an error if
+// there is no key or an option is invalid.
 func prepare(keys []string, opts Options) ([]string, Options, error) {
 	if len(keys) == 0 {
 		return nil, opts, errors.New("locking: no key to lock: name at least one")

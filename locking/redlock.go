@@ -18,23 +18,21 @@ import (
 )
 
 const (
-	// splitAttempts is how often an attempt is made, with short pauses, while several callers have a part of the nodes
-	// each.
+	// splitAttempts is how many attempts are made, with short pauses, while several callers hold some of the nodes each.
 	splitAttempts = 4
-	// splitRemaining is the longest remaining time in the refusal of such an attempt, after which no caller has the
-	// key.
+	// splitRemaining is the longest Remaining in the refusal of such an attempt, after which no caller has the key.
 	splitRemaining = 100 * time.Millisecond
-	// refusalPause is the shortest time of an attempt that is refused without asking the servers. Callers that try
-	// again at once would otherwise keep the machine so busy that the answer which ends the refusals is not read.
+	// refusalPause is how long an attempt takes at least that fails without asking the servers. Otherwise callers that try
+	// again at once would keep the machine so busy that the answer that ends the failures is not read.
 	refusalPause = 5 * time.Millisecond
 )
 
-// Redlock is a [Locker] on several independent Redis masters, its nodes: the holder of a key has it on more than half
-// of them, so a lock outlives the loss of the others ("Distributed Locks with Redis"). Its fencing tokens grow strictly
-// without consensus, and nearly always without a further round trip: see the package documentation.
+// Redlock is a [Locker] on several independent Redis masters, its nodes. The holder of a key has it on more than half
+// of them, so a lock outlives the loss of the others ("Distributed Locks with Redis"). Fencing tokens grow strictly
+// without consensus, and nearly always without another round trip: see the package documentation.
 //
-// All nodes are asked at the same time, and an attempt ends as soon as its outcome is certain. The nodes must be
-// masters that replicate nothing to each other; an odd number serves best. It needs Redis 6.2 or later.
+// All nodes are asked concurrently, and an attempt ends as soon as its outcome is certain. The nodes must not replicate
+// to each other; an odd number of them works best. It needs Redis 6.2 or later.
 //
 // It is safe for concurrent use.
 type Redlock struct {
@@ -46,7 +44,7 @@ type Redlock struct {
 
 	retrying pending // grants that repeat releases
 	open     pending // grants with unanswered releases
-	blocking pending // those of them whose key could stay locked, and attempts
+	blocking pending // such grants whose key could stay locked, and attempts
 	closing  atomic.Bool
 }
 
@@ -59,13 +57,13 @@ type redlockNode struct {
 	subscription *subscription
 }
 
-// NewRedlock returns a Locker on the servers that nodes are the options for. It makes clients of its own from them,
-// with a small pool each, no retries, and NodeTimeout for every answer; Close closes them. The first attempt makes the
-// first connection.
+// NewRedlock returns a Locker on several servers, each of which it connects to with the given options. It makes its own
+// clients, with a small pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made
+// by the first attempt.
 //
-// The quorum is more than half of the nodes named here, however many of them are alive. No error shows that a minority
-// is away or may not vote: monitor the servers. go-redis writes failed connections to stderr; redis.SetLogger changes
-// that.
+// The quorum is more than half of the nodes, however many of them are alive. Monitor the servers, because no error
+// shows that a minority of them is away or may not vote. go-redis logs failed connections to stderr; see
+// redis.SetLogger.
 func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 	if err := errors.Join(opts.Validate(), validateNodes(nodes)); err != nil {
 		return nil, err
@@ -89,7 +87,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		n.guard.Protect(&own)
 		n.client = redis.NewClient(&own)
 		n.calls = pipeline.New(n.client, pipeline.Options{
-			Leaders: 1, // Patience is for one; a release waits for the answer to its acquire call
+			Leaders: 1, // as Patience demands; a release waits for the answer to its acquire call
 			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
 		n.subscription = newSubscription(n.client)
@@ -103,9 +101,9 @@ var strictAcquireScript = pipeline.NewScript(restartguard.Script(
 	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource,
 )).ForNewcomers()
 
-// Close ends the watches and the connections. It waits for unanswered releases for 1.5 s, or half a second beyond
-// NodeTimeout, and for 5 s in all while so many are unanswered that a key could stay locked. Leases can no longer be
-// released and end with their TTL.
+// Close ends the watches and the connections. It waits for unanswered releases: for 1.5 s, or NodeTimeout and half a
+// second if that is longer, and for 5 s while so many are unanswered that a key could stay locked. Afterwards leases
+// can no longer be released, so they end with their TTL.
 func (r *Redlock) Close() error {
 	r.closing.Store(true)
 	patience := time.Now().Add(r.opts.pipelineTimeout() + cleanupTimeout/2)
@@ -123,10 +121,10 @@ func (r *Redlock) Close() error {
 	return errors.Join(errs...)
 }
 
-// Acquire makes one attempt: see [Locker]. When several callers get a part of the nodes each, so that none has the key,
-// it tries again a few times within milliseconds before it returns that the key is held.
+// Acquire makes one attempt: see [Locker]. When several callers get some of the nodes each, so that none has the key,
+// Acquire tries again a few times within milliseconds before it reports the key as held.
 //
-// The lease is good at once. Its [Lease.Fence] may take a further round trip when the counters of the nodes differ.
+// The lease is valid at once. [Lease.Fence] may take another round trip if the counters of the nodes differ.
 func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
 	keys, opts, err := prepareFor(ctx, r, keys, opts)
 	if err != nil {
@@ -168,7 +166,7 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 		held, ok := errors.AsType[*HeldError](err)
 		if ok && (held.Holder.Remaining > splitRemaining || held.Holder.Remaining < 0) {
 			brief := *held
-			brief.Holder.Remaining = splitRemaining // a caller with a part of the nodes gives it back
+			brief.Holder.Remaining = splitRemaining // callers without a majority give their nodes back
 			err = &brief
 		}
 		if attempt == splitAttempts {
@@ -194,7 +192,7 @@ func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Op
 	}
 	lease, err := newLease(g, keys, opts, began)
 	if err == nil && lease.age() >= r.opts.MaxTTL/2 {
-		// The proposal is so old that a server which has lost its data meanwhile may since have given a larger token.
+		// The proposal is so old that a server that has lost its data since then may have given a larger token.
 		_ = lease.Release(ctx)
 		return nil, verdict, &LostError{Keys: keys, Reason: LossExpired}
 	}

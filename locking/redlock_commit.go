@@ -11,7 +11,7 @@ import (
 // commitPause is the pause after an unanswered step of a commit.
 const commitPause = 20 * time.Millisecond
 
-// commit goes on with making the tokens certain (docs/design.md, 3.4). The caller holds the mutex.
+// commit takes the next steps to make the tokens certain (docs/design.md, 3.4). The caller holds the mutex.
 func (g *redlockGrant) commit() {
 	if g.ended || g.tokens != nil {
 		return
@@ -68,13 +68,13 @@ func (g *redlockGrant) renewCommand(tokens []int64, ttl time.Duration) pipeline.
 	return c
 }
 
-// renew sends the renew call to node i, and calls then with its outcome while the mutex is held. The request is the
-// command for the tokens. The caller holds the mutex.
+// renew sends the renew call to node i, and calls then with its outcome under the mutex. request is the command for the
+// tokens. The caller holds the mutex.
 func (g *redlockGrant) renew(
 	call *pipeline.Call, i int, request pipeline.Command, tokens []int64, ttl time.Duration,
 	then func(i int, ok bool, err error),
 ) error {
-	// A late grant may be ahead; its lock is ours, too.
+	// The counters of a late grant may be larger; its lock is ours, too.
 	if own := g.rules.Counters(i); own != nil && !slices.Equal(own, tokens) {
 		tokens = slices.Clone(tokens)
 		for k := range tokens {
@@ -108,7 +108,7 @@ func (g *redlockGrant) renew(
 // Block returns how many consecutive tokens are reserved.
 func (g *redlockGrant) Block() int { return g.opts.block }
 
-// Fence returns the first token of a key's block, once a quorum of the nodes holds it.
+// Fence returns the first token of the block of the i-th key, once a quorum of the nodes holds the block.
 func (g *redlockGrant) Fence(ctx context.Context, i int) (int64, error) {
 	select {
 	case <-g.committed:

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
-// errNodeTimeout is the failure of a node that has not answered within NodeTimeout; errOverload that of one that was
-// not asked in time.
+// errNodeTimeout is the failure of a node that has not answered within NodeTimeout, and errOverload that of a node that
+// was not asked in time.
 var (
 	errNodeTimeout = errors.New("no answer in time")
 	errOverload    = errors.New("too many calls are before this one")
@@ -26,7 +26,7 @@ func (g *redlockGrant) failure() error {
 	return g.redlock.failure(failures)
 }
 
-// failure joins the errors of the nodes, of which some may be nil.
+// failure joins the errors of the nodes, some of which may be nil.
 func (r *Redlock) failure(failures []error) error {
 	var errs []error
 	again := false
@@ -47,7 +47,7 @@ func (r *Redlock) failure(failures []error) error {
 	}
 }
 
-// nodeError adds the node to its error. A refusal of the guard names the node itself.
+// nodeError adds the node to its error, unless the error is a refusal of the guard, which names the node itself.
 func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
 	switch {
@@ -67,7 +67,7 @@ func (q quarantine) Is(target error) bool {
 	return target == ErrQuarantined || q.RefusedError.Is(target)
 }
 
-// permanent reports whether trying again does not help.
+// permanent reports whether another attempt would fail in the same way.
 func permanent(err error) bool {
 	if errors.Is(err, restartguard.ErrRefused) { // it is checked again
 		return false

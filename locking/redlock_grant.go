@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
-// redlockGrant is one acquisition on a [Redlock]: it carries calls to the nodes, and their answers to the rules of
+// redlockGrant is one acquisition on a [Redlock]. It sends calls to the nodes, and passes their answers to the rules of
 // package quorum.
 type redlockGrant struct {
 	redlock     *Redlock
@@ -24,7 +24,7 @@ type redlockGrant struct {
 	acquireCall pipeline.Command
 	releaseCall pipeline.Command // for nodes that hold the committed tokens
 
-	onAnswer  func(*pipeline.Call) // handleAcquire, bound once for all nodes
+	onAnswer  func(*pipeline.Call) // handleAcquire, made once for all nodes
 	onLate    func(*pipeline.Call) // handleLate
 	onRelease func(*pipeline.Call) // handleRelease
 
@@ -32,36 +32,36 @@ type redlockGrant struct {
 	calls []pipeline.Call // the acquire calls
 	rules *quorum.Acquisition
 	nodes []grantNode
-	held  *HeldError // of the refusals, the one that lasts longest
+	held  *HeldError // the refusal whose lock lasts longest
 
 	settled   chan struct{} // closed once the verdict is certain
 	committed chan struct{} // closed once tokens are certain
 	tokens    []int64       // committed: the last one of each key's block
-	waiting   bool          // a further step of the commit is due after commitPause
-	ended     bool          // given back: nothing is committed any more, and late grants are released
+	waiting   bool          // another step of the commit is due after commitPause
+	ended     bool          // given back: the commit stops, and late grants are released
 	began     time.Time
 
 	enough          func() bool   // whether the wait for releases can end; nil when nothing waits
-	round           chan struct{} // closed then
-	unattended      bool          // nothing waits for releases any more: unclear ones are repeated in the background
+	round           chan struct{} // closed when it ends
+	unattended      bool          // nothing waits for releases, so unclear ones are repeated in the background
 	unattendedSince time.Time
 	pauses          *backoff.ExponentialBackOff // between the repetitions; nil while none is due
-	open, blocking  bool                        // among those that Close waits for
+	open, blocking  bool                        // whether Close waits for the grant: see Redlock
 	notify          bool
 }
 
-// grantNode is what a grant knows of its calls to one node.
+// grantNode is what a grant knows about its calls to one node.
 type grantNode struct {
 	asked    bool    // the acquire call was sent
-	answered bool    // and has its answer, or never will
+	answered bool    // the acquire call has its answer, or never will
 	outcome  outcome // of the answered acquire call
-	doubtful bool    // an acquire call had no answer, and may yet arrive
-	several  bool    // more than one was sent
+	doubtful bool    // an acquire call had no answer, and may still arrive
+	several  bool    // more than one acquire call was sent
 	failure  error   // of the last call
 	sent     time.Time
-	retried  bool // after the server has shown another identity
+	retried  bool // the call was repeated, after the server had shown another identity
 	release  releaseState
-	repeated bool // an unanswered release call may have been executed, so that a later answer proves no loss
+	repeated bool // an unanswered release may have been executed, so that a later answer proves no loss
 }
 
 func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redlockGrant {
@@ -77,12 +77,12 @@ func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redloc
 	return g
 }
 
-// queueShare is the part of a TTL for which an attempt may queue while many others ask: the lease is measured from
-// before that.
+// queueShare bounds how long an attempt may be queued: for 1/queueShare of its TTL, which includes the time in the
+// queue.
 const queueShare = 4
 
-// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout from when the call
-// is sent to it: a call that is queued in this process says nothing about the node. After an error, calls that are
+// acquire asks every node, and returns as soon as the outcome is certain. Each node has NodeTimeout once the call is
+// sent to it, because a call that is queued in this process says nothing about the node. After an error, calls that are
 // still queued are never sent.
 func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	g.mu.Lock()
@@ -142,8 +142,8 @@ func (g *redlockGrant) fail(i int, err error) {
 	g.rules.Failed(i)
 }
 
-// handleLate records that a node has had the acquire call, or one before it, for NodeTimeout. Its answer may still
-// come.
+// handleLate records that a node has not answered the acquire call, or an earlier one, within NodeTimeout. The answer
+// may still come.
 func (g *redlockGrant) handleLate(c *pipeline.Call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,8 +154,8 @@ func (g *redlockGrant) handleLate(c *pipeline.Call) {
 	}
 }
 
-// withdraw withdraws the acquire calls that are still queued: those nodes have nothing of this owner. The caller holds
-// the mutex.
+// withdraw withdraws the acquire calls that are still queued, so that nothing of them reaches the nodes. The caller
+// holds the mutex.
 func (g *redlockGrant) withdraw() {
 	for i := range g.nodes {
 		n := &g.nodes[i]
@@ -166,7 +166,7 @@ func (g *redlockGrant) withdraw() {
 	}
 }
 
-// handleAcquire records the answer of a node to the acquire call, also a late one.
+// handleAcquire records the answer of a node to the acquire call, however late.
 func (g *redlockGrant) handleAcquire(c *pipeline.Call) {
 	i := c.Node
 	g.mu.Lock()
@@ -201,7 +201,7 @@ func (g *redlockGrant) handleAcquire(c *pipeline.Call) {
 	}
 }
 
-// errAskedAgain means that the call was sent once more.
+// errAskedAgain means that the call was sent again.
 var errAskedAgain = errors.New("another server has answered")
 
 // parse reads the answer to an acquire call, as parseAcquire does. The caller holds the mutex.
@@ -221,11 +221,11 @@ func (g *redlockGrant) parse(c *pipeline.Call) (tops []int64, held *HeldError, v
 	return parseAcquire(c.Reply, g.keys)
 }
 
-// outlasts reports whether one remaining time is longer than another. A negative one has no end.
+// outlasts reports whether the remaining time a is longer than b. A negative time has no end.
 func outlasts(a, b time.Duration) bool { return b >= 0 && (a < 0 || a > b) }
 
-// otherServer checks whether the strict script has run in the server that was vetted. When another server has answered
-// that may vote, too, it sends the call once more, and again is true.
+// otherServer checks whether the strict script has run in the server that was vetted. If it has run in another server
+// that may vote, otherServer sends the call again and returns true.
 func (g *redlockGrant) otherServer(i int, reply any) (again bool, err error) {
 	n := g.redlock.nodes[i]
 	facts, other, err := restartguard.ParseReply(reply, g.nodes[i].sent, time.Now())

@@ -16,59 +16,56 @@ const (
 	dialTimeout        = time.Second
 )
 
-// GuardMode is how a [Redlock] keeps a server from voting that may have forgotten locks, because it has restarted, or
-// was promoted after a failover, within the last MaxTTL. Such a server would let a second holder in.
+// GuardMode is how a [Redlock] keeps servers from voting that may have forgotten locks, because they were restarted, or
+// promoted after a failover, within the last MaxTTL. Such a server could let a second holder in.
 //
-// So a server that has just been started does not vote for MaxTTL, 55 s by default: until a majority votes, attempts
-// fail with [ErrUnavailable] and the reason, which matches [ErrQuarantined]. In tests use GuardOff.
+// A server that was just started does not vote for MaxTTL, 55 s by default. Until a majority votes, attempts fail with
+// [ErrUnavailable], and the error also matches [ErrQuarantined]. In tests use GuardOff.
 //
-// A Locker that saw a server's process change measures MaxTTL by its own monotonic clock. A server that it sees for the
-// first time is as old as its wall clock says: start servers after their clocks are synchronized, and slew clocks
+// A Locker that has seen a server's process change measures MaxTTL by its own monotonic clock. The age of a server that
+// it sees for the first time follows the server's wall clock, so synchronize clocks before servers start, and slew them
 // instead of stepping them.
 type GuardMode int
 
 // The modes of the guard.
 const (
-	// GuardConnect checks a server on each new connection, because a restart always breaks connections. It costs
-	// nothing per lock. It is for masters with direct connections and without failover: one that is made a replica and
-	// a master again (REPLICAOF) keeps its connections, and only GuardStrict notices.
+	// GuardConnect checks a server on each new connection, because a restart always breaks connections. It costs nothing
+	// per lock. Use it for masters with direct connections and without failover: a master that is made a replica and then
+	// a master again (REPLICAOF) keeps its connections, which only GuardStrict notices.
 	GuardConnect GuardMode = iota
-	// GuardStrict also checks the server in every acquisition, inside the script. It is for servers behind a proxy that
-	// keeps connections while it changes the server. It costs 7 to 9 us of the server's time per acquisition
-	// (BenchmarkStrict).
+	// GuardStrict also checks the server in every acquisition, inside the script. Use it for servers behind a proxy that
+	// keeps connections when the server changes. It costs 7 to 9 us of the server's time per acquisition.
 	GuardStrict
-	// GuardOff lets every server vote at once: for tests, development, and servers that keep every write through a
-	// restart (appendfsync always, no failover). Of two entries that lead to the same server, still only one votes.
+	// GuardOff lets every server vote at once. Use it for tests, development, and servers that keep every write through a
+	// restart (appendfsync always, no failover). Of two nodes that are the same server, still only one votes.
 	GuardOff
 )
 
 // RedlockOptions configures a [Redlock]. The zero value has every default.
 type RedlockOptions struct {
-	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel]
-	// when empty.
+	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold
-	// of every attempt. After it a new counter begins at the clock of the next client, so tokens still grow as long as
-	// the clocks of all clients agree within FenceTTL.
+	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold of
+	// every attempt. A counter that has expired starts again at the clock of the next client, so tokens still grow as long
+	// as the clocks of all clients agree within FenceTTL.
 	FenceTTL time.Duration
 
 	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
 	RedisKey func(key string) string
 
-	// NodeTimeout is how long one node has for its answer, from when a call is sent to it: 50 ms when zero. It must be
-	// far below the TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node
-	// whose answers usually take long, for example on a busy machine, gets up to ten times NodeTimeout. A first
-	// connection takes several round trips, so from far away the first attempts may fail with ErrUnavailable.
+	// NodeTimeout is how long a node may take to answer a call once it is sent: 50 ms when zero. It must be far below the
+	// TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node that usually answers
+	// slowly, for example on a busy machine, gets up to ten times NodeTimeout. The first connection takes several round
+	// trips, so at a distance the first attempts may fail with ErrUnavailable.
 	//
-	// While more callers ask than the nodes can serve, calls queue up in this process, renewals and releases before
-	// attempts. An attempt waits for its turn for a quarter of its TTL at most, then it fails with ErrUnavailable, and
-	// what it has not sent is never sent.
+	// Under overload, calls form a queue in this process, with renewals and releases before attempts. An attempt waits for
+	// a quarter of its TTL at most; then it fails with ErrUnavailable, and its unsent calls are never sent.
 	NodeTimeout time.Duration
 
-	// MaxTTL is the longest TTL that any client of these nodes uses, and so how long a server that has restarted is
-	// kept from voting: use the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most
-	// FenceTTL; 55 s when zero.
+	// MaxTTL is the longest TTL that any client of these nodes may use, and how long a restarted server does not vote. It
+	// must be the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when
+	// zero.
 	MaxTTL time.Duration
 
 	// Guard is GuardConnect when zero.
@@ -87,11 +84,11 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 	return o
 }
 
-// pipelineTimeout is how long a pipeline may take until its connection is closed. It is longer than NodeTimeout,
-// because without a late answer it is unknown what was granted.
+// pipelineTimeout is how long a pipeline may take before its connection is closed. It is at least a second, because
+// without a late answer it is unknown what was granted.
 func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout, o.NodeTimeout) }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options in one error, or nil.
 func (o RedlockOptions) Validate() error {
 	o = o.withDefaults()
 	var errs []error
@@ -112,7 +109,7 @@ func (o RedlockOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateNodes returns what is wrong with the list of nodes.
+// validateNodes returns the faults of a list of nodes, or nil.
 func validateNodes(nodes []*redis.Options) error {
 	if len(nodes) < 3 {
 		return fmt.Errorf("locking: %d nodes: Redlock needs at least 3 independent servers; for one use NewSingle",
@@ -140,9 +137,9 @@ func validateNodes(nodes []*redis.Options) error {
 	return errors.Join(errs...)
 }
 
-// nodeOptions returns the options of the client that locks use on one node.
+// nodeOptions returns the options of a Redlock's client of one node.
 func nodeOptions(o redis.Options, timeout time.Duration) redis.Options {
-	o.MaxRetries = -1 // a repeated call could overtake what follows; the quorum makes up for a lost call
+	o.MaxRetries = -1 // a repeated call could arrive after later ones; the quorum makes up for a lost call
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	if o.DialTimeout == 0 || o.DialTimeout > dialTimeout {

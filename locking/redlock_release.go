@@ -17,14 +17,14 @@ type releaseState int
 
 const (
 	kept      releaseState = iota
-	releasing              // the call is on its way, or waits for the answer to the acquire call
-	released               // nothing of this owner is left there
-	taken                  // so, and another holder has had the key since
-	unclear                // the call had no answer, or was not made
+	releasing              // the call is under way, or waits for the answer to the acquire call
+	released               // nothing of this owner is left on the node
+	taken                  // released, and another holder has had the key since
+	unclear                // the call had no answer, or could not be made
 )
 
 // abandon gives back what a failed attempt has taken. It waits for the nodes that have granted, for NodeTimeout at
-// most. It also tells the nodes of which nothing is known, without waiting for them.
+// most, but not for those of which nothing is known.
 func (g *redlockGrant) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,8 +40,8 @@ func (g *redlockGrant) abandon() {
 	g.stopAttending()
 }
 
-// Release deletes the lock on every node, and returns when a majority of them has done it. It repeats unanswered calls
-// for as long as ctx lasts, unless a majority has answered before.
+// Release deletes the lock on every node, and returns once a majority has done so. Until then it repeats unanswered
+// calls while ctx lasts.
 func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
 	final := func(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, redis.ErrClosed) }
 	err = g.releaseOnce()
@@ -62,7 +62,7 @@ func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
 	return g.notify || err != nil, err
 }
 
-// releaseOnce asks every node that has not released yet.
+// releaseOnce releases on every node that has not released yet.
 func (g *redlockGrant) releaseOnce() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,8 +110,8 @@ func (g *redlockGrant) releaseOutcome() quorum.Outcome {
 	}
 }
 
-// releaseAll releases on the nodes that which reports, except where that was done before. It waits without the mutex
-// until enough reports that no more answers are needed, for NodeTimeout at most. The caller holds the mutex.
+// releaseAll releases on the nodes for which which is true, unless that was done before. It waits without the mutex
+// until enough returns true, for NodeTimeout at most. The caller holds the mutex.
 func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 	round := make(chan struct{})
 	g.enough, g.round = enough, round
@@ -121,7 +121,7 @@ func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 		case n.release == released, n.release == taken, n.release == releasing:
 		case !n.asked, n.answered && n.outcome == unsent, !which(i):
 			n.release = released
-		case !n.answered: // the release must not overtake the acquire call, which may yet be granted
+		case !n.answered: // the release must not overtake the acquire call, which may still be granted
 			n.release = releasing
 		default:
 			g.release(i, &calls[i])
@@ -137,7 +137,8 @@ func (g *redlockGrant) releaseAll(which func(i int) bool, enough func() bool) {
 	}
 }
 
-// releaseChanged ends the wait for releases when it can, and updates what Close waits for. The caller holds the mutex.
+// releaseChanged ends the wait for releases if that is possible, and updates what Close waits for. The caller holds the
+// mutex.
 func (g *redlockGrant) releaseChanged() {
 	if g.enough != nil && g.enough() {
 		close(g.round)
@@ -161,8 +162,8 @@ func (g *redlockGrant) release(i int, call *pipeline.Call) {
 	}
 }
 
-// releaseLate releases on node i, whose answer to the acquire call came after the locks were given back. The caller
-// holds the mutex.
+// releaseLate releases on node i, which has answered the acquire call after the locks were given back. The caller holds
+// the mutex.
 func (g *redlockGrant) releaseLate(i int) {
 	n := &g.nodes[i]
 	switch {
@@ -175,8 +176,8 @@ func (g *redlockGrant) releaseLate(i int) {
 	}
 }
 
-// releaseCommand returns the release call for a node with these counters, nil when they are unknown. The caller holds
-// the mutex.
+// releaseCommand returns the release call for a node with these counters, which are nil if unknown. The caller holds the
+// mutex.
 func (g *redlockGrant) releaseCommand(counters []int64) pipeline.Command {
 	common := g.tokens != nil && slices.Equal(counters, g.tokens)
 	if common && !g.releaseCall.Empty() {

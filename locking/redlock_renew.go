@@ -10,12 +10,12 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
-// errNotHeld is why a node does not renew a lock: another owner has it there, or has had it, or the node has forgotten
-// it.
+// errNotHeld is the failure of a node that does not renew a lock because another owner has it there, or has had it, or
+// because the node has forgotten it.
 var errNotHeld = errors.New("it does not have this lock, or no longer")
 
-// errTaking is why a node that has not renewed a lock proves no loss: an acquire call was on its way, and may have
-// raised the counter above the one that the renewal asked for.
+// errTaking is the failure of a node that has not renewed a lock while an acquire call was under way. It proves no
+// loss, because that call may have raised the counter above the one in the renewal.
 var errTaking = errors.New("the lock is being taken there")
 
 // renewal is one renewal under way.
@@ -25,13 +25,13 @@ type renewal struct {
 	poll     quorum.Poll
 	done     chan struct{} // closed once the outcome is certain
 	counted  []bool        // nodes that are counted in the poll
-	failures []error       // why each node has not renewed; nil when it has, or has not answered
+	failures []error       // why each node has not renewed; nil if it has, or has not answered
 	lost     []int         // nodes without the lock, until it is retaken there
 }
 
-// Renew extends the lock on a majority of the nodes, each of which has NodeTimeout from when the call is sent to it.
-// Then it retakes the lock on the nodes that have lost it. Without a majority, the calls that are still queued are
-// never sent: another renewal follows.
+// Renew extends the lock on a majority of the nodes, and then retakes the lock on the nodes that have lost it. Each
+// node has NodeTimeout once the call is sent to it. Without a majority, calls that are still queued are never sent,
+// because another renewal follows.
 func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	g.mu.Lock()
 	tokens := g.tokens
@@ -112,7 +112,7 @@ func (r *renewal) answered(i int, ok bool, err error) {
 	r.count(i, err)
 }
 
-// count counts node i once: a late node may still answer.
+// count counts node i, unless it was counted before: a late node may still answer.
 func (r *renewal) count(i int, failure error) {
 	if r.counted[i] {
 		return
@@ -135,24 +135,24 @@ func (r *renewal) count(i int, failure error) {
 }
 
 // retake asks for the lock on nodes that have lost it, for example by a restart, and on those that had another owner,
-// so that a lease outlives the restart of all servers in turn. The lease stays what it is: a majority has just renewed
-// without these nodes, and the tokens are committed. The guard refuses a server that may have forgotten the lock of
-// another owner. The caller holds the mutex.
+// so that a lease outlives a restart of all servers in turn. This is safe, because a majority has just renewed without
+// these nodes, the tokens are committed, and the guard refuses a server that may have forgotten the lock of another
+// owner. The caller holds the mutex.
 func (g *redlockGrant) retake(r *renewal) {
 	if r.poll.Outcome() != quorum.Done || g.tokens == nil || g.ended || time.Since(r.began) >= validity(r.ttl) {
 		return
 	}
 	for _, i := range r.lost {
-		if !g.taking(i) { // else the acquire call may yet be granted
+		if !g.taking(i) { // otherwise the acquire call may still be granted
 			g.askAgain(i, r.ttl)
 		}
 	}
 	r.lost = nil
 }
 
-// askAgain sends an acquire call to node i that proposes the committed token; of several keys the smallest, because a
-// wrong counter must not spread from one key to another. The grant raises the counter like any other, and the next
-// renewal sets each key's own. The caller holds the mutex.
+// askAgain sends an acquire call to node i that proposes the committed token. Of several keys it proposes the smallest
+// token, because a wrong counter must not spread from one key to another; the next renewal sets each key's own. The
+// caller holds the mutex.
 func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 	opts, n := g.opts, &g.nodes[i]
 	opts.TTL, opts.Notify = ttl, 0

@@ -9,15 +9,14 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
-// stopAttending ends the wait for releases: from now on unclear ones are repeated in the background. The caller holds
-// the mutex.
+// stopAttending has unclear releases repeated in the background from now on. The caller holds the mutex.
 func (g *redlockGrant) stopAttending() {
 	g.unattended, g.unattendedSince = true, time.Now()
 	g.retryRelease()
 }
 
-// retryRelease repeats unattended, unanswered releases after a pause: until the locks have expired, or for lateRetry
-// where the acquire call may yet be granted. The caller holds the mutex.
+// retryRelease starts to repeat unclear releases, if nothing waits for them: until the locks have expired, or for
+// lateRetry where the acquire call may still be granted. The caller holds the mutex.
 func (g *redlockGrant) retryRelease() {
 	if !g.unattended || g.pauses != nil || !g.anyRelease(unclear) || time.Now().After(g.retryUntil()) {
 		return
@@ -30,7 +29,7 @@ func (g *redlockGrant) retryRelease() {
 	g.retryAfterPause()
 }
 
-// retryAfterPause repeats them after a pause, and again while any has no answer. The caller holds the mutex.
+// retryAfterPause repeats unclear releases after a pause, until none is left. The caller holds the mutex.
 func (g *redlockGrant) retryAfterPause() {
 	time.AfterFunc(g.pauses.NextBackOff(), func() {
 		g.mu.Lock()
@@ -50,7 +49,7 @@ func (g *redlockGrant) retryAfterPause() {
 	})
 }
 
-// retryUntil returns until when releases are repeated. The caller holds the mutex.
+// retryUntil returns when releases stop being repeated. The caller holds the mutex.
 func (g *redlockGrant) retryUntil() time.Time {
 	if slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.release == unclear && n.doubtful }) {
 		return g.unattendedSince.Add(lateRetry)
@@ -58,17 +57,18 @@ func (g *redlockGrant) retryUntil() time.Time {
 	return g.unattendedSince.Add(g.opts.TTL)
 }
 
-// isRelease reports whether the release on a node is in a state. An unclear one whose client is closed is over.
+// isRelease reports whether the release on a node is in the state. An unclear release is over once the client is
+// closed.
 func (n *grantNode) isRelease(state releaseState) bool {
 	return n.release == state && (state != unclear || !isClosed(n.failure))
 }
 
-// anyRelease reports whether the release on any node is in a state. The caller holds the mutex.
+// anyRelease reports whether the release on any node is in the state. The caller holds the mutex.
 func (g *redlockGrant) anyRelease(state releaseState) bool {
 	return slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.isRelease(state) })
 }
 
-// account counts the grant for Close while releases have no answer. The caller holds the mutex.
+// account makes Close wait for the grant while releases have no answer. The caller holds the mutex.
 func (g *redlockGrant) account() {
 	unanswered := 0
 	for i := range g.nodes {
@@ -79,7 +79,7 @@ func (g *redlockGrant) account() {
 	g.count(unanswered)
 }
 
-// count makes the grant one of those that are open and blocking, or not, by the number of unanswered releases. The
+// count adds the grant to the open and blocking ones, or removes it, by the number of its unanswered releases. The
 // caller holds the mutex.
 func (g *redlockGrant) count(unanswered int) {
 	spare := len(g.nodes) - quorum.Of(len(g.nodes))
@@ -87,7 +87,7 @@ func (g *redlockGrant) count(unanswered int) {
 	counted(&g.blocking, &g.redlock.blocking, unanswered > spare)
 }
 
-// counted adds one to pending or takes it away, when it is not so yet.
+// counted adds a grant to p or removes it, unless that was done before.
 func counted(is *bool, p *pending, should bool) {
 	switch {
 	case should && !*is:

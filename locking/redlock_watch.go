@@ -8,11 +8,11 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// notifyWindow is how long the notifications of several nodes count as one release.
+// notifyWindow is how long notifications of several nodes count as one release.
 const notifyWindow = 2 * time.Millisecond
 
-// Watch subscribes to the release of any of the keys: see [Watcher]. It follows all nodes, so some of them may be away.
-// A notification comes when a quorum of them has reported a release, or shortly after the first one has.
+// Watch watches for releases of the keys: see [Watcher]. It subscribes on all nodes, so some of them may be away. A
+// notification comes when a quorum of them has reported a release, or shortly after the first report.
 func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := newNotifier()
 	gather := &gathering{quorum: quorum.Of(len(r.nodes)), notify: notify}
@@ -34,7 +34,7 @@ func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func
 	return released, stop, nil
 }
 
-// gathering makes one notification of those of several nodes.
+// gathering combines the notifications of several nodes into one.
 type gathering struct {
 	quorum int
 	notify func()

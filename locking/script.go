@@ -31,9 +31,9 @@ var (
 	abandonScript = pipeline.NewScript(abandonSource)
 )
 
-// acquireCommand returns the call of an acquire script, without trailing arguments that are the default unless all is
-// set. The proposal is 0 for the server's clock; a negative one is for that clock, with tokens above its absolute
-// value.
+// acquireCommand returns the call of an acquire script. Unless all is set, it omits trailing arguments with default
+// values. A proposal of 0 stands for the server's clock, and a negative one for that clock with tokens above its
+// absolute value.
 func acquireCommand(
 	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64,
 	opts Options, all bool,
@@ -63,7 +63,7 @@ func acquireCommand(
 	return c
 }
 
-// releaseCommand returns the call that releases what an acquire call takes. The tokens are nil when they are unknown.
+// releaseCommand returns the call that releases what an acquire call takes. tops is nil if the tokens are unknown.
 func releaseCommand(acquire *pipeline.Command, tops []int64) pipeline.Command {
 	c := releaseScript.Like(acquire, len(tops))
 	for _, top := range tops {
@@ -72,12 +72,12 @@ func releaseCommand(acquire *pipeline.Command, tops []int64) pipeline.Command {
 	return c
 }
 
-// lateness is how late an unanswered acquire call may arrive: until then the server refuses it, once its owner has
-// given it up. TCP does not go on sending for so long what a client has left behind.
+// lateness is how long a server refuses an acquire call that its owner has abandoned. TCP does not deliver later than
+// that what a client has left behind.
 const lateness = 2 * time.Minute
 
-// abandonCommand returns the call that gives back an unanswered acquire call. When several were sent, the locks on the
-// server may be those of another one.
+// abandonCommand returns the call that gives back an unanswered acquire call. With several, more than one such call was
+// sent, so the locks on the server may be those of another one.
 func abandonCommand(acquire *pipeline.Command, fenceTTL time.Duration, several bool) pipeline.Command {
 	c := abandonScript.Like(acquire, 3)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
@@ -87,13 +87,13 @@ func abandonCommand(acquire *pipeline.Command, fenceTTL time.Duration, several b
 	return c
 }
 
-// errReply is the error of an answer that no script gives.
+// errReply is the error of an answer that no script returns.
 var errReply = errors.New("unexpected script reply")
 
 func badReply(reply any) error { return fmt.Errorf("%w: %v", errReply, reply) }
 
-// parseAcquire reads the reply of the acquire script: the last token of each key's block, or the holder of a key and
-// the value of its lock.
+// parseAcquire reads the reply of the acquire script: the last token of each key's block, or a held key with its holder
+// and the value of its lock.
 func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, value string, err error) {
 	if top, ok := reply.(int64); ok && len(keys) == 1 && top > 0 {
 		if top >= tokenLimit {
@@ -143,9 +143,9 @@ func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, valu
 	return nil, held, value, nil
 }
 
-// releaseReply is what the release script says.
+// releaseReply is the reply of the release script.
 type releaseReply struct {
-	lost   int // position of the first key that another holder has had since, or 0
+	lost   int // position of the first key that another holder has taken since, or 0
 	notify bool
 }
 

@@ -26,24 +26,23 @@ const (
 
 // SingleOptions configures a [Single]. The zero value has every default.
 type SingleOptions struct {
-	// Label names this process to callers that are refused, when an attempt has no label of its own. [DefaultLabel]
-	// when empty.
+	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than MaxHold
-	// of every attempt. After it a new counter begins at the server's clock, so tokens still grow as long as that clock
-	// does. The tokens of one Single also grow when its server fails over to one whose clock is behind by less than
+	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than MaxHold of
+	// every attempt. A counter that has expired starts again at the server's clock, so tokens still grow as long as that
+	// clock does. The tokens of one Single also grow across a failover to a server whose clock is behind by less than
 	// FenceTTL.
 	FenceTTL time.Duration
 
-	// RedisKey returns the Redis key of a business key's lock, to share locks with another program. It must be
-	// injective, and a name with a brace must have a hash tag. No name may be another one followed by ":fence" or
-	// ":notify", which are the fence counter and the subscription of that lock. When nil, the name is
-	// "railtoken:lock:{" + the key with unsafe bytes percent-encoded + "}".
+	// RedisKey returns the Redis key of a business key's lock, to share locks with another program. Different keys must
+	// have different names, and a name with a brace must have a hash tag. No name may be another name followed by ":fence"
+	// or ":notify", which belong to that lock. When nil, the name is "railtoken:lock:{" + the key with unsafe bytes
+	// percent-encoded + "}".
 	RedisKey func(key string) string
 }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options in one error, or nil.
 func (o SingleOptions) Validate() error {
 	if o.FenceTTL != 0 && o.FenceTTL < MinTTL {
 		return errFenceTTL(o.FenceTTL)
@@ -51,7 +50,7 @@ func (o SingleOptions) Validate() error {
 	return nil
 }
 
-// setDefaults fills in the defaults that the options of a Single and a Redlock share.
+// setDefaults fills in the defaults of the options that Single and Redlock share.
 func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) string) {
 	if *label = cleanLabel(*label); *label == "" {
 		*label = cleanLabel(DefaultLabel())
@@ -72,9 +71,9 @@ func errFenceTTL(d time.Duration) error {
 // server that has its slot). It takes one round trip to acquire and one to release. On a cluster, keys in different
 // slots are taken one after another, in order, and given back when one is refused.
 //
-// On one server, calls that wait at the same time go out as one script call with the keys of all of them. A server that
-// refuses several slots in one call, such as a cluster node or most cluster proxies, gets the calls one by one. A proxy
-// must not split a script call silently, or route it by its first key alone: a lease of several keys is one call.
+// Concurrent calls to one server are batched into one script call. A server that refuses several slots in one call,
+// such as a cluster node or most cluster proxies, gets them one by one. Because a lease of several keys is one script
+// call, a proxy must not split such calls silently, or route them by their first key alone.
 //
 // It needs Redis 6.2 or later. It is safe for concurrent use.
 type Single struct {
@@ -91,21 +90,20 @@ type Single struct {
 	pending      *retries // releases, and attempts to give back
 }
 
-// NewSingle returns a Locker on the Redis of client. The client stays the caller's: close it after the Locker.
-// NewSingle returns an error when client is nil, and for a [redis.Ring]: when one of its servers is away, it sends
-// callers to another one, where held keys seem free.
+// NewSingle returns a Locker on the Redis of client. The caller keeps the client, and closes it after the Locker.
+// NewSingle returns an error if client is nil or a [redis.Ring]: when a server is away, a ring sends its callers to
+// another one, where held keys seem free.
 //
-// Give it a client with ContextTimeoutEnabled: otherwise, when a server hangs, later callers stay queued for
-// ReadTimeout. With every client an attempt ends with its context at once, and what the server grants to it later is
-// given back.
+// The client should have ContextTimeoutEnabled. Otherwise, while a server hangs, later callers stay queued for
+// ReadTimeout. With any client an attempt ends with its context, and what the server grants later is given back.
 func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error) {
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
 	setDefaults(&opts.Label, &opts.FenceTTL, &opts.RedisKey)
 	s := &Single{client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey}
-	// A plain client talks to one server. Any other kind (Cluster, Ring, a wrapper) may talk to several, so keys are
-	// kept apart.
+	// A plain client talks to one server. Any other kind (a cluster client, a wrapper) may talk to several, so each call
+	// has the keys of one slot only.
 	_, plain := client.(*redis.Client)
 	s.sharded = !plain
 	leaders := singleLeaders
@@ -132,8 +130,8 @@ func validateClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// retriesOf returns how often a client would repeat a command. Calls for locks are sent once; an attempt without an
-// answer is given back and made again instead.
+// retriesOf returns how often a client would repeat a command. Lock calls are sent once instead, and an unanswered
+// attempt is given back and made again.
 func retriesOf(client redis.UniversalClient) int {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -145,18 +143,17 @@ func retriesOf(client redis.UniversalClient) int {
 	}
 }
 
-// Close ends the watches. It waits up to 5 s for unanswered releases, and for attempts that are being given back, and
-// then sends them no more: keep the client open until then. Leases stay valid and can be released; a release without an
-// answer is then repeated for a second at most. An attempt fails with [redis.ErrClosed].
+// Close ends the watches. It waits up to 5 s for unanswered releases and for attempts that are being given back, and
+// then stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but an
+// unanswered release is repeated for 1 s at most. New attempts fail with [redis.ErrClosed].
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
 	s.pending.end()
 	return s.subscription.close()
 }
 
-// RedisKeys returns the Redis key of a key's lock, and of the subscription beside it, which exists while callers wait
-// to be notified of the release. Both are empty when RedisKey made an unusable name, for which Acquire returns an
-// error.
+// RedisKeys returns the Redis keys of a key's lock and of the subscription to its release, which exists while callers
+// wait for it. Both are empty if RedisKey makes an unusable name, for which Acquire returns an error.
 func (s *Single) RedisKeys(key string) (lock, notify string) {
 	redisKeys, err := redisKeysOf([]string{key}, s.lockKey)
 	if err != nil {
@@ -165,8 +162,8 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 	return redisKeys[0], redisKeys[2]
 }
 
-// Acquire makes one attempt: see [Locker]. An attempt without an answer is given back and made again, as often as the
-// client's MaxRetries.
+// Acquire makes one attempt: see [Locker]. An unanswered attempt is given back and made again, up to MaxRetries of the
+// client times.
 func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
 	keys, opts, err := prepareFor(ctx, s, keys, opts)
 	if err != nil {
@@ -185,7 +182,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 	var pauses *backoff.ExponentialBackOff
 	for retries := 0; ; retries++ {
-		if s.pending.ended.Load() { // nothing would give it back
+		if s.pending.ended.Load() { // it could not be given back
 			return nil, &OpError{Op: "acquire", Keys: keys, Err: redis.ErrClosed}
 		}
 		lease, undone, err := s.attempt(ctx, keys, parts, label, opts)
@@ -201,7 +198,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 }
 
-// attempt asks for the keys once. After an error undone reports whether nothing is left of it.
+// attempt asks for the keys once. After an error, undone reports whether nothing is left of the attempt.
 func (s *Single) attempt(
 	ctx context.Context, keys []string, parts []part, label string, opts Options,
 ) (lease *Lease, undone bool, err error) {
@@ -220,7 +217,7 @@ func (s *Single) attempt(
 	return lease, false, nil
 }
 
-// Watch subscribes to the release of any of the keys: see [Watcher].
+// Watch watches for releases of the keys: see [Watcher].
 func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := newNotifier()
 	drop, err := s.subscription.add(channels(keys, s.lockKey), notify)
@@ -230,16 +227,17 @@ func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(
 	return released, sync.OnceFunc(drop), nil
 }
 
-// part is some of an attempt's keys, which one script call can take.
+// part is a subset of an attempt's keys that one script call can take.
 type part struct {
 	keys      []string
 	redisKeys []string         // lock, fence counter and subscription of each
 	acquire   pipeline.Command // the call that takes them
-	asked     outcome          // of that
+	asked     outcome          // of this call
+	tops      []int64          // the last token of each key's block, once granted
 }
 
-// parts divides the keys of an attempt: all in one part when they lie on one server or in one slot, else one part for
-// each key.
+// parts divides the keys of an attempt: into one part if they are on one server or in one slot, otherwise into one part
+// for each key.
 func (s *Single) parts(keys []string) ([]part, error) {
 	redisKeys, err := redisKeysOf(keys, s.lockKey)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
-// cleanupTimeout is how long a failed attempt waits until it is given back.
+// cleanupTimeout is how long a failed attempt waits for being given back.
 const cleanupTimeout = time.Second
 
 // singleGrant is one acquisition on a [Single].
@@ -23,7 +23,6 @@ type singleGrant struct {
 	block  int
 	ttl    time.Duration
 	parts  []part
-	tops   []int64 // the last token of each key's block
 }
 
 // acquire takes one part and records its tokens.
@@ -43,24 +42,19 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 		return &OpError{Op: "acquire", Keys: p.keys, Err: err}
 	}
 	if held != nil {
-		p.asked = unsent // a refused script leaves nothing
+		p.asked = unsent // a refused script changes nothing
 		return held
 	}
 	see(&g.single.clock, tops, g.single.fenceTTL)
-	if g.tops == nil {
-		g.tops = tops
-	} else {
-		g.tops = append(g.tops, tops...)
-	}
+	p.tops = tops
 	return nil
 }
 
 // Block returns how many consecutive tokens are reserved.
 func (g *singleGrant) Block() int { return g.block }
 
-// classify makes err match ErrUnavailable when trying again may help: not when the caller has ended the attempt, and
-// not when the server has refused it for good. A time-out of the connection looks like one of the caller's, so the
-// caller's context decides which it is.
+// classify makes err match ErrUnavailable if another attempt may succeed: unless the caller has ended this one, or the
+// server has refused it for good. A timeout of the connection looks like one of the caller, so ctx decides which it is.
 func classify(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -74,8 +68,8 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, withRules(err))
 }
 
-// giveBack releases what an attempt may have taken before it failed, and reports whether nothing is left of it. What is
-// not answered soon goes on in the background.
+// giveBack releases what a failed attempt may have taken, and reports whether nothing is left of it. Unanswered calls
+// are repeated in the background.
 func (g *singleGrant) giveBack(ctx context.Context) bool {
 	var calls []*retry
 	for i := range g.parts {
@@ -100,20 +94,22 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 	return settled(ctx, calls)
 }
 
-// Fence returns the first token of the block that the acquire script has reserved.
+// Fence returns the first token of the block of the i-th key.
 func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) {
-	return g.tops[i] - int64(g.block) + 1, nil
+	part := 0
+	for ; i >= len(g.parts[part].tops); part++ {
+		i -= len(g.parts[part].tops)
+	}
+	return g.parts[part].tops[i] - int64(g.block) + 1, nil
 }
 
 // Renew extends every part.
 func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
-	tops := g.tops
 	for _, p := range g.parts {
 		args := []any{g.owner, ms(ttl), ms(g.single.fenceTTL)}
-		for _, top := range tops[:len(p.keys)] {
+		for _, top := range p.tops {
 			args = append(args, top)
 		}
-		tops = tops[len(p.keys):]
 		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, renewScript, p.redisKeys, args...))
 		lost := 0
 		if err == nil {
@@ -132,27 +128,23 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release deletes what is still this owner's, of all parts at the same time, so that a server that does not answer
-// keeps no key on another one locked.
+// Release releases all parts concurrently, so that a server that does not answer keeps no key of another one locked.
 func (g *singleGrant) Release(ctx context.Context) (notify bool, err error) {
 	if len(g.parts) == 1 {
-		return g.releasePart(ctx, g.parts[0], g.tops)
+		return g.releasePart(ctx, g.parts[0])
 	}
 	errs, notifies := make([]error, len(g.parts)), make([]bool, len(g.parts))
 	var all sync.WaitGroup
-	tops := g.tops
 	for i, p := range g.parts {
-		own := tops[:len(p.keys)]
-		all.Go(func() { notifies[i], errs[i] = g.releasePart(ctx, p, own) })
-		tops = tops[len(p.keys):]
+		all.Go(func() { notifies[i], errs[i] = g.releasePart(ctx, p) })
 	}
 	all.Wait()
 	return slices.Contains(notifies, true), errors.Join(errs...)
 }
 
 // releasePart releases one part.
-func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (notify bool, err error) {
-	reply, err := g.sendRelease(ctx, p, tops)
+func (g *singleGrant) releasePart(ctx context.Context, p part) (notify bool, err error) {
+	reply, err := g.sendRelease(ctx, p)
 	switch {
 	case err != nil:
 		return true, &OpError{Op: "release", Keys: p.keys, Err: err}
@@ -163,10 +155,10 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (no
 	}
 }
 
-// sendRelease releases one part. A call without an answer is repeated for as long as ctx lasts, and then in the
-// background until the locks have expired: a key that stays locked stops its users for a TTL.
-func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
-	command := releaseCommand(&p.acquire, tops)
+// sendRelease releases one part. An unanswered call is repeated until the locks have expired, and sendRelease waits for
+// that until ctx ends: a key that stays locked stops its users for a TTL.
+func (g *singleGrant) sendRelease(ctx context.Context, p part) (releaseReply, error) {
+	command := releaseCommand(&p.acquire, p.tops)
 	first := true // the answer is to the only release that may have been executed
 	type sender func(context.Context, *pipeline.Call) (any, error)
 	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {

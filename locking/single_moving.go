@@ -21,23 +21,25 @@ var (
 )
 
 // isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
-// another server. That can take longer than a TTL, so a holder goes on with its lock alone: a command of one key is
-// always served.
+// another server. A move can take longer than a TTL, so meanwhile a holder renews and releases only its locks, one by
+// one: a command of one key is always served.
 func isMoving(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
-// renewMoving extends the locks of one part whose slot moves.
+// renewMoving extends the locks of a part whose slot is moving.
 func (g *singleGrant) renewMoving(ctx context.Context, p part, ttl time.Duration) (lost int, err error) {
 	return g.eachLock(ctx, p, renewMovingScript, g.owner, ms(ttl))
 }
 
-// releaseMoving releases the locks of one part whose slot moves.
+// releaseMoving releases the locks of a part whose slot is moving.
 func (g *singleGrant) releaseMoving(ctx context.Context, p part) (releaseReply, error) {
 	lost, err := g.eachLock(ctx, p, releaseMovingScript, g.owner)
 	return releaseReply{lost: lost, notify: true}, err
 }
 
-// eachLock calls a script for one lock of a part after another, and returns the position of the first lost key, or 0.
-func (g *singleGrant) eachLock(ctx context.Context, p part, script *pipeline.Script, args ...any) (lost int, err error) {
+// eachLock calls a script for each lock of a part, and returns the position of the first lost key, or 0.
+func (g *singleGrant) eachLock(
+	ctx context.Context, p part, script *pipeline.Script, args ...any,
+) (lost int, err error) {
 	for i := range p.keys {
 		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, script, p.redisKeys[3*i:3*i+1], args...))
 		if err != nil {

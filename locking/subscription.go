@@ -9,26 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newNotifier returns a channel for one caller that waits, and a function that notifies it without waiting.
+// newNotifier returns a channel for one waiting caller, and a function that notifies the caller without blocking.
 func newNotifier() (released chan struct{}, notify func()) {
 	released = make(chan struct{}, 1)
 	return released, func() {
 		select {
 		case released <- struct{}{}:
-		default: // it is notified already
+		default: // the caller is notified already
 		}
 	}
 }
 
 const (
-	// subscribeTimeout bounds one change of the subscription, and subscribePause is the pause after one that failed.
+	// subscribeTimeout bounds one change of the subscription, and subscribePause follows a failed change.
 	subscribeTimeout = 5 * time.Second
 	subscribePause   = 100 * time.Millisecond
 )
 
-// subscription shares one Redis subscription among all watches of a process. One goroutine makes it follow the set of
-// subscribers in memory, so that no watch waits for a server that does not answer. It is opened with the first watch
-// and kept until close, because a hot key has waiters again and again.
+// subscription shares one Redis subscription among all watches of a Locker. A goroutine keeps it equal to the set of
+// subscribers in memory, so that no watch waits for a server that does not answer. The subscription is opened with the
+// first watch and kept until close, because a busy key has waiters again and again.
 type subscription struct {
 	client redis.UniversalClient
 
@@ -37,7 +37,7 @@ type subscription struct {
 	started     bool
 	closed      bool
 
-	changed chan struct{} // has a value when subscribers has changed
+	changed chan struct{} // receives a value when subscribers changes
 	ctx     context.Context
 	cancel  context.CancelFunc // ends the goroutines
 	running sync.WaitGroup
@@ -57,7 +57,7 @@ var errClosed = errors.New("locking: the locker is closed")
 // subscriber is notified of messages in some channels.
 type subscriber struct {
 	channels []string
-	notify   func() // it does not wait
+	notify   func() // does not block
 }
 
 // add calls notify for each message in one of the channels, until drop is called.
@@ -94,7 +94,7 @@ func (s *subscription) drop(w *subscriber) {
 	s.change()
 }
 
-// change tells follow that subscribers has changed. The caller holds the mutex.
+// change tells follow that subscribers has changed.
 func (s *subscription) change() {
 	select {
 	case s.changed <- struct{}{}:
@@ -118,14 +118,12 @@ func (s *subscription) follow() {
 			continue
 		}
 		sleep(s.ctx, subscribePause, nil)
-		s.mu.Lock()
-		s.change() // once more
-		s.mu.Unlock()
+		s.change() // try again
 	}
 }
 
-// adapt subscribes to new channels and unsubscribes from unused ones. In subscribed are the channels to which go-redis
-// subscribes again after a reconnect, also when it returned an error: false for those that must be asked for once more.
+// adapt subscribes to new channels and unsubscribes from unused ones. The keys of subscribed are the channels to which
+// go-redis subscribes again after a reconnect, even after an error; their value is false if the last request failed.
 func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
 	var fresh, idle []string
 	s.mu.Lock()

@@ -14,17 +14,17 @@ const (
 	firstPause      = 5 * time.Millisecond
 	firstWatchPause = 50 * time.Millisecond // with a Watcher
 	longPause       = 500 * time.Millisecond
-	// waitNotify is for how long each refused attempt subscribes to the release: until well after the next attempt.
+	// waitNotify is how long each refused attempt subscribes to the release: until well after the next attempt.
 	waitNotify = 4 * longPause
-	// outagePatience is how long a wait goes on while the servers cannot be reached.
+	// outagePatience is how long a wait continues while the servers cannot be reached.
 	outagePatience = 10 * time.Second
 )
 
-// Do runs fn while it holds the keys. It waits for them like [Wait], and releases them when fn has returned or
-// panicked. The context of fn carries the lease ([FromContext]) and ends when the lease is lost.
+// Do runs fn while it holds the keys. It waits for them as [Wait] does, and releases them when fn returns or panics.
+// The context of fn carries the lease ([FromContext]) and ends when the lease is lost.
 //
-// Do returns what fn returns, and an error that matches [ErrLost] when the lease was lost meanwhile, unless fn has
-// called [Lease.MarkCommitted]. A release that reaches no server is no error: the keys become free when their TTL ends.
+// Do returns the error of fn, joined with one that matches [ErrLost] if the lease was lost and fn has not called
+// [Lease.MarkCommitted]. A failed release is not an error: the keys become free when their TTL ends.
 func Do(
 	ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error,
 ) (err error) {
@@ -43,18 +43,18 @@ func Do(
 	return fn(NewContext(lease.Context(ctx), lease), lease)
 }
 
-// Wait acquires the keys. While another holder has them it tries again until ctx ends: after a jittered pause that
-// grows from 5 ms to 0.5 s, or, if l is a [Watcher], from 50 ms and early when a release is notified. With a [Gate] the
-// callers of one process queue up, and only the first of them asks the servers.
+// Wait acquires the keys. While another holder has one of them, Wait tries again until ctx ends, after jittered pauses
+// that grow from 5 ms to 0.5 s. If l is a [Watcher], the pauses start at 50 ms and end early when a release is
+// notified. With a [Gate], the callers of one process form a queue, and only the first of them asks the servers.
 //
-// When ctx ends, the error matches both its cause and [ErrHeld]; a lease that is granted at that instant is still
-// returned. While the servers cannot be reached Wait goes on for 10 s; then the error matches [ErrUnavailable]. Any
-// other error is returned at once, such as [ErrReentrant] for a key of a lease that ctx carries.
+// When ctx ends, the error matches both its cause and [ErrHeld]; a lease granted at that instant is still returned. If
+// the servers cannot be reached for 10 s, the error matches [ErrUnavailable]. Any other error is returned at once, such
+// as [ErrReentrant] for a key of a lease that ctx carries.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	return wait(ctx, l, keys, opts, false)
 }
 
-// wait is Wait. When ahead is set, a caller is queued before those that were queued without it.
+// wait implements Wait. With ahead, the caller is queued before those without it.
 func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool) (*Lease, error) {
 	if q, ok := l.(queuer); ok {
 		return q.wait(ctx, keys, opts, ahead)
@@ -79,7 +79,7 @@ func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool
 			return nil, err
 		}
 		if watcher != nil && released == nil {
-			if ch, end, err := watcher.Watch(ctx, keys); err == nil { // else the pauses alone must do
+			if ch, end, err := watcher.Watch(ctx, keys); err == nil { // without it there are the pauses
 				released, stop = ch, end
 			}
 		}
@@ -89,12 +89,12 @@ func wait(ctx context.Context, l Locker, keys []string, opts Options, ahead bool
 	}
 }
 
-// queuer is a Locker whose callers queue up.
+// queuer is a Locker with its own queue of waiting callers.
 type queuer interface {
 	wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error)
 }
 
-// sleep waits for d, or until wake receives a value. It returns false when ctx has ended before.
+// sleep waits for d, or until wake delivers a value. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -107,7 +107,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// gaveUp is the error of a wait whose context has ended.
+// gaveUp returns the error of a wait whose context has ended.
 func gaveUp(ctx context.Context, last error) error {
 	if last == nil {
 		return context.Cause(ctx)
@@ -115,13 +115,14 @@ func gaveUp(ctx context.Context, last error) error {
 	return fmt.Errorf("locking: gave up waiting: %w: %w", context.Cause(ctx), last)
 }
 
-// pause decides how long to wait after an attempt that failed.
+// pause decides how long to wait after a failed attempt.
 type pause struct {
 	backoff *backoff.ExponentialBackOff
 	last    error
 	down    time.Time // since when the servers cannot be reached
 }
 
+// newPause returns the pauses of a caller that is, or is not, notified of releases.
 func newPause(watched bool) *pause {
 	first := firstPause
 	if watched {
@@ -130,7 +131,7 @@ func newPause(watched bool) *pause {
 	return &pause{backoff: growing(first, longPause, 1.5, 0.5)}
 }
 
-// after returns the length of the pause after an attempt that failed with err, or the error to give up with.
+// after returns the pause after an attempt that failed with err, or the error with which to give up.
 func (p *pause) after(ctx context.Context, err error) (time.Duration, error) {
 	switch {
 	case ctx.Err() != nil:

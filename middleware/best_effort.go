@@ -12,7 +12,9 @@ type bestEffort struct{ *run }
 
 func (bestEffort) accepts([]string) error { return nil }
 
-func (bestEffort) admit(context.Context) (*locking.HeldError, error) { return nil, nil } //nolint:nilnil // always its turn
+func (bestEffort) admit(context.Context) (*locking.HeldError, error) {
+	return nil, nil //nolint:nilnil // it may always try
+}
 
 func (bestEffort) confirm(_ context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
 	return lease, nil, nil
@@ -41,7 +43,7 @@ func (bestEffort) looksAgain(context.Context, string, parking.Task) bool { retur
 
 func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKey(ctx, lease) }
 
-// leaveNeedless takes a task out of the sequence that its producer has put it in although its handler keeps no order.
+// leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
 func (r bestEffort) leaveNeedless(ctx context.Context) {
 	for _, key := range r.keys {
 		if parking.EnqueuedFor(r.id, key, r.task.Headers()) {
@@ -50,9 +52,9 @@ func (r bestEffort) leaveNeedless(ctx context.Context) {
 	}
 }
 
-// remove takes a task out of the sequence of a key, and returns the tasks that are next.
+// remove removes a task from the sequence of a key, and returns the next tasks.
 func (r *run) remove(ctx context.Context, t parking.Task, key string) parking.Front {
-	left, _ := retry(ctx, r, "a task could not leave the line of its key; those behind it wait until it is gone",
+	left, _ := retry(ctx, r, "a task could not leave the sequence of its key; those behind it wait until it is gone",
 		func(ctx context.Context) (parking.Front, error) { return r.engine().Remove(ctx, t, key) })
 	return left
 }

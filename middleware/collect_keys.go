@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// collectAfter is how often a task of several keys must have been refused before it collects them.
+	// collectAfter is the number of refusals after which a task with several keys collects them.
 	collectAfter = 3
-	// leastCollect and mostCollect bound how long it may take.
+	// leastCollect and mostCollect limit how long collecting may take.
 	leastCollect = 3 * time.Second
 	mostCollect  = time.Minute
 )
 
-// collectTime returns how long a task may keep keys of its own while it waits for the others: enough for two holders of
-// each key, and no more than leaves its handler most of the time before the deadline. hold is how long a key is held on
-// average, left the time before the deadline. It is zero or less when the task should not even begin.
+// collectTime returns how long a task may keep some of its keys while it waits for the others: enough for two holders
+// of each key, but not so long that the handler lacks time before the deadline. hold is how long a key is held on
+// average, and left is the time before the deadline. If the result is zero or less, the task must not begin.
 func collectTime(keys int, hold, left time.Duration) time.Duration {
 	most := min(max(2*time.Duration(keys)*hold, leastCollect), mostCollect)
 	return min(most, left/4, left-2*hold)
 }
 
-// starves reports whether the task should collect its keys: it has several, was refused often, and no other task of
-// this server collects at the moment. Then it must call collect.
+// starves reports whether the task must collect its keys: it has several, was refused often, and no other task of this
+// server is collecting. The caller must then call collect.
 func (r *run) starves() bool {
 	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
@@ -36,11 +36,11 @@ func (r *run) starves() bool {
 		true)
 }
 
-// collect takes the keys one after another, and keeps those that it has while it waits in its slot for the next. Taken
-// all at once or not at all, many busy keys would hardly ever be free together, and others would pass the task forever.
-// All tasks collect in the order of the keys, so none of them waits in a circle; one of a server does so at a time, so
-// the keys that it keeps idle are few. When time is up it gives back what it has and returns who holds the key that it
-// lacks.
+// collect locks the keys one after another, and keeps those that it has while it waits in its slot for the next. If
+// they were locked all at once or not at all, many busy keys would hardly ever be free together, and other tasks would
+// always overtake this one. All tasks collect keys in the same order, so they cannot wait for each other in a circle.
+// Only one task of a server collects at a time, so few keys are idle. When its time is up, collect releases what it has
+// and returns the holder of the key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
 	defer r.SlotBudget.collecting.Store(false)
@@ -67,10 +67,10 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 	if other, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, other, nil
 	}
-	return nil, held, nil // whatever else is wrong, the next attempt meets it too
+	return nil, held, nil // any other error will recur at the next attempt
 }
 
-// giveUpKey gives one key back that the task has not used, and wakes those that were refused meanwhile.
+// giveUpKey releases one key that the task has not used, and wakes tasks that were refused it in the meantime.
 func (r *run) giveUpKey(ctx context.Context, lease *locking.Lease) {
 	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
 		r.warnOfKept(ctx, lease, err)
@@ -82,7 +82,7 @@ func (r *run) giveUpKey(ctx context.Context, lease *locking.Lease) {
 	}
 }
 
-// untilStopping returns a context that ends at a time, and when the server begins to shut down.
+// untilStopping returns a context that ends at the given time, or when the server begins to shut down.
 func (r *run) untilStopping(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	waiting, cancel := context.WithDeadline(ctx, end)
 	if r.Stopping != nil {

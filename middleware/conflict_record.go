@@ -10,13 +10,13 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// record is the form of a [ConflictError] in the result of an archived task.
+// record is a [ConflictError] as it is stored in the result of an archived task.
 type record struct {
 	Queue        string           `json:"queue"`
 	ID           string           `json:"id"`
 	Type         string           `json:"type"`
 	Key          string           `json:"key"`
-	KeyBytes     []byte           `json:"key_bytes,omitempty"` // of a key that JSON has no text for
+	KeyBytes     []byte           `json:"key_bytes,omitempty"` // a key that is not valid UTF-8
 	Outcome      string           `json:"outcome"`
 	Limit        delayqueue.Limit `json:"limit,omitempty"`
 	Conflicts    int              `json:"conflicts"`
@@ -41,24 +41,25 @@ func (e *ConflictError) result() []byte {
 	if !e.Holder.Since.IsZero() {
 		rec.HeldSince = &e.Holder.Since
 	}
-	b, _ := json.Marshal(rec) // of strings, numbers, and a time that parseOwner has let through
+	b, _ := json.Marshal(rec) // strings, numbers and a time never fail
 	return b
 }
 
-// ParseConflict returns why a task was archived, from the task's result (asynq.TaskInfo.Result): the key, its holder
-// with the holder's fence and how long it had had the key, the limit that was reached, and how often and for how long
-// the task was refused. It returns an error for any other result, such as that of a task that was archived for another
-// reason. The example of [ReplayConflicts] shows where results come from.
+// ParseConflict returns why a task was archived, from the task's result (asynq.TaskInfo.Result): the key, its holder,
+// the limit that was reached, and how often and for how long the task was refused. It returns an error for any other
+// result, such as that of a task that was archived for another reason. The example of [ReplayConflicts] shows where to
+// find results.
 func ParseConflict(result []byte) (*ConflictError, error) {
 	var rec record
 	if err := json.Unmarshal(result, &rec); err != nil || rec.Outcome != Archive.String() || rec.Key == "" {
 		return nil, fmt.Errorf("middleware: the result of the task does not tell of a conflict (%d bytes)", len(result))
 	}
+	retryAfter := time.Duration(rec.RetryAfterMS) * time.Millisecond
 	e := &ConflictError{
-		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive, Limit: rec.Limit,
-		Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
-		RetryAfter: time.Duration(rec.RetryAfterMS) * time.Millisecond, Held: time.Duration(rec.HeldMS) * time.Millisecond,
-		Holder: locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: time.Duration(rec.RetryAfterMS) * time.Millisecond},
+		Task: delayqueue.Task{Queue: rec.Queue, ID: rec.ID}, Type: rec.Type, Key: rec.Key, Outcome: Archive,
+		Limit: rec.Limit, Conflicts: rec.Conflicts, Waited: time.Duration(rec.WaitedMS) * time.Millisecond,
+		RetryAfter: retryAfter, Held: time.Duration(rec.HeldMS) * time.Millisecond,
+		Holder: locking.Holder{Label: rec.Holder, Fence: rec.HolderFence, Remaining: retryAfter},
 	}
 	if len(rec.KeyBytes) > 0 {
 		e.Key = string(rec.KeyBytes)

@@ -9,7 +9,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// ended tells of a run that ends without the lock, and returns the error for asynq.
+// ended reports a run that ends without the lock, and returns the error for asynq.
 func (r *run) ended(ctx context.Context, err error) error {
 	limit, atLimit := errors.AsType[*limitError](err)
 	if atLimit {
@@ -22,9 +22,9 @@ func (r *run) ended(ctx context.Context, err error) error {
 	switch {
 	case ok && conflict.Outcome == Park:
 	case r.ordering.returns(err):
-		// It comes back, and keeps its position.
+		// The task comes back and keeps its position.
 	default:
-		r.leave(ctx) // it will not give back a key that it was woken for
+		r.leave(ctx) // it will not release the key for which it was woken
 	}
 	if !ok {
 		return err
@@ -39,7 +39,7 @@ func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
 		Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
 }
 
-// keepReason writes why a conflict has a task archived as the task's result, for [ParseConflict].
+// keepReason writes why a conflict archives the task into the task's result, for [ParseConflict].
 func (r *run) keepReason(ctx context.Context, outcome error) {
 	conflict, ok := errors.AsType[*ConflictError](outcome)
 	if !ok || conflict.Outcome != Archive {
@@ -51,8 +51,8 @@ func (r *run) keepReason(ctx context.Context, outcome error) {
 	}
 }
 
-// waited returns how long ago the task was refused first since its handler last ran, also in earlier runs; zero when it
-// was not.
+// waited returns the time since the first refusal of the task, also if that was in an earlier run; zero if the task has
+// not been refused since its handler last ran.
 func (r *run) waited() time.Duration {
 	first := r.active.Met(r.attempt).First
 	if first.IsZero() || !r.firstAt.IsZero() && r.firstAt.Before(first) {
@@ -64,11 +64,11 @@ func (r *run) waited() time.Duration {
 	return max(time.Since(first), 0)
 }
 
-// conflict returns the error of a run that ends in conflict.
+// conflict returns the error of a run that ends in conflict. If delay is zero, RetryAfter is the rest of the lease.
 func (r *run) conflict(held *locking.HeldError, outcome Outcome, delay time.Duration) *ConflictError {
 	e := &ConflictError{
-		Task: delayqueue.Task(r.id), Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1),
-		Waited: r.waited(),
+		Task: delayqueue.Task(r.id), Type: r.task.Type(), Key: held.Key, Holder: held.Holder,
+		Outcome: outcome, RetryAfter: delay, Conflicts: max(r.refusals, 1), Waited: r.waited(),
 	}
 	if !held.Holder.Since.IsZero() {
 		e.Held = max(time.Since(held.Holder.Since), 0)

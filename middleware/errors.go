@@ -12,26 +12,26 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// ErrKey reports that a task has no usable key. It will not have one later either, so the task is archived. The
-// error that matches it is a [KeyError].
+// ErrKey reports that a task has no usable key. Retrying would not help, so the task is archived. The error that
+// matches ErrKey is a [KeyError].
 var ErrKey = errors.New("middleware: no usable key")
 
 // ConflictError reports that a task did not run because another holder had one of its keys. It matches
-// [locking.ErrHeld] and the asynq sentinel that brings its Outcome about.
+// [locking.ErrHeld] and the asynq sentinel error that causes its Outcome.
 type ConflictError struct {
 	Task   delayqueue.Task
 	Type   string
 	Key    string
 	Holder locking.Holder
-	// Held is how long the holder had had the key, by the clocks of this process and the holder; 0 when unknown.
+	// Held is how long the holder had held the key, by the clocks of this process and of the holder; 0 if unknown.
 	Held time.Duration
 
-	// Outcome is what became of the task, and Limit the limit that ended its waiting, if one did.
+	// Outcome is what happened to the task. Limit is the limit that ended its wait, if any.
 	Outcome Outcome
 	Limit   delayqueue.Limit
 
-	// Conflicts is how often the task was refused since its handler last ran, and Waited how long ago the first refusal
-	// was.
+	// Conflicts is how often the task was refused since its handler last ran, and Waited is the time since the first of
+	// these refusals.
 	Conflicts int
 	Waited    time.Duration
 
@@ -40,7 +40,7 @@ type ConflictError struct {
 	RetryAfter time.Duration
 }
 
-// Error names the key, its holder, and when to try again.
+// Error names the key, its holder and, unless the task is parked, the time after which to try again.
 func (e *ConflictError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%q is held by %s", e.headline(), e.Key, e.Holder)
@@ -54,14 +54,14 @@ func (e *ConflictError) Error() string {
 	return b.String()
 }
 
-// headline begins the text of the error: it tells a conflict of this outcome from other errors that asynq keeps as
-// text.
+// headline returns the beginning of the error text. It distinguishes a conflict of this outcome from other errors that
+// asynq keeps as text.
 func (e *ConflictError) headline() string { return fmt.Sprintf("middleware: %s: key ", e.Outcome) }
 
 // Is reports whether target is [locking.ErrHeld].
 func (e *ConflictError) Is(target error) bool { return target == locking.ErrHeld }
 
-// Unwrap returns the asynq sentinel that brings the outcome about, or nil.
+// Unwrap returns the asynq sentinel error that causes the outcome, or nil.
 func (e *ConflictError) Unwrap() error {
 	switch e.Outcome {
 	case Archive:
@@ -87,13 +87,13 @@ func (e *KeyError) Error() string {
 // Is reports whether target is [ErrKey].
 func (e *KeyError) Is(target error) bool { return target == ErrKey }
 
-// Unwrap returns the cause, and the asynq sentinel that has the task archived.
+// Unwrap returns the cause, and the asynq sentinel error that archives the task.
 func (e *KeyError) Unwrap() []error { return []error{e.Err, asynq.SkipRetry} }
 
-// unavailableError reports that the locks could not be reached. It is not a failure of the task, uses up no retry, and
-// the task is tried again after the delay, as long as the Redis of the tasks can be reached.
+// unavailableError reports that the locks cannot be reached. The task has not failed and uses up no retry. It is tried
+// again after the delay, provided that the Redis of the tasks can be reached.
 type unavailableError struct {
-	err   error // the last one of the attempts
+	err   error // of the last attempt
 	delay time.Duration
 }
 

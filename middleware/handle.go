@@ -12,27 +12,28 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// wakeTimeout bounds the wakes after a release.
+// wakeTimeout is the maximum duration of the wakes after a release.
 const wakeTimeout = 5 * time.Second
 
-// handle runs the handler under the lease and gives the keys back when it returns.
+// handle runs the handler under the lease and releases the keys when it returns.
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
 	r.observe(ctx, Event{Kind: Acquired, Waited: r.waited()})
 	r.began = time.Now()
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
-	if lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err)); errors.Is(lost, locking.ErrLost) && !lease.Committed() {
+	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))
+	if errors.Is(lost, locking.ErrLost) && !lease.Committed() {
 		err = errors.Join(err, lost)
 	}
 	return err
 }
 
-// giveBack releases the keys after the handler. A task that stays keeps its place in line. It returns why the lease was
-// lost, or nil.
+// giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
+// why the lease was lost, or nil.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.ShouldNotify() {
-		r.ordering.wakeAgain(ctx) // asynq may have given this run up, and another one of the task waits for the key
+		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
 	}
 	var held time.Duration
 	if !r.began.IsZero() {
@@ -45,8 +46,8 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 	return lost
 }
 
-// release releases the keys and wakes the next task of each that somebody waits for. A task that is leaving has ended,
-// and its place in line is the next one's. It returns why the lease was lost, or nil.
+// release releases the keys and, for each key that has waiters, wakes the next task. A task that is leaving has ended,
+// and gives up its position in the sequence. release returns why the lease was lost, or nil.
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
 	var left parking.Front
@@ -56,7 +57,8 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	r.lease = nil
 	if err := lease.Release(ctx); err != nil {
 		switch loss, ok := errors.AsType[*locking.LostError](err); {
-		case ok && loss.Reason != locking.LossTaken: // its time was over only after the handler had returned, or lost says so already
+		case ok && loss.Reason != locking.LossTaken:
+			// It expired only after the handler had returned, or lost says so already.
 		case errors.Is(err, locking.ErrLost):
 			lost = err
 		default:
@@ -69,7 +71,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	return lost
 }
 
-// warnOfKept tells the log of keys that could not be released.
+// warnOfKept logs that keys could not be released.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
 		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklimits.WithoutKeys(err))

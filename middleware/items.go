@@ -81,7 +81,7 @@ func (r *itemsRun) SitOut(ctx context.Context, err error) error {
 	if !mayPass(err) {
 		return err
 	}
-	return r.sitOut(ctx, &r.outage, err)
+	return r.awaitRedis(ctx, &r.outage, err)
 }
 
 // Park has the task wait for a key. The Requeue of the handler's strategy has the limits and the delay.

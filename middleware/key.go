@@ -14,14 +14,14 @@ import (
 	"github.com/railtoken/railtoken/internal/tasklimits"
 )
 
-// KeyFunc finds the business keys of a task: the names of what no other task may work on at the same time. An error, no
-// key or an empty key archives the task; make keys with [Key], so that none is half empty. It must be safe for use by
-// many goroutines and must not keep the task.
+// KeyFunc returns the business keys of a task: the names of what no other task may work on at the same time. An error,
+// no key or an empty key archives the task. Make keys with [Key], which returns an empty key if a part is missing. A
+// KeyFunc must be safe for concurrent use and must not retain the task.
 type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
 
-// Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): the kind and the parts of its name
-// with colons between them. It is empty when one of them is, so that the task is archived with a [KeyError]: "order:"
-// would be the key of every task whose payload lacks the number.
+// Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): its kind and the parts of its
+// name, joined by colons. The key is empty if any of them is, so that the task is archived with a [KeyError]. Otherwise
+// "order:" would be the key of every task whose payload lacks the number.
 func Key(kind string, parts ...string) string {
 	if kind == "" || slices.Contains(parts, "") {
 		return ""
@@ -29,13 +29,13 @@ func Key(kind string, parts ...string) string {
 	return strings.Join(append([]string{kind}, parts...), ":")
 }
 
-// PayloadKey returns a KeyFunc that decodes the task's payload from JSON and finds one key in it.
+// PayloadKey returns a KeyFunc that decodes the payload of a task from JSON and returns one key from it.
 func PayloadKey[T any](key func(T) string) KeyFunc {
 	return PayloadKeys(func(payload T) []string { return []string{key(payload)} })
 }
 
-// PayloadKeys returns a KeyFunc that decodes the task's payload from JSON and finds several keys in it, all of which
-// are locked together or not at all.
+// PayloadKeys returns a KeyFunc that decodes the payload of a task from JSON and returns several keys from it. They are
+// locked together or not at all.
 func PayloadKeys[T any](keys func(T) []string) KeyFunc {
 	return func(_ context.Context, task *asynq.Task) ([]string, error) {
 		var payload T
@@ -57,7 +57,7 @@ func HeaderKey(name string) KeyFunc {
 	}
 }
 
-// FixedKey returns a KeyFunc that gives every task the same keys: one task of the kind at a time.
+// FixedKey returns a KeyFunc that returns the same keys for every task, so that only one of these tasks runs at a time.
 func FixedKey(keys ...string) KeyFunc {
 	return func(context.Context, *asynq.Task) ([]string, error) { return keys, nil }
 }
@@ -74,7 +74,7 @@ func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklimi
 	return keys, nil
 }
 
-// hashed returns the keys in a form that may stand in logs: the same key always the same, but not to be read.
+// hashed returns hashes of the keys for the log: a key always has the same hash, but cannot be read from it.
 func (l *lock) hashed(keys []string) []string {
 	hashes := make([]string, len(keys))
 	for i, key := range keys {

@@ -19,44 +19,46 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other zero
-// value is a default.
+// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; the zero value of
+// every other field is a default.
 type Options struct {
-	// Locker takes the locks.
+	// Locker locks the keys.
 	Locker locking.Locker
 
-	// Key finds a task's business keys.
+	// Key returns the business keys of a task.
 	Key KeyFunc
 
 	// Strategy decides what happens to a task in conflict; [Requeue] when nil.
 	Strategy Strategy
 
-	// Queue is where tasks are parked. The asynq server must speak through the client that its Conn makes.
+	// Queue is where tasks are parked. The asynq server must use the Redis client that attach.Attached.Client returns
+	// for this Queue.
 	Queue *delayqueue.Queue
 
-	// RedisKeys returns the names of the Redis string that is the lock of a key and of the mark beside it, when the
-	// locks are on the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are taken to be
-	// elsewhere, and each task that is parked costs one more attempt at its lock.
+	// RedisKeys returns the Redis keys of a business key's lock and of the subscription beside it, if the locks are on
+	// the Redis of the tasks: see [locking.Single.RedisKeys]. When nil, the locks are assumed to be elsewhere, and
+	// parking a task costs one more attempt to lock its key.
 	RedisKeys func(key string) (lock, notify string)
 
-	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, after which
-	// asynq brings a crashed worker's task back. The log warns once of each type of task whose time, by asynq.Timeout
-	// or asynq.Deadline, is longer than MaxHold.
+	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, because asynq
+	// may bring back the task of a crashed worker after that time. A warning is logged once for each type of task that
+	// may run for longer than MaxHold (asynq.Timeout, asynq.Deadline).
 	TTL, MaxHold time.Duration
 
-	// Label names this process to tasks that are refused; "host/pid" when empty. The type and ID of the task are added
-	// to it.
+	// Label identifies this process to tasks that are refused a key; "host/pid" when empty. The type and ID of the task
+	// are appended to it.
 	Label string
 
-	// MaxKeySize is the longest key in bytes; 1024 when zero. MaxKeys is the most keys of a task; 100 when zero.
+	// MaxKeySize is the maximum length of a key in bytes; 1024 when zero. MaxKeys is the maximum number of keys of a
+	// task; 100 when zero.
 	MaxKeySize, MaxKeys int
 
-	// SlotBudget limits the tasks that wait in their slots. Share it among the middlewares of one server. When nil,
-	// this middleware has one of its own for half as many tasks as there are CPUs, at least one, and no task is on
-	// standby, because the number of slots is not known.
+	// SlotBudget limits the number of tasks that wait in their slots. The middlewares of one server should share it.
+	// When nil, this middleware has its own budget of half the number of CPUs, at least one, and no task is on standby
+	// because the number of slots is not known.
 	SlotBudget *SlotBudget
 
-	// Stopping ends the waiting in slots when it is closed: close it when the server begins to shut down. nil disables
+	// Stopping ends all waits in slots when it is closed. Close it when the server begins to shut down; nil disables
 	// it.
 	Stopping <-chan struct{}
 
@@ -67,7 +69,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options at once, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Locker == nil {
@@ -92,13 +94,13 @@ func (o Options) Validate() error {
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
 	if o.TTL >= tasklimits.MaxTTL {
 		errs = append(errs,
-			fmt.Errorf("middleware: TTL is %v: it must be below %v, since asynq brings the task of a crashed worker back after 55 to 120 s: "+
-				"lower it; a lease renews itself for as long as the handler runs", o.TTL, tasklimits.MaxTTL))
+			fmt.Errorf("middleware: TTL is %v: it must be below %v, because asynq brings back the task of a crashed worker "+
+				"after 55 to 120 s: lower it; a lease renews itself as long as the handler runs", o.TTL, tasklimits.MaxTTL))
 	}
 	return errors.Join(errs...)
 }
 
-// engine parks and wakes tasks; nil when there is no Queue.
+// engine returns what parks and wakes tasks; nil if there is no Queue.
 func (o Options) engine() *parking.Engine { return (*parking.Engine)(o.Queue) }
 
 func (o Options) strategy() Strategy {
@@ -108,14 +110,14 @@ func (o Options) strategy() Strategy {
 	return o.Strategy
 }
 
-// Lock returns the middleware that runs a handler only while it holds the locks of its task's keys. It returns every
-// fault of the options at once.
+// Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. If the options are
+// invalid, Lock returns all faults at once.
 //
-// The handler's context carries the lease ([locking.FromContext]) and ends when it is lost. A handler that returns nil
-// although its lease was lost has failed, with an error that matches [locking.ErrLost], unless it called
-// Lease.MarkCommitted. The lease is held until the handler returns, even when asynq has given the task up.
+// The handler's context carries the lease ([locking.FromContext]) and ends when the lease is lost. If the lease was
+// lost, a handler that returns nil has failed with an error that matches [locking.ErrLost], unless it called
+// Lease.MarkCommitted. The lease is held until the handler returns, even if asynq has abandoned the task.
 //
-// The server's Config must be one that [ServerConfig] has returned.
+// The server must use a Config that [ServerConfig] has returned.
 func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
-		l.interest = tasklimits.NotifyFor
+		l.notifyFor = tasklimits.NotifyFor
 	}
 	if l.SlotBudget == nil {
 		l.SlotBudget = &SlotBudget{Waiting: max(runtime.NumCPU()/2, 1)}
@@ -147,21 +149,21 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}, nil
 }
 
-// lock is what all tasks of a middleware share.
+// lock is shared by all tasks of a middleware.
 type lock struct {
-	Options                  // with its defaults
-	watcher  locking.Watcher // nil when the locker does not announce releases
-	toQueue  string          // where the strategy has tasks wait; "" for their own queue
-	opts     locking.Options
-	interest time.Duration // how long a refused attempt asks to be told of the release
-	limits   tasklimits.Limits
-	order    Order
-	maxAge   time.Duration // the limit on it; 0 for none
-	warned   sync.Map      // types of tasks whose time is longer than MaxHold
-	held     atomic.Int64  // how long handlers take, a moving average in ns
+	Options                   // with its defaults
+	watcher   locking.Watcher // nil if the locker does not notify of releases
+	toQueue   string          // the queue in which tasks wait; "" for their own queue
+	opts      locking.Options
+	notifyFor time.Duration // how long a refused attempt subscribes to the release
+	limits    tasklimits.Limits
+	order     Order
+	maxAge    time.Duration // the limit on age; 0 for none
+	warned    sync.Map      // task types for which warnOfMaxHold has logged
+	held      atomic.Int64  // how long handlers take: a moving average in ns
 }
 
-// process runs one task.
+// process runs a task.
 func (l *lock) process(ctx context.Context, task *asynq.Task, next asynq.Handler) error {
 	r, err := l.begin(ctx, task)
 	if err != nil {

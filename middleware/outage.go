@@ -10,27 +10,26 @@ import (
 )
 
 const (
-	// outagePatience is how long a task sits out an outage of Redis in its slot: other tasks could not run in it
-	// either.
+	// outagePatience is how long a task waits in its slot for the end of a Redis outage. Other tasks could not run in
+	// that slot either.
 	outagePatience = 10 * time.Second
-	// outageDelay is when a task tries again that has lost its patience.
+	// outageDelay is the time until a task tries again that has waited for so long.
 	outageDelay = 10 * time.Second
-	// outageMargin is what is left before the task's deadline when the patience ends: after it asynq heeds no outcome
-	// of ours.
+	// outageMargin is how long before the task's deadline that wait ends: asynq ignores the error of a task that is
+	// past its deadline.
 	outageMargin = time.Second
 )
 
-// outage is how long a run has sat out errors of one kind.
+// outage is how long a run has been waiting because of errors of one kind.
 type outage struct {
 	began  time.Time
 	delays *backoff.ExponentialBackOff
 }
 
-// sitOut waits for a moment after cause, an error of Redis that may pass. When the patience is over, or the server
-// shuts down, it returns the error that ends the run: the task is tried again later and has used up no retry. Where
-// tasks cannot be parked, one on its last attempt has no other place to wait in than its slot, as asynq would archive
-// it.
-func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
+// awaitRedis waits for a moment after cause, an error of Redis that may be temporary. When the patience is over, or the
+// server shuts down, it returns the error that ends the run; the task is tried again later and has used up no retry. A
+// task on its last attempt that cannot be parked keeps waiting in its slot, because asynq would archive it.
+func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 	now := time.Now()
 	if o.delays == nil {
 		*o = outage{began: now, delays: backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
@@ -53,9 +52,9 @@ func (r *run) sitOut(ctx context.Context, o *outage, cause error) error {
 	return r.pause(ctx, delay, nil)
 }
 
-// pause waits for so long, or until a key was released or the server begins to shut down; that does not end the pause
-// of a task with nowhere else to wait, which asynq puts back when the time of the shutdown is over. It returns an error
-// only when the task's context has ended.
+// pause waits for d, or until a key was released or the server begins to shut down. The shutdown does not end the pause
+// of a task that can wait only in its slot: asynq returns that task to its queue when the shutdown times out. pause
+// returns an error only if the task's context has ended.
 func (r *run) pause(ctx context.Context, d time.Duration, released <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -73,7 +72,7 @@ func (r *run) pause(ctx context.Context, d time.Duration, released <-chan struct
 	return nil
 }
 
-// patienceEnds returns until when the task waits.
+// patienceEnds returns the time at which the wait in the slot ends.
 func (o *outage) patienceEnds(ctx context.Context) time.Time {
 	end := o.began.Add(outagePatience)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-outageMargin).Before(end) {

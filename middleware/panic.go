@@ -7,27 +7,27 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// errBroken stands for the end of a run whose code has panicked or has ended its goroutine. asynq makes the error that
+// errBroken stands for the result of a run whose code has panicked or ended its goroutine. asynq makes the error that
 // the task gets.
 var errBroken = errors.New("middleware: the run did not return")
 
-// abandon gives back all that a run has, because code of the user's has panicked or has ended its goroutine
-// (runtime.Goexit). It recovers from nothing: asynq reports the panic with its stack, and retries or archives the task
-// as after any panic of a handler.
+// abandon releases everything that a run has, because a user's code has panicked or has ended its goroutine
+// (runtime.Goexit). It does not recover: asynq reports the panic with its stack, and retries or archives the task as
+// after any panic of a handler.
 func (r *run) abandon(ctx context.Context) {
-	r.active.Withdraw() // asynq counts a failure, whatever was to become of the task
+	r.active.Withdraw() // asynq counts a failure, whatever the strategy had decided
 	r.stopWaiting(ctx, false)
 	switch {
 	case r.lease != nil:
 		_ = r.giveBack(ctx, r.lease, r.ordering.stays(ctx, true, nil))
 	case r.ordering.returns(errBroken):
-		// It comes back, and keeps its position.
+		// The task comes back and keeps its position.
 	default:
 		r.leave(ctx)
 	}
 }
 
-// observe tells the observer of an event of this run.
+// observe reports an event of this run to the observer.
 func (r *run) observe(ctx context.Context, e Event) {
 	if e.Task == (delayqueue.Task{}) {
 		e.Task = delayqueue.Task(r.id)

@@ -11,11 +11,11 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// errNoQueue is the error of a strategy that parks tasks though there is no [delayqueue.Queue], which Lock has ruled
-// out.
+// errNoQueue is returned when a strategy parks a task but there is no [delayqueue.Queue]. Lock rules this out for the
+// strategies that it knows.
 var errNoQueue = errors.New("middleware: no delayqueue.Queue is configured")
 
-// park has the task wait for the key as soon as asynq acknowledges its run, and returns the error that ends the run.
+// park has the task parked as soon as asynq acknowledges its run, and returns the error that ends the run.
 func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) error {
 	if r.Queue == nil {
 		return errNoQueue
@@ -23,7 +23,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	met := r.active.Met(r.attempt)
 	met.Count++
 	limit := d.Limits.Reached(delayqueue.Conflict(met))
-	if limit == delayqueue.NoLimit && d.OnLimit != nil { // else a task that finds the waiters full waits all the same
+	if limit == delayqueue.NoLimit && d.OnLimit != nil { // without OnLimit, the task waits despite a limit on waiters
 		full, err := r.engine().Full(ctx, r.id, held.Key, d.Limits.Waiters, d.Limits.Total)
 		if limit = delayqueue.Limit(full); err != nil {
 			r.Logger.WarnContext(ctx, "the limits of a task are not known; it waits on", "task", r.id.String(), "error",
@@ -51,22 +51,23 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	return conflict
 }
 
-// parked notes that the task waits. When the park has not looked whether the key was released before, the locker is
-// asked once more.
+// parked notes that the task has been parked. If parking did not include a look whether the key was released in the
+// meantime, parked asks the locker.
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
 	r.observe(ctx, Event{
-		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
+		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
+		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
 	if !p.Looked {
 		r.lookAgain(ctx, held.Key, p)
 	}
 }
 
-// lookAgain looks whether a key that a task waits for was released before it did. Then it gives the key back at once,
-// which wakes the next in line.
+// lookAgain checks whether a key was released before the task was among its waiters. If it was, lookAgain releases it
+// again at once, which wakes the next task.
 func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	looking, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -77,19 +78,20 @@ func (r *run) lookAgain(ctx context.Context, key string, p parking.Parked) {
 	opts.Notify += p.Timer
 	lease, err := r.Locker.Acquire(looking, []string{key}, opts)
 	if err != nil {
-		return // it is held, or cannot be looked at: then its timer brings the task back
+		return // the key is held, or its state is not known: the timer brings the task back
 	}
 	r.ordering.giveUp(ctx, lease)
 }
 
 const (
-	// plainLeast and plainMost are how long a task waits for its next attempt when nothing can be parked.
+	// plainLeast and plainMost limit the time until the next attempt of a task that cannot be parked.
 	plainLeast = time.Second
 	plainMost  = 5 * time.Second
 )
 
-// parkPlainly leaves a task to asynq's own timer, because asynq's scripts are not known. One on its last attempt, which
-// asynq archives for any error, has waited in its slot for as long as it may, and is archived with the reason.
+// parkPlainly leaves a task to asynq's own timer, because the version of asynq is unknown. A task on its last attempt,
+// which asynq archives for any error, has already waited in its slot for as long as it may. It is archived with the
+// reason.
 func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictError) error {
 	if d.Limits.Age > 0 && conflict.Waited >= d.Limits.Age {
 		conflict.Limit = delayqueue.AgeLimit
@@ -103,12 +105,11 @@ func (r *run) parkPlainly(ctx context.Context, d Decision, conflict *ConflictErr
 	return conflict
 }
 
-// nowhere reports whether the task has no place to wait in but its slot: it cannot be parked, and asynq archives it for
-// any error.
+// nowhere reports whether the task can wait only in its slot: it cannot be parked, and asynq archives it for any error.
 func (r *run) nowhere() bool { return r.active == nil && r.lastAttempt() }
 
-// stay returns how a task that is to be parked, and has nowhere to wait in, waits on in its slot: until a moment before
-// asynq gives it up, or to the limit on its age. When it cannot, that is d.
+// stay changes the decision to park a task that can wait only in its slot: it waits there until a moment before asynq
+// abandons it, or until the limit on its age. If that is not possible, stay returns d.
 func (r *run) stay(ctx context.Context, d Decision) Decision {
 	until, ok := ctx.Deadline()
 	if until = until.Add(-defaultMargin); !ok {
@@ -123,7 +124,7 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(defaultInitial, plainLeast, r.refusals)}
 }
 
-// atLimit ends the waiting of a task: it is archived, or the strategy's callback has the last word.
+// atLimit ends the wait of a task: it is archived, unless the strategy's OnLimit decides otherwise.
 func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
 	if err := r.engine().Forget(ctx, r.id); err != nil {
@@ -136,7 +137,7 @@ func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	return e
 }
 
-// limitError carries the outcome that an OnLimit callback chose to the end of the run.
+// limitError carries the result of an OnLimit callback to the end of the run.
 type limitError struct {
 	conflict *ConflictError
 	outcome  error

@@ -30,7 +30,7 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	defer queue.Close()
 	budget := &SlotBudget{Waiting: 4, Slots: 8}
 	opts := Options{Locker: locker, Queue: queue, SlotBudget: budget, Logger: slog.New(slog.DiscardHandler)}
-	r := &run{lock: &lock{Options: opts, interest: tasklimits.NotifyFor}, task: asynq.NewTask("test", nil), id: parking.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
+	r := &run{lock: &lock{Options: opts, notifyFor: tasklimits.NotifyFor}, task: asynq.NewTask("test", nil), id: parking.Task{Queue: "default", ID: "1"}, keys: []string{"k"}}
 	r.ordering = bestEffort{r}
 	for range 5 {
 		budget.standby.Parked("k", 3, 1)

@@ -11,23 +11,24 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 )
 
-// defaultMaxReplays is how many tasks one call of [ReplayConflicts] replays at most by default.
+// defaultMaxReplays is the default of ReplayOptions.Most.
 const defaultMaxReplays = 1000
 
-// ReplayOptions says which archived tasks are replayed. Queue must be set; every other zero value is a default.
+// ReplayOptions selects the archived tasks to replay. Queue must be set; the zero value of every other field is a
+// default.
 type ReplayOptions struct {
-	// Queue is asynq's queue whose archive is looked at. Tasks that Requeue.Queue has taken to another queue are
-	// archived in that one.
+	// Queue is the asynq queue whose archived tasks are replayed. Tasks that Requeue.Queue has moved are archived in
+	// that queue.
 	Queue string
-	// Key, when not empty, replays only tasks that were archived because of this key.
+	// Key, if set, replays only tasks that were archived because of this key.
 	Key string
-	// Limit, when not NoLimit, replays only tasks that reached this limit.
+	// Limit, if not NoLimit, replays only tasks that reached this limit.
 	Limit delayqueue.Limit
-	// Most is how many tasks are replayed at most, those that were archived first; 1000 when zero.
+	// Most is the maximum number of tasks to replay, beginning with those that were archived first; 1000 when zero.
 	Most int
 }
 
-// Validate returns every fault of the options at once, or nil.
+// Validate returns all faults of the options at once, or nil.
 func (o ReplayOptions) Validate() error {
 	var errs []error
 	if strings.TrimSpace(o.Queue) == "" {
@@ -40,12 +41,13 @@ func (o ReplayOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ReplayConflicts runs tasks again that were archived at a limit of their waiting, and returns how many, also with an
-// error. Each goes behind the pending tasks of its queue, with a conflict count and an age of zero. Tasks that were
-// archived for another reason stay, and so do those of [FailFast].
+// ReplayConflicts runs archived tasks again that had reached a limit on their wait. It returns how many it has
+// replayed, even if it also returns an error. Each task is added behind the pending tasks of its queue, and its
+// conflict count and age start at zero. Tasks that were archived for another reason stay archived, including those of
+// [FailFast].
 //
-// A replayed task whose key is still held waits again, and may be archived again: call ReplayConflicts once the cause
-// is mended.
+// A replayed task whose key is still held waits again, and may be archived again. Call ReplayConflicts once the cause
+// has been removed.
 func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOptions) (int, error) {
 	if err := opts.Validate(); err != nil {
 		return 0, err
@@ -56,7 +58,7 @@ func ReplayConflicts(ctx context.Context, queue *delayqueue.Queue, opts ReplayOp
 	return queue.Inspector().ReplayAll(ctx, opts.Queue, opts.Most, opts.choose)
 }
 
-// choose reports whether an archived task is one to be replayed.
+// choose reports whether an archived task is to be replayed.
 func (o ReplayOptions) choose(info *asynq.TaskInfo) bool {
 	conflict, err := ParseConflict(info.Result)
 	if err != nil || conflict.Limit == delayqueue.NoLimit {
@@ -65,7 +67,7 @@ func (o ReplayOptions) choose(info *asynq.TaskInfo) bool {
 	if o.Key != "" && conflict.Key != o.Key || o.Limit != delayqueue.NoLimit && conflict.Limit != o.Limit {
 		return false
 	}
-	// A result outlives the run that wrote it: the task may have been run by hand since, and have ended for another
+	// A result outlives the run that wrote it: since then, the task may have been run by hand and archived for another
 	// reason.
 	return strings.Contains(info.LastErr, conflict.headline())
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// retry makes a call that is for the tasks that wait, and again while Redis refuses, as it does during a failover: else
-// the task would stay in line itself, and the next one would wait for its timer. A worker that shuts down tries once.
-// When it was in vain, the log says what that means.
+// retry makes a call on behalf of waiting tasks, and repeats it while Redis refuses it, as it does during a failover.
+// Without this a finished task would stay in the sequence, and the next one would have to wait for its timer. A worker
+// that is shutting down tries once. If the call fails in the end, the log says what that means for the tasks.
 func retry[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
@@ -30,5 +30,5 @@ func retry[T any](ctx context.Context, r *run, inVain string, call func(context.
 	}
 	r.Logger.WarnContext(ctx, "waking the next task failed", "result", inVain, "task", r.id.String(), "keys",
 		r.hashed(r.keys), "error", cause)
-	return reply, cause // and not that the time is up
+	return reply, cause // rather than that the time is up
 }

@@ -15,34 +15,35 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// run is one run of one task: it lasts from its start to the error that asynq gets.
+// run is one run of one task, from its start to the error that asynq receives.
 type run struct {
 	*lock
-	task        *asynq.Task
-	id          parking.Task
-	active      *parking.Run // nil when the task cannot be parked
-	ordering    ordering
-	keys        []string
-	attempt     int  // the task's retry count
-	left        int  // how many retries it has left
+	task     *asynq.Task
+	id       parking.Task
+	active   *parking.Run // nil if the task cannot be parked
+	ordering ordering
+	keys     []string
+	attempt  int // the task's retry count
+	left     int // how many retries it has left
+
 	withoutLock bool // it has no keys besides those of its items
 
-	outage    outage // of the locks
+	outage    outage // of the lock servers
 	refusals  int
 	firstAt   time.Time
-	waiting   bool            // in its slot, within the budget
+	waiting   bool            // it waits in its slot, within the budget
 	standby   string          // the key that it is on standby for
-	reserved  string          // the key that a standby place is reserved for
+	reserved  string          // the key for which standby has room reserved for it
 	noStandby bool            // it was on standby in vain
 	collected bool            // it has tried to collect its keys
-	began     time.Time       // of its handler
-	released  <-chan struct{} // of its keys, while they are watched
+	began     time.Time       // when its handler began
+	released  <-chan struct{} // receives releases of its keys while they are watched
 	stopWatch func()
-	lease     *locking.Lease // what is to be given back
+	lease     *locking.Lease // to be released
 	blind     bool           // releases cannot be watched
 }
 
-// begin finds out which task this is.
+// begin returns a new run of the task that asynq has put into the context.
 func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	id, err := parking.TaskOf(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 	return r, nil
 }
 
-// process runs the task from its keys to the error that asynq gets.
+// process runs the task and returns the error for asynq.
 func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	if err := r.prepare(ctx); err != nil {
 		r.leave(ctx)
@@ -83,7 +84,7 @@ func (r *run) process(ctx context.Context, next asynq.Handler) error {
 	return r.handle(ctx, lease, next)
 }
 
-// prepare finds out which keys the task needs, and whether it may run at all.
+// prepare finds the keys of the task and checks whether it may run with them.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.keys, err = keysOf(ctx, r.Key, r.task, r.limits)
 	if items, ok := errors.AsType[*itemrun.ItemsError](err); ok {
@@ -107,9 +108,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// leave passes on the wake that the task may have had, and its place in line, when it ends without trying its keys.
+// leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
+// may have received, and removes the task from the sequence.
 func (r *run) leave(ctx context.Context) {
-	defer r.ordering.quit(ctx) // after it is parked no more
+	defer r.ordering.quit(ctx) // once the task is no longer parked
 	if r.Queue == nil || !parks(r.Strategy) {
 		return
 	}
@@ -121,8 +123,8 @@ func (r *run) leave(ctx context.Context) {
 	}
 }
 
-// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. When that
-// was cancelled, asynq has put the task back.
+// comesBack reports whether asynq runs the task again after a run without the lock that has ended with err. If that run
+// was cancelled, asynq has already returned the task to its queue.
 func (r *run) comesBack(err error) bool {
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) {
 		return false
@@ -131,10 +133,10 @@ func (r *run) comesBack(err error) bool {
 	return waiting || !r.lastAttempt() || errors.Is(err, context.Canceled)
 }
 
-// lastAttempt reports whether asynq would archive the task for any error, a conflict too.
+// lastAttempt reports whether asynq would archive the task for any error, including a conflict.
 func (r *run) lastAttempt() bool { return r.left == 0 }
 
-// acquire takes the locks, and does what the strategy decides for as long as another holder has one of them.
+// acquire locks the keys. As long as another holder has one of them, it does what the strategy decides.
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInOrder(ctx)
@@ -169,7 +171,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	return lease, err
 }
 
-// decide asks the strategy about a conflict.
+// decide asks the strategy about a conflict, and replaces a decision that cannot be carried out.
 func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	now := time.Now()
 	if r.refusals == 0 {
@@ -185,21 +187,22 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		state.Hold = r.meanHold()
 	}
 	c := Conflict{
-		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt, Now: now, Waited: now.Sub(r.firstAt),
-		Standby: state.Standby, Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Hold: state.Hold, Pickup: state.Pickup,
-		Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
+		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
+		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
+		Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
 	}
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
 	c.MayStandBy = r.SlotBudget.hasSpare(0)
 	d := r.Strategy.Decide(c)
-	if d.Outcome == WaitInSlot && (d.Standby && !c.MayStandBy || !r.takePlace(ctx, held.Key, d, c.Reserved)) { // another one was quicker
+	if d.Outcome == WaitInSlot &&
+		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster
 		c.MayWait = false
 		d = r.Strategy.Decide(c)
 	}
 	if d.Outcome == WaitInSlot && (!c.MayWait || !d.WaitUntil.After(now)) {
 		c.MayWait = false
-		d = Requeue{}.Decide(c) // a strategy of the user's that would fill the slots, or spin
+		d = Requeue{}.Decide(c) // the strategy is a user's that would fill the slots, or spin
 		if r.Queue == nil {
 			d = Decision{Outcome: Retry}
 		}
@@ -210,8 +213,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	return d
 }
 
-// takePlace takes what waiting in the slot needs: room in the budget and, on standby, a place for the key.
-func (r *run) takePlace(ctx context.Context, key string, d Decision, reserved bool) bool {
+// reserveSlot reserves what waiting in the slot needs: a share of the budget and, on standby, room for the key.
+func (r *run) reserveSlot(ctx context.Context, key string, d Decision, reserved bool) bool {
 	if r.standby != "" && (!d.Standby || r.standby != key) {
 		r.leaveStandby(ctx, false)
 	}
@@ -236,8 +239,8 @@ func (r *run) isStopping() bool {
 	}
 }
 
-// warnOfMaxHold tells the log, once for each type of task, that a task's time is longer than its lease can be: a
-// handler that uses all of it loses the lease each time that it runs, and the task never completes.
+// warnOfMaxHold logs, once for each task type, that a task may run for longer than its lease can be held. A handler
+// that uses all of that time loses its lease in every run, and the task never completes.
 func (r *run) warnOfMaxHold(ctx context.Context) {
 	maxHold := cmp.Or(r.opts.MaxHold, locking.DefaultMaxHold)
 	deadline, ok := ctx.Deadline()

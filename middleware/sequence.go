@@ -12,21 +12,22 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// recovererDelay is how long a task waits behind one that is left to asynq's recoverer before it looks again: the
-// recoverer looks when a server starts, and then each minute.
+// recovererDelay is the time until a task looks again for a task before it that only asynq's recoverer can bring back.
+// The recoverer runs when a server starts, and then each minute.
 const recovererDelay = 5 * time.Second
 
-// errOneKey is what is wrong with a task of several keys that is to run in order.
-var errOneKey = errors.New("tasks that run in order have one key: let the key function return one, or lock what the keys have in common")
+// errOneKey is what is wrong with a task of several keys whose handler keeps an order.
+var errOneKey = errors.New("a task that runs in order must have exactly one key: " +
+	"let the key function return one key, such as what the keys have in common")
 
-// sequence is the ordering of tasks that run in the order in which they arrived: FIFO and StrictFIFO.
+// sequence is the ordering of tasks that run in the order in which they arrived (FIFO, StrictFIFO).
 type sequence struct {
 	*run
-	at     time.Time    // the task's position
-	before int          // tasks that stand before it
-	first  parking.Task // of them
-	outage outage       // of what tells the position
-	joined bool         // the sequence knows that the task runs
+	at     time.Time    // the position of the task
+	before int          // how many tasks are before it
+	first  parking.Task // the first task of the sequence
+	outage outage       // of the Redis that has the sequence
+	joined bool         // the task has joined the sequence in this run
 }
 
 func (r *sequence) accepts(keys []string) error {
@@ -38,27 +39,29 @@ func (r *sequence) accepts(keys []string) error {
 
 func (r *sequence) ahead() int { return r.before }
 
-func (r *sequence) admit(ctx context.Context) (*locking.HeldError, error) { return r.turn(ctx, false) }
+func (r *sequence) admit(ctx context.Context) (*locking.HeldError, error) {
+	return r.firstOther(ctx, false)
+}
 
-// turn joins the sequence of the key and returns the task that stands before this one, or nil when it is this one's
-// turn. locked says that the run has the key.
-func (r *sequence) turn(ctx context.Context, locked bool) (*locking.HeldError, error) {
+// firstOther joins the sequence of the key and returns its first task as the holder of the key, or nil if this task is
+// the first. locked says that the run holds the key.
+func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldError, error) {
 	for {
-		turn, err := r.join(ctx)
+		pos, err := r.join(ctx)
 		if err == nil {
-			if r.order == StrictFIFO && holdsUp(turn, r.maxAge) {
-				left := r.remove(ctx, turn.First, r.keys[0])
-				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may not be this one
-				if !slices.Contains(left.Next, turn.First) {
+			if r.order == StrictFIFO && holdsUp(pos, r.maxAge) {
+				left := r.remove(ctx, pos.First, r.keys[0])
+				r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRepair) // it may be another task
+				if !slices.Contains(left.Next, pos.First) {
 					continue
 				}
 			}
-			r.outage, r.at, r.before, r.first, r.joined = outage{}, turn.At, turn.Ahead, turn.First, true
-			if !turn.FirstAgain.IsZero() || !turn.FirstLease.IsZero() && time.Now().After(turn.FirstLease) {
-				r.noStandby = true // the first is parked, has failed, or its worker has died: it will not run in a moment
+			r.outage, r.at, r.before, r.first, r.joined = outage{}, pos.At, pos.Ahead, pos.First, true
+			if !pos.FirstAgain.IsZero() || !pos.FirstLease.IsZero() && time.Now().After(pos.FirstLease) {
+				r.noStandby = true // the first is parked, has failed, or its worker has died: it will not run soon
 			}
-			if turn.FirstLost {
-				back, held := r.bringBack(ctx, turn.First, turn.FirstBegun, locked)
+			if pos.FirstLost {
+				back, held := r.bringBack(ctx, pos.First, pos.FirstBegun, locked)
 				if back {
 					continue
 				}
@@ -66,24 +69,24 @@ func (r *sequence) turn(ctx context.Context, locked bool) (*locking.HeldError, e
 					return held, nil
 				}
 			}
-			return notYet(r.keys[0], turn, time.Now()), nil
+			return notYet(r.keys[0], pos, time.Now()), nil
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := r.sitOut(ctx, &r.outage, err); err != nil {
+		if err := r.awaitRedis(ctx, &r.outage, err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// holdsUp reports whether the first task of a sequence has failed, and may hold up the others no more because of their
-// limit on age.
+// holdsUp reports whether the first task of a sequence has failed and may no longer hold up the others, because of
+// their limit on age.
 func holdsUp(t parking.Position, maxAge time.Duration) bool {
 	return maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > maxAge/2
 }
 
-// join enters the task into the sequence, at the position that it had before if there is one.
+// join adds the task to the sequence, at its former position if it had one.
 func (r *sequence) join(ctx context.Context) (parking.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
@@ -91,17 +94,20 @@ func (r *sequence) join(ctx context.Context) (parking.Position, error) {
 		parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge, Begins: !r.joined, Works: true})
 }
 
-// notYet returns the refusal of a task that is not the first of its sequence; nil for the first.
+// notYet returns the refusal of a task that is not the first of its sequence, and nil for the first.
 func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 	if t.Ahead == 0 {
 		return nil
 	}
-	h := locking.Holder{Label: "the task first in line, " + t.First.String() + " (" + t.FirstState + ")", Remaining: locking.DefaultTTL}
+	h := locking.Holder{
+		Label:     "the first task of the sequence, " + t.First.String() + " (" + t.FirstState + ")",
+		Remaining: locking.DefaultTTL,
+	}
 	switch {
 	case !t.FirstAgain.IsZero():
 		h.Remaining = max(t.FirstAgain.Sub(now), 0)
 	case t.FirstLease.IsZero():
-	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // by then it has ended, or its worker has died
+	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // until then its run may still be going on
 		h.Remaining = max(t.FirstLease.Add(parking.LostAfter).Sub(now), 0)
 	default:
 		h.Remaining = recovererDelay
@@ -110,7 +116,7 @@ func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 }
 
 func (r *sequence) confirm(ctx context.Context, lease *locking.Lease) (*locking.Lease, *locking.HeldError, error) {
-	held, err := r.turn(ctx, true)
+	held, err := r.firstOther(ctx, true)
 	if held == nil && err == nil {
 		return lease, nil, nil
 	}
@@ -118,7 +124,7 @@ func (r *sequence) confirm(ctx context.Context, lease *locking.Lease) (*locking.
 	_ = r.release(ctx, lease, false)
 	switch {
 	case !lease.ShouldNotify():
-	case held != nil: // the first may have come for the lock just now
+	case held != nil: // the first may have tried the lock in the meantime
 		r.wakeTasks(ctx, []parking.Task{r.first}, ByRelease)
 	default:
 		r.wakeFirst(ctx)
@@ -131,7 +137,7 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 		return false
 	}
 	if errors.Is(ctx.Err(), context.Canceled) && (r.active.PutBack() || r.active == nil && r.isStopping()) {
-		return true // also on its last attempt, and whatever the handler said: asynq has not listened
+		return true // also on its last attempt, and whatever the handler returned: asynq has ignored it
 	}
 	if errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask) || r.lastAttempt() {
 		return false
@@ -150,15 +156,15 @@ func (r *sequence) leave(ctx context.Context, lost bool) parking.Front {
 }
 
 func (r *sequence) park(opts *parking.ParkOptions, limited bool) {
-	opts.InOrder, opts.Ahead = true, max(r.before-1, 0) // the first of the sequence does not wait for another
+	opts.InOrder, opts.Ahead = true, max(r.before-1, 0) // the first of the sequence waits for no other task
 	if !limited {
-		opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has its position in the sequence, and must be found there
+		opts.MaxWaiters, opts.MaxTotal = 0, 0 // it has a position in the sequence, and must be found there
 	}
 }
 
 func (r *sequence) looksAgain(ctx context.Context, key string, t parking.Task) bool {
-	turn, err := r.engine().Join(ctx, t, key, parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge})
-	return err == nil && turn.Ahead == 0
+	pos, err := r.engine().Join(ctx, t, key, parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge})
+	return err == nil && pos.Ahead == 0
 }
 
 func (r *sequence) giveUp(ctx context.Context, lease *locking.Lease) {

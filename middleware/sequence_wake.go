@@ -40,16 +40,17 @@ func (r *sequence) quit(ctx context.Context) {
 	}
 }
 
-// wakeFirst wakes the first task of the sequence, if it is parked.
+// wakeFirst wakes the first task of the sequence if it is parked.
 func (r *sequence) wakeFirst(ctx context.Context) {
-	left, _ := retry(ctx, r.run, "who is first in line is not known; its timer will bring it back",
+	left, _ := retry(ctx, r.run, "the first task of the sequence is not known; its timer will bring it back",
 		func(ctx context.Context) (parking.Front, error) { return r.engine().Front(ctx, r.keys[0]) })
 	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
 }
 
-// wakeTasks wakes tasks of the run's key, if they are parked: the first for a cause, the others for standby.
+// wakeTasks wakes those of the given tasks of the run's key that are parked: the first one for a cause, the others for
+// standby.
 func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause WakeCause) {
-	for i, t := range slices.Backward(tasks) { // the first comes last, to the very head of its queue
+	for i, t := range slices.Backward(tasks) { // the first task last, so that it is at the head of its queue
 		woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
 			return r.engine().WakeTask(ctx, r.keys[0], t)
 		})
@@ -64,10 +65,12 @@ func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause Wa
 	}
 }
 
-// bringBack makes the first task run again when its worker has died, so that the tasks behind it do not wait until
-// asynq does. Its old run must have ended, which only the lock can tell: when the lock is held, bringBack returns the
+// bringBack makes the first task run again after its worker has died, so that the tasks behind it need not wait until
+// asynq does so. The old run must have ended, and only the lock shows that: if the lock is held, bringBack returns the
 // holder.
-func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked bool) (back bool, held *locking.HeldError) {
+func (r *sequence) bringBack(
+	ctx context.Context, t parking.Task, begun, locked bool,
+) (back bool, held *locking.HeldError) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	var err error
@@ -90,8 +93,8 @@ func (r *sequence) bringBack(ctx context.Context, t parking.Task, begun, locked 
 	return back, nil
 }
 
-// unlockAfterLook releases a key that was locked for a look. A task that was refused it meanwhile is parked, and only
-// this run can wake it.
+// unlockAfterLook releases a key that was locked only to check that it is free. A task that was refused in the meantime
+// is parked, and only this run can wake it.
 func (r *sequence) unlockAfterLook(ctx context.Context, lease *locking.Lease) {
 	_ = lease.Release(ctx)
 	if lease.ShouldNotify() {

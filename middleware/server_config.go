@@ -11,10 +11,10 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// ServerConfig returns cfg as a server with [Lock] needs it: a task that waits for a key, or for lock servers that
-// cannot be reached, has not failed, uses up no retry, is tried again when it is due, and stays out of the error
-// handler, so that an error tracker does not fill up with conflicts. cfg's own IsFailure, RetryDelayFunc and
-// ErrorHandler judge all other errors.
+// ServerConfig returns a copy of cfg for a server with [Lock]. A task that waits for a key, or for lock servers that
+// cannot be reached, has not failed: it uses up no retry, is tried again when it is due, and does not reach the error
+// handler, so that conflicts do not flood an error tracker. All other errors are left to cfg's own IsFailure,
+// RetryDelayFunc and ErrorHandler.
 func ServerConfig(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
 	if cfg.ErrorHandler != nil {
@@ -50,7 +50,7 @@ func retryDelay(next asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 }
 
-// failures returns a handler that gets all errors but those of tasks that wait.
+// failures returns an error handler that receives all errors except those of waiting tasks.
 func failures(next asynq.ErrorHandler) asynq.ErrorHandler {
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
 		if _, waiting := waits(err); !waiting {
@@ -59,7 +59,7 @@ func failures(next asynq.ErrorHandler) asynq.ErrorHandler {
 	})
 }
 
-// waits reports whether err is that of a task that goes on waiting, and for how long.
+// waits reports whether err is that of a task that keeps waiting, and the time until its next attempt.
 func waits(err error) (time.Duration, bool) {
 	if conflict, ok := errors.AsType[*ConflictError](err); ok && conflict.Outcome == Park {
 		return conflict.RetryAfter, true

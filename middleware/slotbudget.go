@@ -12,41 +12,40 @@ import (
 )
 
 const (
-	// fewSlots is how many slots a server needs at least for a task to be on standby in one of them.
+	// fewSlots is the minimum number of slots of a server that has tasks on standby.
 	fewSlots = 4
-	// freeFor is how long a slot must have been free to count as one that no task wants: longer than it takes a server
-	// to fetch a task that is pending.
+	// freeFor is how long a slot must have been free before it counts as one that no task needs. It is longer than a
+	// server takes to fetch a pending task.
 	freeFor = 20 * time.Millisecond
-	// arrivals is of how many tasks that came of late the server knows whether they were refused, and nearlyAll how
-	// many of them must have been for the next ones to count as tasks that cannot run either.
+	// arrivals is the number of recent arrivals for which the server remembers whether they were refused. If at least
+	// nearlyAll of them were, the next arrivals are assumed to be refused, too.
 	arrivals  = 16
 	nearlyAll = 14
 )
 
-// SlotBudget bounds the tasks of one server that wait in their worker slots, so that hot keys cannot fill all of them.
-// It also keeps what the server knows of the keys that its tasks wait for. Share one among the middlewares of a server;
-// it must not be copied after first use. The zero value lets no task wait. It is safe for use by many goroutines at the
-// same time.
+// SlotBudget limits how many tasks of one server wait in their worker slots, so that hot keys cannot fill all slots. It
+// also keeps what the server knows about the keys that its tasks wait for. The middlewares of a server share one; it
+// must not be copied after first use. With the zero value no task waits in a slot. It is safe for concurrent use.
 type SlotBudget struct {
-	// Waiting is how many tasks may wait in their slots at a time; none when it is 0 or less.
+	// Waiting is the maximum number of tasks that wait in their slots at a time; none if it is 0 or less.
 	Waiting int
 
-	// Slots is the Concurrency of the server. A task is on standby only while another slot is free, and has been for 20
-	// ms, so that no pending task wants it, or nearly all tasks that arrive are refused, so that they could not use it.
-	// With fewer than four slots, and when Slots is zero because the number is not known, no task is on standby: then
-	// only [Wait] keeps tasks in their slots.
+	// Slots is the Concurrency of the server. A task is on standby only if another slot is free and has been for 20 ms,
+	// so that no pending task needs it, or if nearly all arriving tasks are refused, so that they could not use it. No
+	// task is on standby if the server has fewer than four slots, or if Slots is zero because the number is not known.
+	// In that case only [Wait] keeps tasks in their slots.
 	Slots int
 
 	waiting    atomic.Int64
-	running    atomic.Int64  // tasks that have a slot
-	full       atomic.Int64  // when all slots were last taken, in ns since 1970; at first, when the first task began
-	refused    atomic.Uint32 // of the last arrivals: a bit for each, set when its first attempt met another holder
+	running    atomic.Int64  // tasks that occupy a slot
+	full       atomic.Int64  // when all slots were last occupied, in Unix ns; at first, when the first task began
+	refused    atomic.Uint32 // one bit for each of the last arrivals, set if its first attempt was refused
 	standby    standby.Keys
-	collecting atomic.Bool // a task of several keys takes them one after another
+	collecting atomic.Bool // a task with several keys is locking them one after another
 }
 
-// Occupy returns a handler whose tasks count as taking a slot while they run. Use it for the handlers of the server
-// that have no [Lock]; the others count without it.
+// Occupy returns a handler whose tasks count as occupying a slot while they run. Wrap the handlers of the server that
+// have no [Lock] with it. Tasks of the other handlers count without it.
 func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		s.running.Add(1)
@@ -62,24 +61,26 @@ func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// spareForNext reports whether a slot is free for standby when a key is released: the next holder takes the releaser's
-// slot.
+// spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
+// releaser's slot.
 func (s *SlotBudget) spareForNext() bool { return s.hasSpare(1) }
 
-// hasSpare reports whether a task on standby takes its slot from no other, when so many more slots than now are taken.
+// hasSpare reports whether a task can be on standby without taking a slot from another task, if more slots than now
+// will be occupied.
 func (s *SlotBudget) hasSpare(more int) bool {
 	return spareSlot(s.Slots, int(s.running.Load())+more, time.Since(time.Unix(0, s.full.Load())),
 		bits.OnesCount32(s.refused.Load()))
 }
 
-// spareSlot reports whether one of the taken slots may be that of a task on standby: another is free, and for so long
-// that no pending task wants it, or so many of the last arrivals were refused that the next one could not use it.
+// spareSlot reports whether one of the taken slots may be used for standby: either another slot is free, and has been
+// for so long that no pending task needs it, or so many of the last arrivals were refused that the next one could not
+// use it.
 func spareSlot(slots, taken int, free time.Duration, refused int) bool {
 	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll)
 }
 
-// came notes the first attempt of a task that was not woken. When two tasks do so at the same moment, one of them is
-// lost, which does not matter.
+// came notes whether the first attempt of a task that was not woken was refused. If two tasks do this at the same
+// moment, one of the notes is lost, which does no harm.
 func (s *SlotBudget) came(refused bool) {
 	last := s.refused.Load() << 1 & (1<<arrivals - 1)
 	if refused {
@@ -88,10 +89,10 @@ func (s *SlotBudget) came(refused bool) {
 	s.refused.Store(last)
 }
 
-// hasRoom reports whether another task may wait at this moment.
+// hasRoom reports whether another task may wait now.
 func (s *SlotBudget) hasRoom() bool { return s.waiting.Load() < int64(s.Waiting) }
 
-// take reports whether there was room, and takes it.
+// take takes a share of the budget and reports whether there was one left.
 func (s *SlotBudget) take() bool {
 	for {
 		n := s.waiting.Load()

@@ -81,8 +81,9 @@ type Decision struct {
 // Strategy decides what happens to a task when another holder has one of its keys. Decide must depend on the conflict
 // alone, and must be safe for concurrent use: one strategy may serve many handlers.
 //
-// A strategy that wraps another one returns it from a method Unwrap() Strategy, as [Wait] does. This makes the Order and
-// the Queue of an inner [Requeue] effective. Without it tasks run in [BestEffort] order and wait in their own queue.
+// A strategy that wraps another one returns it from a method Unwrap() Strategy, as [Wait] does. This makes the Order
+// and the Queue of an inner [Requeue] effective. Without it tasks run in [BestEffort] order and wait in their own
+// queue.
 type Strategy interface {
 	Decide(c Conflict) Decision
 }

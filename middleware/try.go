@@ -8,12 +8,11 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// attemptMost bounds one attempt, whatever the client's own limits are: a server that does not answer must not hold a
-// slot.
+// attemptMost is the maximum duration of one attempt, whatever the client's own limits are: a server that does not
+// answer must not block a slot.
 const attemptMost = 5 * time.Second
 
-// attemptTimeout returns how long one attempt may take: not so long that the task could not be put off before its
-// deadline.
+// attemptTimeout returns how long one attempt may take. It leaves enough time to postpone the task before its deadline.
 func attemptTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -23,7 +22,7 @@ func attemptTimeout(ctx context.Context) time.Duration {
 	return min(attemptMost, max(left-outageMargin, left/2))
 }
 
-// tryInOrder makes one attempt, when it is the task's turn.
+// tryInOrder makes one attempt if the task is the next one in the order of its key.
 func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	if held, err := r.ordering.admit(ctx); held != nil || err != nil {
 		return nil, held, err
@@ -31,7 +30,7 @@ func (r *run) tryInOrder(ctx context.Context) (*locking.Lease, *locking.HeldErro
 	return r.try(ctx)
 }
 
-// try makes one attempt, and more while the lock servers cannot be reached.
+// try makes one attempt, and repeats it while the lock servers cannot be reached.
 func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, error) {
 	for {
 		lease, err := r.attemptOnce(ctx)
@@ -52,7 +51,7 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 			}
 			return nil, nil, err
 		}
-		if err := r.sitOut(ctx, &r.outage, err); err != nil {
+		if err := r.awaitRedis(ctx, &r.outage, err); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -60,8 +59,9 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 
 // mayPass reports whether an attempt that failed with err is worth repeating.
 func mayPass(err error) bool {
-	// ErrLost: the answer came so late that the lease was over.
-	return errors.Is(err, locking.ErrUnavailable) || errors.Is(err, locking.ErrLost) || errors.Is(err, context.DeadlineExceeded)
+	// ErrLost: the reply came so late that the lease had expired.
+	return errors.Is(err, locking.ErrUnavailable) || errors.Is(err, locking.ErrLost) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // attemptOnce makes one attempt.
@@ -73,12 +73,12 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	return lease, err
 }
 
-// options returns how an attempt is made.
+// options returns the options of an attempt.
 func (r *run) options() locking.Options {
 	opts := r.opts
 	opts.Label = r.Label + "/" + r.task.Type() + "/" + r.id.ID
-	if r.interest > 0 {
-		opts.Notify = r.interest
+	if r.notifyFor > 0 {
+		opts.Notify = r.notifyFor
 	}
 	return opts
 }

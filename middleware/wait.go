@@ -13,29 +13,30 @@ const (
 	defaultMargin   = time.Second
 )
 
-// Wait keeps a task in conflict in its worker slot for a while and tries again after jittered, growing delays, or as
-// soon as the key is released. The next strategy decides when its limits are reached, too many tasks of the server wait
-// already, or the server shuts down. The zero value waits for up to a second and then requeues.
+// Wait keeps a task in conflict in its worker slot for a while. The task tries again after growing delays with jitter,
+// or as soon as the key is released. The next strategy decides when a limit of Wait is reached, when too many tasks of
+// the server wait already, or when the server shuts down. The zero value waits for up to a second and then requeues.
 type Wait struct {
-	// Max is the longest time to wait; 1 s when zero.
+	// Max is the maximum time to wait; 1 s when zero.
 	Max time.Duration
-	// Attempts is how many times the lock may be tried; no limit but Max when zero.
+	// Attempts is the maximum number of attempts; when zero, only Max limits them.
 	Attempts int
-	// Initial is the first delay, 10 ms when zero, and Interval the largest, 250 ms when zero.
+	// Initial is the first delay, 10 ms when zero. Interval is the maximum delay, 250 ms when zero.
 	Initial, Interval time.Duration
-	// Margin is the time that is left before the task's deadline when the waiting ends; 1 s when zero.
+	// Margin is how long before the task's deadline the wait ends; 1 s when zero.
 	Margin time.Duration
 
 	next Strategy
 }
 
-// Then returns the strategy that waits like w and leaves the decision to next when the waiting has an end.
+// Then returns a copy of w that leaves the decision to next when the wait ends.
 func (w Wait) Then(next Strategy) Wait {
 	w.next = next
 	return w
 }
 
-// Decide returns WaitInSlot while there is time, and then what the next strategy decides, [Requeue] if none was given.
+// Decide returns WaitInSlot while the task may wait, and then the decision of the next strategy, which is the zero
+// [Requeue] by default.
 func (w Wait) Decide(c Conflict) Decision {
 	w = w.withDefaults()
 	until := c.FirstAt.Add(w.Max)
@@ -51,8 +52,8 @@ func (w Wait) Decide(c Conflict) Decision {
 	return Decision{Outcome: WaitInSlot, WaitUntil: until, Delay: growing(w.Initial, w.Interval, c.Attempt)}
 }
 
-// growing returns the delay after an attempt, counted from 1: the first one, and half as much again each time up to the
-// largest.
+// growing returns the delay after an attempt, counted from 1: it begins with first and grows by half each time, up to
+// most.
 func growing(first, most time.Duration, attempt int) time.Duration {
 	most = max(first, most)
 	for ; attempt > 1 && first < most; attempt-- {
@@ -64,10 +65,12 @@ func growing(first, most time.Duration, attempt int) time.Duration {
 // Unwrap returns the next strategy.
 func (w Wait) Unwrap() Strategy { return w.withDefaults().next }
 
-// Validate returns every fault of the strategy at once, or nil.
+// Validate returns all faults of the strategy at once, or nil.
 func (w Wait) Validate() error {
 	var errs []error
-	for name, d := range map[string]time.Duration{"Max": w.Max, "Initial": w.Initial, "Interval": w.Interval, "Margin": w.Margin} {
+	for name, d := range map[string]time.Duration{
+		"Max": w.Max, "Initial": w.Initial, "Interval": w.Interval, "Margin": w.Margin,
+	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("middleware: Wait.%s is %v: it cannot be negative", name, d))
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// waitInSlot waits until it is time for another attempt: a delay has passed, a key was released, or the server is
-// shutting down. It returns an error only when the task's context has ended.
+// waitInSlot waits until the next attempt: until a delay has passed, a key was released, or the server begins to shut
+// down. It returns an error only if the task's context has ended.
 func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	if r.released == nil && r.watcher != nil && !r.blind {
 		released, stop, err := r.watcher.Watch(ctx, r.keys)
@@ -24,8 +24,8 @@ func (r *run) waitInSlot(ctx context.Context, d Decision) error {
 	return r.pause(ctx, min(jittered(d.Delay), time.Until(d.WaitUntil)), r.released)
 }
 
-// jittered returns a delay between half and one and a half times of d, the default when d is not positive: tasks that
-// were refused at the same moment come back at different ones.
+// jittered returns a random delay between half and one and a half times d, so that tasks that were refused at the same
+// moment try again at different ones. If d is not positive, it uses the default.
 func jittered(d time.Duration) time.Duration {
 	if d <= 0 {
 		d = defaultInitial
@@ -33,7 +33,8 @@ func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// waitOnStandby waits for the keys until it has them or its time is over; then it returns the holder of one of them.
+// waitOnStandby waits until it has locked the keys or its time is up. In the second case it returns the holder of one
+// of the keys.
 func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
@@ -45,11 +46,11 @@ func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *l
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, held, nil
 	}
-	return r.tryInOrder(ctx) // sits out an outage
+	return r.tryInOrder(ctx) // waits for the end of an outage
 }
 
-// leaveStandby gives up the standby place; got says that the task has its keys. A wake that it has absorbed goes to the
-// next waiter. The task itself stays among the waiters, because it has not run.
+// leaveStandby ends the standby of a task; got says that it has its keys. If a release woke no task because of it, the
+// next waiter is woken now. The task itself stays among the waiters, because it has not run.
 func (r *run) leaveStandby(ctx context.Context, got bool) {
 	key := r.standby
 	r.standby = ""
@@ -58,7 +59,7 @@ func (r *run) leaveStandby(ctx context.Context, got bool) {
 	}
 }
 
-// stopWaiting gives back what waiting took: room in the budget, the standby place, and the watch.
+// stopWaiting releases what waiting has reserved: the share of the budget, the standby, and the watch.
 func (r *run) stopWaiting(ctx context.Context, got bool) {
 	if r.standby != "" {
 		r.leaveStandby(ctx, got)

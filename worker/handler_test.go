@@ -54,7 +54,7 @@ func TestHandleReportsEveryFaultAtOnce(t *testing.T) {
 func TestMaxHoldOfAHandlerIsCheckedWhenItIsRegistered(t *testing.T) {
 	t.Parallel()
 	long := Handler[order]{Run: nothing, Keys: order.keys, MaxHold: locking.DefaultFenceTTL}
-	wantParts(t, Handle(idle(t, Config{}), "audit", long), `"audit"`, "MaxHold is 1h0m0s", "raise MaxHold of the Options or the worker's Config")
+	wantParts(t, Handle(idle(t, Config{}), "audit", long), `"audit"`, "MaxHold is 1h0m0s", "raise MaxHold of the Options or of the worker's Config")
 	if err := Handle(idle(t, Config{MaxHold: long.MaxHold}), "audit", long); err != nil {
 		t.Errorf("with the worker's MaxHold raised to it: %v", err)
 	}

@@ -41,6 +41,7 @@ type Conn struct {
 	redis.UniversalClient
 
 	failures failures
+	lost     lostFetches
 	pacer    *pacer
 	tasks    Tasks
 	log      *slog.Logger

@@ -1,16 +1,16 @@
-// Package asynqconn is the seam between asynq and Redis: the client that an asynq server speaks through.
+// Package asynqconn stands between asynq and Redis: it is the client that an asynq server speaks through.
 //
-// asynq keeps its tasks by a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins for
-// the version of asynq that this module is built with, and stands between asynq and Redis where asynq itself cannot be
-// changed:
+// asynq keeps its tasks by a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins to the
+// version of asynq that this module is built with, and changes what asynq itself cannot be told to do:
 //
-//   - [Tasks] is told of each task that is fetched, and may answer its acknowledgement.
-//   - An acknowledgement is sent although its context has ended, and again while the slot of its queue moves.
-//   - A server fetches no task until Redis is found fit. A fetch that fails is slowed down. For 30 s after that asynq
-//     is told of no tasks to recover, because those that have only waited are put back.
+//   - [Tasks] learns of each task that is fetched, and may answer its acknowledgement.
+//   - A task whose fetch was not answered goes back to its queue. asynq would count it as failed a minute later.
+//   - An acknowledgement is sent even though its context has ended, and again while the slot of its queue moves.
+//   - A server fetches no task until Redis is found fit. After a fetch that fails it pauses, and for 30 s asynq sees no
+//     tasks to recover, because those that have only waited are put back.
 //   - An idle server is woken when a task is ready.
-//   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes that of a scheduler which several processes
-//     have.
+//   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
+//     processes.
 //
 // Every other command passes unchanged.
 //

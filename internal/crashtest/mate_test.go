@@ -25,7 +25,7 @@ var acks = []string{"park", "suspend", "asynq/done", "asynq/retry", "asynq/reque
 
 // keep notes which tasks the mate has.
 func (r *run) keep(cmd redis.Cmder) {
-	answer, ok := cmd.(*redis.Cmd)
+	answer, ok := cmd.(answer)
 	if !ok || len(cmd.Args()) < 4 {
 		return
 	}

@@ -154,6 +154,9 @@ func (r *run) find(step redis.Cmder) {
 	}
 	switch stepOf(r.m, step) {
 	case "asynq/fetch": // of two fetches the worker hears of one
+		if isOurFetch(step) {
+			return // the task goes back to its queue
+		}
 		queue := queueOf(step)
 		ids := r.list(queue, "pending")
 		r.leave(queue, ids[len(ids)-1])

@@ -14,6 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
 // fault is what happens at a step.
@@ -24,7 +26,8 @@ const (
 	before fault = "before" // the process stops, and the step is not taken
 	after  fault = "after"  // the step is taken, and the process stops before it hears of it
 	late   fault = "late"   // the step is taken twice, as when the client sends it again some time after the reply was lost; the process lives
-	lost   fault = "lost"   // the step is taken, and the process hears of an error; it lives
+	// (a fetch, which the client does not send again, is taken once, and the process hears of an error)
+	lost fault = "lost" // the step is taken, and the process hears of an error; it lives
 )
 
 // resendAfter is more than the client's ReadTimeout.
@@ -190,8 +193,11 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 		if t.found != nil {
 			t.found(cmds[at])
 		}
-		if t.fault == lost {
+		if t.fault == lost || isOurFetch(cmds[at]) {
 			_ = t.send(cmds, began, send)
+			if t.fault == late {
+				time.Sleep(resendAfter)
+			}
 			for _, cmd := range cmds {
 				cmd.SetErr(errLost)
 			}
@@ -230,11 +236,27 @@ func (t *tap) send(cmds []redis.Cmder, began time.Time, send func([]redis.Cmder)
 	return err
 }
 
+// answer is a command of which the reply may be anything.
+type answer interface {
+	Val() any
+	SetVal(value any)
+	SetErr(err error)
+}
+
+// isOurFetch reports whether a command is railtoken's fetch of a task: the connection that sends it finds out itself
+// what a fetch has taken whose reply was lost.
+func isOurFetch(cmd redis.Cmder) bool {
+	_, ok := cmd.(asynqconn.Once)
+	return ok
+}
+
 // answerIdle answers a look for tasks where there are none as the server would.
 func answerIdle(step string, cmd redis.Cmder) bool {
-	answer, ok := cmd.(*redis.Cmd)
+	answer, ok := cmd.(answer)
 	switch {
 	case !ok:
+		return false
+	case step == idleFetch && len(cmd.Args()) > 10: // it looks for tasks that an unanswered one has taken
 		return false
 	case step == idleFetch:
 		answer.SetErr(redis.Nil)

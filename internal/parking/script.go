@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
 // The functions of the scripts: one source of each rule, for one node and for a Cluster.
@@ -78,7 +80,9 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 			}
 			replies[i] = redis.NewCmd(ctx, append(args, c.args...)...)
 			replies[i].SetFirstKeyPos(3)
-			_ = pipe.Process(ctx, once{replies[i]}) // the reply has the error
+			// go-redis would send all commands of a pipeline to a Cluster again when the first one is refused because a
+			// slot moves, and those of another node to both nodes at the same time.
+			_ = pipe.Process(ctx, asynqconn.Once{Cmd: replies[i]}) // the reply has the error
 		}
 		return nil
 	})
@@ -89,14 +93,6 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 	}
 	return replies
 }
-
-// once is a command that go-redis does not send again by itself. Of a pipeline to a Cluster it would send all commands
-// again when the first one is refused because a slot moves, and those that another node has to both nodes at the same
-// time.
-type once struct{ *redis.Cmd }
-
-// NoRetry tells the client so.
-func (once) NoRetry() bool { return true }
 
 // unexpected is the error of a reply that the script cannot have given.
 func unexpected(reply any) error {

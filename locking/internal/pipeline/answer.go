@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// deliver gives the answers of a pipeline to their callers. When it has timed out, no call waits behind it any longer.
+// deliver gives the answers of a pipeline to their callers. If the pipeline has timed out, queued calls fail, too.
 func (s *Server) deliver(calls []*Call) {
 	s.mu.Lock()
 	err := transportError(calls)
@@ -36,7 +36,7 @@ func answer(calls []*Call) {
 	}
 }
 
-// done calls back the callers that do not wait.
+// done calls the done functions of calls whose callers do not wait.
 func done(calls []*Call) {
 	for _, c := range calls {
 		if c.answer == nil && c.done != nil {
@@ -45,8 +45,8 @@ func done(calls []*Call) {
 	}
 }
 
-// reject ends queued calls, of newcomers or all, because of an error. The caller holds the mutex, and calls done
-// without it.
+// reject ends queued calls with an error: all of them, or only newcomers. The caller holds the mutex, and passes the
+// result to done without it.
 func (s *Server) reject(all bool, cause error) []*Call {
 	calls := s.queue.reject(all)
 	if len(calls) == 0 {
@@ -60,7 +60,7 @@ func (s *Server) reject(all bool, cause error) []*Call {
 	return calls
 }
 
-// watch has the pipeline under way checked after a time, unless that is due already. The caller holds the mutex.
+// watch schedules a look at the pipeline under way, unless one is scheduled. The caller holds the mutex.
 func (s *Server) watch(after time.Duration) {
 	if !s.watching {
 		s.watching = true
@@ -68,7 +68,7 @@ func (s *Server) watch(after time.Duration) {
 	}
 }
 
-// look tells the callers when the pipeline under way is unanswered for longer than Patience.
+// look tells the callers if the pipeline under way has been unanswered for longer than Patience.
 func (s *Server) look() {
 	s.mu.Lock()
 	s.watching = false
@@ -93,7 +93,7 @@ func (s *Server) look() {
 	done(rejected)
 }
 
-// transportError returns why a pipeline had no answer, or nil when the server has answered.
+// transportError returns why a pipeline had no answer, or nil if the server has answered.
 func transportError(calls []*Call) error {
 	for _, c := range calls {
 		if c.Err == nil || isReply(c.Err) {

@@ -8,29 +8,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// minBatch is the number of calls from which on a batch is worthwhile: for two it costs as much as two commands.
+// minBatch is the smallest number of calls in a batch: two calls cost as much in a batch as in two commands.
 const minBatch = 3
 
 // BatchScript is a script that makes several calls of other scripts in one command. About half of a server's time for a
 // script call is a fixed cost, whatever the script does.
 //
-// Its KEYS are those of all calls, one after another. Its ARGV are first a string with a byte for each call, the code
-// of its script plus the number of its arguments, then the arguments of all calls. It returns the list of the replies,
-// and if calls have failed one more list, of the position (from 1) and the text of each error. These are no error
-// replies, because go-redis 9.23 stops reading a list at one that it has a type for, such as OOM. An error of the whole
-// command means that the calls may be made again.
+// Its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the code of the
+// call's script plus the number of the call's arguments. The arguments of all calls follow. The script returns the list
+// of the replies. If calls have failed, one more list has the position (from 1) and the text of each error. These are
+// not error replies, because go-redis 9.23 stops reading a list at an error that it has a type for, such as OOM. After
+// an error of the whole command the calls may be made again.
 type BatchScript struct {
 	script *Script
 	keys   int
 }
 
-// NewBatchScript returns the batch script with that source, for calls of that many keys each.
+// NewBatchScript returns the batch script with the given source, for calls with that many keys each.
 func NewBatchScript(source string, keys int) *BatchScript {
 	return &BatchScript{script: NewScript(source), keys: keys}
 }
 
-// In lets b make calls of s that have as many keys as b is for, by that code. It returns s, and must come before the
-// first call.
+// In lets b make those calls of s that have the number of keys that b is for. The code identifies s. In returns s, and
+// must be called before the first call.
 func (s *Script) In(b *BatchScript, code byte) *Script {
 	s.batch, s.code = b, code
 	return s
@@ -43,14 +43,14 @@ type batch struct {
 	err     error // of the command as a whole
 }
 
-// batches returns the commands that make the calls of a pipeline. It batches calls where there are at least so many for
-// one batch script, and none when least is 0. Calls with a key in common stay in their order.
+// batches returns the commands that make the calls of a pipeline. It makes a batch of least or more calls for the same
+// batch script, or no batch at all if least is 0. Calls with a key in common stay in order.
 func batches(calls []*Call, least int) []batch {
 	if least == 0 {
 		return appendSingles(make([]batch, 0, len(calls)), calls)
 	}
 	script := calls[0].command.batch()
-	same := 0 // so many calls at the beginning are for one batch script; nearly always all
+	same := 0 // how many calls at the beginning are for one batch script; nearly always all
 	for same < len(calls) && script != nil && calls[same].command.batch() == script {
 		same++
 	}
@@ -58,7 +58,7 @@ func batches(calls []*Call, least int) []batch {
 		return appendBatch(nil, script, calls, least)
 	}
 	var all []batch
-	open := slices.Clone(calls[:same]) // a batch that follows all
+	open := slices.Clone(calls[:same]) // the calls of the batch that will be appended next
 	for i, c := range calls[same:] {
 		own := c.command.batch()
 		if len(open) > 0 && own != script && (own != nil || meets(c, open)) {
@@ -83,7 +83,7 @@ func appendSingles(all []batch, calls []*Call) []batch {
 	return all
 }
 
-// appendBatch adds one batch for all of the calls, if there are enough of them.
+// appendBatch adds one batch for all calls if there are enough of them, otherwise a batch for each call.
 func appendBatch(all []batch, script *BatchScript, calls []*Call, least int) []batch {
 	if len(calls) < max(least, 2) {
 		return appendSingles(all, calls)
@@ -121,7 +121,7 @@ func (b *BatchScript) command(calls []*Call) Command {
 	return Command{script: b.script, args: args, keys: b.keys * len(calls)}
 }
 
-// answer gives each call its part of the server's answer.
+// answer gives each call its part of the answer.
 func (b *batch) answer(reply any, err error) {
 	b.err = err
 	if len(b.calls) == 1 {
@@ -151,7 +151,8 @@ type failure struct {
 	text string
 }
 
-// split returns the replies of a batch script to so many calls. It is not ok when no batch script replies so.
+// split returns the replies and failures in a reply of a batch script to that many calls. ok is false if the reply is
+// malformed.
 func split(reply any, calls int) (replies []any, failures []failure, ok bool) {
 	list, _ := reply.([]any)
 	if len(list) == calls {
@@ -186,7 +187,7 @@ func (replyError) RedisError() {}
 // unknown reports whether the server did not know the script.
 func (b *batch) unknown() bool { return redis.HasErrorPrefix(b.err, "NOSCRIPT") }
 
-// refused reports whether the server has refused to make several calls in one command.
+// refused reports whether the server has refused to execute several calls in one command.
 func (b *batch) refused() bool { return len(b.calls) > 1 && isReply(b.err) }
 
 // isReply reports whether an error is a server's reply.

@@ -11,21 +11,20 @@ const (
 	maxPause   = time.Second
 )
 
-// A server is waited for up to usualTimes as long as an answer may take, as the last ones show, and maxTimes as long as
-// the node's patience.
+// An answer may take usualTimes as long as the recent ones, but at most maxTimes the patience.
 const (
 	usualTimes = 2
 	maxTimes   = 10
-	looks      = 5 // within its patience
+	looks      = 5 // within the patience
 )
 
-// health is what is known of whether a server answers. It decides only; the caller holds the mutex.
+// health knows whether a server answers. It does no I/O; the caller holds the mutex.
 type health struct {
-	since    time.Time     // when the pipeline without an answer went out; zero when there is none
+	since    time.Time     // when the pipeline under way was sent; zero when there is none
 	looked   time.Time     // when it was looked at last
-	silent   time.Duration // for how long, as far as this process was there to hear
+	silent   time.Duration // how long it is unanswered, less the times when this process did not run
 	told     bool          // its callers know that it is overdue
-	usual    time.Duration // the longest time of late that an answer has taken; it fades
+	usual    time.Duration // the longest time of a recent answer; it decays
 	failures int           // in a row
 	last     error         // of the last failure
 	until    time.Time     // no call before this time
@@ -34,7 +33,7 @@ type health struct {
 // sent records that a pipeline is under way.
 func (h *health) sent(now time.Time) { h.since, h.looked, h.silent, h.told = now, now, 0, false }
 
-// answered records the answer of a pipeline, or that there was none.
+// answered records the answer of a pipeline, or why there was none.
 func (h *health) answered(now time.Time, err error) {
 	took := now.Sub(h.since)
 	h.since, h.told = time.Time{}, false
@@ -48,10 +47,10 @@ func (h *health) answered(now time.Time, err error) {
 	h.last = err
 }
 
-// look returns when the pipeline under way is to be looked at again, 0 for never, or, once for each, that it is
-// unanswered for longer than patience. Neither a process so busy that its looks come late nor a server whose answers
-// usually take long is a server that hangs: the time between two looks counts as one interval at most, and answers may
-// take a while longer than the last ones.
+// look returns when to look at the pipeline under way again, or 0 for never. Once the pipeline is overdue, look returns
+// an error, once. A server does not hang just because this process is too busy to look in time, or because its answers
+// usually take long. So the time between two looks counts as one interval at most, and answers may take somewhat longer
+// than recent ones.
 func (h *health) look(now time.Time, patience time.Duration) (next time.Duration, err error) {
 	if h.since.IsZero() || h.told {
 		return 0, nil
@@ -67,13 +66,13 @@ func (h *health) look(now time.Time, patience time.Duration) (next time.Duration
 	return 0, h.silence(now)
 }
 
-// silence is the error of a server without an answer.
+// silence returns the error of a server that does not answer.
 func (h *health) silence(now time.Time) error {
 	return fmt.Errorf("no answer for %v, not asked again yet", now.Sub(h.since).Round(time.Millisecond))
 }
 
-// refuse returns why no call should be sent now: a pipeline is overdue, or one has failed just before. After the pause
-// the next call tries, and others wait for its outcome.
+// refuse returns why no call should be sent now: because a pipeline is overdue, or has just failed. After the pause one
+// call is sent, and others are refused until it is answered.
 func (h *health) refuse(now time.Time) error {
 	switch {
 	case h.told:

@@ -9,12 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unbatchedPause is for how long no calls are batched after the server has refused that.
+// unbatchedPause is how long calls are not batched after the server has refused a batch.
 const unbatchedPause = time.Minute
 
-// once is a command that no client repeats by itself, whatever its MaxRetries. An acquire call that was sent twice
-// could be granted once more after its release, and the second answer to a release does not tell the effect of the
-// first.
+// once is a command that clients do not repeat, whatever their MaxRetries. An acquire call that was sent twice could be
+// granted again after its release, and the second answer to a release does not tell the effect of the first.
 type once struct{ *redis.Cmd }
 
 func newOnce(ctx context.Context, args []any) once { return once{redis.NewCmd(ctx, args...)} }
@@ -33,8 +32,8 @@ func (s *Server) one(ctx context.Context, c *Call) {
 	c.Reply, c.Err = cmd.Result()
 }
 
-// pipeline makes several calls in one round trip, and in a second one those whose script the server did not know.
-// Batches that it refuses, as a server of a cluster does with keys of several slots, are then made call by call.
+// pipeline makes several calls in one round trip, and those whose script the server did not know in a second one. The
+// calls of batches that the server refuses, as a cluster does for keys of several slots, are then made one by one.
 func (s *Server) pipeline(ctx context.Context, calls []*Call) {
 	all := batches(calls, s.minBatch())
 	s.roundTrips(ctx, all)
@@ -55,7 +54,7 @@ func (s *Server) pipeline(ctx context.Context, calls []*Call) {
 	}
 }
 
-// minBatch returns how many calls are batched at least, 0 for none.
+// minBatch returns the smallest number of calls in a batch, or 0 for no batches.
 func (s *Server) minBatch() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +64,7 @@ func (s *Server) minBatch() int {
 	return minBatch
 }
 
-// roundTrips makes a round trip, and a second one with the source of those scripts that the server did not know.
+// roundTrips makes a round trip, and a second one with the sources of scripts that the server did not know.
 func (s *Server) roundTrips(ctx context.Context, all []batch) {
 	s.roundTrip(ctx, all, nil)
 	var unknown []batch
@@ -80,7 +79,7 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 	}
 	first := map[*Script]int{}
 	for i, b := range slices.Backward(unknown) {
-		first[b.command.script] = i // brings the script along for the others
+		first[b.command.script] = i // sends the source for the others, too
 	}
 	s.roundTrip(ctx, unknown, first)
 	for i, b := range unknown {
@@ -88,8 +87,8 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 	}
 }
 
-// roundTrip makes the calls in one pipeline. The batches at the positions withSource bring the source of their script
-// along.
+// roundTrip makes the calls in one pipeline. The batches at the positions in withSource send the sources of their
+// scripts.
 func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Script]int) {
 	cmds := make([]once, len(all))
 	for i := range all {
@@ -111,7 +110,7 @@ func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Scr
 	}
 	for i, cmd := range cmds {
 		reply, failure := cmd.Result()
-		if failure == nil && reply == nil && err != nil { // the client reports it for the whole pipeline alone
+		if failure == nil && reply == nil && err != nil { // the client reports it only for the whole pipeline
 			failure = fmt.Errorf("pipeline: %w", err)
 		}
 		all[i].answer(reply, failure)

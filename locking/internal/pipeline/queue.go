@@ -1,13 +1,13 @@
 package pipeline
 
-// queue holds the calls that wait to be sent. Calls that release or renew go before newcomers, which ask for more: else
-// nothing would be released or renewed in time while many ask. It decides only; the caller holds the server's mutex.
+// queue holds the calls that wait to be sent. Calls that release or renew come before newcomers: otherwise many
+// newcomers could delay them for too long. It does no I/O; the caller holds the Server's mutex.
 type queue struct {
 	first     lane
 	newcomers lane
 }
 
-// lane is a queue in the order of arrival. It is a linked list, because callers withdraw calls from its middle.
+// lane is a queue in the order of arrival. It is a linked list, because calls are withdrawn from its middle.
 type lane struct {
 	head, tail *Call
 	n          int
@@ -25,7 +25,7 @@ func (l *lane) push(c *Call) {
 	l.n++
 }
 
-// remove takes a call out.
+// remove removes a call.
 func (l *lane) remove(c *Call) {
 	if c.previous == nil {
 		l.head = c.next
@@ -41,7 +41,7 @@ func (l *lane) remove(c *Call) {
 	l.n--
 }
 
-// take appends calls from the front, up to a limit in all, and gives them a state.
+// take moves calls from the front of the lane to the end of calls, up to limit in all, and sets their state.
 func (l *lane) take(calls []*Call, limit int, s state) []*Call {
 	for l.n > 0 && len(calls) < limit {
 		c := l.head
@@ -52,7 +52,7 @@ func (l *lane) take(calls []*Call, limit int, s state) []*Call {
 	return calls
 }
 
-// lane returns where a call belongs.
+// lane returns the lane of a call.
 func (q *queue) lane(c *Call) *lane {
 	if c.command.script.newcomer {
 		return &q.newcomers
@@ -75,7 +75,7 @@ func (q *queue) take() []*Call {
 	return q.newcomers.take(q.first.take(calls, maxPipeline, sent), maxPipeline, sent)
 }
 
-// withdraw takes a call back and reports whether that was in time: then it is never sent.
+// withdraw takes a call back, so that it is never sent, and reports whether that was in time.
 func (q *queue) withdraw(c *Call) bool {
 	if c.state != queued {
 		return false
@@ -85,7 +85,7 @@ func (q *queue) withdraw(c *Call) bool {
 	return true
 }
 
-// reject removes the newcomers, or all calls, as answered.
+// reject removes all calls, or only newcomers, and marks them as answered.
 func (q *queue) reject(all bool) (calls []*Call) {
 	calls = q.newcomers.take(nil, q.newcomers.n, answered)
 	if all {

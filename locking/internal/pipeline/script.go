@@ -5,24 +5,24 @@ import (
 	"encoding/hex"
 )
 
-// Script is a Lua script that servers keep by its SHA-1.
+// Script is a Lua script, which servers cache under its SHA-1.
 type Script struct {
 	source string
 	sha    any          // a string, boxed once
-	batch  *BatchScript // that can make calls of this script, or nil
-	code   byte         // of this script there
+	batch  *BatchScript // can make calls of this script; may be nil
+	code   byte         // of this script in batch
 
-	newcomer bool // its calls yield to others
+	newcomer bool // calls yield to those of other scripts
 }
 
-// NewScript returns the script with that source.
+// NewScript returns the script with the given source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // see above
 	return &Script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// ForNewcomers makes calls of s yield to queued calls of other scripts: it is for calls that have nothing yet to
-// release or to keep. It returns s, and must come before the first call.
+// ForNewcomers makes calls of s yield to queued calls of other scripts: calls that acquire yield to those that renew or
+// release. It returns s, and must be called before the first call.
 func (s *Script) ForNewcomers() *Script {
 	s.newcomer = true
 	return s
@@ -31,7 +31,7 @@ func (s *Script) ForNewcomers() *Script {
 // evalsha is a boxed constant.
 var evalsha any = "evalsha"
 
-// counts are boxed numbers of keys.
+// counts holds boxed numbers of keys.
 var counts = func() (boxed [64]any) {
 	for i := range boxed {
 		boxed[i] = i
@@ -39,7 +39,7 @@ var counts = func() (boxed [64]any) {
 	return boxed
 }()
 
-// Command is a call of a script as it is sent. Several calls may share it.
+// Command holds the arguments of a script call. Several calls may share it.
 type Command struct {
 	script *Script
 	args   []any
@@ -49,7 +49,7 @@ type Command struct {
 // Empty reports whether the command is the zero value.
 func (c *Command) Empty() bool { return c.script == nil }
 
-// Command returns the command that calls the script with keys, and has room for so many arguments.
+// Command returns a command that calls the script with keys, and has room for that many arguments.
 func (s *Script) Command(keys []string, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room), keys: len(keys)}
 	c.args = append(c.args, evalsha, s.sha)
@@ -64,8 +64,8 @@ func (s *Script) Command(keys []string, room int) Command {
 	return c
 }
 
-// Like returns the command that calls the script with the keys and the first argument of another command, at a lower
-// cost, and has room for so many more arguments.
+// Like returns a command that calls the script with the keys and the first argument of another command, and has room
+// for that many more arguments. It costs less than Command.
 func (s *Script) Like(other *Command, room int) Command {
 	c := Command{script: s, args: make([]any, 0, 4+other.keys+room), keys: other.keys}
 	c.args = append(c.args, evalsha, s.sha)
@@ -76,12 +76,12 @@ func (s *Script) Like(other *Command, room int) Command {
 // Add adds arguments.
 func (c *Command) Add(args ...any) { c.args = append(c.args, args...) }
 
-// With returns the command with further arguments; c stays as it is.
+// With returns a copy of the command with more arguments.
 func (c *Command) With(args ...any) Command {
 	return Command{script: c.script, keys: c.keys, args: append(c.args[:len(c.args):len(c.args)], args...)}
 }
 
-// keyArgs returns the keys, as they are sent.
+// keyArgs returns the keys.
 func (c *Command) keyArgs() []any { return c.args[3 : 3+c.keys] }
 
 // ownArgs returns the arguments that follow the keys.
@@ -95,7 +95,7 @@ func (c *Command) batch() *BatchScript {
 	return nil
 }
 
-// eval returns the arguments that send the source of the script along.
+// eval returns the arguments of a command that sends the source of the script.
 func (c *Command) eval() []any {
 	return append([]any{"eval", c.script.source}, c.args[2:]...)
 }

@@ -1,5 +1,5 @@
-// Package pipeline sends the script calls of many goroutines to one Redis server in batches, and gives up soon on a
-// server that does not answer (docs/design.md, 3.3 and 3.8).
+// Package pipeline sends the script calls of many goroutines to one Redis server, in pipelines and batches. It soon
+// gives up on a server that does not answer (docs/design.md, 3.3 and 3.8).
 package pipeline
 
 import (
@@ -13,43 +13,43 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server that has answered within recent most likely answers at once. A caller that waits for it on its own goroutine
-// cannot see that its context is cancelled meanwhile, so it waits for shortWait at most: then the outcome is unknown.
+// A server that has answered within recent will most likely answer at once. A caller that waits for it on its own
+// goroutine does not notice that its context ends, so it waits for shortWait at most; then the outcome is unknown.
 const (
 	recent    = 5 * time.Millisecond
 	shortWait = 250 * time.Millisecond
 )
 
-// maxPipeline bounds the calls of one pipeline, so that a server answers the first of them soon.
+// maxPipeline bounds the calls in one pipeline, so that the first of them are answered soon.
 const maxPipeline = 128
 
 // Options configures a [Server].
 type Options struct {
-	// Leaders is how many pipelines may be under way at the same time. Calls that release or renew go before newcomers,
-	// so a call that must not overtake another waits for its answer. Zero is for clients of several servers: every call
-	// goes by itself.
+	// Leaders is how many pipelines may be under way at the same time. Calls may overtake each other, so a call that must
+	// follow another one has to wait for its answer. Zero is for clients of several servers: then each call is sent on its
+	// own.
 	Leaders int
 
-	// Timeout bounds one pipeline from its sending on, because others wait for it. When it times out, the calls that
-	// are queued behind it fail with [ErrNotSent]. The client must have ContextTimeoutEnabled for that.
+	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued
+	// behind it fail with [ErrNotSent]. This requires a client with ContextTimeoutEnabled.
 	Timeout time.Duration
 
-	// Blocked is asked before each Send: an error refuses it. May be nil.
+	// Blocked, if not nil, is called before each Send, which fails with its error.
 	Blocked func() error
 
-	// Patience, when it is not zero, is how long the server may take to answer a pipeline, or longer if it usually
-	// does: a busy machine is not a hanging server. After it, [Call.Late] is called for all calls, queued newcomers
-	// fail with [ErrNotSent], and Send refuses calls until there is an answer. Send also refuses calls for a growing
-	// pause after a failure. It is for one leader.
+	// Patience, if not zero, is how long the server may take to answer a pipeline, or longer if it usually does, because a
+	// busy machine is not a hanging server. After that, [Call.Late] is called for all calls, queued newcomers fail with
+	// [ErrNotSent], and Send refuses calls until there is an answer. After a failure, Send refuses calls for a pause that
+	// grows with each failure. Patience requires one leader.
 	Patience time.Duration
 }
 
-// ErrNotSent is the error of a call that the server has never received and never will.
+// ErrNotSent is the error of a call that the server will never receive.
 var ErrNotSent = errors.New("not sent")
 
-// Server is one Redis server. Calls that are made while as many pipelines as leaders are under way queue up, and go out
-// together: first those that release or renew, then newcomers (see [Script.ForNewcomers]). A queued call that its
-// caller gives up is never sent, so that overload leaves no work behind. It is safe for concurrent use.
+// Server makes calls to one Redis server. While as many pipelines as leaders are under way, calls are queued, and then
+// sent together: first those that release or renew, then newcomers (see [Script.ForNewcomers]). A queued call is not
+// sent if its caller has given it up, so that overload leaves no work behind. It is safe for concurrent use.
 type Server struct {
 	client redis.UniversalClient
 	opts   Options
@@ -58,16 +58,16 @@ type Server struct {
 	mu             sync.Mutex
 	underWay       int // pipelines
 	queue          queue
-	idle           chan struct{} // closed when nothing is under way; nil when Settle does not wait
+	idle           chan struct{} // closed when nothing is under way; nil while Settle does not wait
 	unbatchedUntil time.Time
-	answeredAt     time.Time // the last answer
+	answeredAt     time.Time // when the last answer came
 
 	health    health
 	pipelined []*Call // the pipeline under way, with Patience
 	watching  bool    // a look at it is due
 }
 
-// New returns the server that client is connected to.
+// New returns a Server for the server to which client connects.
 func New(client redis.UniversalClient, opts Options) *Server {
 	s := &Server{client: client, opts: opts}
 	if plain, ok := client.(*redis.Client); ok {
@@ -76,9 +76,9 @@ func New(client redis.UniversalClient, opts Options) *Server {
 	return s
 }
 
-// Run makes the call and returns the answer. When ctx ends before, Run returns at once, or within 250 ms if the server
-// stops just after an answer. A queued call is then withdrawn: the server never receives it, and the error also matches
-// [ErrNotSent]. Without leaders a call that waits for a connection is not sent either, but this does not show.
+// Run makes the call and returns the answer. When ctx ends first, Run returns at once, or within 250 ms if the server
+// hangs just after an answer. A queued call is then withdrawn: the server never receives it, and the error also matches
+// [ErrNotSent]. Without leaders, a call that waits for a connection is not sent either, but the error does not tell.
 func (s *Server) Run(ctx context.Context, c *Call) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -113,9 +113,9 @@ func (s *Server) Run(ctx context.Context, c *Call) (reply any, err error) {
 // notSent is the error of a call that was never sent.
 func notSent(cause error) error { return fmt.Errorf("%w: %w", ErrNotSent, cause) }
 
-// Finish makes the call and waits for the answer, also after ctx has ended. It costs less than Run: a caller that finds
-// no pipeline under way sends the call itself. It takes twice the Timeout at most if the client keeps deadlines; else
-// it is Run.
+// Finish makes the call and waits for the answer, even after ctx has ended. It costs less than Run, because its
+// goroutine sends the call itself if no pipeline is under way. It takes twice the Timeout at most. If the client does
+// not keep deadlines, Finish is the same as Run.
 func (s *Server) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !s.prompt {
 		return s.Run(ctx, c)
@@ -126,8 +126,8 @@ func (s *Server) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	return c.Reply, c.Err
 }
 
-// Send makes the call on another goroutine and returns at once. After an error the server never receives the call. Else
-// the call's done will be called, without any lock of the server held.
+// Send makes the call on another goroutine and returns at once. After an error the server never receives the call.
+// Otherwise the call's done function is called later, without any lock of the Server held.
 func (s *Server) Send(c *Call) error {
 	if s.opts.Blocked != nil {
 		if err := s.opts.Blocked(); err != nil {
@@ -145,15 +145,15 @@ func (s *Server) Send(c *Call) error {
 	return nil
 }
 
-// Withdraw takes back a call that was made by Send, and reports whether that was in time: then the server never
-// receives it, and done is not called.
+// Withdraw takes back a call that was made by Send, and reports whether that was in time. If so, the server never
+// receives the call, and done is not called.
 func (s *Server) Withdraw(c *Call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.withdraw(c)
 }
 
-// Settle waits until nothing is queued or under way, for so long at most.
+// Settle waits until nothing is queued or under way, or until patience has passed.
 func (s *Server) Settle(patience time.Duration) {
 	s.mu.Lock()
 	if s.underWay == 0 {
@@ -173,7 +173,7 @@ func (s *Server) Settle(patience time.Duration) {
 	}
 }
 
-// alone makes the call on its caller's goroutine if no leader is in the way, and reports whether it has.
+// alone makes the call on its caller's goroutine if a leader is free and nothing is queued, and reports whether it did.
 func (s *Server) alone(ctx context.Context, c *Call) bool {
 	s.mu.Lock()
 	if s.opts.Leaders != 0 && (s.underWay >= s.opts.Leaders || s.queue.size() > 0) {
@@ -194,8 +194,8 @@ func (s *Server) alone(ctx context.Context, c *Call) bool {
 	return true
 }
 
-// answersPromptly reports whether the server has answered so recently that a caller may wait on its own goroutine,
-// which costs less than another one.
+// answersPromptly reports whether the server has answered so recently that a caller may send on its own goroutine,
+// which is cheaper.
 func (s *Server) answersPromptly(now time.Time) bool {
 	if !s.prompt {
 		return false
@@ -205,7 +205,7 @@ func (s *Server) answersPromptly(now time.Time) bool {
 	return now.Sub(s.answeredAt) < recent
 }
 
-// enqueue makes a call. The channel is closed once it is answered.
+// enqueue makes a call, and returns a channel that is closed once it is answered.
 func (s *Server) enqueue(ctx context.Context, c *Call) <-chan struct{} {
 	answer := make(chan struct{})
 	c.answer = answer
@@ -215,8 +215,8 @@ func (s *Server) enqueue(ctx context.Context, c *Call) <-chan struct{} {
 	return answer
 }
 
-// start queues a call for the next pipeline, or sends it by itself, unless ctx ends before the client has a connection
-// for it. The caller holds the mutex.
+// start queues a call for the next pipeline. Without leaders it sends the call on its own, unless ctx ends before the
+// client has a connection for it. The caller holds the mutex.
 func (s *Server) start(ctx context.Context, c *Call) {
 	if s.opts.Leaders == 0 { // for several servers, each of which would need the source of a script
 		c.state = sent
@@ -231,7 +231,7 @@ func (s *Server) start(ctx context.Context, c *Call) {
 	}
 }
 
-// single sends a call by itself.
+// single sends a call on its own.
 func (s *Server) single(ctx context.Context, c *Call) {
 	s.one(s.bounded(ctx), c)
 	s.deliver([]*Call{c})
@@ -247,7 +247,7 @@ func (s *Server) note(err error) {
 	}
 }
 
-// finished ends what was under way. The caller holds the mutex.
+// finished records that a pipeline or a single call has ended. The caller holds the mutex.
 func (s *Server) finished() {
 	s.underWay--
 	if s.underWay == 0 && s.idle != nil {
@@ -269,7 +269,7 @@ func (s *Server) drain() {
 	}
 }
 
-// take returns the calls of the next pipeline. When there are none, it ends the turn of its caller.
+// take returns the calls of the next pipeline. If there are none, the leader that called it is done.
 func (s *Server) take() []*Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,16 +286,16 @@ func (s *Server) take() []*Call {
 	return calls
 }
 
-// until is a context with a deadline that costs no timer: the client looks at the deadline alone.
+// until is a context with a deadline but without a timer: the client looks only at the deadline.
 type until struct {
 	context.Context
 	deadline time.Time
 }
 
-// Deadline returns when the call is given up.
+// Deadline returns when the context ends.
 func (u until) Deadline() (time.Time, bool) { return u.deadline, true }
 
-// bounded returns a context with the Timeout, which begins now. Waiting for a connection ends with ctx; a call that is
+// bounded returns a context that lasts for the Timeout from now. Waiting for a connection ends with ctx; a call that is
 // under way does not.
 func (s *Server) bounded(ctx context.Context) context.Context {
 	if s.opts.Timeout == 0 {
@@ -304,7 +304,8 @@ func (s *Server) bounded(ctx context.Context) context.Context {
 	return until{ctx, time.Now().Add(s.opts.Timeout)}
 }
 
-// shortly returns a context with the deadline of ctx, or an earlier one for a caller that cannot see the end of ctx.
+// shortly returns a context with the deadline of ctx or an earlier one, for a caller that does not notice the end of
+// ctx.
 func (s *Server) shortly(ctx context.Context) context.Context {
 	end := time.Now().Add(min(shortWait, s.opts.Timeout))
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {

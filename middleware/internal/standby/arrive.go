@@ -8,28 +8,28 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// leastReserved and mostReserved bound how long a place is reserved for a woken task: several times as long as others
-// took to arrive. Another server may have fetched it, or an operator may have deleted it.
+// leastReserved and mostReserved limit how long a place is reserved for a woken task, which is several times the
+// average time of arrival. A task may never arrive, because another server has fetched it or an operator has deleted
+// it.
 const leastReserved, mostReserved = 20 * time.Millisecond, 2 * time.Second
 
-// reservation is a standby place for a task that was woken.
+// reservation is a standby place that is reserved for a woken task.
 type reservation struct {
 	task parking.Task
 	at   time.Time
 }
 
-// arrivals is what is known of tasks that arrive, for all keys.
+// arrivals is what is known about arriving tasks, for all keys.
 type arrivals struct {
-	expected map[parking.Task]string // the keys of the tasks that have a reservation
-	// early has the tasks that arrived while wakes were under way, with their number: the answer to a wake may name one
-	// that is here already.
+	expected map[parking.Task]string // the keys of tasks with a reservation
+	// early contains the tasks that arrived while tasks were being woken, numbered. The reply to a wake may name a task
+	// that has already arrived.
 	early map[parking.Task]uint64
-	count uint64 // of those that were early
-	sweep int    // how many may be early before the next sweep
+	count uint64 // the last number in early
+	sweep int    // the size of early that triggers the next sweep
 }
 
-// Arrive notes that the run of a task begins, and returns the key for which a place is reserved for it, if there is
-// one.
+// Arrive notes that the run of a task begins. If a place is reserved for the task, Arrive returns the name of its key.
 func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,8 +52,8 @@ func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
 	return name, true
 }
 
-// reserve reserves places for tasks that were woken, except for those that have arrived since the wake began. The
-// caller holds the mutex.
+// reserve reserves places for woken tasks, except for those that have arrived since the wake began. The caller holds
+// the mutex.
 func (k *Keys) reserve(name string, known *key, tasks []parking.Task) {
 	for _, t := range tasks {
 		if k.arrivals.early[t] > known.begun {
@@ -82,7 +82,7 @@ func (k *Keys) expire(known *key, now time.Time) {
 	})
 }
 
-// noteEarly notes a task that has arrived while wakes are under way. The caller holds the mutex.
+// noteEarly notes a task that has arrived while tasks were being woken. The caller holds the mutex.
 func (k *Keys) noteEarly(t parking.Task) {
 	a := &k.arrivals
 	if a.early == nil {

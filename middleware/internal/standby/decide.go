@@ -2,11 +2,11 @@ package standby
 
 import "time"
 
-// LongHold is the average hold beyond which a key has no standby: the time that it takes to wake a task does not matter
-// then.
+// LongHold is the average hold above which a key has no standby: the time that it takes to wake a task is then
+// negligible.
 const LongHold = 250 * time.Millisecond
 
-// Limit returns how many tasks of a server should be on standby for a key, at most so many: enough that one is there
+// Limit returns how many tasks of a server should be on standby for a key, but at most most: enough for one to be there
 // when the key is released, although a woken task takes pickup to arrive. hold and pickup are averages, zero while
 // unknown.
 func Limit(hold, pickup time.Duration, most int) int {
@@ -19,12 +19,12 @@ func Limit(hold, pickup time.Duration, most int) int {
 	return int(min(max((pickup+hold-1)/hold, 1), time.Duration(most)))
 }
 
-// wakes returns how many waiters a release wakes: one for each standby place of limit that is neither taken (waiting)
-// nor reserved, and one that takes the key itself unless it was handed off in this process. When no task waits here for
-// a key that was not handed off, one is woken in any case, because a task with a reservation may never arrive.
+// wakes returns how many waiters a release wakes: one for each of limit standby places that is neither taken (waiting)
+// nor reserved, and one that takes the key itself unless it was handed off in this process. If no task waits here and
+// the key was not handed off, at least one is woken, because a task with a reservation may never arrive.
 func wakes(limit, waiting, reserved int, handedOff bool) int {
 	if handedOff {
-		waiting-- // it has the key now
+		waiting-- // one of them has the key now
 	} else {
 		limit++
 	}
@@ -35,8 +35,8 @@ func wakes(limit, waiting, reserved int, handedOff bool) int {
 	return max(n, 0)
 }
 
-// Average returns a moving average after one more sample. Zero means that there was no sample yet, and a sample of zero
-// or less is none.
+// Average returns a moving average after one more sample. A mean of zero means that there was no sample yet. Samples of
+// zero or less are ignored.
 func Average(mean, sample time.Duration) time.Duration {
 	switch {
 	case sample <= 0:

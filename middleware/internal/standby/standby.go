@@ -1,9 +1,9 @@
-// Package standby counts the tasks of a server that wait in their slots for a key, and says how many parked tasks a
+// Package standby counts the tasks of a server that wait in their slots for a key, and decides how many parked tasks a
 // release wakes.
 //
-// A task is on standby when it waits in its slot for a key that is held briefly: it bridges the time in which a woken
-// task arrives. A release wakes parked tasks for the standby places that are free. Such a place is reserved until the
-// task arrives, or for a short time.
+// A task is on standby when it waits in its slot for a key that is held only briefly. This bridges the time until a
+// woken task arrives. There is a limited number of standby places for each key. A release wakes as many parked tasks as
+// there are free places, and each place is reserved until its task arrives, or for a short time.
 package standby
 
 import (
@@ -14,44 +14,44 @@ import (
 )
 
 const (
-	// idle is how long a key is remembered for which nothing happens.
+	// idle is the time after which a key that is not used is forgotten.
 	idle = time.Minute
-	// few is how many keys, or early arrivals, are kept before the first sweep for those that can be forgotten.
+	// few is the number of keys, or of early arrivals, before the first sweep for those that can be forgotten.
 	few = 256
 )
 
-// Keys is what a server knows of the keys that its tasks wait for. It decides nothing about who may have a key: when it
-// is wrong, a task waits longer or runs once more than it had to. The zero value is ready. It is safe for use by many
-// goroutines at the same time.
+// Keys is what a server knows about the keys that its tasks wait for. It does not decide which task gets a key: if it
+// is wrong, a task only waits longer or runs once more than necessary. The zero value is ready for use. It is safe for
+// concurrent use.
 type Keys struct {
 	mu       sync.Mutex
 	keys     map[string]*key
 	arrivals arrivals
-	waking   int           // tasks that are being woken, of all keys
-	pickup   time.Duration // from the wake of a task to its run, on average
-	sweep    int           // how many keys there may be before the next sweep
+	waking   int           // how many tasks are being woken, for all keys
+	pickup   time.Duration // average time from the wake of a task to its run
+	sweep    int           // the number of keys that triggers the next sweep
 }
 
-// key is what a server knows of one key.
+// key is what a server knows about one key.
 type key struct {
-	waiting  int // tasks in their slots
-	waking   int // tasks that are being woken
-	begun    uint64
+	waiting  int    // how many tasks wait in their slots
+	waking   int    // how many tasks are being woken
+	begun    uint64 // the number of early arrivals when these wakes began
 	reserved []reservation
-	limit    int           // how many tasks may be on standby, by the last decision
-	parked   int           // tasks in the delay queue, as far as this server knows
-	absorbed bool          // the key was released without a wake, because a task waits here
-	hold     time.Duration // how long the key is held, on average
+	limit    int           // the number of standby places, by the last decision
+	parked   int           // how many tasks are parked, as far as this server knows
+	absorbed bool          // a release woke no task, because one waits here
+	hold     time.Duration // how long the key is held on average
 	used     time.Time
 }
 
-// State is what is known of a key at a conflict.
+// State is what is known about a key at a conflict.
 type State struct {
-	Standby      int           // tasks that wait in their slots, or have a place reserved
+	Standby      int           // standby places that are taken or reserved
 	Hold, Pickup time.Duration // averages; zero while unknown
 }
 
-// State returns what is known of a key.
+// State returns what is known about a key.
 func (k *Keys) State(name string) State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,8 +63,8 @@ func (k *Keys) State(name string) State {
 	return s
 }
 
-// Enter takes a standby place, one of limit, and reports whether there was one. A task with a reservation always gets
-// one.
+// Enter takes one of limit standby places, and reports whether one was free. A task with a reservation always gets a
+// place.
 func (k *Keys) Enter(name string, limit int, reserved bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,8 +77,8 @@ func (k *Keys) Enter(name string, limit int, reserved bool) bool {
 	return true
 }
 
-// Leave gives a standby place back. acquired says that the task has the key now. When Leave returns true, a release
-// woke no task because of this one, and the caller must wake one and report it to [Keys.Woke].
+// Leave frees a standby place. acquired says that the task now has the key. If Leave returns true, a release woke no
+// task because of this one; the caller must then wake one task and report it to [Keys.Woke].
 func (k *Keys) Leave(name string, acquired bool) (wake bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +96,7 @@ func (k *Keys) Leave(name string, acquired bool) (wake bool) {
 	return true
 }
 
-// Parked notes how many tasks are parked on a key, and how many may be on standby for it.
+// Parked notes how many tasks are parked on a key, and its number of standby places.
 func (k *Keys) Parked(name string, parked, limit int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,15 +104,16 @@ func (k *Keys) Parked(name string, parked, limit int) {
 	known.parked, known.limit = parked, limit
 }
 
-// Release is how a key was released.
+// Release describes the release of a key.
 type Release struct {
-	Held      time.Duration // how long the handler had it; zero when none ran
+	Held      time.Duration // how long the handler had the key; zero if none ran
 	HandedOff bool          // the next holder is a task of this process
-	Notify    bool          // a refused task has asked to be told
+	Notify    bool          // a refused task has subscribed to the release
 }
 
-// Released notes that a key was released, and returns how many tasks to wake. The caller reports them to [Keys.Woke].
-// spare reports whether a slot is free for standby; it is called only when tasks wait for the key.
+// Released notes that a key was released, and returns how many tasks to wake. The caller must report them to
+// [Keys.Woke] or [Keys.NotWoken]. spare reports whether a slot is free for standby; it is called only if tasks wait for
+// the key.
 func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +143,7 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 }
 
 // ReleasedInOrder notes that a key was released whose tasks run in order, and reports whether one of them may be on
-// standby. It reserves no place: the order itself says which task is next.
+// standby. It reserves no place, because the sequence defines which task is next.
 func (k *Keys) ReleasedInOrder(name string, held time.Duration, spare func() bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,8 +155,8 @@ func (k *Keys) ReleasedInOrder(name string, held time.Duration, spare func() boo
 	return known.limit > 0 && spare()
 }
 
-// Woke notes the outcome of waking asked tasks, which left some parked, and reserves a place for each task that was
-// woken and has not arrived yet. It reports whether a task of this server waits in its slot for the key.
+// Woke notes that of asked tasks those in tasks were woken, and that left are still parked. It reserves a place for
+// each woken task that has not arrived yet, and reports whether a task of this server waits in its slot for the key.
 func (k *Keys) Woke(name string, asked int, tasks []parking.Task, left int) (awaited bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,14 +168,14 @@ func (k *Keys) Woke(name string, asked int, tasks []parking.Task, left int) (awa
 	return awaited
 }
 
-// NotWoken notes that waking asked tasks has failed.
+// NotWoken notes that asked tasks could not be woken.
 func (k *Keys) NotWoken(name string, asked int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.endWake(name, asked)
 }
 
-// beginWake notes that so many tasks are being woken for a key. The caller holds the mutex.
+// beginWake notes that n tasks are being woken for a key. The caller holds the mutex.
 func (k *Keys) beginWake(known *key, n int) {
 	if known.waking == 0 {
 		known.begun = k.arrivals.count
@@ -183,7 +184,7 @@ func (k *Keys) beginWake(known *key, n int) {
 	k.waking += n
 }
 
-// endWake notes that a wake has its answer. The caller holds the mutex.
+// endWake notes that asked tasks are no longer being woken. The caller holds the mutex.
 func (k *Keys) endWake(name string, asked int) {
 	if known := k.keys[name]; known != nil {
 		known.waking -= asked
@@ -193,7 +194,7 @@ func (k *Keys) endWake(name string, asked int) {
 	}
 }
 
-// key returns what is known of a key, and makes room for it. The caller holds the mutex.
+// key returns what is known about a key, and adds the key if necessary. The caller holds the mutex.
 func (k *Keys) key(name string) *key {
 	now := time.Now()
 	known := k.keys[name]
@@ -206,7 +207,7 @@ func (k *Keys) key(name string) *key {
 	return known
 }
 
-// forget drops idle keys each time that the number of keys has doubled. The caller holds the mutex.
+// forget drops idle keys whenever the number of keys has doubled. The caller holds the mutex.
 func (k *Keys) forget(now time.Time) {
 	if k.keys == nil {
 		k.keys, k.sweep = map[string]*key{}, few
