@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// span is a block of tokens that have been committed.
+// span is a block of committed tokens.
 type span struct{ low, high int64 }
 
-// held is a committed lease as the nodes saw it.
+// held is a committed lease as seen by the nodes.
 type held struct {
 	span
-	nodes    uint16 // those that held the token
+	nodes    uint16 // the nodes that held the token
 	instants [maxNodes]uint64
 }
 
-// recent is how many leases of a key are compared with a new one node by node. Older ones are complete before it begins, which
-// the floor checks.
+// recent is how many leases of a key are compared with a new one node by node. Older ones are complete before it
+// begins, which the floor checks.
 const recent = 24
 
-// history is what happened to one key.
+// history records what happened to one key.
 type history struct {
 	blocks   []span // in rising order
 	last     [recent]held
@@ -29,7 +29,7 @@ type history struct {
 	valid    []int16
 }
 
-// violation notes that something happened that must not.
+// violation records that a promise was broken.
 func (s *simulation) violation(count *int, format string, args ...any) {
 	*count++
 	if s.result.First == "" {
@@ -37,7 +37,7 @@ func (s *simulation) violation(count *int, format string, args ...any) {
 	}
 }
 
-// committed checks the tokens that a lease has committed.
+// committed checks the committed tokens of a lease.
 func (s *simulation) committed(sl *slot) {
 	for k, key := range sl.key[:sl.keys] {
 		h := &s.histories[key]
@@ -66,28 +66,31 @@ func (s *simulation) committed(sl *slot) {
 	}
 }
 
-// insert adds a block, and checks that no token is in another one, too.
+// insert adds a block, and checks that no other block has one of its tokens.
 func (h *history) insert(s *simulation, key uint16, b span) {
 	i := len(h.blocks)
 	for i > 0 && h.blocks[i-1].low > b.low {
 		i--
 	}
 	if i > 0 && h.blocks[i-1].high >= b.low {
-		s.violation(&s.result.Duplicates, "key %d: tokens %d-%d and %d-%d", key, h.blocks[i-1].low, h.blocks[i-1].high, b.low, b.high)
+		s.violation(&s.result.Duplicates, "key %d: tokens %d-%d and %d-%d",
+			key, h.blocks[i-1].low, h.blocks[i-1].high, b.low, b.high)
 	} else if i < len(h.blocks) && h.blocks[i].low <= b.high {
-		s.violation(&s.result.Duplicates, "key %d: tokens %d-%d and %d-%d", key, h.blocks[i].low, h.blocks[i].high, b.low, b.high)
+		s.violation(&s.result.Duplicates, "key %d: tokens %d-%d and %d-%d",
+			key, h.blocks[i].low, h.blocks[i].high, b.low, b.high)
 	}
 	h.blocks = slices.Insert(h.blocks, i, b)
 }
 
-// compare checks the order of two leases on the nodes that they share.
+// compare checks the order of two leases on their common nodes.
 func (s *simulation) compare(key uint16, a, b *held) {
 	shared := a.nodes & b.nodes
 	if a.nodes == 0 || s.Variant.immediate() {
 		return
 	}
 	if shared == 0 {
-		s.violation(&s.result.OutOfOrder, "key %d: tokens %d-%d and %d-%d have no node in common", key, a.low, a.high, b.low, b.high)
+		s.violation(&s.result.OutOfOrder, "key %d: tokens %d-%d and %d-%d have no node in common",
+			key, a.low, a.high, b.low, b.high)
 	}
 	for i := range s.nodes {
 		if shared&(1<<i) == 0 {
@@ -101,7 +104,7 @@ func (s *simulation) compare(key uint16, a, b *held) {
 	}
 }
 
-// give checks the next token of a lease's block, which its holder is given now.
+// give checks the next token of a lease's block when the holder gets it.
 func (s *simulation) give(sl *slot) {
 	excused := s.excused(sl)
 	for k, key := range sl.key[:sl.keys] {
@@ -119,7 +122,7 @@ func (s *simulation) give(sl *slot) {
 	s.result.Tokens++
 }
 
-// enter checks that nobody else trusts a lease on the keys that this one has now, and notes that this one does.
+// enter records that the holder trusts its lease, and checks that no other holder trusts one of the same keys.
 func (s *simulation) enter(i int16) {
 	sl := &s.slots[i]
 	for _, key := range sl.key[:sl.keys] {
@@ -137,7 +140,7 @@ func (s *simulation) enter(i int16) {
 	}
 }
 
-// leave notes that the holder does not trust its lease any longer.
+// leave records that the holder no longer trusts its lease.
 func (s *simulation) leave(i int16) {
 	sl := &s.slots[i]
 	for _, key := range sl.key[:sl.keys] {
@@ -153,8 +156,8 @@ func (s *simulation) trusted(sl *slot) bool {
 	return s.Variant == UncheckedValidity || sl.watch.peek(&s.clients[sl.client].machine, s.now, s.Variant) < sl.until
 }
 
-// excused reports whether the clocks have broken the assumptions of a lease: a node's clock was set forward, or this machine's two
-// clocks have both missed a part of the time.
+// excused reports whether the clocks have broken the assumptions of a lease: a node's clock was set forward, or this
+// machine's two clocks have both missed a part of the time.
 func (s *simulation) excused(sl *slot) bool {
 	if s.nodeJumped >= sl.began {
 		return s.excuse(sl)
@@ -165,10 +168,12 @@ func (s *simulation) excused(sl *slot) bool {
 	return false
 }
 
-// misses reports whether both clocks of a lease's machine have missed a part of the time since the lease last looked at them.
+// misses reports whether both clocks of a lease's machine have missed a part of the time since the lease last looked at
+// them.
 func (s *simulation) misses(sl *slot) bool {
 	passed := s.now - sl.looked
-	return sl.honest.peek(&s.clients[sl.client].machine, s.now, Correct)-sl.honest.total < passed-passed*s.ClientDrift/1_000_000-2
+	measured := sl.honest.peek(&s.clients[sl.client].machine, s.now, Correct) - sl.honest.total
+	return measured < passed-passed*s.ClientDrift/1_000_000-2
 }
 
 func (s *simulation) excuse(sl *slot) bool {

@@ -8,7 +8,7 @@ import (
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
-// client is a process with its machine.
+// client is a process on a machine of its own.
 type client struct {
 	machine
 	clock   *quorum.Clock
@@ -29,7 +29,7 @@ const (
 	releasing
 )
 
-// slot makes one acquisition after the other.
+// slot makes one acquisition after another.
 type slot struct {
 	client  int
 	attempt uint32
@@ -59,7 +59,7 @@ type slot struct {
 	floor       [maxKeys]int64
 	tokens      []int64
 	used        int64 // tokens of the block that were given to holders
-	handOns     int64
+	handOffs    int64
 	unreachable bool
 	extra       bool // the commit took an extra round
 	long        bool
@@ -77,7 +77,7 @@ type slot struct {
 // position returns where a node is in the acquisition.
 func (sl *slot) position(node int) int { return int(sl.index[node]) }
 
-// begin makes the next attempt of a slot: the proposal, and the requests at once or after a stall.
+// begin starts the next attempt of a slot: it makes the proposal, and sends the requests at once or after a stall.
 func (s *simulation) begin(i int16) {
 	if s.result.Acquisitions == s.wanted {
 		s.slots[i].phase = idle
@@ -154,7 +154,7 @@ func (s *simulation) sendAcquire(i int16) {
 	s.decide(i)
 }
 
-// transmit sends a request for a slot's lease. It reports false when there is no connection.
+// transmit sends a request for a slot's lease. It returns false if there is no connection.
 func (s *simulation) transmit(i int16, to int, r request, number uint32) bool {
 	sl := &s.slots[i]
 	c := &s.clients[sl.client]
@@ -164,7 +164,8 @@ func (s *simulation) transmit(i int16, to int, r request, number uint32) bool {
 	at := s.take()
 	m := &s.all[at]
 	*m = message{
-		request: r, keys: uint8(sl.keys), node: uint8(to), slot: i, attempt: sl.attempt, process: c.process, epoch: s.nodes[to].epoch,
+		request: r, keys: uint8(sl.keys), node: uint8(to), slot: i, attempt: sl.attempt,
+		process: c.process, epoch: s.nodes[to].epoch,
 		number: number, key: sl.key, owner: sl.owner, ttl: sl.ttl / millisecond, block: sl.block,
 	}
 	switch r {
@@ -181,7 +182,7 @@ func (s *simulation) transmit(i int16, to int, r request, number uint32) bool {
 	return true
 }
 
-// deliver puts a request on the network.
+// deliver sends a request over the network.
 func (s *simulation) deliver(at uint32) {
 	to := s.all[at].node
 	if s.chance(s.odds.duplicated) {
@@ -200,7 +201,7 @@ func (s *simulation) deliver(at uint32) {
 	s.push(event{at: s.now + s.delays.draw(&s.random), kind: atNode, node: to, ref: at})
 }
 
-// dial makes sure that there is a connection to a server that may vote.
+// dial connects to a server if it may vote.
 func (s *simulation) dial(c *client, to int) bool {
 	n := &s.nodes[to]
 	if c.conn[to] == n.epoch+1 {
@@ -245,7 +246,7 @@ func (s *simulation) answered(sl *slot, n int) {
 	}
 }
 
-// granted feeds a grant to the decision.
+// granted passes a grant to the decision.
 func (s *simulation) granted(sl *slot, n, position int) {
 	m := &sl.raw[n]
 	if sl.acq.Counters(position) == nil {
@@ -260,7 +261,7 @@ func (s *simulation) granted(sl *slot, n, position int) {
 	}
 }
 
-// owners are names for holders: the decision compares them as strings.
+// owners holds names for holders, because the decision compares strings.
 var owners = func() (names [64]string) {
 	for i := range names {
 		names[i] = string(rune('0' + i))
@@ -268,7 +269,7 @@ var owners = func() (names [64]string) {
 	return names
 }()
 
-// reply handles a message that has reached its client.
+// reply handles a reply that has reached its client.
 func (s *simulation) reply(at uint32) {
 	m := s.all[at]
 	s.drop(at)
@@ -349,7 +350,7 @@ func (s *simulation) reply(at uint32) {
 	}
 }
 
-// renewed feeds the answer to a renewal of any kind to the decision.
+// renewed passes the answer to a renewal of any kind to the decision.
 func (s *simulation) renewed(sl *slot, m *message) {
 	position := sl.position(int(m.node))
 	if position < 0 {
@@ -364,7 +365,7 @@ func (s *simulation) renewed(sl *slot, m *message) {
 // chain sends the release that follows a late grant.
 func (s *simulation) chain(m *message) { s.takeBack(m, release) }
 
-// takeBack sends a release of some kind for the acquire that a message is about.
+// takeBack sends a release of some kind for the acquire of a message.
 func (s *simulation) takeBack(m *message, kind request) {
 	sl := &s.slots[m.slot]
 	if !s.dial(&s.clients[sl.client], int(m.node)) {
@@ -377,7 +378,7 @@ func (s *simulation) takeBack(m *message, kind request) {
 	s.deliver(at)
 }
 
-// over handles the end of the time for the answers to an acquire.
+// over handles the timeout of an acquire.
 func (s *simulation) over(i int16) {
 	sl := &s.slots[i]
 	if sl.phase != acquiring && sl.phase != holding {

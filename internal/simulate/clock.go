@@ -2,10 +2,10 @@ package simulate
 
 import "time"
 
-// epoch is the wall clock of all machines at the start, in microseconds since 1970, as far as they agree. It is in 2026.
+// epoch is the common part of the wall clocks of all machines at the start, in microseconds since 1970. It is in 2026.
 const epoch int64 = 1_780_000_000_000_000
 
-// machine has a monotonic clock and a wall clock, neither of which is right.
+// machine has a monotonic clock and a wall clock, both of them inaccurate.
 type machine struct {
 	drift   int64 // of both clocks, in millionths
 	phase   int64 // true time at which the drift changes direction, see age
@@ -15,10 +15,10 @@ type machine struct {
 	to      int64
 }
 
-// turn is how long a clock drifts in one direction. Something keeps the clocks of all machines near each other.
+// turn is how long a clock drifts in one direction, so that the clocks of all machines stay close to each other.
 const turn = 3 * second
 
-// age returns the true time as a clock with the machine's drift shows it.
+// age returns the true time as measured by a clock with the machine's drift.
 func (m *machine) age(now int64) int64 {
 	if m.drift == 0 {
 		return now
@@ -41,14 +41,14 @@ func (m *machine) suspend(now, until int64) {
 	m.from, m.to = now, until
 }
 
-// stopwatch measures like that of locking: from one look to the next by the clock that moved further.
+// stopwatch measures like that of package locking: between two looks by the faster clock.
 type stopwatch struct{ mono, wall, total int64 }
 
 func (s *stopwatch) start(m *machine, now int64) {
 	*s = stopwatch{mono: m.mono(now), wall: m.wall(now)}
 }
 
-// peek returns what a look would show.
+// peek returns what a look would return, without looking.
 func (s *stopwatch) peek(m *machine, now int64, with Variant) int64 {
 	mono, wall := m.mono(now)-s.mono, m.wall(now)-s.wall
 	switch with {

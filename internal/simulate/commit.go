@@ -59,14 +59,15 @@ func (s *simulation) commit(i int16) {
 	s.push(event{at: s.now + micros(s.Timeout), kind: renewOver, slot: i, ref: sl.attempt, arg: number})
 }
 
-// raise notes the tokens that a renewal takes to a node. They never go back, so that the last one to arrive is no loss.
+// raise records the tokens that a renewal sends to a node. They never decrease, so that the last renewal to arrive is
+// no loss.
 func (sl *slot) raise(n int, tokens []int64) {
 	for k, t := range tokens {
 		sl.sent[n][k] = max(sl.sent[n][k], t)
 	}
 }
 
-// renewOver gives up waiting for the answers to a commit's renewals.
+// renewOver handles the timeout of a commit's renewals.
 func (s *simulation) renewOver(i int16, number uint32) {
 	sl := &s.slots[i]
 	some := false

@@ -6,7 +6,7 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// answering makes up the acquisition of a client that counts the answers only.
+// answering returns the acquisition of a client that counts only the nodes that answer.
 func (s *simulation) answering(sl *slot) {
 	all := uint16(1)<<len(s.nodes) - 1
 	if sl.acquired != all {
@@ -37,7 +37,7 @@ func (s *simulation) answering(sl *slot) {
 	}
 }
 
-// decide looks whether an acquisition has come to an end.
+// decide ends an acquisition whose verdict is certain.
 func (s *simulation) decide(i int16) {
 	sl := &s.slots[i]
 	if s.Variant == AnsweringQuorum {
@@ -57,7 +57,7 @@ func (s *simulation) decide(i int16) {
 	}
 }
 
-// won begins a lease.
+// won starts a lease.
 func (s *simulation) won(i int16) {
 	sl := &s.slots[i]
 	sl.until = micros(quorum.Validity(time.Duration(sl.ttl) * time.Microsecond))
@@ -74,11 +74,11 @@ func (s *simulation) won(i int16) {
 	if sl.long {
 		hold = s.below(sl.ttl * 5 / 2)
 	}
-	sl.handOns = 0
+	sl.handOffs = 0
 	if sl.block > 1 && s.next()&3 == 0 {
-		sl.handOns = s.below(sl.block)
+		sl.handOffs = s.below(sl.block)
 	}
-	s.push(event{at: s.now + hold, kind: handOn, slot: i, ref: sl.attempt})
+	s.push(event{at: s.now + hold, kind: handOff, slot: i, ref: sl.attempt})
 	sl.nextTick = sl.ttl / 3
 	s.push(event{at: s.now + s.toTick(sl, elapsed), kind: tick, slot: i, ref: sl.attempt})
 	s.commit(i)

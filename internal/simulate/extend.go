@@ -7,7 +7,7 @@ import (
 	"github.com/railtoken/railtoken/internal/quorum"
 )
 
-// tick looks at a lease's clocks, and extends it when it is time.
+// tick checks a lease, and extends it when that is due.
 func (s *simulation) tick(i int16) {
 	sl := &s.slots[i]
 	if !s.alive(i) && sl.phase != holding {
@@ -23,8 +23,8 @@ func (s *simulation) tick(i int16) {
 	s.push(event{at: s.now + s.toTick(sl, elapsed), kind: tick, slot: i, ref: sl.attempt})
 }
 
-// extend sends a renewal to all nodes. It commits as well: it takes the tokens of the commit along, or what the node has if that is
-// more.
+// extend sends a renewal to all nodes. It commits as well: it takes the tokens of the commit along, or what the node
+// has if that is more.
 func (s *simulation) extend(i int16, elapsed int64) {
 	sl := &s.slots[i]
 	tokens := sl.tokens
@@ -55,7 +55,7 @@ func (s *simulation) extend(i int16, elapsed int64) {
 	s.extended(i)
 }
 
-// extendOver gives up waiting for the answers to an extension.
+// extendOver handles the timeout of an extension.
 func (s *simulation) extendOver(i int16, number uint32) {
 	sl := &s.slots[i]
 	if sl.phase != holding || sl.extension != number {
@@ -70,7 +70,7 @@ func (s *simulation) extendOver(i int16, number uint32) {
 	s.extended(i)
 }
 
-// extended looks what an extension has come to.
+// extended handles the outcome of an extension.
 func (s *simulation) extended(i int16) {
 	sl := &s.slots[i]
 	if sl.phase != holding || sl.extension == 0 {
@@ -95,8 +95,8 @@ func (s *simulation) extended(i int16) {
 	}
 }
 
-// retake asks for the lock on the nodes that have lost it or had it for somebody else, after an extension that a majority has made
-// without them. It is an acquire that proposes the committed token.
+// retake asks for the lock on the nodes that have lost it or had it for somebody else, after an extension that a
+// majority has made without them. It is an acquire that proposes the committed token.
 func (s *simulation) retake(i int16) {
 	sl := &s.slots[i]
 	if sl.tokens == nil {
@@ -110,7 +110,7 @@ func (s *simulation) retake(i int16) {
 	sl.lost = 0
 }
 
-// retaken takes in the answer to a retake.
+// retaken handles the answer to a retake.
 func (s *simulation) retaken(sl *slot, m *message) {
 	if position := sl.position(int(m.node)); m.ok && position >= 0 {
 		s.result.Retaken++
@@ -128,23 +128,23 @@ func (s *simulation) retaken(sl *slot, m *message) {
 	}
 }
 
-// handOn ends the turn of one holder of a lease: the next one of its process gets it, or it is released.
-func (s *simulation) handOn(i int16) {
+// handOff ends the turn of a holder: the lease is handed off to the next holder of the process, or released.
+func (s *simulation) handOff(i int16) {
 	sl := &s.slots[i]
 	if !s.alive(i) {
 		if sl.phase == holding {
-			s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOn, slot: i, ref: sl.attempt})
+			s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOff, slot: i, ref: sl.attempt})
 		}
 		return
 	}
-	if sl.tokens == nil && s.next()&3 != 0 { // wait for the token, unless nobody asks for it
-		s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOn, slot: i, ref: sl.attempt})
+	if sl.tokens == nil && s.next()&3 != 0 { // wait for the token, unless it is not needed
+		s.push(event{at: s.now + millisecond + s.after(micros(s.Hold)), kind: handOff, slot: i, ref: sl.attempt})
 		return
 	}
-	if sl.tokens != nil && sl.handOns > 0 && sl.used < sl.block && sl.watch.total < sl.until*2/3 {
-		sl.handOns--
+	if sl.tokens != nil && sl.handOffs > 0 && sl.used < sl.block && sl.watch.total < sl.until*2/3 {
+		sl.handOffs--
 		s.give(sl)
-		s.push(event{at: s.now + s.after(micros(s.Hold)), kind: handOn, slot: i, ref: sl.attempt})
+		s.push(event{at: s.now + s.after(micros(s.Hold)), kind: handOff, slot: i, ref: sl.attempt})
 		return
 	}
 	if sl.tokens == nil {
@@ -182,7 +182,7 @@ func (s *simulation) end(i int16) {
 	s.push(event{at: s.now + micros(s.Timeout), kind: begin, slot: i, ref: sl.attempt})
 }
 
-// again lets a slot make its next attempt after a while.
+// again schedules the next attempt of a slot.
 func (s *simulation) again(i int16) {
 	sl := &s.slots[i]
 	sl.phase = idle

@@ -5,7 +5,7 @@ const (
 	maxNodes = 9
 )
 
-// request is what a message asks a node for.
+// request is the kind of a request to a node.
 type request uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	abandon // a release where the outcome of the acquire is unknown
 )
 
-// message is a request on its way to a node, and then the reply on its way back.
+// message is a request to a node, and later its reply.
 type message struct {
 	request request
 	keys    uint8 // how many
@@ -39,7 +39,7 @@ type message struct {
 	instant uint64 // when the node did it, among all that all nodes do
 }
 
-// mailbox holds the messages on their way. A message has one event that leads to it.
+// mailbox holds the messages under way. Each message has one event that refers to it.
 type mailbox struct {
 	all  []message
 	free []uint32

@@ -8,7 +8,7 @@ import (
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
-// cell is what a node knows of one key. Times are milliseconds of the node's wall clock, as in Redis.
+// cell is the state of one key on a node. Times are milliseconds of the node's wall clock, as in Redis.
 type cell struct {
 	owner        uint64 // 0 when the lock does not exist
 	lockUntil    int64
@@ -46,7 +46,7 @@ type node struct {
 // newID returns an identity like those of Redis.
 func newID(r *random) string { return fmt.Sprintf("%020x%020x", r.next(), r.next()) }
 
-// at returns the cell of a key as it is now: Redis lets a key end in the millisecond after its time.
+// at returns the present cell of a key. Redis ends a key in the millisecond after its time.
 func (n *node) at(key uint16, ms int64) *cell {
 	c := &n.cells[key]
 	if c.owner != 0 && ms > c.lockUntil {
@@ -58,7 +58,7 @@ func (n *node) at(key uint16, ms int64) *cell {
 	return c
 }
 
-// save notes a cell that is about to change.
+// save logs a cell that is about to change.
 func (n *node) save(key uint16, now int64) {
 	if !n.logs {
 		return
@@ -75,7 +75,7 @@ func (n *node) save(key uint16, now int64) {
 	n.log = append(n.log, change{at: now, key: key, cell: n.cells[key]})
 }
 
-// undo forgets what has been written since a time.
+// undo reverts what was written after a certain time.
 func (n *node) undo(since int64) {
 	for len(n.log) > 0 {
 		last := &n.log[len(n.log)-1]
@@ -193,10 +193,10 @@ func (n *node) release(m *message, ms, now int64) {
 	}
 }
 
-// lateness is for how long an acquire may come after its owner was given up (ms).
+// lateness is how long a node refuses an acquire whose owner was abandoned (ms).
 const lateness = 120_000
 
-// abandon is ABANDON: it deletes what the owner has, or gives it up when it has nothing.
+// abandon is ABANDON: it deletes the locks of an owner, or refuses the owner from now on if there are none.
 func (n *node) abandon(m *message, ms, now int64) {
 	m.ok = true
 	seen := false
@@ -226,14 +226,14 @@ func (n *node) start(r *random, now int64) {
 	n.epoch++
 }
 
-// failOver makes a replica, a server of its own that is long up, take the node's place.
+// failOver replaces the node by a replica, a server that has been up for long.
 func (n *node) failOver(r *random, now int64) {
 	n.runID, n.replID, n.replID2 = newID(r), newID(r), n.replID
 	n.started, n.promoted = n.wall(now)-100*second-r.below(1000*second), now
 	n.epoch++
 }
 
-// facts returns what the node says of itself.
+// facts returns what the node reports about itself.
 func (n *node) facts(now, asked, backlogTTL int64) restartguard.Facts {
 	wall := n.wall(now)
 	f := restartguard.Facts{

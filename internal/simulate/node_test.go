@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNodeDoesWhatTheScriptsDo sends the same requests to a simulated node and, by the scripts of production, to a Redis.
+// TestNodeDoesWhatTheScriptsDo sends the same requests to a simulated node and, by the scripts of production, to a
+// Redis.
 func TestNodeDoesWhatTheScriptsDo(t *testing.T) {
 	server := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
@@ -66,11 +67,11 @@ func TestNodeDoesWhatTheScriptsDo(t *testing.T) {
 	})
 }
 
-// names returns the names of locks, counters and interest marks.
+// names returns the names of locks, counters and subscriptions.
 func names(keys []uint16) (all []string) {
 	for _, key := range keys {
 		k := strconv.Itoa(int(key))
-		all = append(all, "lock"+k, "counter"+k, "interest"+k)
+		all = append(all, "lock"+k, "counter"+k, "subscription"+k)
 	}
 	return all
 }
@@ -89,8 +90,8 @@ func arguments(m *message, fenceTTL int64) []any {
 	return args
 }
 
-// expected returns the reply of the node as the script would give it. The scripts tell which key is to blame, which the node as it was
-// before shows.
+// expected returns the reply of the node as the script would give it. The scripts tell which key is to blame, which the
+// node as it was before shows.
 func expected(asked, m *message, n *node, now int64) string {
 	ms := n.wall(now) / 1000
 	switch {

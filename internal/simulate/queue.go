@@ -1,6 +1,6 @@
 package simulate
 
-// kind says what happens.
+// kind is what an event does.
 type kind uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 	renewOver                // the time for the answers to the renewals of a commit is over
 	extendOver               // the time for the answers to an extension is over
 	tick                     // a lease looks at its clocks, and is extended
-	handOn                   // the holder is done: hand on or release
+	handOff                  // the holder is done: hand off or release
 	clientPauses             // the rest is done to machines
 	clientCrashes
 	clientJumps
@@ -23,7 +23,7 @@ const (
 	nodeJumps
 )
 
-// event is something that happens at a time.
+// event is something that happens at a certain time.
 type event struct {
 	at    int64
 	order uint32 // of events at the same time

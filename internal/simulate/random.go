@@ -2,7 +2,7 @@ package simulate
 
 import "math"
 
-// random is a small generator (SplitMix64): a seed makes a run repeatable on any machine and version of Go.
+// random is a small generator (SplitMix64), whose numbers depend only on the seed, on any machine and version of Go.
 type random struct{ state uint64 }
 
 func (r *random) next() uint64 {
@@ -13,7 +13,7 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// below returns a number from 0 to n-1.
+// below returns a random number from 0 to n-1.
 func (r *random) below(n int64) int64 { return int64((r.next() >> 32) * uint64(n) >> 32) }
 
 // between returns a number from low to high-1, or low.
@@ -27,7 +27,7 @@ func (r *random) between(low, high int64) int64 {
 // unit returns a number from 0 on, below 1.
 func (r *random) unit() float64 { return float64(r.next()>>11) / (1 << 53) }
 
-// after returns how long an event takes to come that comes once in mean, without memory.
+// after returns a random time to an event that occurs once per mean, without memory.
 func (r *random) after(mean int64) int64 { return 1 + int64(-math.Log(1-r.unit())*float64(mean)) }
 
 // odds is a probability.
@@ -40,7 +40,8 @@ func (r *random) chance(o odds) bool { return o > 0 && uint32(r.next()>>32) < ui
 // delays is a distribution of the time that a message takes one way, as a table.
 type delays [4096]int32
 
-// newDelays returns a distribution with a short body, and a tail: a message of tail needs up to longest, most of them far less.
+// newDelays returns a distribution with a short body, and a tail: a message of tail needs up to longest, most of them
+// far less.
 func newDelays(r *random, tail float64, longest int64) *delays {
 	d := new(delays)
 	heavy := int(tail * float64(len(d)))

@@ -11,12 +11,16 @@ const (
 	second      int64 = 1000 * millisecond
 )
 
-// Guard decides whether a server may vote, from what it says of itself and what is known of it. It returns what is known now, and
-// when a server that may not vote is looked at again, else the zero time.
-type Guard func(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time)
+// Guard decides whether a server may vote, from its facts and what is known about it. It returns what is known now, and
+// when a refused server is checked again, or the zero time if the server may vote.
+type Guard func(
+	f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time,
+) (restartguard.Known, time.Time)
 
-// Production is the guard of production.
-func Production(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time) {
+// Production is the Guard that production uses.
+func Production(
+	f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time,
+) (restartguard.Known, time.Time) {
 	k, refused := restartguard.Vet(f, l, k, others, now)
 	if refused == nil {
 		return k, time.Time{}
@@ -24,7 +28,7 @@ func Production(f restartguard.Facts, l restartguard.Limits, k restartguard.Know
 	return k, refused.Until
 }
 
-// Scenario is a world. Probabilities are from 0 to 1; a mean time of 0 means never.
+// Scenario describes a simulated world. Probabilities are from 0 to 1; a mean time of 0 means never.
 type Scenario struct {
 	Name    string
 	Variant Variant
@@ -70,17 +74,18 @@ type Scenario struct {
 	ProposalSpan time.Duration // an acquisition that is won later than this after its proposal is given up; 0: MaxTTL/2
 }
 
-// calm is what all scenarios start from.
+// calm is the base of all scenarios.
 func calm() Scenario {
 	return Scenario{
 		Name: "calm", Nodes: 5, Clients: 6, Slots: 2, Keys: 6, Hot: 1, KeysPerLock: 1, Block: 16,
-		MinTTL: 500 * time.Millisecond, TopTTL: 2 * time.Second, MaxTTL: 2 * time.Second, FenceTTL: 12 * time.Second, Timeout: 50 * time.Millisecond,
+		MinTTL: 500 * time.Millisecond, TopTTL: 2 * time.Second, MaxTTL: 2 * time.Second,
+		FenceTTL: 12 * time.Second, Timeout: 50 * time.Millisecond,
 		Hold: time.Millisecond, LongHolds: 0.0005, Think: time.Millisecond,
 		Tail: 0.002, Longest: 20 * time.Millisecond, NodeDrift: 10_000,
 	}
 }
 
-// Scenarios are the ten worlds in which nothing may go wrong.
+// Scenarios returns the ten scenarios in which no promise may be broken.
 func Scenarios() []Scenario {
 	all := []struct {
 		name string
@@ -127,22 +132,26 @@ func duplicates(s *Scenario) {
 }
 
 func pauses(s *Scenario) {
-	s.PauseEvery, s.LongestStop, s.Suspended, s.Stalled, s.ClientCrashEvery = 300*time.Millisecond, 3*time.Second, 0.5, 0.01, 10*time.Second
+	s.PauseEvery, s.LongestStop, s.ClientCrashEvery = 300*time.Millisecond, 3*time.Second, 10*time.Second
+	s.Suspended, s.Stalled = 0.5, 0.01
 	s.LongHolds, s.Skew = 0.01, 400*time.Millisecond
 }
 
 func crashes(s *Scenario) {
-	s.NodeCrashEvery, s.ClientCrashEvery, s.LongHolds, s.Tail, s.Longest = 20*time.Second, 20*time.Second, 0.003, 0.01, 3*time.Second
+	s.NodeCrashEvery, s.ClientCrashEvery = 20*time.Second, 20*time.Second
+	s.LongHolds, s.Tail, s.Longest = 0.003, 0.01, 3*time.Second
 	s.Skew, s.Stalled, s.LongestStop = 440*time.Millisecond, 0.005, 3*time.Second
 }
 
 func jumps(s *Scenario) {
-	s.Skew, s.JumpEvery, s.NodeSkew, s.NodeJump = 440*time.Millisecond, 200*time.Millisecond, 60*time.Millisecond, 3*time.Second
+	s.Skew, s.JumpEvery = 440*time.Millisecond, 200*time.Millisecond
+	s.NodeSkew, s.NodeJump = 60*time.Millisecond, 3*time.Second
 	s.PauseEvery, s.LongestStop, s.Suspended, s.Rewound, s.LongHolds = time.Second, 3*time.Second, 0.5, 0.2, 0.005
 }
 
 func skew(s *Scenario) {
-	s.Skew, s.NodeSkew, s.ClientDrift, s.NodeDrift, s.LongHolds = 460*time.Millisecond, 10*time.Millisecond, 4_500, 5_000, 0.002
+	s.Skew, s.NodeSkew = 460*time.Millisecond, 10*time.Millisecond
+	s.ClientDrift, s.NodeDrift, s.LongHolds = 4_500, 5_000, 0.002
 	s.Tail = 0.02
 }
 

@@ -13,7 +13,7 @@ type Result struct {
 	Committed    int // leases that got their tokens
 	OneRound     int // of these, without another message after the first round
 	ExtraRound   int // of these, with renewals
-	Tokens       int // given to holders, those of hand-ons too
+	Tokens       int // given to holders, including those of hand-offs
 	Conflicts    int // attempts that others stood in the way of
 	Unreachable  int // attempts that too few nodes answered
 	Lost         int // leases that ended before their holder was done, or that were won too late
@@ -36,7 +36,7 @@ type Result struct {
 	First      string // the first violation
 }
 
-// Violations returns how many things happened that must not.
+// Violations returns how often a promise was broken.
 func (r *Result) Violations() int { return r.Duplicates + r.OutOfOrder + r.Overlaps + r.Orphans }
 
 // simulation is a run.
@@ -65,7 +65,8 @@ type simulation struct {
 	odds         struct{ lost, duplicated, lateDuplicate, suspended, stalled, rewound, long, full, partial odds }
 }
 
-// Run simulates a scenario until so many acquisitions have begun, or, when stop is set, until something has happened that must not.
+// Run simulates a scenario until the given number of acquisitions have begun, or, if stop is set, until a promise is
+// broken.
 func Run(sc Scenario, seed uint64, acquisitions int, stop bool) Result {
 	s := newSimulation(sc, seed, acquisitions)
 	for len(s.heap) > 0 {
@@ -82,7 +83,9 @@ func Run(sc Scenario, seed uint64, acquisitions int, stop bool) Result {
 }
 
 func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
-	s := &simulation{Scenario: sc, random: random{state: seed}, wanted: acquisitions, vet: sc.Guard, nodeJumped: -1, now: second}
+	s := &simulation{
+		Scenario: sc, random: random{state: seed}, wanted: acquisitions, vet: sc.Guard, nodeJumped: -1, now: second,
+	}
 	if s.vet == nil {
 		s.vet = Production
 	}
@@ -132,7 +135,7 @@ func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
 	return s
 }
 
-// spread returns a number from -n to n.
+// spread returns a random number from -n to n.
 func (s *simulation) spread(n int64) int64 {
 	if n == 0 {
 		return 0
@@ -140,7 +143,7 @@ func (s *simulation) spread(n int64) int64 {
 	return s.between(-n, n+1)
 }
 
-// schedule plans the next of a kind of events that come at random.
+// schedule schedules the next event of a kind that occurs at random.
 func (s *simulation) schedule(mean time.Duration, e event) {
 	if mean == 0 {
 		return
@@ -149,7 +152,7 @@ func (s *simulation) schedule(mean time.Duration, e event) {
 	s.push(e)
 }
 
-// idle reports whether nobody holds or wants anything any longer.
+// idle reports whether no client holds or wants a lock.
 func (s *simulation) idle() bool {
 	for i := range s.slots {
 		if s.slots[i].phase != idle {
@@ -159,7 +162,7 @@ func (s *simulation) idle() bool {
 	return true
 }
 
-// handle makes an event happen. Those of a client that is paused wait until it runs again.
+// handle processes an event. Events of a paused client wait until it runs again.
 func (s *simulation) handle(e *event) {
 	switch e.kind {
 	case atNode:
@@ -180,7 +183,7 @@ func (s *simulation) handle(e *event) {
 	}
 }
 
-// arrive lets a node execute a request and sends the reply, or does nothing when the connection has broken.
+// arrive executes a request on its node and sends the reply. It does nothing if the connection has broken.
 func (s *simulation) arrive(e *event) {
 	m := &s.all[e.ref]
 	n := &s.nodes[e.node]
@@ -205,7 +208,7 @@ func (s *simulation) arrive(e *event) {
 	s.push(event{at: s.now + s.delays.draw(&s.random), kind: atClient, ref: e.ref})
 }
 
-// run lets a client do something.
+// run processes an event of a client.
 func (s *simulation) run(e *event) {
 	switch e.kind {
 	case atClient:
@@ -242,14 +245,14 @@ func (s *simulation) run(e *event) {
 		if sl.phase == holding {
 			s.tick(e.slot)
 		}
-	case handOn:
+	case handOff:
 		if sl.phase == holding {
-			s.handOn(e.slot)
+			s.handOff(e.slot)
 		}
 	}
 }
 
-// upset does to a machine what machines suffer.
+// upset disturbs a machine.
 func (s *simulation) upset(e *event) {
 	c, n := &s.clients[0], &s.nodes[e.node]
 	if e.kind <= clientJumps {
@@ -313,8 +316,8 @@ func (s *simulation) crash(n *node) {
 	}
 }
 
-// jump sets a node's wall clock. That of a young process stays: one that has not been seen before could pass for older than it is,
-// which the guard names as something that it cannot see.
+// jump sets a node's wall clock. That of a young process stays: one that has not been seen before could pass for older
+// than it is, which the guard names as something that it cannot see.
 func (s *simulation) jump(n *node) {
 	if n.wall(s.now)-n.started < 3*micros(s.MaxTTL) {
 		return

@@ -33,7 +33,8 @@ func repeated(s *simulate.Scenario) {
 	s.Tail = 0
 }
 
-// stalled makes clients propose tokens long before they ask for the lock, on keys that are seldom used, while nodes lose all data.
+// stalled makes clients propose tokens long before they ask for the lock, on keys that are seldom used, while nodes
+// lose all data.
 func stalled(s *simulate.Scenario) {
 	s.Nodes, s.Keys, s.Hot, s.MinTTL, s.Clients, s.Slots = 3, 1000, 0, 2*time.Second, 6, 30
 	s.Stalled, s.LongestStop, s.NodeCrashEvery, s.LongHolds, s.Skew = 0.3, 2*time.Second, 6*time.Second, 0, 460*time.Millisecond
