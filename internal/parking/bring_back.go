@@ -22,21 +22,22 @@ const (
 	// LostAfter is how long after the end of asynq's lease an active task counts as lost: its worker extends the lease
 	// each 5 s for 30 s.
 	LostAfter = 2 * time.Second
-	// LeftAfter is how long after the end of asynq's lease a lost task is left to asynq's recoverer. That lists the
-	// leases which ended 30 s ago, and then acts on each: a task that was brought back in between would be archived or
-	// retried in the middle of its next run. The difference is for the clocks, of which the recoverer goes by that of
-	// its own server.
+	// LeftAfter is how long after the end of asynq's lease a lost task is left to asynq's recoverer. The recoverer lists
+	// the leases that ended 30 s ago, and then acts on each: a task that was brought back in between would be archived
+	// or retried in the middle of its next run. The difference of 2 s is for the clocks, because the recoverer goes by
+	// the clock of its own machine.
 	LeftAfter = 28 * time.Second
 	// countsKept is how long asynq keeps the counts of a day.
 	countsKept = 90 * 24 * time.Hour
 )
 
-// BringBack has a task run again at once whose worker has died, and reports whether it did: false when the task is not
-// active, or asynq's lease on it has not ended [LostAfter] ago, or ended more than [LeftAfter] ago. Left to asynq it
-// would be one or two minutes later. It must not run any more: call this with its key locked.
+// BringBack makes a task whose worker has died run again at once, and reports whether it did. It returns false when the
+// task is not active, and unless asynq's lease on it ended between [LostAfter] and [LeftAfter] ago. asynq itself would
+// bring the task back one or two minutes later. The task must not be running any more: call BringBack while you hold
+// the lock of its key.
 //
 // begun says that the task had begun to work. Then it has failed, as asynq counts it too: it has used up a retry, and
-// is archived when it has none left. Else nothing counts.
+// is archived when none is left. Otherwise nothing is counted.
 //
 // It makes two calls to Redis.
 func (e *Engine) BringBack(ctx context.Context, t Task, begun bool) (bool, error) {

@@ -13,8 +13,7 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
-// Conn returns the Redis client that an asynq server must speak through, so that its tasks can be parked. Each server
-// has a Conn of its own.
+// Conn returns the Redis client of an asynq server whose tasks are to be parked. Each server needs a Conn of its own.
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	if opts.Logger == nil {
@@ -23,10 +22,10 @@ func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	return asynqconn.New(e.client, opts)
 }
 
-// errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
+// errNotFound is what asynq's own scripts answer when the task has begun another run.
 var errNotFound = errors.New("NOT FOUND")
 
-// tasks is a Queue as a Conn sees it.
+// tasks is an Engine as a Conn sees it.
 type tasks Engine
 
 // Fetched notes the run of a task.
@@ -42,8 +41,8 @@ func (e *tasks) Fetched(f asynqconn.Fetched) {
 	e.runs.add(r)
 }
 
-// Acknowledge parks a task that is to be parked. When Redis cannot be reached it goes on by itself: asynq would give up
-// when its lease ends. When Redis refuses to park it, asynq's own script is sent.
+// Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
+// because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent.
 func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
 	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
@@ -52,9 +51,9 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	r.mu.Lock()
 	p, judged := r.parking, r.judged
 	r.putBack = a.Requeues()
-	if a.Repeated { // it is that of an earlier run, or asynq's lease has ended just now
+	if a.Repeated { // it belongs to an earlier run, or asynq's lease has just ended
 		if p != nil && !r.ended.IsZero() {
-			r.goOn(p, nil, time.Time{})
+			r.parkInBackground(p, nil, time.Time{})
 		}
 		r.mu.Unlock()
 		return true, errNotFound
@@ -71,11 +70,12 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	}
 	message := a.Message
 	if a.Counted {
-		message = nil // it has one retry too many
-		if judged {   // else it was cancelled, or its time was over
+		message = nil // its retry count is one too high
+		if judged {   // otherwise it was cancelled, or its time was over
 			e.runs.counted.Do(func() {
 				e.log.ErrorContext(ctx,
-					"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with the functions of package middleware")
+					"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with "+
+						"the functions of package middleware")
 			})
 		}
 	}
@@ -83,37 +83,37 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		e.runs.drop(r)
 		return true, nil
 	}
-	if lasting(err) && (a.Script == "retry" || a.Script == "archive") {
+	if permanent(err) && (a.Script == "retry" || a.Script == "archive") {
 		e.runs.drop(r)
 		return false, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	lease, _ := ctx.Deadline() // of asynq
-	if r.goOn(p, message, lease) {
+	lease, _ := ctx.Deadline() // asynq's lease ends
+	if r.parkInBackground(p, message, lease) {
 		err = nil
 	}
 	return true, err
 }
 
 const (
-	// fewRuns is how many runs are remembered before those are looked for that asynq has given up without a word.
-	fewRuns = 1024
-	// unheard is how long after its end a run may still be acknowledged: asynq tries until its lease ends. silent is
-	// how long a run is remembered whose handler does not tell of its end: it asks for no place to wait.
-	unheard = time.Minute
-	silent  = time.Hour
+	// sweepFrom is how many runs are remembered before runs that will not be acknowledged any more are removed.
+	sweepFrom = 1024
+	// endedFor is how long after its end a run may still be acknowledged: asynq tries until its lease ends.
+	endedFor = time.Minute
+	// unclaimedFor is how long a run is remembered whose handler does not call End.
+	unclaimedFor = time.Hour
 )
 
 // runs are the runs of tasks on the servers of this process.
 type runs struct {
-	foreign atomic.Bool // asynq's scripts are not known
-	counted sync.Once   // tells of a Config that counts waiting as a failure
-	refused sync.Once   // tells that Redis refuses to park
+	foreign atomic.Bool // asynq's scripts are unknown
+	counted sync.Once   // logs once that a Config counts waiting as a failure
+	refused sync.Once   // logs once that Redis refuses to park
 
 	mu    sync.Mutex
 	tasks map[Task]*Run
-	sweep int // how many there may be before the next look for those that nobody will acknowledge
+	sweep int // how many runs there may be before the next sweep
 }
 
 // of returns the run of a task, or nil.
@@ -123,19 +123,19 @@ func (all *runs) of(t Task) *Run {
 	return all.tasks[t]
 }
 
-// add notes a run, in place of an earlier one of its task that was given up.
+// add notes a run. It replaces an earlier run of its task, which asynq has given up.
 func (all *runs) add(r *Run) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.tasks == nil {
-		all.tasks, all.sweep = map[Task]*Run{}, fewRuns
+		all.tasks, all.sweep = map[Task]*Run{}, sweepFrom
 	}
 	all.tasks[r.task] = r
 	if len(all.tasks) < all.sweep {
 		return
 	}
 	maps.DeleteFunc(all.tasks, func(_ Task, r *Run) bool { return r.isOver(time.Now()) })
-	all.sweep = max(2*len(all.tasks), fewRuns)
+	all.sweep = max(2*len(all.tasks), sweepFrom)
 }
 
 // drop forgets a run, unless its task has begun another one.
@@ -147,12 +147,12 @@ func (all *runs) drop(r *Run) {
 	}
 }
 
-// isOver reports whether no acknowledgement of a run that has ended comes any more.
+// isOver reports whether a run will not be acknowledged any more.
 func (r *Run) isOver(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.claimed {
-		return now.Sub(r.since) > silent
+		return now.Sub(r.since) > unclaimedFor
 	}
-	return !r.ended.IsZero() && now.Sub(r.ended) > unheard && !r.goesOn
+	return !r.ended.IsZero() && now.Sub(r.ended) > endedFor && !r.inBackground
 }

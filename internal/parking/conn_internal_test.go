@@ -42,7 +42,7 @@ func TestRunsThatNobodyAcknowledgesAreForgotten(t *testing.T) {
 						fetch(fmt.Sprint(round, ":", i)).End(t.Context())
 					}
 					time.Sleep(tt.pause)
-					if n := q.Runs(); n > 2*fewRuns {
+					if n := q.Runs(); n > 2*sweepFrom {
 						t.Fatalf("%d runs are remembered after %d rounds", n, round+1)
 					}
 				}

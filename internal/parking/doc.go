@@ -7,8 +7,8 @@
 //     ([Engine.Run]) and answers the acknowledgement of a task for which [Run.Park] was called, so that no task is
 //     parked and still active. asynq repeats an acknowledgement that is lost, and the task is parked once. When Redis
 //     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
-//     asynq's recoverer is held off for half a minute: no retry is used up.
-//   - Waiters: [Engine.Park], [Engine.Wake], and the look after half a second whether a woken task came. The set
+//     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
+//   - Waiters: [Engine.Park], [Engine.Wake], and the check after half a second whether a woken task came. The set
 //     railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all keys.
 //   - Sequences: [Engine.Join], [Engine.Remove] and [Engine.Front]. The set railtoken:sequence:{K} holds the tasks of a
 //     key in order of arrival, whether they wait, run, or have yet to be fetched. A task joins after asynq has it, so a

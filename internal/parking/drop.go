@@ -18,12 +18,12 @@ var (
 // Dropped is what [Engine.Drop] returns for a task that it has deleted.
 const Dropped = "dropped"
 
-// Drop deletes a task that is parked, with its uniqueness lock, and removes it from the waiters of key. It returns
-// [Dropped], or the state of a task that is not parked on key, and stays.
+// Drop deletes a task that is parked on key, with its uniqueness lock, and removes it from the waiters. It returns
+// [Dropped], or the state of a task that is not parked on key; that task stays.
 func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
-	// The task goes first, and only if it has not been woken: its entry that is left is one of a waiter that is gone,
-	// which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no wake
-	// finds.
+	// The task is deleted first, and only if it has not been woken. The entry that is left is that of a task that is
+	// gone, which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no
+	// wake finds.
 	keys := []string{t.Hash(), t.Prefix() + "retry"}
 	unique, err := e.client.HGet(ctx, t.Hash(), "unique_key").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -22,29 +22,28 @@ var (
 	//go:embed lua/wake.lua
 	wakeSource string
 
-	// On one node a call is one script, which has the functions that it needs before it. On a Cluster each function is
-	// a script.
+	// On one node a call is one script, which begins with the functions that it needs. On a Cluster each function is a
+	// script.
 	parkScript = redis.NewScript(taskSource + recordSource + waitersSource + indexSource + stateSource + parkSource)
 	wakeScript = redis.NewScript(taskSource + recordSource + waitersSource + stateSource + wakeSource)
 )
 
 // Options configures an [Engine]. The zero value has every default.
 type Options struct {
-	// Woken, when not nil, is called for each task that this Queue has moved to the head of its queue. It must be
-	// quick, and safe for use by many goroutines: it lets an idle worker look for tasks at once instead of after its
-	// interval.
+	// Woken, when not nil, is called for each task that this Engine has moved to the head of its queue. It must be
+	// quick and safe for concurrent use: it lets an idle worker fetch at once instead of after its interval.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue has woken for a key by itself, in the background:
-	// in place of one that was woken and does not come, or waits for another key now, or once a slot of a Cluster has
-	// arrived. It must be quick.
+	// Repaired, when not nil, is called for each task that this Engine has woken in the background: in place of a woken
+	// task that does not come or now waits for another key, or once a slot of a Cluster has arrived. It must be quick.
 	Repaired func(key string, t Task)
-	// Logger receives what went wrong in the background. Silent when nil.
+	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
-	// Index names the sorted set of all waiters; railtoken:parked when empty. Tests that share a Redis have one each.
+	// Index names the sorted set of all parked tasks; railtoken:parked when empty. Tests that share a Redis use one
+	// each.
 	Index string
 }
 
-// Engine parks tasks on keys and wakes them. It is safe for use by many goroutines at the same time.
+// Engine parks tasks on keys and wakes them. It is safe for concurrent use.
 type Engine struct {
 	client  redis.UniversalClient
 	repair  func(key string, t Task) // may be nil
@@ -52,26 +51,26 @@ type Engine struct {
 	inspect *asynq.Inspector
 	log     *slog.Logger
 	woken   func(Task)
-	steps   bool   // the keys are on several nodes: a call is made in steps
+	steps   bool   // the keys may be on several nodes: a call is several scripts
 	index   string // the sorted set of all parked tasks
 
-	mu      sync.Mutex
-	closed  bool
-	closing context.Context // ends with Close
-	cancel  context.CancelFunc
-	parking context.Context // ends later: of the parks under way
-	giveUp  context.CancelFunc
-	follows map[string]*followed // the last wake of each key that others wait for
-	pending sync.WaitGroup       // what goes on in the background
-	served  served
-	runs    runs
-	listed  sync.Map // queues that asynq's list has
+	mu        sync.Mutex
+	closed    bool
+	closing   context.Context // ends with Close
+	cancel    context.CancelFunc
+	parking   context.Context // of the parks under way: ends later
+	giveUp    context.CancelFunc
+	lastWakes map[string]*lastWake // of each key that has more waiters
+	pending   sync.WaitGroup       // work in the background
+	unserved  unservedQueues
+	runs      runs
+	listed    sync.Map // queues that are in asynq's list
 }
 
-// New returns a Queue on the Redis where asynq keeps its tasks. The client stays the caller's: close it after the
-// Queue. With a client of a Redis Cluster a call takes several round trips instead of one; everything else works as on
-// one node. New refuses a client of a Cluster that reads from replicas, and a ring, whose nodes know nothing of each
-// other. It panics when client is nil.
+// New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of
+// a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a
+// Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is
+// nil.
 func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	if client == nil {
 		panic("delayqueue: New needs a Redis client")
@@ -85,10 +84,11 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 		return nil, errors.New("delayqueue: tasks cannot be parked on a ring of Redis nodes: " +
 			"use a standalone or Sentinel-managed Redis or a Redis Cluster for asynq")
 	}
-	// any other may have a Cluster behind it, where the scripts for one node would lose tasks
+	// Any other client may have a Cluster behind it, where the scripts for one node would lose tasks.
 	_, oneNode := client.(*redis.Client)
 	e := &Engine{
-		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired, follows: map[string]*followed{}, steps: !oneNode, index: cmp.Or(opts.Index, parkedIndex),
+		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
+		lastWakes: map[string]*lastWake{}, steps: !oneNode, index: cmp.Or(opts.Index, parkedIndex),
 		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	e.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, e.answer))
@@ -100,8 +100,8 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// background calls do on a goroutine that Close waits for, with a limit and until a context ends. It reports false, and
-// does not, once the Queue is closed.
+// background calls do on a goroutine that Close waits for. The context of do ends with until, and after limit. It
+// reports false, and does not call do, once the Engine is closed.
 func (e *Engine) background(until context.Context, limit time.Duration, do func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,14 +116,13 @@ func (e *Engine) background(until context.Context, limit time.Duration, do func(
 	return true
 }
 
-// Close waits for the wakes under way, for a second at most, and for tasks that are to be parked once Redis can be
-// reached again, for 8 s at most, as long as asynq's own shutdown. Then it ends the Queue. A task that was not woken
-// runs when its timer ends; one that could not be parked is logged, and asynq recovers it: as failed, and archived when
-// it has no retry left.
+// Close waits up to 1 s for wakes under way, and up to 8 s, as long as asynq's own shutdown, for tasks that are to be
+// parked once Redis can be reached again. A task that was not woken runs when its timer ends. One that could not be
+// parked is logged, and asynq recovers it: as failed, and archived when it has no retry left.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
-	for _, f := range e.follows {
+	for _, f := range e.lastWakes {
 		f.timer.Stop()
 	}
 	e.mu.Unlock()
@@ -140,7 +139,7 @@ func (e *Engine) Close() error {
 // parkGrace is how long Close waits for parks.
 const parkGrace = 8 * time.Second
 
-// parkedIndex is the sorted set of all parked tasks: entry -> when it was last parked (us).
+// parkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
 const parkedIndex = "railtoken:parked"
 
 // waitersPrefix begins the names of all sets of waiters.
@@ -163,5 +162,5 @@ func (e *Engine) Client() redis.UniversalClient { return e.client }
 // Tasks returns asynq's Inspector of the tasks.
 func (e *Engine) Tasks() *asynq.Inspector { return e.inspect }
 
-// Index returns the name of the sorted set of all waiters, whatever their keys.
+// Index returns the name of the sorted set of all parked tasks.
 func (e *Engine) Index() string { return e.index }

@@ -22,44 +22,46 @@ var (
 	//go:embed lua/enqueue.lua
 	enqueueSource string
 
-	enqueueScripts sync.Map // by their texts before asynq's
+	enqueueScripts sync.Map // by the text that comes before enqueue.lua
 )
 
 // Errors of [Engine.Enqueue]. Nothing was enqueued.
 var (
-	// ErrLocked reports that one of the locks is there.
+	// ErrLocked reports that one of the locks exists.
 	ErrLocked = errors.New("delayqueue: a lock is held")
-	// ErrNotNow reports that a task was to run later.
+	// ErrNotNow reports that a task with AtOnce, Locks or WaitFor was to run later or in a group.
 	ErrNotNow = errors.New("delayqueue: a held key says nothing about a task that runs later or in a group: " +
 		"leave out asynq.ProcessIn, ProcessAt and Group, or WhenHeld")
-	// ErrForeign reports that asynq's scripts are those of a version that is not known.
+	// ErrForeign reports that asynq's scripts are those of an unsupported version.
 	ErrForeign = errors.New("delayqueue: asynq's scripts are not known: " +
 		"use the version of asynq that this build of railtoken supports")
 )
 
-// EnqueueOptions says what [Engine.Enqueue] does besides what asynq does. The zero value is nothing.
+// EnqueueOptions says what [Engine.Enqueue] does beyond asynq. The zero value adds nothing.
 type EnqueueOptions struct {
 	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the
 	// record.
 	Keys []string
 	// AtOnce refuses a task that is due later or joins a group: the error matches [ErrNotNow].
 	AtOnce bool
-	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. When one of them is there,
-	// nothing is enqueued, and the error matches [ErrLocked].
+	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. If one of them exists, nothing
+	// is enqueued, and the error matches [ErrLocked].
 	Locks []string
-	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with ParkOptions, of
-	// which Look and Limits count.
+	// WaitFor, when not empty, is the key that the task waits for from the start: it is parked with the RetryAfter and
+	// the limits of ParkOptions.
 	WaitFor     string
 	ParkOptions ParkOptions
 }
 
-// Enqueue enqueues a task through asynq, also once when the connection breaks before the answer is there, unless the task
-// is done by the time that it is sent again. Errors other than those of this package are asynq's own. It makes one call
-// to Redis, for a task that waits four or five more: should they fail, the task lies in the retry set, and its timer
-// brings it back. Where asynq's scripts are not known, it is asynq's own enqueue; AtOnce is refused then.
-func (e *Engine) Enqueue(ctx context.Context, task *asynq.Task, o EnqueueOptions, opts ...asynq.Option) (*asynq.TaskInfo,
-	error,
-) {
+// Enqueue enqueues a task through asynq. If the connection breaks before the reply arrives, the task is sent again and
+// still enqueued once, unless it is done by then. Errors other than those of this package are asynq's own.
+//
+// It makes one call to Redis, and four or five more for a task that waits. If one of these fails, the task is in the
+// retry set, and its timer brings it back. With an unsupported version of asynq it is asynq's own enqueue, and AtOnce,
+// Locks and WaitFor are refused with [ErrForeign].
+func (e *Engine) Enqueue(
+	ctx context.Context, task *asynq.Task, o EnqueueOptions, opts ...asynq.Option,
+) (*asynq.TaskInfo, error) {
 	a := &enqueuing{EnqueueOptions: o, call: rand.Text()}
 	info, err := e.tasks.EnqueueContext(context.WithValue(ctx, enqueuingKey{}, a), task, opts...)
 	switch {
@@ -73,19 +75,19 @@ func (e *Engine) Enqueue(ctx context.Context, task *asynq.Task, o EnqueueOptions
 	park := o.ParkOptions
 	park.nonce, park.Attempt, park.unique = a.call, 0, a.unique
 	t := Task{Queue: info.Queue, ID: info.ID}
-	place, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
+	parked, err := e.parkInSteps(ctx, t, WaitersKey(o.WaitFor), park)
 	if err != nil {
-		place.Timer = park.RetryAfter
+		parked.Timer = park.RetryAfter
 		e.log.WarnContext(ctx, "an enqueued task is not among the waiters; its timer will bring it back", "error",
 			err)
 	}
-	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(place.Timer)
+	info.State, info.NextProcessAt = asynq.TaskStateRetry, time.Now().Add(parked.Timer)
 	return info, nil
 }
 
 type enqueuingKey struct{}
 
-// enqueuing is a task that is being enqueued.
+// enqueuing is a call of Enqueue that asynq carries out.
 type enqueuing struct {
 	EnqueueOptions
 	call   string
@@ -93,7 +95,7 @@ type enqueuing struct {
 	err    error
 }
 
-// answer runs our script in place of one of asynq's that enqueues a task.
+// answer runs enqueue.lua in place of a script of asynq that enqueues a task.
 func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cmd {
 	a, ok := ctx.Value(enqueuingKey{}).(*enqueuing)
 	if !ok {
@@ -111,7 +113,7 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	if a.err != nil {
 		return failedCmd(ctx, a.err)
 	}
-	message, unique := 0, "nil" // where asynq's message is, and the uniqueness lock
+	message, unique := 0, "nil" // the index of asynq's message in its arguments, and the uniqueness lock
 	if sent.Script == "enqueueUnique" {
 		message, unique, a.unique = 2, "KEYS[1]", sent.Keys[0]
 	}
@@ -141,8 +143,7 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	return cmd
 }
 
-// encoded returns keys as they are recorded: each as it stands in the names of its lock and its waiters, with blanks
-// between them.
+// encoded returns keys as they are recorded: separated by blanks, each encoded as in the name of its lock.
 func encoded(all []string) string {
 	parts := make([]string, len(all))
 	for i, key := range all {
@@ -151,7 +152,7 @@ func encoded(all []string) string {
 	return strings.Join(parts, " ")
 }
 
-// failedCmd returns the command that asynq gets for a script that has failed or was not sent.
+// failedCmd returns the command that asynq gets for a script that was not sent, or has failed.
 func failedCmd(ctx context.Context, err error) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(err)

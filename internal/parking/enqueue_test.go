@@ -195,7 +195,7 @@ func TestALostAnswerAddsOnce(t *testing.T) {
 	}
 }
 
-// What follows the enqueue of a task that waits fails: the producer has died, or Redis.
+// What lastWakes the enqueue of a task that waits fails: the producer has died, or Redis.
 func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// ForwardWake passes on what a task had that ends without ever trying its key: the wake that it was given, and its
-// place in the line that [Engine.EnqueueInOrder] has put it in, which its headers tell. The next in line is woken. Without
-// headers a place in line is kept. It does nothing for a task that was never parked or in line.
+// ForwardWake passes on the wake of a task that ends without trying its key: the next waiter is woken. It also removes
+// the task from the sequence that [Engine.EnqueueInOrder] added it to, which its headers name; without headers the task
+// keeps its position there. It does nothing for a task that was never parked or in a sequence.
 func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
 	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:waiters").Result()
 	if errors.Is(err, redis.Nil) {

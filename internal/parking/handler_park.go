@@ -24,7 +24,9 @@ func (e *WaitError) Error() string { return fmt.Sprintf("delayqueue: task %s wai
 //
 // The error matches [ErrNotOurs] when the task's server does not speak through this Engine, and is the cause of ctx
 // when asynq has given up the run. With an unsupported version of asynq the task is retried after opts.RetryAfter.
-func (e *Engine) ParkHandler(ctx context.Context, key string, opts ParkOptions, reached func(Task, Conflict) error) error {
+func (e *Engine) ParkHandler(
+	ctx context.Context, key string, opts ParkOptions, reached func(Task, Conflict) error,
+) error {
 	t, err := TaskOf(ctx)
 	if err != nil {
 		return err

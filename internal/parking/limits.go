@@ -14,11 +14,12 @@ const (
 	TotalFull   = "total"
 )
 
-// fewPruned is how many waiters are checked when there is no room.
+// fewPruned is how many waiters are checked when a limit is reached.
 const fewPruned = 3
 
-// Full returns [WaitersFull] or [TotalFull] when the task would find no room among the waiters of key, and "" when
-// there is room or the task has its place already. Others may join meanwhile: Park enforces both limits.
+// Full returns [WaitersFull] or [TotalFull] when one of the limits leaves no room for the task among the waiters of
+// key, and "" when there is room or the task has its position already. Others may join meanwhile: Park enforces both
+// limits.
 //
 // It makes one call to Redis, a few more when there is no room, and none when both limits are zero.
 func (e *Engine) Full(ctx context.Context, t Task, key string, maxWaiters, maxTotal int) (string, error) {
@@ -27,7 +28,7 @@ func (e *Engine) Full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 	}
 	full, err := e.full(ctx, t, key, maxWaiters, maxTotal)
 	if err == nil && full != "" {
-		// Some waiters may be gone, because they were deleted or archived by hand: a few are checked.
+		// Some waiters may have been deleted or archived by hand: a few are checked.
 		if err = e.pruneSome(ctx, WaitersKey(key), full); err == nil {
 			full, err = e.full(ctx, t, key, maxWaiters, maxTotal)
 		}
@@ -49,9 +50,9 @@ func (e *Engine) full(ctx context.Context, t Task, key string, maxWaiters, maxTo
 	if err != nil && !errors.Is(err, redis.Nil) { // Nil: it does not wait yet
 		return "", err
 	}
-	hasPlace, counted := waits.Err() == nil, counts.Err() == nil // its timer has brought it back
+	waitsAlready, counted := waits.Err() == nil, counts.Err() == nil // its timer has brought it back
 	switch {
-	case maxWaiters > 0 && int(waiters.Val()) >= maxWaiters && !hasPlace:
+	case maxWaiters > 0 && int(waiters.Val()) >= maxWaiters && !waitsAlready:
 		return WaitersFull, nil
 	case maxTotal > 0 && int(total.Val()) >= maxTotal && !counted:
 		return TotalFull, nil
@@ -72,7 +73,7 @@ func (e *Engine) pruneSome(ctx context.Context, waiters, full string) error {
 	return e.prune(ctx, waiters, entries)
 }
 
-// Forget lets the conflicts of a task count anew, as after a run of its handler.
+// Forget resets the conflicts of a task, as a run of its handler does.
 func (e *Engine) Forget(ctx context.Context, t Task) error {
 	if err := e.step(ctx, forgetStep, t.Hash()).Err(); err != nil {
 		return fmt.Errorf("delayqueue: forget the conflicts of task %s: %w", t, err)

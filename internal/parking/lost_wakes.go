@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// followFirst is when a wake is looked after, and followMost the longest time between two looks at the same tasks.
-	followFirst = 500 * time.Millisecond
-	followMost  = 30 * time.Second
-	followLimit = 5 * time.Second // bounds one look
+	// followUpFirst is when a wake is checked, and followUpMost the longest time between two checks of the same tasks.
+	followUpFirst = 500 * time.Millisecond
+	followUpMost  = 30 * time.Second
+	followUpLimit = 5 * time.Second // bounds one check
 )
 
-// followed is the last wake of a key that others still wait for. A task that was woken may never come: it was deleted
-// or archived before a worker fetched it, its queue was paused or has lost its workers, or all of these are busy. Then
-// nobody would give the key back, and the others would wait for their timers. A wake whose waiter's slot moves is tried
-// again until the slot has arrived.
-type followed struct {
-	who     waiter // the one that was woken as the next in line, by WakeTask, or any
+// lastWake is the last wake of a key that has more waiters. A woken task may never come: it was deleted or archived
+// before a worker fetched it, its queue was paused or lost its workers, or all of these are busy. Then no task would
+// release the key, and the waiters would have to wait for their timers. A wake of a waiter whose slot is moving is
+// retried until the slot has arrived.
+type lastWake struct {
+	target  wakeTarget // one task, when WakeTask woke it; else any waiter
 	tasks   []Task
 	moving  bool
 	wait    time.Duration
@@ -29,43 +29,45 @@ type followed struct {
 	changes int
 }
 
-// follow has a wake looked after, instead of the one before, or no wake of the key when nobody is left. The tasks that
-// were late may come as well. It reports false when the Queue is closed.
-func (e *Engine) follow(c call, w Woken) bool {
+// followUp has a wake checked later, in place of the previous wake of its key. If no waiter is left, no wake of the key
+// is checked any more. The tasks in c.late may still come, and count as woken. It reports false when the Engine is
+// closed.
+func (e *Engine) followUp(c call, w Woken) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f := e.follows[c.who.key]
+	f := e.lastWakes[c.target.key]
 	none, over := len(w.Tasks) == 0 && !w.Pending, w.Left == 0 && !w.Pending
 	switch {
 	case e.closed || none && !over || over && f == nil:
 		return !e.closed
 	case over:
 		f.timer.Stop()
-		delete(e.follows, c.who.key)
+		delete(e.lastWakes, c.target.key)
 		return true
 	case f == nil:
-		f = &followed{}
-		f.timer = time.AfterFunc(time.Hour, func() { e.lookAfter(c.who.key, f) })
-		e.follows[c.who.key] = f
+		f = &lastWake{}
+		f.timer = time.AfterFunc(time.Hour, func() { e.checkWake(c.target.key, f) })
+		e.lastWakes[c.target.key] = f
 	}
 	switch {
 	case !w.Pending:
-		f.wait = followFirst
+		f.wait = followUpFirst
 	case f.moving:
-		f.wait = min(f.wait+f.wait/4, followMost)
+		f.wait = min(f.wait+f.wait/4, followUpMost)
 	default:
 		f.wait = movingFirst
 	}
-	f.who, f.tasks, f.moving = c.who, slices.Concat(c.late, w.Tasks), w.Pending
+	f.target, f.tasks, f.moving = c.target, slices.Concat(c.late, w.Tasks), w.Pending
 	f.changes++
 	f.timer.Reset(f.wait)
 	return true
 }
 
-// lookAfter looks whether one of the tasks that were woken for a key has come, and if not wakes the next that can run.
-func (e *Engine) lookAfter(key string, f *followed) {
+// checkWake checks whether one of the tasks that were woken for a key has come; if not, it wakes the next waiter that
+// can run.
+func (e *Engine) checkWake(key string, f *lastWake) {
 	e.mu.Lock()
-	if e.closed || e.follows[key] != f {
+	if e.closed || e.lastWakes[key] != f {
 		e.mu.Unlock()
 		return
 	}
@@ -74,21 +76,21 @@ func (e *Engine) lookAfter(key string, f *followed) {
 	e.mu.Unlock()
 	defer e.pending.Done()
 
-	ctx, cancel := context.WithTimeout(e.closing, followLimit)
+	ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
 	defer cancel()
 	var late []Task
 	var again bool
 	var err error
 	if was.moving {
 		var w Woken
-		w, err = e.wakeNow(ctx, was.who, WakeOptions{}, nil)
+		w, err = e.wakeNow(ctx, was.target, WakeOptions{}, nil)
 		e.repaired(key, w)
 		again = err != nil
 	} else {
 		var came bool
-		came, late, err = e.whereabouts(ctx, key, was.tasks)
+		came, late, err = e.haveCome(ctx, key, was.tasks)
 		if err == nil && !came {
-			err = e.wakeInstead(ctx, was, late)
+			err = e.wakeAnother(ctx, was, late)
 		}
 		again = len(late) > 0 // it may still come
 	}
@@ -98,20 +100,20 @@ func (e *Engine) lookAfter(key string, f *followed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.closed || e.follows[key] != f:
-	case f.changes != was.changes: // others were woken
+	case e.closed || e.lastWakes[key] != f:
+	case f.changes != was.changes: // there was another wake
 	case again:
-		f.wait = min(2*f.wait, followMost)
+		f.wait = min(2*f.wait, followUpMost)
 		f.timer.Reset(f.wait)
 	default:
-		delete(e.follows, key)
+		delete(e.lastWakes, key)
 	}
 }
 
-// whereabouts reports whether one of the tasks that were woken has come: it runs, or was refused and is parked again.
-// Then whoever has the key goes on with the wakes; another one now would only be refused too. late are those that
-// nobody has fetched yet.
-func (e *Engine) whereabouts(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
+// haveCome reports whether one of the woken tasks has come: it runs, or was refused and is parked again. Then the
+// holder of the key makes the next wake, and another one now would wake a task only to be refused. late are the tasks
+// that no server has fetched yet.
+func (e *Engine) haveCome(ctx context.Context, key string, tasks []Task) (came bool, late []Task, err error) {
 	for _, t := range tasks {
 		state, err := e.client.HGet(ctx, t.Hash(), "state").Result()
 		switch {
@@ -135,28 +137,28 @@ func (e *Engine) whereabouts(ctx context.Context, key string, tasks []Task) (cam
 	return false, late, nil
 }
 
-// wakeInstead wakes somebody in place of tasks that do not come. Those that are late are at the heads of their queues,
-// where nobody fetches them: the queue is paused, no server works on it, or all that do are busy. Another task of the
-// same queue would not come sooner.
-func (e *Engine) wakeInstead(ctx context.Context, was followed, late []Task) error {
-	if was.who.task != (Task{}) {
-		left, err := e.front(ctx, was.who.key, "")
+// wakeAnother wakes a waiter in place of tasks that do not come. Late tasks are at the heads of their queues and are
+// not fetched: the queue is paused, no server works on it, or all of its servers are busy. Another task of the same
+// queue would not come sooner.
+func (e *Engine) wakeAnother(ctx context.Context, was lastWake, late []Task) error {
+	if was.target.task != (Task{}) {
+		left, err := e.front(ctx, was.target.key, "")
 		if err != nil || len(left.Next) == 0 || left.Next[0] == was.tasks[0] {
-			return err // who is first in line holds it up
+			return err // the first task of the sequence holds it up
 		}
-		w, err := e.wakeNow(ctx, waiter{key: was.who.key, task: left.Next[0]}, WakeOptions{}, nil)
-		e.repaired(was.who.key, w)
+		w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key, task: left.Next[0]}, WakeOptions{}, nil)
+		e.repaired(was.target.key, w)
 		return err
 	}
 	if len(late) > 0 {
-		e.lookForUnserved(ctx) // the next wake knows
+		e.lookForUnserved(ctx) // for the next wake
 	}
-	w, err := e.wakeNow(ctx, was.who, WakeOptions{}, late)
-	e.repaired(was.who.key, w)
+	w, err := e.wakeNow(ctx, was.target, WakeOptions{}, late)
+	e.repaired(was.target.key, w)
 	return err
 }
 
-// repaired reports a wake that was not asked for.
+// repaired reports a wake that no caller has asked for.
 func (e *Engine) repaired(key string, w Woken) {
 	for _, t := range w.Tasks {
 		if e.repair != nil {

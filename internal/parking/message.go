@@ -48,8 +48,8 @@ func fieldOf(message string, number protowire.Number, kind protowire.Type) (valu
 // read.
 func deadlineOf(message string) int64 { return max(varintOf(message, deadlineField), 0) }
 
-// failed returns the message of a task that has failed once more. Of a field that is there twice a reader of protobuf
-// heeds the last one.
+// failed returns the message of a task that has failed once more. Readers of protobuf use the last value of a field
+// that occurs twice.
 func failed(message string, retried, at int64, text string) string {
 	m := protowire.AppendTag([]byte(message), retriedField, protowire.VarintType)
 	m = protowire.AppendVarint(m, uint64(retried))
@@ -59,7 +59,7 @@ func failed(message string, retried, at int64, text string) string {
 	return string(protowire.AppendVarint(m, uint64(at)))
 }
 
-// inQueue returns the message of a task that is in another queue from then on.
+// inQueue returns the message of a task that moves to another queue.
 func inQueue(message []byte, queue string) []byte {
 	m := protowire.AppendTag(message[:len(message):len(message)], queueField, protowire.BytesType)
 	return protowire.AppendString(m, queue)

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// movingFirst is when a wake is tried again for the first time while a slot of the Cluster moves: see follow.
+	// movingFirst is the first pause before a wake is retried while a slot of the Cluster moves: see followUp.
 	movingFirst = 5 * time.Millisecond
-	// settleLimit is how long an operator's call is tried meanwhile.
+	// settleLimit is for how long Drop and Replay are retried while the slot moves.
 	settleLimit = 5 * time.Second
 )
 
-// moving reports whether a node has refused a script of several keys because their slot is on its way to another node.
-// The script has not begun.
+// moving reports whether a node has refused a script because the slot of its keys is moving to another node. The script
+// has not begun.
 func moving(err error) bool { return asynqconn.Moving(err) }
 
-// runSettled runs a script of several keys of one slot, and again for a while as long as the slot moves.
+// runSettled runs a script of several keys of one slot, and retries it while the slot moves.
 func (e *Engine) runSettled(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
 	reply, err := asynqconn.OnceSettled(ctx, settleLimit,
 		func() *redis.Cmd { return script.Run(ctx, e.client, keys, args...) }).Text()

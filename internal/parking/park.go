@@ -12,87 +12,87 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// idleWaiters is how long at least a registry outlives the last task that joined it. A parked task joins anew each time
-// its timer ends, and the registry outlives two of the longest timers, so a registry in use does not run out; this
-// removes what tasks that were deleted by hand leave behind.
+// idleWaiters is the least time for which a set of waiters outlives the last task that joined it. A parked task joins
+// again each time its timer ends, and the set outlives two of the longest timers, so a set in use does not expire. What
+// tasks that were deleted by hand leave behind does.
 const idleWaiters = 48 * time.Hour
 
-// ErrGone reports that asynq knows no such task, or none that is active: it was deleted, or asynq has given its run up.
+// ErrGone reports that asynq knows no such task, or that the task is not active: it was deleted, or asynq has given up
+// its run.
 var ErrGone = errors.New("delayqueue: the task is gone")
 
-// Conflict is what a task has met so far since its handler last ran.
+// Conflict is what a task has met since its handler last ran.
 type Conflict struct {
 	// Count is how often it was refused.
 	Count int
-	// First is when it was refused first, by the clock of Redis; zero when it never was.
+	// First is when it was first refused, by the clock of Redis; zero when it never was.
 	First time.Time
 }
 
-// Parked is where a parked task stands.
+// Parked says where a parked task stands.
 type Parked struct {
 	Conflict
 	// Task is the task: in another queue than before when [ParkOptions].Queue has named one.
 	Task Task
-	// Free reports that the key was given back meanwhile. The task does not wait: it is at the head of its queue.
+	// Free reports that the key was released meanwhile. The task does not wait: it is at the head of its queue.
 	Free bool
-	// Looked reports that Park has looked whether the key was given back; else the caller must look once more.
+	// Looked reports that Park has checked whether the key was released; otherwise the caller must check once more.
 	Looked bool
 	// Waiters is how many tasks wait for the key, this one included.
 	Waiters int
 	// Ahead is how many of them stand before it.
 	Ahead int
-	// Timer is when the task tries again although nobody woke it.
+	// Timer is when the task tries again if no wake comes.
 	Timer time.Duration
 }
 
-// ParkOptions is what [Engine.Park] must know of a task. The zero value is a first attempt without bounds.
+// ParkOptions says how a task waits. The zero value is a first attempt without limits, which is retried at once.
 type ParkOptions struct {
 	// Attempt is the task's retry count: its conflicts are counted anew when its handler has run.
 	Attempt int
-	// MaxWaiters and MaxTotal bound how many tasks may wait for the key and for all keys, and MaxAge how long the task
+	// MaxWaiters and MaxTotal limit how many tasks may wait for the key and for all keys, and MaxAge how long the task
 	// may wait; no limit when zero.
 	MaxWaiters, MaxTotal int
 	MaxAge               time.Duration
-	// RetryAfter is how long after it was parked the task looks for itself, if it is the next in line. Its timer is longer
-	// the more stand before it, up to 10 min or 20 ms for each, and is shortened when a wake makes it the next. No
-	// timer is longer than the bound on Age, if there is one.
+	// RetryAfter is when the task tries again if no wake comes and it is among the first waiters. The further back it
+	// stands, the longer its timer, up to 10 min, or 20 ms for each task before it when that is longer. A wake that
+	// makes it the next waiter shortens its timer. MaxAge caps the timer.
 	RetryAfter time.Duration
-	// Waited is how long ago the task was refused first in this run.
+	// Waited is how long ago the task was first refused in this run.
 	Waited time.Duration
-	// InOrder says that the tasks of the key run in the order of their [Engine.Join]. Then Ahead, and not how many were
-	// refused before it, is how many stand before the task.
+	// InOrder says that the tasks of the key run in sequence ([Engine.Join]). Then Ahead is how many stand before the
+	// task, and not how many were refused before it.
 	InOrder bool
 	Ahead   int
-	// Locks are the locks of the key, when they are on the Redis of the tasks: a key that is free there is not waited
-	// for, when it is the task's turn. Of two conflicts in a row one alone believes Redis. None when they are
-	// elsewhere.
+	// Locks are the locks of the key, when they are on the Redis of the tasks. When none of them exists and the task
+	// may run next, it does not wait: Park puts it at the head of its queue, but not twice in a row. Empty when the
+	// locks are elsewhere.
 	Locks []RedisKeys
-	// Queue, when not empty, is the queue in which the task waits and runs from now on, with its ID, its uniqueness
-	// lock and its counts. It needs all queues on one Redis. Where another task has the ID there, the task stays where
-	// it is.
+	// Queue, when not empty, is the queue in which the task waits and runs from then on, with its ID, uniqueness lock
+	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.
 	Queue string
 
-	message  []byte // of the task, as asynq would keep it; as it is when nil
+	message  []byte // of the task, as asynq would keep it; unchanged when nil
 	unique   string // its uniqueness lock, if it has one
 	deadline int64  // of the task (s), 0 for none
 	nonce    string // of the run
 	late     bool   // asynq's lease must have ended
 }
 
-// RedisKeys are the names of a lock on Redis, and of the mark beside it which tells the holder that somebody waits.
+// RedisKeys are the names in Redis of a lock and of its notify key, which tells the holder that others wait.
 type RedisKeys struct {
 	Lock, Notify string
 }
 
-// Park ends the run of an active task, which waits for key from then on: it lies in asynq's retry set, and
-// [Engine.Wake] finds it. No count of asynq's moves. A task waits for one key at a time; if it was woken for another
-// key, which it can no longer give back, the next waiter of that key is woken.
+// Park ends the run of an active task and lets it wait for key in asynq's retry set, where [Engine.Wake] finds it. No
+// count of asynq's changes. A task waits for one key at a time; if it was woken for another key, the next waiter of
+// that key is woken.
 //
-// A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. It does nothing,
-// and the error matches [ErrGone], when the task is not active any more.
+// A [Engine.Conn] calls it when asynq acknowledges the run of a task for which [Run.Park] was called. The error matches
+// [ErrGone], and nothing has changed, when the task is not active any more.
 //
-// It makes one call to Redis, on a Cluster three, and one more when others stand before it. The cost does not grow with
-// the number of waiters.
+// It makes one call to Redis; on a Cluster three, and one more when others stand before the task. The number of waiters
+// does not change the cost.
 func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions) (Parked, error) {
 	place, err := e.park(ctx, t, key, opts)
 	if err != nil {
@@ -101,10 +101,10 @@ func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions)
 	return place, nil
 }
 
-// idle returns how long a registry is kept that no task joins.
+// idle returns how long a set of waiters is kept that no task joins.
 func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.RetryAfter).Milliseconds() }
 
-// withUnique adds the task's uniqueness lock, if it has one, to the names of other keys of its queue.
+// withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
 	if o.unique == "" {
 		return names
@@ -122,7 +122,8 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	there := Task{Queue: opts.Queue, ID: t.ID}
 	names := append(t.ended(), WaitersKey(key), e.index, SequenceKey(key), cmp.Or(opts.unique, t.Hash()))
 	args := []any{
-		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message, opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
+		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message,
+		opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
 		opts.idle(), opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
 	}
 	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
@@ -135,7 +136,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}
-	place, swallowed, moved, err := parsePlace(parkScript.Run(ctx, e.client, names, args...))
+	place, swallowed, moved, err := parseParked(parkScript.Run(ctx, e.client, names, args...))
 	if err != nil {
 		return Parked{}, err
 	}
@@ -147,11 +148,11 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	if place.Free && e.woken != nil {
 		e.woken(t)
 	}
-	e.passOn(ctx, swallowed)
+	e.forward(ctx, swallowed)
 	return place, nil
 }
 
-// list has asynq know a queue to which it has not enqueued itself.
+// list adds a queue to asynq's list: asynq itself has not enqueued to it.
 func (e *Engine) list(ctx context.Context, queue string) {
 	if _, listed := e.listed.Load(queue); listed {
 		return
@@ -164,7 +165,7 @@ func (e *Engine) list(ctx context.Context, queue string) {
 	e.listed.Store(queue, true)
 }
 
-// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's moves, and the
+// postpone ends the run of an active task, which asynq runs again after a delay. No count of asynq's changes, and the
 // task waits for no key. The error matches [ErrGone] when the task is not active any more. It makes one call to Redis.
 func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
 	reply, err := postponeStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]),
@@ -192,8 +193,8 @@ func resigned(reply string) error {
 	}
 }
 
-// passOn wakes the next waiter of a line in place of a task that was woken from it and now waits for another key.
-func (e *Engine) passOn(ctx context.Context, waiters string) {
+// forward wakes the next waiter in place of a task that was woken and now waits for another key.
+func (e *Engine) forward(ctx context.Context, waiters string) {
 	key, ok := KeyOf(waiters)
 	if !ok {
 		return
@@ -205,8 +206,8 @@ func (e *Engine) passOn(ctx context.Context, waiters string) {
 	e.repaired(key, w)
 }
 
-// parsePlace reads the reply of the park script.
-func parsePlace(cmd *redis.Cmd) (p Parked, swallowed string, moved bool, err error) {
+// parseParked reads the reply of park.lua.
+func parseParked(cmd *redis.Cmd) (p Parked, swallowed string, moved bool, err error) {
 	r := replyOf(cmd)
 	outcome := r.text()
 	p.Count, p.First, p.Waiters, swallowed = r.number(), r.moment(), r.number(), r.text()

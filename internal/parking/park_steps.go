@@ -7,32 +7,35 @@ import (
 	"time"
 )
 
-// parkInSteps does on a Cluster what park.lua does at once, but for the look at the lock. The order makes every point
-// at which it may end harmless:
+// parkInSteps does on a Cluster what park.lua does, except that it does not check the locks. The order of the steps
+// makes it harmless to end after any of them:
 //
-//  1. The task is put into the retry set, and the conflict noted. After that alone, its timer brings it back.
-//  2. When the task stood in another line it leaves that, and passes on the wake that it may have had there. Without
-//     it, those in that line wait for their timers, or until the task is parked again.
-//  3. The index. After that alone: a task too many counts, until it is parked again, ends, or is found to be gone.
-//  4. The line. Now it waits; what may follow is its exact place, without which a later conflict puts it by the time of
-//     its first, and the longer timer of a task with others before it, without which it looks too early.
+//  1. The task is put into the retry set, and the conflict recorded. After that alone, its timer brings it back.
+//  2. If the task waited for another key before, it is removed from the waiters of that key, and the wake that it may
+//     have had there is passed on. Without this step, those waiters wait for their timers, or until the task is parked
+//     again.
+//  3. The task is added to the index. After that alone it counts for the total until it is parked again, ends, or is
+//     found to be gone.
+//  4. The task is added to the waiters of its key. Now it waits. Two steps may follow. One records its exact position;
+//     without it, a later conflict puts the task by the time of its first one. The other lengthens its timer when
+//     others stand before it; without it, the task tries its key too early.
 //
-// A repeated call, after a lost reply, goes on after step 1.
-func (e *Engine) parkInSteps(ctx context.Context, t Task, line string, opts ParkOptions) (Parked, error) {
-	n, err := e.suspend(ctx, t, line, opts)
+// A repeated call, after a lost reply, continues after step 1.
+func (e *Engine) parkInSteps(ctx context.Context, t Task, setKey string, opts ParkOptions) (Parked, error) {
+	n, err := e.suspend(ctx, t, setKey, opts)
 	if err != nil {
 		return Parked{}, err
 	}
 	ttl := opts.idle()
-	if n.before != "" && n.before != line {
+	if n.before != "" && n.before != setKey {
 		r := replyOf(e.step(ctx, discardStep, n.before, t.Entry()))
 		if r.err != nil {
 			return Parked{}, r.err
 		}
-		if len(r.rest) == 1 { // the entry was not there
-			e.passOn(ctx, n.before)
+		if len(r.rest) == 1 { // it was not among those waiters: it was woken
+			e.forward(ctx, n.before)
 		}
-		if err := e.step(ctx, standStep, t.Hash(), line, n.place).Err(); err != nil {
+		if err := e.step(ctx, standStep, t.Hash(), setKey, n.place).Err(); err != nil {
 			return Parked{}, err
 		}
 	}
@@ -41,20 +44,20 @@ func (e *Engine) parkInSteps(ctx context.Context, t Task, line string, opts Park
 		return Parked{}, err
 	}
 	if !entered {
-		return e.refuse(ctx, t, line, n, opts)
+		return e.refuse(ctx, t, setKey, n, opts)
 	}
 	var joined bool
-	if n.Waiters, n.Ahead, joined, err = e.register(ctx, t, line, n, opts.MaxWaiters, ttl); err != nil {
+	if n.Waiters, n.Ahead, joined, err = e.joinWaiters(ctx, t, setKey, n, opts.MaxWaiters, ttl); err != nil {
 		return Parked{}, err
 	}
 	if !joined {
-		return e.refuse(ctx, t, line, n, opts)
+		return e.refuse(ctx, t, setKey, n, opts)
 	}
 	if opts.InOrder {
 		n.Ahead = opts.Ahead
 	}
 	if n.Ahead > 0 {
-		n.Timer = e.deferLook(ctx, t, opts, n.Ahead, 0)
+		n.Timer = e.lengthenTimer(ctx, t, opts, n.Ahead, 0)
 	}
 	return n.Parked, nil
 }
@@ -66,17 +69,18 @@ type suspended struct {
 }
 
 // suspend ends the run of a task.
-func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOptions) (n suspended, err error) {
+func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOptions) (n suspended, err error) {
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late), opts.message,
-		line, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(), opts.deadline))
+		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
+		opts.deadline))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()
 	if err := cmp.Or(r.err, resigned(outcome)); err != nil {
 		return n, err
 	}
-	if outcome == "again" { // the one before may have got no further
+	if outcome == "again" { // the call before may have ended here
 		n.now = strconv.FormatInt(time.Now().UnixMicro(), 10)
 		if n.place == "0" {
 			n.place = n.now
@@ -89,9 +93,11 @@ func (e *Engine) suspend(ctx context.Context, t Task, line string, opts ParkOpti
 	return n, nil
 }
 
-// deferLook has a task with others before it look for itself later, and returns when. conflicts is how many one has met
-// that has found no place, else 0.
-func (e *Engine) deferLook(ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int) time.Duration {
+// lengthenTimer sets the timer of a task that has others before it, and returns it. conflicts is the number of its
+// conflicts when it found no room, and 0 otherwise.
+func (e *Engine) lengthenTimer(
+	ctx context.Context, t Task, opts ParkOptions, ahead, conflicts int,
+) time.Duration {
 	ms, err := deferStep.Run(ctx, e.client, opts.withUnique(t.listed()), t.Entry(), time.Now().UnixNano(),
 		opts.RetryAfter.Milliseconds(), ahead,
 		opts.MaxAge.Milliseconds(), conflicts).Int64()
@@ -115,8 +121,9 @@ func (e *Engine) enter(ctx context.Context, t Task, now string, most int, ttl in
 	}
 }
 
-// register puts a task in line, and reports how many wait, how many of them before it, and whether there was room.
-func (e *Engine) register(ctx context.Context, t Task, line string, n suspended, most int, ttl int64) (waiters,
+// joinWaiters adds a task to the waiters of its key. It returns how many wait, how many of them stand before it, and
+// whether there was room.
+func (e *Engine) joinWaiters(ctx context.Context, t Task, setKey string, n suspended, most int, ttl int64) (waiters,
 	ahead int, joined bool, err error,
 ) {
 	behind := 0
@@ -124,7 +131,7 @@ func (e *Engine) register(ctx context.Context, t Task, line string, n suspended,
 		behind = 1
 	}
 	for look := 0; ; look++ {
-		r := replyOf(e.step(ctx, joinStep, line, t.Entry(), n.place, behind, most, ttl))
+		r := replyOf(e.step(ctx, joinStep, setKey, t.Entry(), n.place, behind, most, ttl))
 		waiters, place := r.number(), r.text()
 		ahead, _ := strconv.Atoi(r.text())
 		switch others := r.texts(len(r.rest)); {
@@ -132,28 +139,28 @@ func (e *Engine) register(ctx context.Context, t Task, line string, n suspended,
 			return 0, 0, false, r.err
 		case len(others) == 0:
 			if place != n.place {
-				err = e.step(ctx, standStep, t.Hash(), line, place).Err()
+				err = e.step(ctx, standStep, t.Hash(), setKey, place).Err()
 			}
 			return waiters, ahead, true, err
 		case look == 1:
 			return waiters, 0, false, nil
 		default:
-			if err := e.prune(ctx, line, others); err != nil {
+			if err := e.prune(ctx, setKey, others); err != nil {
 				return 0, 0, false, err
 			}
 		}
 	}
 }
 
-// prune takes the tasks that have gone for good out of a line and the index.
-func (e *Engine) prune(ctx context.Context, line string, entries []string) error {
+// prune removes tasks that are gone for good from a set of waiters and the index.
+func (e *Engine) prune(ctx context.Context, setKey string, entries []string) error {
 	looks := make([]scriptCall, len(entries))
 	for i, entry := range entries {
 		looks[i] = scriptCall{endedStep, []string{taskOf(entry).Hash()}, nil}
 	}
 	for i, reply := range e.pipeline(ctx, looks) {
 		ended, err := reply.Bool()
-		for _, set := range []string{line, e.index} {
+		for _, set := range []string{setKey, e.index} {
 			if err == nil && ended {
 				err = e.client.ZRem(ctx, set, entries[i]).Err()
 			}
@@ -165,9 +172,9 @@ func (e *Engine) prune(ctx context.Context, line string, entries []string) error
 	return nil
 }
 
-// refuse takes a task that has found no room out of the line and the index: it waits for its own timer.
-func (e *Engine) refuse(ctx context.Context, t Task, line string, n suspended, opts ParkOptions) (Parked, error) {
-	r := replyOf(e.step(ctx, discardStep, line, t.Entry()))
+// refuse removes a task that has found no room from the waiters and the index: it waits for its own timer.
+func (e *Engine) refuse(ctx context.Context, t Task, setKey string, n suspended, opts ParkOptions) (Parked, error) {
+	r := replyOf(e.step(ctx, discardStep, setKey, t.Entry()))
 	waiters, err := r.number(), r.err
 	if err == nil {
 		err = e.client.ZRem(ctx, e.index, t.Entry()).Err()
@@ -176,7 +183,7 @@ func (e *Engine) refuse(ctx context.Context, t Task, line string, n suspended, o
 		err = e.step(ctx, unplaceStep, t.Hash()).Err()
 	}
 	if err == nil {
-		n.Timer = e.deferLook(ctx, t, opts, waiters, max(n.Count, 1))
+		n.Timer = e.lengthenTimer(ctx, t, opts, waiters, max(n.Count, 1))
 	}
 	n.Waiters = waiters
 	return n.Parked, err

@@ -20,9 +20,9 @@ var (
 
 // Reorder puts a task before or behind all other waiters of key, and reports whether it waits for the key.
 //
-// It changes the waiters first and the task's record after that. Between the two the task has its new place, but would
-// lose it at its next conflict; the other way round, an error would leave it where it is, to jump ahead at some later
-// time.
+// It changes the waiters first and the task's record afterwards. Between the two the task has its new position, but
+// would lose it at its next conflict. In the other order, an error would leave the task where it is, and it would jump
+// ahead at some later time.
 func (e *Engine) Reorder(ctx context.Context, key string, t Task, first bool) (bool, error) {
 	where := "last"
 	if first {

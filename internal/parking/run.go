@@ -12,36 +12,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Run is one run of a task on a server of this process, from its fetch to its acknowledgement. A nil Run is one of an
-// asynq whose scripts are not known: nothing can be parked.
+// Run is one run of a task on a server of this process, from its fetch to its acknowledgement. Its methods are safe for
+// concurrent use. A nil Run is that of an asynq whose scripts are unknown, where no task can be parked.
 type Run struct {
 	queue   *Engine
 	task    Task
 	nonce   string
 	message string // as it was fetched
 	met     Conflict
-	tries   string // the retry count that met is about
+	tries   string // the retry count to which met belongs
 	woken   bool
 	since   time.Time
 
-	mu      sync.Mutex
-	parking *parking
-	claimed bool      // its handler tells of its end
-	ended   time.Time // when its handler returned
-	judged  bool      // it returned in time: asynq acknowledges what it has returned
-	goesOn  bool      // it is parked in the background
-	putBack bool
+	mu           sync.Mutex
+	parking      *parking
+	claimed      bool      // its handler calls End
+	ended        time.Time // when its handler returned
+	judged       bool      // it returned in time: asynq acknowledges its result
+	inBackground bool      // it is parked in the background
+	putBack      bool
 }
 
-// parking is what is to become of a task at the end of its run.
+// parking is what becomes of a task at the end of its run.
 type parking struct {
-	key    string // that it waits for; of none when empty
+	key    string // that the task waits for; none when empty
 	opts   ParkOptions
 	parked func(Parked)
 	told   sync.Once
 }
 
-// ErrNotOurs reports that an Engine knows no run of a task: the asynq server that fetched it does not use [Engine.Conn].
+// ErrNotOurs reports that an Engine knows no run of a task: the asynq server that runs the task does not use
+// [Engine.Conn].
 var ErrNotOurs = errors.New("delayqueue: the asynq server does not use the client of package attach or worker: " +
 	"give it Attached.Client")
 
@@ -77,11 +78,11 @@ func (r *Run) Met(attempt int) Conflict {
 	return r.met
 }
 
-// ByTimer reports whether the task has waited, and was not woken.
+// ByTimer reports whether the task has waited and was brought back by its timer.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
 
-// PutBack reports whether asynq has put the task back into its queue, as it does when the server shuts down, and before
-// it cancels the run.
+// PutBack reports whether asynq has put the task back into its queue. It does so when the server shuts down, before it
+// cancels the run.
 func (r *Run) PutBack() bool {
 	if r == nil {
 		return false
@@ -91,15 +92,15 @@ func (r *Run) PutBack() bool {
 	return r.putBack
 }
 
-// Park has the task wait for key as soon as its handler has returned: the acknowledgement that asynq sends then parks
-// it, whatever it says. parked, which may be nil, is told of its place.
+// Park lets the task wait for key once its handler has returned: asynq's acknowledgement, whatever it says, then parks
+// it. parked, when not nil, is called with its position.
 func (r *Run) Park(key string, opts ParkOptions, parked func(Parked)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parking = &parking{key: key, opts: opts, parked: parked}
 }
 
-// Withdraw undoes Park and Postpone: what asynq acknowledges counts.
+// Withdraw undoes Park and Postpone: asynq's acknowledgement counts.
 func (r *Run) Withdraw() {
 	if r == nil {
 		return
@@ -109,12 +110,12 @@ func (r *Run) Withdraw() {
 	r.parking = nil
 }
 
-// Postpone has the task tried again after a delay as soon as its handler has returned.
+// Postpone lets asynq run the task again after a delay, once its handler has returned.
 func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{RetryAfter: delay}, nil) }
 
-// End notes that the task's handler has returned. When asynq has given the run up before, because Redis could not be
-// reached for 30 s, and the task has only waited (it is to be parked or put off), no acknowledgement comes, and it is
-// put back in the background as soon as Redis can be reached again.
+// End notes that the task's handler has returned. If asynq gave up the run before, because Redis could not be reached
+// for 30 s, no acknowledgement comes. A task that is to be parked or postponed is then put back in the background as
+// soon as Redis can be reached again.
 func (r *Run) End(ctx context.Context) {
 	if r == nil {
 		return
@@ -124,23 +125,22 @@ func (r *Run) End(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.ended, r.judged = time.Now(), ctx.Err() == nil
 	if r.parking != nil && ctx.Err() != nil && current {
-		r.goOn(r.parking, nil, time.Time{})
+		r.parkInBackground(r.parking, nil, time.Time{})
 	}
 }
 
-// current reports whether asynq has neither acknowledged the run nor begun another one here.
+// current reports whether the run is neither acknowledged nor replaced by another run of the task on this server.
 func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 
-// goOn parks or puts off the task in the background, unless somebody else has it by then: asynq's lease on it ends at
-// lease, and another server may have the task afterwards. It reports false when the Queue is closed. The caller holds
-// the mutex.
-func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
-	if r.goesOn {
+// parkInBackground parks or postpones the task in the background, unless another server has it by then: asynq's lease
+// on it ends at lease. It reports false when the Engine is closed. The caller holds the mutex.
+func (r *Run) parkInBackground(p *parking, message []byte, lease time.Time) bool {
+	if r.inBackground {
 		return true
 	}
-	r.goesOn = r.queue.background(r.queue.parking, goOnLimit, func(ctx context.Context) {
-		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(goOnFirst), backoff.WithMaxInterval(goOnMost),
-			backoff.WithMaxElapsedTime(goOnLimit))
+	r.inBackground = r.queue.background(r.queue.parking, backgroundLimit, func(ctx context.Context) {
+		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(backgroundFirst),
+			backoff.WithMaxInterval(backgroundMost), backoff.WithMaxElapsedTime(backgroundLimit))
 		err := backoff.Retry(func() error {
 			if !r.current() {
 				return nil
@@ -149,7 +149,7 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 			switch {
 			case errors.Is(err, ErrGone):
 				return nil
-			case lasting(err):
+			case permanent(err):
 				return backoff.Permanent(err)
 			}
 			return err
@@ -160,19 +160,19 @@ func (r *Run) goOn(p *parking, message []byte, lease time.Time) bool {
 		}
 		r.queue.runs.drop(r)
 	})
-	return r.goesOn
+	return r.inBackground
 }
 
 const (
-	// goOnFirst and goOnMost are the pauses between the attempts to park a task while Redis cannot be reached, and
-	// goOnLimit how long they go on. asynq recovers no task meanwhile.
-	goOnFirst = 500 * time.Millisecond
-	goOnMost  = 2 * time.Second
-	goOnLimit = time.Hour
+	// backgroundFirst and backgroundMost are the pauses between the attempts to park a task while Redis cannot be
+	// reached, and backgroundLimit is how long they go on. asynq recovers no task meanwhile.
+	backgroundFirst = 500 * time.Millisecond
+	backgroundMost  = 2 * time.Second
+	backgroundLimit = time.Hour
 )
 
-// lasting reports whether Redis refuses a call for what it asks: it will refuse it again.
-func lasting(err error) bool {
+// permanent reports whether Redis refuses a call for what it asks, and will refuse it again.
+func permanent(err error) bool {
 	var refusal redis.Error
 	if !errors.As(err, &refusal) || redis.IsMaxClientsError(err) {
 		return false
@@ -181,7 +181,7 @@ func lasting(err error) bool {
 	return kind == "ERR" || kind == "NOPERM" || kind == "WRONGTYPE"
 }
 
-// carryOut parks or puts off the task. One that Redis refuses to park is put off.
+// carryOut parks or postpones the task. A task that Redis refuses to park is postponed.
 func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
 	opts := p.opts
 	opts.message, opts.nonce, opts.late = message, r.nonce, late
@@ -190,7 +190,7 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 		return r.queue.postpone(ctx, r.task, opts)
 	}
 	place, err := r.queue.Park(ctx, r.task, p.key, opts)
-	if lasting(err) { // what asynq itself needs suffices to put it off
+	if permanent(err) { // postponing needs only the rules that asynq itself needs
 		r.queue.runs.refused.Do(func() {
 			r.queue.log.ErrorContext(ctx,
 				"Redis refuses to park tasks: no wake finds them, and each waits for its timer; "+
@@ -198,7 +198,7 @@ func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late boo
 		})
 		return r.queue.postpone(ctx, r.task, opts)
 	}
-	if err == nil && p.parked != nil && place.Count > 0 { // else the task has run since
+	if err == nil && p.parked != nil && place.Count > 0 { // otherwise the task has run since
 		p.told.Do(func() { p.parked(place) })
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
-// The functions of the scripts: one source of each rule, for one node and for a Cluster.
+// The functions of the scripts: each rule has one source, for one node and for a Cluster.
 var (
 	//go:embed lua/task.lua
 	taskSource string
@@ -46,9 +46,9 @@ var (
 )
 
 // stepOf returns the script that is one function: a step that needs the keys of one slot only. Its caller declares all
-// of them, the first of which is the function's first argument. While a slot moves from one node to another, Redis
-// refuses a script before it begins, when not all of the keys that it declares are in one place; of a key that is not
-// declared the script finds that out in the middle of its work.
+// of them, and the first is the function's first argument. While a slot moves from one node to another, Redis refuses a
+// script before it begins unless all of its declared keys are in one place. With undeclared keys the script would fail
+// in the middle of its work.
 func stepOf(function string, sources ...string) *redis.Script {
 	return redis.NewScript(strings.Join(sources, "") + "return " + function + "(KEYS[1], unpack(ARGV))")
 }
@@ -96,11 +96,11 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 
 // unexpected is the error of a reply that the script cannot have given.
 func unexpected(reply any) error {
-	return fmt.Errorf("the server answered what the script cannot: %v", reply)
+	return fmt.Errorf("unexpected script reply: %v", reply)
 }
 
-// reply reads what a script has returned, one value after another. err is that of the call, or of the first value that
-// the script cannot have returned.
+// reply reads what a script has returned, value by value. err is that of the call, or of the first value that the
+// script cannot have returned.
 type reply struct {
 	all, rest []any
 	err       error
@@ -146,7 +146,7 @@ func (r *reply) texts(n int) []string {
 	return all
 }
 
-// number returns the argument of a script that says yes or no.
+// number returns a boolean argument of a script.
 func number(yes bool) int {
 	if yes {
 		return 1

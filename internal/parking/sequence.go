@@ -15,78 +15,76 @@ import (
 
 var (
 	//go:embed lua/sequence_join.lua
-	sequenceSource string
+	sequenceJoinSource string
 	//go:embed lua/sequence_remove.lua
-	removeSource string
+	sequenceRemoveSource string
 
-	sequenceScript = redis.NewScript(sequenceSource)
-	removeScript   = redis.NewScript(removeSource)
+	sequenceJoinScript   = redis.NewScript(sequenceJoinSource)
+	sequenceRemoveScript = redis.NewScript(sequenceRemoveSource)
 )
 
-// DefaultKeep is how long a line is remembered after the last arrival.
+// DefaultKeep is how long a sequence is kept after the last arrival.
 const DefaultKeep = 48 * time.Hour
 
 const (
-	deadBatch = 100  // tasks that are looked at together once a dead one was met
-	deadCalls = 1000 // how many batches one call goes through
-	frontSize = 2    // tasks that Remove names
-	soonLooks = 3    // tasks that look for themselves soon once somebody has left before them
+	goneBatch = 100  // tasks that are checked at once after one was found to be gone
+	goneCalls = 1000 // how many batches one call checks
+	frontSize = 2    // how many tasks Remove returns
+	soonLooks = 3    // how many of the first tasks get a short timer from Remove
 )
 
-// SequenceKey returns the name of the sorted set of the tasks that wait for a key or hold it, in the order in which
-// they came.
+// SequenceKey returns the name of the sorted set of the tasks that wait for a key or hold it, in order of arrival.
 func SequenceKey(key string) string { return "railtoken:sequence:{" + keys.Encode(key) + "}" }
 
-// JoinOptions says how a task joins a line. The zero value is a new arrival.
+// JoinOptions says how a task joins a sequence. The zero value is a new arrival.
 type JoinOptions struct {
-	// At is the place that the task was given before.
-	// Zero is a new arrival, behind everybody who is in line. A task that is in line keeps its place.
+	// At is the position that the task had before; when zero, it is a new arrival, at the end. A task that is in the
+	// sequence keeps its position.
 	At time.Time
-	// Keep is how long the line is remembered after the last call for it; 48 h when zero. It must outlast the longest
-	// time between two runs of a task. Of different values for a key the longest holds.
+	// Keep is how long the sequence is kept after the last call for it; 48 h when zero. It must be longer than the time
+	// between two runs of a task. If calls differ, the longest value counts.
 	Keep time.Duration
-	// Begins says that the task's run has just begun. If it was parked on the key, and its timer or an operator has
-	// brought it back, it is not any more: nobody wakes it.
+	// Begins says that the task's run has just begun. If its timer or an operator has brought it back from its key, it
+	// is not parked any more, and no wake is meant for it.
 	Begins bool
-	// Works says that the task works as soon as it is its turn: if its worker dies then, it has failed.
+	// Works says that the task begins to work as soon as it is first: if its worker dies then, it has failed.
 	Works bool
 }
 
-// Position is where a task stands in line.
+// Position is where a task stands in a sequence.
 type Position struct {
-	// At is its place: the moment at which it joined, by the clock of Redis. No two arrivals have the same.
+	// At is when it joined, by the clock of Redis. No two arrivals have the same At.
 	At time.Time
-	// Ahead is how many tasks stand before it. It is its turn when there are none, and then the fields below are zero.
-	// Some of them may be gone, but not the first.
+	// Ahead is how many tasks stand before it. When it is zero the task may take the lock, and the fields below are
+	// zero. Some of the tasks before it may be gone, but not the first.
 	Ahead int
-	// First is the first in line.
+	// First is the first task of the sequence.
 	First Task
-	// FirstState is its state, in the words of asynq: active, pending, scheduled, retry or aggregating.
+	// FirstState is its state in asynq's words: active, pending, scheduled, retry or aggregating.
 	FirstState string
 	// FirstAgain is when asynq runs it again if it is in state retry or scheduled; else zero.
 	FirstAgain time.Time
-	// FirstAt is its place, and FirstParked reports that it waits for the key, as far as is known: one that is delayed
-	// and not parked has failed.
+	// FirstAt is when it joined. FirstParked reports that it waits for the key, as far as is known: a task in state
+	// retry that is not parked has failed.
 	FirstAt     time.Time
 	FirstParked bool
-	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; else zero. FirstLost
-	// reports that this was so long ago that its worker must have died, but not so long that asynq's recoverer may be
-	// at it, and FirstBegun that it had begun to work: see [Engine.BringBack].
+	// FirstLease is when asynq's lease on it ends if it is active, unless its worker extends it; otherwise zero.
+	// FirstLost reports that the lease ended so long ago that its worker must have died, but not so long ago that
+	// asynq's recoverer may be working on it. FirstBegun reports that it had begun to work: see [Engine.BringBack].
 	FirstLease            time.Time
 	FirstLost, FirstBegun bool
 }
 
-// Join adds a task to the line of key, unless it is in it, and tells how many stand before it. A task stays in line,
-// whatever becomes of it, until [Engine.Remove] takes it out or somebody behind it finds that it is gone: deleted,
-// archived or completed in asynq, or retried though its deadline has passed, after which asynq runs no handler. Only
-// the first in line may take the key's lock; then of two tasks the one that joined first runs first, in whichever
-// queues and processes they are.
+// Join adds a task to the sequence of key, unless it is there, and returns its position. The task stays until
+// [Engine.Remove] removes it, or until a task behind it finds that it is gone: deleted, archived or completed in asynq,
+// or retried although its deadline has passed, after which asynq runs no handler. Only the first task may take the
+// key's lock. So of two tasks the one that joined first runs first, in whichever queues and processes they are.
 //
-// It makes one call to Redis when it is the task's turn, else two; and two more for each hundred that are gone.
+// It makes one call to Redis when the task is first, otherwise two, and two more for each hundred tasks that are gone.
 func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions) (Position, error) {
 	var gone []string
-	looks := 1 // the first in line lives, as a rule
-	for range deadCalls {
+	looks := 1 // the first is rarely gone
+	for range goneCalls {
 		entry, err := e.join(ctx, t, key, opts, looks, gone)
 		if err != nil || entry.ahead == 0 {
 			return Position{At: entry.at}, err
@@ -95,7 +93,7 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 		if err != nil {
 			return Position{}, err
 		}
-		live := slices.IndexFunc(all, standing.live)
+		live := slices.IndexFunc(all, taskState.live)
 		if live == 0 {
 			return Position{
 				At: entry.at, Ahead: entry.ahead, First: all[0].task, FirstState: all[0].state, FirstAgain: all[0].due,
@@ -106,30 +104,32 @@ func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions)
 		if gone = entry.front; live > 0 {
 			gone = gone[:live]
 		}
-		looks = deadBatch
+		looks = goneBatch
 	}
-	return Position{}, fmt.Errorf("delayqueue: task %s joins: the sequence still has tasks that are gone after %d looks", t, deadCalls)
+	return Position{}, fmt.Errorf("delayqueue: task %s joins: the sequence still has tasks that are gone after %d looks",
+		t, goneCalls)
 }
 
-// Front says who is in line for a key, that a task may have given back.
+// Front is the front of a sequence, whose key a task may have released.
 type Front struct {
-	// Next is the first live tasks in line, two at most.
+	// Next are the first tasks that are not gone, two at most.
 	Next []Task
 	// Parked is how many tasks are parked on the key, by [Engine.Park]. Some may be gone.
 	Parked int
-	// Lost reports that the first of Next is active in a worker that must have died, and Begun that it had begun to
+	// Lost reports that the first of Next is active on a worker that must have died, and Begun that it had begun to
 	// work: see [Engine.BringBack].
 	Lost, Begun bool
 }
 
-// Remove takes a task out of the line of key and tells who is first then: call it when the task has finished for good,
-// and wake the first after it. Nothing is kept of an empty line. It does no harm when the task is not in line. One that
-// is parked on the key stays: asynq has given up the run that ends here, and begun another, which waits. The first few
-// who are parked look for themselves soon from now on ([ParkOptions].Look), however far back they stood when they were:
-// should the wake be lost, it costs no more than that.
+// Remove removes a task from the sequence of key and returns the new front. Call it when the task has finished for
+// good, and wake the first of the front. An empty sequence leaves nothing in Redis. Remove does nothing when the task
+// is not in the sequence. A task that is parked on the key stays: asynq has given up the run that ends here, and the
+// task has begun another, which waits. The first few tasks that are parked get a short timer
+// ([ParkOptions].RetryAfter), however far back they stood when they parked: if the wake is lost, the loss costs no more
+// than that.
 //
-// It makes one call to Redis when nobody is left in line, else two; and two or three more for each hundred that are
-// gone.
+// It makes one call to Redis when the sequence is empty then, otherwise two, and two or three more for each hundred
+// tasks that are gone.
 func (e *Engine) Remove(ctx context.Context, t Task, key string) (Front, error) {
 	left, err := e.front(ctx, key, t.Entry())
 	if err != nil {
@@ -138,7 +138,7 @@ func (e *Engine) Remove(ctx context.Context, t Task, key string) (Front, error) 
 	return left, err
 }
 
-// Front tells who is first in the line of key, and changes nothing but that those who are gone leave it. It makes as
+// Front returns the front of the sequence of key. It removes tasks that are gone, and changes nothing else. It makes as
 // many calls as Remove.
 func (e *Engine) Front(ctx context.Context, key string) (Front, error) {
 	left, err := e.front(ctx, key, "")
@@ -148,11 +148,11 @@ func (e *Engine) Front(ctx context.Context, key string) (Front, error) {
 	return left, err
 }
 
-// front tells who is first in the line of key once an entry has left it. None leaves when it is empty.
+// front returns the front of a sequence after it has removed one entry; none when leaver is empty.
 func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 	var gone []string
 	looks := soonLooks
-	for range deadCalls {
+	for range goneCalls {
 		found, err := e.remove(ctx, key, leaver, looks, gone)
 		if err != nil {
 			return Front{}, err
@@ -166,7 +166,7 @@ func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 			return Front{}, err
 		}
 		for _, entry := range found.waits {
-			e.background(e.closing, followLimit, func(ctx context.Context) { e.hasten(ctx, entry) })
+			e.background(e.closing, followUpLimit, func(ctx context.Context) { e.hasten(ctx, entry) })
 		}
 		gone, leaver = gone[:0], ""
 		for i, each := range all {
@@ -186,23 +186,23 @@ func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 		if len(gone) == 0 {
 			return left, nil
 		}
-		looks = deadBatch
+		looks = goneBatch
 	}
-	return Front{}, fmt.Errorf("it still has tasks that are gone after %d looks", deadCalls)
+	return Front{}, fmt.Errorf("it still has tasks that are gone after %d looks", goneCalls)
 }
 
-// departure is the reply of the script that takes tasks out of a line.
+// departure is the reply of sequence_remove.lua.
 type departure struct {
 	parked       int
-	begun        bool     // the first in line has begun to work
-	waits, front []string // who of the first is parked, and the first
+	begun        bool     // the first task has begun to work
+	waits, front []string // the parked ones of the first tasks, and the first tasks
 }
 
-// remove runs the script, and then takes those who are gone and were parked out of the index, which may be on another
-// server. An entry that stays there counts until somebody finds it to be gone.
+// remove runs sequence_remove.lua, and then removes gone tasks that were parked from the index, which may be on another
+// server. An entry that stays there counts until a later check finds that it is gone.
 func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone []string) (d departure, err error) {
 	args := append([]any{looks, leaver}, anys(gone)...)
-	r := replyOf(removeScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, args...))
+	r := replyOf(sequenceRemoveScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)}, args...))
 	parked, out, begun := r.number(), r.number(), r.yes()
 	waits := r.texts(r.number())
 	front := r.texts(len(r.rest))
@@ -218,28 +218,28 @@ func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone
 	return departure{parked, begun, waits, front}, nil
 }
 
-// entry is a task's entry in a line.
+// entry is a task's entry in a sequence.
 type entry struct {
 	at          time.Time
 	ahead       int
-	made        bool      // by this call
-	parked      bool      // until this call
-	firstAt     time.Time // the place of the first one, and whether it is parked
+	made        bool      // this call has made it
+	parked      bool      // the task was parked until this call
+	firstAt     time.Time // when the first one joined, and whether it is parked
 	firstParked bool
 	firstBegun  bool
-	state       string   // of the task, when it was asked for
-	front       []string // the first of those ahead
+	state       string   // of the task, when it was requested
+	front       []string // the first of the tasks ahead
 }
 
-// join runs the script that gives a task its place, after it has removed those that are gone.
+// join removes tasks that are gone from a sequence, and adds a task to it.
 func (e *Engine) join(ctx context.Context, t Task, key string, opts JoinOptions, looks int, gone []string) (entry,
 	error,
 ) {
-	return e.joined(ctx, t, sequenceScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)},
+	return e.joined(ctx, t, sequenceJoinScript.Run(ctx, e.client, []string{SequenceKey(key), WaitersKey(key)},
 		joinArgs(t, opts, looks, gone)...))
 }
 
-// joinArgs returns the arguments of the line script.
+// joinArgs returns the arguments of sequence_join.lua.
 func joinArgs(t Task, opts JoinOptions, looks int, gone []string) []any {
 	at, keep := "", opts.Keep
 	if !opts.At.IsZero() {
@@ -252,7 +252,7 @@ func joinArgs(t Task, opts JoinOptions, looks int, gone []string) []any {
 		anys(gone)...)
 }
 
-// joined reads the reply of the line script, and takes a task that was parked out of the index.
+// joined reads the reply of sequence_join.lua, and removes a task that was parked from the index.
 func (e *Engine) joined(ctx context.Context, t Task, cmd *redis.Cmd) (at entry, err error) {
 	r := replyOf(cmd)
 	at.ahead, at.at, at.made, at.parked = r.number(), r.moment(), r.yes(), r.yes()

@@ -19,7 +19,7 @@ type Task struct {
 // String returns "queue/id".
 func (t Task) String() string { return t.Queue + "/" + t.ID }
 
-// TaskOf returns the task that ctx was made for. ctx must come from an asynq server.
+// TaskOf returns the task of an asynq handler's context.
 func TaskOf(ctx context.Context) (Task, error) {
 	id, ok1 := asynq.GetTaskID(ctx)
 	queue, ok2 := asynq.GetQueueName(ctx)
@@ -29,22 +29,22 @@ func TaskOf(ctx context.Context) (Task, error) {
 	return Task{Queue: queue, ID: id}, nil
 }
 
-// Entry returns the member that stands for the task in sorted sets. The length makes it unambiguous, whatever the names
-// hold.
+// Entry returns the member that stands for the task in sorted sets. The length makes it unambiguous, whatever
+// characters the names contain.
 func (t Task) Entry() string { return strconv.Itoa(len(t.Queue)) + ":" + t.Queue + t.ID }
 
-// ParseEntry returns the task of a registry entry.
+// ParseEntry returns the task of an entry.
 func ParseEntry(member string) (Task, error) {
 	size, rest, ok := strings.Cut(member, ":")
 	n, err := strconv.Atoi(size)
 	if !ok || err != nil || n < 0 || n > len(rest) {
-		return Task{}, fmt.Errorf("delayqueue: %q is no entry of a waiters", member)
+		return Task{}, fmt.Errorf("delayqueue: %q is not the entry of a task", member)
 	}
 	return Task{Queue: rest[:n], ID: rest[n:]}, nil
 }
 
-// taskOf returns the task of a registry entry, and of anything else one that cannot be: it counts as gone, as in
-// task.lua.
+// taskOf returns the task of an entry. Of any other member it returns a task that cannot exist and counts as gone, as
+// in task.lua.
 func taskOf(member string) Task {
 	t, err := ParseEntry(member)
 	if err != nil {
@@ -62,7 +62,7 @@ func tasksOf(members []string) (tasks []Task) {
 
 // listed returns the names of all keys that a wake of the task touches, its hash first: see state.lua.
 func (t Task) listed() []string {
-	if t.Queue == "" { // it cannot be, and without a queue its keys have no slot in common
+	if t.Queue == "" { // it cannot exist, and without a queue its keys have no slot in common
 		return []string{t.Hash()}
 	}
 	return []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "pending"}

@@ -10,34 +10,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// overdue is our word for the state of a task that is delayed and whose deadline has passed. asynq does not run its
-// handler again: it retries the task, for days, until it archives it. Nobody should wait for that.
+// overdue is our word for the state of a delayed task whose deadline has passed. asynq does not run its handler again,
+// but retries the task, for days, until it archives it. No task should wait for that.
 const overdue = "overdue"
 
-// standing is a task in line and its state in asynq, empty when asynq has no such task, or overdue.
-type standing struct {
+// taskState is the state of a task in asynq: empty when asynq knows no such task, or overdue.
+type taskState struct {
 	task  Task
 	state string
-	due   time.Time // of the first that was looked at, when it is delayed
+	due   time.Time // of the first task that was read, when it is delayed
 	lease time.Time // the end of asynq's lease on it, when it is active
 }
 
 // live reports whether the task has yet to finish.
-func (s standing) live() bool {
+func (s taskState) live() bool {
 	return s.state != "" && s.state != "archived" && s.state != "completed" && s.state != overdue
 }
 
-// lost reports whether the worker of an active task must have died, and asynq's recoverer cannot be at it yet.
-func (s standing) lost(now time.Time) bool {
+// lost reports whether the worker of an active task must have died, and asynq's recoverer cannot be working on it yet.
+func (s taskState) lost(now time.Time) bool {
 	return !s.lease.IsZero() && now.After(s.lease.Add(LostAfter)) && now.Before(s.lease.Add(LeftAfter))
 }
 
-// look asks asynq's keys for the states of tasks, and of the first one when it is due if it is delayed, or until when
-// asynq's lease on it lasts if it is active. Of the first two it finds out whether they are overdue: who removes those
-// in front looks again. It stands apart from the scripts: on a Redis Cluster a task and a line are on different nodes.
-// What is seen may have changed since, but a task that is gone stays so: nobody joins a line before asynq has the task.
-func (e *Engine) look(ctx context.Context, members []string) ([]standing, error) {
-	all, fields := make([]standing, len(members)), make([]*redis.SliceCmd, len(members))
+// look reads the states of tasks from asynq's keys, and of the first one also when it is due, or when asynq's lease on
+// it ends. Whether tasks are overdue it finds out for the first two only, because the callers look again after they
+// have removed these. look is not part of the scripts, because on a Redis Cluster a task and a sequence are on
+// different nodes. The states may have changed since. But a task that is gone stays gone, because no task joins a
+// sequence before asynq has it.
+func (e *Engine) look(ctx context.Context, members []string) ([]taskState, error) {
+	all, fields := make([]taskState, len(members)), make([]*redis.SliceCmd, len(members))
 	scores, now := map[string]*redis.FloatCmd{}, time.Now()
 	_, _ = e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its error
 		for i, member := range members {
@@ -73,7 +74,7 @@ func (e *Engine) look(ctx context.Context, members []string) ([]standing, error)
 	return all, nil
 }
 
-// stateIn returns the state in the fields of a task's hash, and overdue when that is to be found out.
+// stateIn returns the state in the fields of a task's hash; overdue only if deadlines is true.
 func (e *Engine) stateIn(ctx context.Context, t Task, fields []any, deadlines bool, now time.Time) (string, error) {
 	if fields[0] == nil {
 		return "", nil

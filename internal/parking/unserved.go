@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// servedFresh is how long what is known of the queues that servers work on is good enough, and servedStale how long
-	// it counts at all.
-	servedFresh = time.Second
-	servedStale = 30 * time.Second
+	// unservedFresh is for how long the list of unserved queues is not read again, and unservedStale for how long it
+	// counts at all.
+	unservedFresh = time.Second
+	unservedStale = 30 * time.Second
 )
 
-// served is what is known of the queues that no server works on. asynq's own list of its servers tells: one that has
-// been killed stays in it for ten seconds. Nothing is asked as long as every task that was woken is fetched.
-type served struct {
-	mu       sync.Mutex
-	asked    time.Time // when asynq was asked last
-	asking   bool
-	unserved []string
+// unservedQueues is what is known of the queues that no server works on, by asynq's own list of its servers. A server
+// that was killed stays in that list for ten seconds. The list is not read as long as every woken task is fetched.
+type unservedQueues struct {
+	mu     sync.Mutex
+	asked  time.Time // when the list was last read
+	asking bool
+	queues []string
 
-	servers []string // the servers that there were; used by the one that is asking
+	servers []string // in the list when it was last read; only the reader uses it
 	working map[string]bool
 }
 
 // lookForUnserved finds out which queues no server works on, unless it did so a second ago or is doing so. There are
-// none when asynq names no server at all, as after an outage of Redis, cannot be asked, or does not know of one of its
-// servers what it works on.
+// none when asynq's list names no server, as after an outage of Redis, when it cannot be read, and when the queues of
+// one of the servers are unknown.
 func (e *Engine) lookForUnserved(ctx context.Context) {
-	s := &e.served
+	s := &e.unserved
 	s.mu.Lock()
-	if s.asking || time.Since(s.asked) < servedFresh {
+	if s.asking || time.Since(s.asked) < unservedFresh {
 		s.mu.Unlock()
 		return
 	}
 	s.asking = true
-	before := s.unserved
+	before := s.queues
 	s.mu.Unlock()
 	unserved, err := e.findUnserved(ctx, s)
 	if err != nil {
-		e.log.WarnContext(ctx, "the queues that servers work on are not known; a task may be woken that nobody fetches",
+		e.log.WarnContext(ctx, "the queues that servers work on are not known; a task may be woken that no server fetches",
 			"error", err)
 	}
 	for _, queue := range unserved {
@@ -54,12 +54,12 @@ func (e *Engine) lookForUnserved(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.asking, s.unserved = time.Now(), false, unserved
+	s.asked, s.asking, s.queues = time.Now(), false, unserved
 }
 
-// findUnserved asks asynq. The queues of a server never change, so they are read when there are other servers than
-// before.
-func (e *Engine) findUnserved(ctx context.Context, s *served) ([]string, error) {
+// findUnserved reads asynq's list. The queues of a server never change, so they are read only when the servers differ
+// from those before.
+func (e *Engine) findUnserved(ctx context.Context, s *unservedQueues) ([]string, error) {
 	var queues, servers *redis.StringSliceCmd
 	_, err := e.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		queues = pipe.SMembers(ctx, "asynq:queues")
@@ -93,17 +93,17 @@ func (e *Engine) findUnserved(ctx context.Context, s *served) ([]string, error) 
 	return slices.DeleteFunc(queues.Val(), func(queue string) bool { return s.working[queue] }), nil
 }
 
-// knownUnserved returns the queues that no server worked on when asynq was asked last, and has it asked again in the
-// background when there were some. It makes no call to Redis itself.
+// knownUnserved returns the queues that no server worked on when the list was last read. If there were any, the list is
+// read again in the background. It makes no call to Redis itself.
 func (e *Engine) knownUnserved() []string {
-	s := &e.served
+	s := &e.unserved
 	s.mu.Lock()
-	unserved, age := s.unserved, time.Since(s.asked)
+	unserved, age := s.queues, time.Since(s.asked)
 	s.mu.Unlock()
-	if len(unserved) > 0 && age > servedFresh {
-		e.background(e.closing, followLimit, func(ctx context.Context) { e.lookForUnserved(ctx) })
+	if len(unserved) > 0 && age > unservedFresh {
+		e.background(e.closing, followUpLimit, func(ctx context.Context) { e.lookForUnserved(ctx) })
 	}
-	if age > servedStale {
+	if age > unservedStale {
 		return nil
 	}
 	return unserved

@@ -76,11 +76,11 @@ func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
 		}{{1, nil}, {2, nil}, {0, []string{"nobody's"}}, {1, []string{"nobody's"}}} {
 			u.left.Store(look.unread)
 			queue.lookForUnserved(t.Context())
-			if got := queue.served.unserved; !slices.Equal(got, look.want) {
+			if got := queue.unserved.queues; !slices.Equal(got, look.want) {
 				t.Errorf("while %d servers cannot be read, these queues are without one: %q; want %q", look.unread, got,
 					look.want)
 			}
-			time.Sleep(2 * servedFresh)
+			time.Sleep(2 * unservedFresh)
 		}
 	})
 }

@@ -7,53 +7,53 @@ import (
 	"time"
 )
 
-// wakeLooks is how many waiters one call of the script looks at.
+// wakeLooks is how many waiters one call of wake.lua checks.
 const wakeLooks = 100
 
 // Woken says what a wake has done.
 type Woken struct {
-	// Tasks are the waiters that were moved to the heads of their queues, the first in line first; none when nobody
-	// could be woken.
+	// Tasks are the waiters that were moved to the heads of their queues, in order; empty when none could run.
 	Tasks []Task
-	// Pending reports that the slot of the next waiter moves from one node to another, and that it will be woken in the
-	// background once that is over.
+	// Pending reports that the next waiter's slot moves between nodes of a Cluster: it is woken in the background once
+	// the slot has arrived.
 	Pending bool
-	// Left is how many tasks are still parked on the key.
+	// Left is how many tasks still wait for the key.
 	Left int
 }
 
-// WakeOptions says whom [Engine.Wake] wakes. The zero value wakes one.
+// WakeOptions says which waiters [Engine.Wake] wakes. The zero value wakes the next one.
 type WakeOptions struct {
-	// Leaver is the task that gives the key back, or has taken it, and whose own entry is removed; none when zero.
+	// Leaver is the task that releases the key, or has taken it, and whose own entry is removed; none when zero.
 	Leaver Task
 	// Most is how many waiters are woken at most; 1 when zero, at most 100.
 	Most int
 }
 
-// Wake moves the next waiter of key that can run to the head of its queue: call it when the key has been given back. A
-// waiter that is gone or whose deadline has passed leaves the line; those of a paused queue keep their places and are
-// passed over, and so are those of a queue that no server works on, once this Queue has seen that; one that its timer
-// has brought back already tries the key by itself. When there are only waiters of such queues, the first of them is
-// put at the head of its queue, to run as soon as that is served. A waiter that is pending already is moved if it is
-// near an end of the list, and else comes by itself: the wake goes on.
+// Wake moves the next waiter of key that can run to the head of its queue. Call it when the key is released.
 //
-// Wake makes one call to Redis, and another for each hundred waiters that are gone; on a Cluster four to six when it
-// wakes one, and one in the background. When it fails the waiters' own timers bring them back, as they do when the
-// worker of a task that was woken crashes. While others wait, and this Queue is open, it looks after half a second
-// whether a task that was woken has come. One that was deleted or archived, or has not been fetched, is replaced by the
-// next that can run, in the latter case by one of another queue.
+// A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of a queue that is
+// known to have no server, keep their positions and are skipped. If there are only such waiters, the first is put at
+// the head of its queue, and runs as soon as that queue is served. A waiter that its timer has brought back tries the
+// key by itself. A waiter that is pending is moved if it is near an end of its list; otherwise it comes by itself, and
+// the wake goes to the next.
+//
+// Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six, and one
+// in the background. When it fails, the waiters' own timers bring them back, as they do when the worker of a woken task
+// crashes. If others wait and the Engine is open, it checks half a second later whether a woken task has come. A task
+// that was deleted or archived, or that no server has fetched, is replaced by the next waiter that can run; in the
+// latter case by one of another queue.
 func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, error) {
-	return e.wakeNow(ctx, waiter{key: key}, opts, nil)
+	return e.wakeNow(ctx, wakeTarget{key: key}, opts, nil)
 }
 
-// WakeTask moves this very waiter of key to the head of its queue, whoever is before it: Tasks of the result has it
-// then. It does nothing when t does not wait for key, and when t is gone it leaves the line. Nobody is woken in its
-// place; only if it was woken, others wait and it is gone after half a second, as with [Engine.Wake], the one whose
-// [Engine.Join] it is then.
+// WakeTask moves this waiter of key to the head of its queue, even if others stand before it: Tasks of the result then
+// has it. It does nothing when t does not wait for key, and removes t when it is gone. No other task is woken in its
+// place; only if t was woken, others wait, and t is gone after half a second, the Engine wakes the task that is first
+// by [Engine.Join].
 //
-// When it fails t stays in line, or its own timer brings it back.
+// When it fails, t keeps waiting, or its own timer brings it back.
 func (e *Engine) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
-	return e.wakeNow(ctx, waiter{key: key, task: t}, WakeOptions{}, nil)
+	return e.wakeNow(ctx, wakeTarget{key: key, task: t}, WakeOptions{}, nil)
 }
 
 // KeyWake is a wake for one of several keys.
@@ -68,44 +68,45 @@ type KeyWoken struct {
 	Err error
 }
 
-// WakeAll does for each of several keys what [Engine.Wake] does, and returns what came of each, in their order. All of
-// them together make one call to Redis; on a Cluster as many, one after another, as the one that takes longest.
+// WakeAll does for each of several keys what [Engine.Wake] does, and returns the results in their order. Together they
+// make one call to Redis; on a Cluster as many in a row as the longest of them.
 func (e *Engine) WakeAll(ctx context.Context, wakes []KeyWake) []KeyWoken {
 	calls := make([]call, len(wakes))
 	for i, w := range wakes {
-		calls[i] = e.call(waiter{key: w.Key}, w.WakeOptions, nil)
+		calls[i] = e.call(wakeTarget{key: w.Key}, w.WakeOptions, nil)
 	}
 	return e.wakeAll(ctx, calls)
 }
 
-// waiter is whom a wake is for.
-type waiter struct {
+// wakeTarget says which waiter a wake is for.
+type wakeTarget struct {
 	key  string
-	task Task // the next in line when zero
+	task Task // the next waiter when zero
 }
 
-// call is one wake. An entry is empty when there is none.
+// call is one wake. Its entries are empty when there is none.
 type call struct {
-	who                   waiter
+	target                wakeTarget
 	waiters, leaver, only string
-	// that were woken before and have not come: the wake passes over the waiters of their queues
+	// late are tasks that were woken before and have not come: the wake skips the waiters of their queues.
 	late []Task
-	held []string // queues whose waiters are passed over, as nobody would fetch them
-	// that these queues are served again: the first in line is put there for then, when no other can run
+	held []string // queues whose waiters are skipped, because no server would fetch them
+	// hope says that the queues in held may be served again: when no other waiter can run, the first one is put at the
+	// head of its queue for then.
 	hope bool
 	most int
 }
 
-func (e *Engine) call(who waiter, opts WakeOptions, late []Task) call {
+func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 	c := call{
-		who: who, waiters: WaitersKey(who.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
+		target: target, waiters: WaitersKey(target.key), late: late, most: min(max(opts.Most, 1), wakeLooks),
 		hope: len(late) == 0,
 	}
 	if opts.Leaver != (Task{}) {
 		c.leaver = opts.Leaver.Entry()
 	}
-	if who.task != (Task{}) {
-		c.only = who.task.Entry()
+	if target.task != (Task{}) {
+		c.only = target.task.Entry()
 		return c
 	}
 	c.held = e.knownUnserved()
@@ -116,13 +117,13 @@ func (e *Engine) call(who waiter, opts WakeOptions, late []Task) call {
 }
 
 // wakeNow makes one wake.
-func (e *Engine) wakeNow(ctx context.Context, who waiter, opts WakeOptions, late []Task) (Woken, error) {
-	w := e.wakeAll(ctx, []call{e.call(who, opts, late)})[0]
+func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOptions, late []Task) (Woken, error) {
+	w := e.wakeAll(ctx, []call{e.call(target, opts, late)})[0]
 	return w.Woken, w.Err
 }
 
-// wakeAll makes several wakes at once, has them looked after, and tells who listens whom they woke, also those that
-// failed after that.
+// wakeAll makes several wakes at once, has them checked later, and reports the tasks that they woke, also those of
+// wakes that failed afterwards.
 func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
 	all := make([]KeyWoken, len(calls))
 	if e.steps {
@@ -144,12 +145,12 @@ func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
 			all[i].Err = fmt.Errorf("delayqueue: wake the next task: %w", w.Err)
 			continue
 		}
-		all[i].Pending = e.follow(calls[i], w.Woken) && w.Pending
+		all[i].Pending = e.followUp(calls[i], w.Woken) && w.Pending
 	}
 	return all
 }
 
-// wakeAtOnce runs the script for each call, and again for those that have no answer yet. It looks at each waiter once.
+// wakeAtOnce runs wake.lua for each call, and again for those that have no answer yet. It checks each waiter once.
 func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
 	now, offsets := time.Now().UnixNano(), make([]int, len(calls))
 	open := make([]int, len(calls))

@@ -10,29 +10,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostPassed is how many waiters that cannot run one wake passes over, about: see wake.lua.
+// mostPassed is about how many waiters that cannot run one wake skips: see wake.lua.
 const mostPassed = 10_000
 
-// promoteTimeout is how long a waiter that was taken out of its line may take to be promoted, even when the caller has
-// given up.
+// promoteTimeout is how long it may take to promote a waiter that was removed from the waiters, even when the caller
+// has given up.
 const promoteTimeout = 2 * time.Second
 
-// wakeInSteps does on a Cluster what wake.lua does at once. The order makes every point at which it may end harmless:
+// wakeInSteps does on a Cluster what wake.lua does. The order of the steps makes it harmless to end after any of them:
 //
-//  1. The leaver's record is cleared, and its entry taken out of the index and the line. After part of that alone: an
-//     entry is left over, which a wake, or a look at a full index, finds to be gone.
-//  2. A look at the line, and at the state of those in it. This changes nothing.
-//  3. Those that are to be woken are taken out of the line and the index. Of two wakes one alone has each: nobody is
-//     counted by both.
-//  4. They are promoted. A wake that ends before this leaves tasks that are in no line: their timers bring them back.
-//     Those whose promotion fails are put back. The next in line has its timer shortened in the background; without
-//     that it is long.
+//  1. The leaver's record is cleared, and its entry removed from the index and the waiters. After a part of that, an
+//     entry is left over, which a wake, or a check of a full index, finds to be gone.
+//  2. The waiters and their states are read. This changes nothing.
+//  3. Those that are to be woken are removed from the waiters and the index. Of two wakes only one has each of them, so
+//     no task counts for both.
+//  4. They are promoted. If the wake ends before this step, their timers bring the tasks back. Those whose promotion
+//     fails are put back. The next waiter has its timer shortened in the background; otherwise it stays long.
 //
-// A waiter whose queue's slot moves from one node to another is passed over in step 2, and stays in line: the wake goes
-// to one behind it, or when there is none, is tried again until the slot has arrived. One whose slot begins to move
-// after that is put back by step 4.
+// A waiter whose queue's slot is moving to another node is skipped in step 2 and stays. The wake goes to a waiter
+// behind it; when there is none, it is retried until the slot has arrived. If the slot begins to move later, step 4 puts
+// the waiter back.
 //
-// A task that step 4 finds to run, to be gone or to wait in another line by now passes the wake on to the next.
+// If step 4 finds that a task runs, is gone, or waits for another key by now, the wake goes to the next waiter.
 func (e *Engine) wakeInSteps(ctx context.Context, c call) (w Woken, err error) {
 	if c.leaver != "" {
 		if c.leaver, err = e.leave(ctx, c.leaver); err != nil {
@@ -97,8 +96,8 @@ func (e *Engine) wakeInSteps(ctx context.Context, c call) (w Woken, err error) {
 	}
 }
 
-// leave clears the record of the task that gives the key back. It returns its entry when that must be taken out of the
-// line.
+// leave clears the record of the task that releases the key. It returns its entry when that must be removed from the
+// waiters.
 func (e *Engine) leave(ctx context.Context, entry string) (string, error) {
 	t, err := ParseEntry(entry)
 	if err != nil {
@@ -115,13 +114,13 @@ func (e *Engine) leave(ctx context.Context, entry string) (string, error) {
 	return entry, err
 }
 
-// look is a waiter, and what the check step has found of it.
+// look is a waiter, and what the check step has found out about it.
 type look struct {
 	entry, verdict, state, place string
 }
 
-// lookAt looks at waiters. Those of the queues in held are held without a look, and those of paused queues are held
-// too; when held is nil, neither matters. Of one whose slot moves the verdict is moving.
+// lookAt checks waiters. Those of the queues in held are held without a check, and so are those of paused queues. When
+// held is nil, neither matters. The verdict on a waiter whose slot moves is "moving".
 func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, held map[string]bool) (looks []look,
 	err error,
 ) {
@@ -155,8 +154,8 @@ func (e *Engine) lookAt(ctx context.Context, waiters string, entries []string, h
 	return looks, err
 }
 
-// hope puts the first in line that could run if its queue were worked on at the head of that queue, and leaves it in
-// line. One that is pending is there already.
+// hope puts the first waiter that could run if its queue were served at the head of that queue, and leaves it among the
+// waiters. One that is pending is there already.
 func (e *Engine) hope(ctx context.Context, waiters string) error {
 	r := replyOf(e.step(ctx, lookStep, waiters, "", "", 0, wakeLooks))
 	_, entries := r.number(), r.texts(len(r.rest))
@@ -176,8 +175,8 @@ func (e *Engine) hope(ctx context.Context, waiters string) error {
 	return err
 }
 
-// takeAndPromote takes waiters out of the line and the index, moves those of them that this call has got to the heads
-// of their queues, and adds these to w.
+// takeAndPromote removes waiters from the set and the index, moves those that this call has removed to the heads of
+// their queues, and adds them to w.
 func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look, w *Woken) error {
 	var entries, parked []any
 	place := map[string]string{}
@@ -206,7 +205,7 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 	defer cancel()
 	var calls []scriptCall
 	now := time.Now().UnixNano()
-	for _, entry := range slices.Backward(mine) { // the first of them comes last, to the very head
+	for _, entry := range slices.Backward(mine) { // the first one last, so that it is at the very head
 		calls = append(calls, scriptCall{promoteStep, taskOf(entry).listed(), []any{waiters, entry, now}})
 	}
 	replies = e.pipeline(ctx, append(calls, scriptCall{lookStep, []string{waiters}, []any{"", "", 0, 1}}))
@@ -221,13 +220,13 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 	}
 	if next := replyOf(replies[len(mine)]); len(w.Tasks) > 0 && len(next.rest) > 1 {
 		entry, _ := next.rest[1].(string)
-		e.background(e.closing, followLimit, func(ctx context.Context) { e.hasten(ctx, entry) })
+		e.background(e.closing, followUpLimit, func(ctx context.Context) { e.hasten(ctx, entry) })
 	}
 	return err
 }
 
-// hasten has the next in line look for itself soon: if those who were woken die, it must not wait as long as it thought
-// when others stood before it.
+// hasten shortens the timer of the next waiter: if the woken tasks die, it must not wait as long as it did while others
+// stood before it.
 func (e *Engine) hasten(ctx context.Context, entry string) {
 	err := hastenStep.Run(ctx, e.client, taskOf(entry).listed(), entry, time.Now().UnixNano()).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -235,7 +234,7 @@ func (e *Engine) hasten(ctx context.Context, entry string) {
 	}
 }
 
-// putBack puts an entry back in line and in the index, unless its task has done so.
+// putBack puts an entry back into the waiters and the index, unless its task has joined again.
 func (e *Engine) putBack(ctx context.Context, waiters, entry, place string) error {
 	score, err := strconv.ParseFloat(place, 64)
 	if err != nil {
