@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Tasks answers for the tasks that an asynq server fetches and acknowledges.
+// Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
 type Tasks interface {
-	// Fetched is told of each task that the server has fetched, before asynq has it.
+	// Fetched is called for each task that the server has fetched, before asynq has it.
 	Fetched(t Fetched)
-	// Acknowledge is asked before an acknowledgement is sent. When it answers, asynq's script is not sent, and err is
-	// what asynq gets.
+	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
+	// asynq gets err.
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
 }
 
-// Fetched is a task that was fetched, with asynq's message of it. Run is the name of this run, which its hash has in
-// the field railtoken:run until the next one begins. The rest is what its hash has noted of its waiting, empty for one
-// that has never waited.
+// Fetched is a task that was fetched. Message is asynq's encoding of it, and Run a unique name for this run, which its
+// hash holds in the field railtoken:run until the next one begins. The other fields are what its hash records of its
+// waiting; they are empty for a task that has never waited.
 type Fetched struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
@@ -30,23 +30,23 @@ type Fetched struct {
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
 	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
-	// Of an asynq that is not known it is requeue or empty, and there is no Message.
+	// With an unsupported version of asynq it is requeue or empty, and there is no Message.
 	Script    string
 	Queue, ID string
 	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was
-	// raised: a failure.
+	// raised, because the run has failed.
 	Message []byte
 	Counted bool
-	// Repeated reports that asynq has tried before, in vain as far as it knows: the task may have begun another run
-	// since.
+	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
+	// have begun another run since.
 	Repeated bool
 }
 
-// Requeues reports whether asynq puts the task back, since the server shuts down.
+// Requeues reports whether asynq puts the task back because the server shuts down.
 func (a Acknowledgement) Requeues() bool { return a.Script == "requeue" }
 
-// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not those of the
-// script.
+// acknowledgement reads the keys and arguments of a script that ends a run. ok is false when they are not as the script
+// needs them.
 func acknowledgement(script string, keys []string, args []any) (a Acknowledgement, ok bool) {
 	a.Script = script
 	var pending bool
@@ -85,15 +85,14 @@ func answer(ctx context.Context, sum string, err error) *redis.Cmd {
 	return cmd
 }
 
-// ackTimeout is what an acknowledgement gets whose context was cancelled before it was sent.
+// ackTimeout is for how long an acknowledgement is sent whose context was cancelled before.
 const ackTimeout = 5 * time.Second
 
-// uncancelled returns a context without the cancellation of ctx, for at most ackTimeout and not beyond the deadline of
-// ctx.
+// uncancelled returns a context without the cancellation of ctx. It ends after ackTimeout, or at the deadline of ctx.
 //
-// asynq v0.26 sends an acknowledgement that failed again with a context that it has cancelled since, so that it never
-// succeeds and a task that is done runs again. At the context's deadline asynq's lease ends, and then another worker
-// may have the task.
+// asynq v0.26 repeats a failed acknowledgement with a context that it has cancelled since, so the repetition never
+// succeeds, and a task that is done runs again. The context's deadline is the end of asynq's lease; after that another
+// worker may have the task.
 func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	end := time.Now().Add(ackTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {

@@ -9,34 +9,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: what is left of asynq's own
-// pause between two looks for tasks, as the Conn makes the real one.
+// CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: asynq's own pause between two
+// checks for tasks. The Conn makes the real pause.
 const CheckInterval = time.Millisecond
 
 // Options configures a [Conn].
 type Options struct {
-	// Interval is the longest pause of an idle server between two looks for tasks, and Queues how many queues it looks
-	// at.
+	// Interval is the longest pause of an idle server between two checks of its queues, and Queues the number of its
+	// queues.
 	Interval time.Duration
 	Queues   int
-	// Stopping, when it is closed, ends every pause: close it when the server begins to shut down. Never when nil.
+	// Stopping, once it is closed, ends every pause: close it when the server begins to shut down. Nil never ends one.
 	Stopping <-chan struct{}
-	// Wakes ends a pause when a task is ready; each of the servers of a process has the same. Never when nil.
+	// Wakes ends a pause when a task is ready; the servers of a process share it. Nil never ends one.
 	Wakes Wakes
-	// Tasks answers for the tasks of the server. Nobody does when nil: then every script is asynq's own.
+	// Tasks learns of the tasks of the server, and answers their acknowledgements. When nil, every script is asynq's
+	// own.
 	Tasks Tasks
-	// Foreign is set once asynq's scripts turn out to be those of a version that is not known: asynq then fetches by
-	// its own script, and Tasks hears of no new runs. The servers of a process share it; one of its own when nil.
+	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
+	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
 	Foreign *atomic.Bool
-	// Logger is told of that too. Silent when nil.
+	// Logger receives a warning then; nil disables it.
 	Logger *slog.Logger
-	// Ready, when not nil, is asked before each fetch. Its error ends the fetch: asynq logs it, and the server fetches
-	// no task until it is nil.
+	// Ready, when not nil, is called before each fetch. When it returns an error, the fetch fails with it: asynq logs
+	// it, and the server fetches no task.
 	Ready func(context.Context) error
 }
 
-// Conn is the Redis client of one asynq server. It is safe for use by many goroutines at the same time. Closing it
-// closes the client behind it.
+// Conn is the Redis client of one asynq server. It is safe for concurrent use. Close closes the client that it was made
+// from.
 type Conn struct {
 	redis.UniversalClient
 
@@ -65,26 +66,26 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	}
 }
 
-// EvalSha runs a script that Redis knows.
+// EvalSha runs a script by its SHA-1.
 func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
 	return c.run(ctx, c.tasks, sum, keys, args,
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
 }
 
-// Eval runs a script that Redis does not know yet: go-redis sends it so after EvalSha, so whoever answers for tasks has
-// been asked.
+// Eval runs a script by its text. go-redis calls it when Redis does not know the script, after EvalSha, which has
+// called Tasks.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	return c.run(ctx, nil, sumOf(script), keys, args,
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
-// run answers a script as its kind needs it. tasks is asked about an acknowledgement, unless it is nil.
+// run treats a script as its kind requires. tasks, when not nil, may answer an acknowledgement.
 func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any,
 	send func(context.Context) *redis.Cmd,
 ) *redis.Cmd {
 	kind, known := KindOf(sum, keys)
 	if kind != Other && !known {
-		c.tellForeign(ctx, sum)
+		c.warnForeign(ctx, sum)
 	}
 	switch kind {
 	case Ack:
@@ -97,7 +98,7 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 		a, ok := acknowledgement(scripts[sum], keys, args)
 		a.Repeated = repeated
 		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
-			if ok && tasks != nil { // also of an asynq that is not known: a run that began here ends here
+			if ok && tasks != nil { // also with an unsupported asynq: a run that began here ends here
 				if answered, err := tasks.Acknowledge(ctx, a); answered {
 					return answer(ctx, sum, err)
 				}
@@ -121,7 +122,7 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 	}
 }
 
-// fetched fetches a task.
+// fetched fetches a task, by asynq's script when our own cannot be used.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any,
 	send func(context.Context) *redis.Cmd,
 ) *redis.Cmd {
@@ -138,12 +139,12 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []an
 	return send(ctx)
 }
 
-// tellForeign tells once of an asynq that is not known.
-func (c *Conn) tellForeign(ctx context.Context, sum string) {
+// warnForeign logs once that asynq has an unsupported version.
+func (c *Conn) warnForeign(ctx context.Context, sum string) {
 	if c.foreign.Swap(true) {
 		return
 	}
 	c.log.WarnContext(ctx,
-		"asynq's scripts are not those of the version that this build of railtoken supports; tasks are not parked at the ack, and wait for "+
-			"their own timers: use that version of asynq", "script", sum)
+		"asynq's scripts are not those of the version that this build of railtoken supports; tasks in conflict are not "+
+			"parked, and wait for their own timers: use that version of asynq", "script", sum)
 }

@@ -1,7 +1,7 @@
 // Package asynqconn stands between asynq and Redis: it is the client that an asynq server speaks through.
 //
-// asynq keeps its tasks by a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins to the
-// version of asynq that this module is built with, and changes what asynq itself cannot be told to do:
+// asynq keeps its tasks by a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins to
+// the version of asynq that this module is built with, and changes what asynq has no option for:
 //
 //   - [Tasks] learns of each task that is fetched, and may answer its acknowledgement.
 //   - A task whose fetch was not answered goes back to its queue. asynq would count it as failed a minute later.

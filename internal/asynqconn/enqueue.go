@@ -16,24 +16,28 @@ type Enqueuing struct {
 	Args      []any
 }
 
-// Now reports whether the task is to run at once, and not at a later time or in a group.
+// Function returns asynq's script as the Lua function enqueue. Its KEYS and ARGV are those of the script around it.
+func (e Enqueuing) Function() string { return "local function enqueue()" + e.Text + "\nend\n" }
+
+// Now reports whether the task is to run at once, and not later or in a group.
 func (e Enqueuing) Now() bool { return e.Script == "enqueue" || e.Script == "enqueueUnique" }
 
-// Enqueuer is the Redis client of an asynq.Client. It is safe for use by many goroutines at the same time.
+// Enqueuer is the Redis client of an asynq.Client. It is safe for concurrent use.
 type Enqueuer struct {
 	redis.UniversalClient
 
 	answer func(ctx context.Context, e Enqueuing) *redis.Cmd
 }
 
-// NewEnqueuer returns an Enqueuer over a client. answer runs a script in place of each one of asynq's that enqueues a
-// task. When it returns nil, asynq's own is sent, as is every script that is not known unless answer has a reply to it.
+// NewEnqueuer returns an Enqueuer over a client. It calls answer in place of each of asynq's scripts that enqueue a
+// task. When answer returns nil, asynq's own script is sent. For a script of an unsupported version answer gets an
+// empty Enqueuing.
 func NewEnqueuer(client redis.UniversalClient, answer func(ctx context.Context, e Enqueuing) *redis.Cmd) *Enqueuer {
 	return &Enqueuer{UniversalClient: client, answer: answer}
 }
 
-// EvalSha runs a script that Redis knows. Of one that enqueues a task it says that Redis does not, so that go-redis
-// gives Eval the text.
+// EvalSha runs a script by its SHA-1. For a script that enqueues a task it answers that Redis does not know it, so that
+// go-redis calls Eval with the text.
 func (c *Enqueuer) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
 	if kind, known := KindOf(sum, keys); kind == Enqueue {
 		return answer(ctx, sum, noScriptError{})
@@ -45,7 +49,7 @@ func (c *Enqueuer) EvalSha(ctx context.Context, sum string, keys []string, args 
 	return c.UniversalClient.EvalSha(ctx, sum, keys, args...)
 }
 
-// Eval runs a script by its text. One that enqueues a task waits while the slot of its queue moves.
+// Eval runs a script by its text. One that enqueues a task is retried while the slot of its queue moves.
 func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	sum := sumOf(script)
 	if kind, _ := KindOf(sum, keys); kind == Enqueue {
@@ -65,7 +69,7 @@ func (c *Enqueuer) Eval(ctx context.Context, script string, keys []string, args 
 	return c.UniversalClient.Eval(ctx, script, keys, args...)
 }
 
-// noScriptError has go-redis send a script's text.
+// noScriptError makes go-redis send the text of a script.
 type noScriptError struct{}
 
 func (noScriptError) Error() string { return "NOSCRIPT" }

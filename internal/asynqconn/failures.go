@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// pauseFirst and pauseMost are the pause after a fetch that failed: it doubles with each one in a row.
+	// pauseFirst and pauseMost are the first and the longest pause after a fetch that failed. The pause doubles with
+	// each failure in a row.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = time.Second
-	// recoverAfter is how long after an outage of Redis asynq recovers no tasks. A worker that lives then puts back
-	// those that have only waited in its slots; asynq would count their runs as failures, and archive those on their
+	// recoverAfter is for how long after an outage of Redis asynq recovers no tasks. A worker that is alive puts back
+	// those that have only waited in its slots. asynq would count their runs as failures, and archive those on their
 	// last attempt.
 	recoverAfter = 30 * time.Second
 )
 
-// failures paces fetches that fail. asynq v0.26 does not pause after an error: a Redis that answers every call with an
-// error at once is called many thousand times a second. Fetches alone are paced: the rest of asynq paces itself, and an
-// acknowledgement that waited would hold up a shutdown.
+// failures slows down fetches that fail. asynq v0.26 does not pause after an error, and would call a Redis that answers
+// every call with an error many thousand times a second. Only fetches are slowed down: the rest of asynq paces itself,
+// and an acknowledgement that waited would hold up a shutdown.
 type failures struct {
 	inARow atomic.Int64
-	last   atomic.Int64 // when the last one was, in ns since 1970
+	last   atomic.Int64 // time of the last one, in ns since 1970
 }
 
-// lately reports whether a fetch has failed a short while ago: Redis could not be reached.
+// lately reports whether a fetch has failed recently because Redis could not be reached.
 func (f *failures) lately(now time.Time) bool {
 	return now.Sub(time.Unix(0, f.last.Load())) < recoverAfter
 }
@@ -40,7 +41,7 @@ func (f *failures) pause(ctx context.Context, err error) {
 		return
 	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
 		return
-	case !Moving(err): // else the slot of the queue moves, and Redis is there
+	case !Moving(err): // otherwise the slot of the queue moves, and Redis is there
 		f.last.Store(time.Now().UnixNano())
 	}
 	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))
@@ -51,7 +52,7 @@ func (f *failures) pause(ctx context.Context, err error) {
 	}
 }
 
-// pauseAfter returns how long to wait after the n-th failure in a row.
+// pauseAfter returns the pause after the n-th failure in a row.
 func pauseAfter(n int64) time.Duration {
 	if n > 7 { // or the shift would overflow
 		return pauseMost

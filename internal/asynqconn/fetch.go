@@ -21,8 +21,9 @@ var (
 // fetchAttempts is how often a fetch is sent while it is not answered.
 const fetchAttempts = 2
 
-// fetch fetches a task as asynq's own script does, and tells Tasks what the task's hash has noted. go-redis would send
-// an unanswered fetch again, and take a second task. Here the second attempt puts back what the first one may have taken.
+// fetch does what asynq's own script does, and tells Tasks what the task's hash records. go-redis would repeat an
+// unanswered fetch, which takes a second task. Here the second attempt puts back the task that the first may have
+// taken.
 func (c *Conn) fetch(ctx context.Context, keys []string, args []any) *redis.Cmd {
 	for attempt := 1; ; attempt++ {
 		cmd := c.fetchOnce(ctx, keys, args)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,12 +13,13 @@ import (
 //go:embed lua/fire.lua
 var fireSource string
 
-// NewFirings returns the Redis client of a scheduler that several processes have, of which one leads. Each firing is
-// enqueued once: not after a later leader has fired in the queue, and not in the second in which the leader before did.
-// A firing that was made already is no error. What a scheduler of another version of asynq enqueues passes unchanged.
+// NewFirings returns the Redis client of a scheduler that runs in several processes, one of which leads. Each firing is
+// enqueued once: no firing is enqueued after a later leader has fired in the queue, or in the second in which the
+// previous leader fired. A firing that was enqueued before is not an error. With an unsupported version of asynq, what
+// the scheduler enqueues passes unchanged.
 //
-// name is that of the schedule. token is larger than that of every leader before, and trusted reports whether this one
-// leads still, as far as it knows.
+// name is that of the schedule. token is larger than that of every previous leader, and trusted reports whether this
+// process still leads, as far as it knows.
 func NewFirings(client redis.UniversalClient, name string, token int64, trusted func() bool) *Enqueuer {
 	return NewEnqueuer(client, func(ctx context.Context, e Enqueuing) *redis.Cmd {
 		if e.Script == "" {
@@ -32,7 +32,6 @@ func NewFirings(client redis.UniversalClient, name string, token int64, trusted 
 		last := "railtoken:fired:{" + e.Queue + "}:" + name
 		keys := slices.Concat(e.Keys, []string{last, last + ":" + rand.Text()})
 		args := slices.Concat(e.Args, []any{token, time.Now().Unix(), leads})
-		script := strings.Replace(fireSource, "--SCRIPT--", e.Text, 1)
-		return client.Eval(ctx, script, keys, args...)
+		return client.Eval(ctx, e.Function()+fireSource, keys, args...)
 	})
 }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// settleFirst and settleMost are the pauses between the attempts at a script while a slot of a Cluster moves, and
-	// settleLimit how long an acknowledgement goes on.
+	// settleFirst and settleMost are the first and the longest pause between two attempts at a script while a slot of a
+	// Cluster moves, and settleLimit is for how long an acknowledgement is retried.
 	settleFirst = 5 * time.Millisecond
 	settleMost  = 250 * time.Millisecond
 	settleLimit = 10 * time.Second
 )
 
-// OnceSettled sends a script of several keys of one slot, and again for a while as long as the slot moves from one node
-// of a Cluster to another: Redis refuses the script then before it begins, and goes on to refuse it until the slot has
-// arrived, since of a key that does not exist neither node can tell where it belongs. asynq would try an
-// acknowledgement again each 5 s, and give up when its lease ends.
+// OnceSettled sends a script of several keys of one slot, and retries it, for at most limit, while the slot moves from
+// one node of a Cluster to another. Redis refuses such a script before it begins, and keeps refusing it until the slot
+// has arrived, because neither node can tell where a key belongs that does not exist. asynq itself would repeat an
+// acknowledgement every 5 s, and give up when its lease ends.
 func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cmd) *redis.Cmd {
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(settleFirst), backoff.WithMaxInterval(settleMost),
 		backoff.WithMaxElapsedTime(limit))
@@ -34,8 +34,8 @@ func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cm
 	return cmd
 }
 
-// Moving reports whether a node has refused a script before it began since its slot is on its way: go-redis ends with
-// whichever of the three its last attempt met.
+// Moving reports whether a node has refused a script before it began because its slot is moving. go-redis returns any
+// of the three errors, depending on its last attempt.
 func Moving(err error) bool {
 	_, ask := redis.IsAskError(err)
 	_, moved := redis.IsMovedError(err)

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Wakes tells the servers of a process that a task was put at the head of a queue by this process.
+// Wakes tells the servers of a process that this process has put a task at the head of a queue.
 type Wakes chan struct{}
 
-// NewWakes returns Wakes for some servers: as many as can look at once are kept for those that do not pause just now.
+// NewWakes returns Wakes for a number of servers. It keeps one wake for each of them, for servers that are not pausing.
 func NewWakes(servers int) Wakes { return make(Wakes, servers) }
 
-// Wake ends a pause, a present one or the next. It never waits: when as many wakes as there are servers are on their
-// way, each of them looks at all queues after it.
+// Wake ends a present or the next pause of one server. It never waits: when as many wakes as there are servers are
+// under way, each of them checks all of its queues afterwards.
 func (w Wakes) Wake() {
 	select {
 	case w <- struct{}{}:
@@ -25,29 +25,28 @@ func (w Wakes) Wake() {
 	}
 }
 
-// pacer paces the looks for tasks of one idle server. asynq sleeps between them, and nothing can wake it; the pacer
-// holds the last fetch of a look that found nothing instead, for the interval or until a task was put at the head of a
-// queue by this process. So a task that is woken starts within milliseconds, and an idle server looks no more often
-// than before.
+// pacer paces the checks of one idle server. asynq sleeps between them, and nothing can wake it. Instead, the pacer
+// holds the last fetch of a check that found nothing, for the interval or until this process puts a task at the head of
+// a queue. So a woken task starts within milliseconds, and an idle server checks no more often than before.
 //
-// Each server has its own: a server fetches from one queue after another, and only between its looks, when all its
-// queues have been empty, may a wake find it. One that is held before it has looked at all would take a wake and miss
-// the task.
+// Each server has its own pacer. A server fetches from one queue after another, and only between two checks, when all
+// of its queues were empty, may a wake reach it. If it were held in the middle of a check, it would take a wake and
+// miss the task.
 type pacer struct {
 	interval time.Duration // the longest pause
-	queues   int64         // how many fetches a look consists of
+	queues   int64         // the number of fetches in a check
 	stopping <-chan struct{}
 	woken    Wakes
 
-	empty   atomic.Int64 // fetches that found nothing since the look began
-	stopped atomic.Bool  // stopping has ended a pause: the server goes on to look until it is shut down
+	empty   atomic.Int64 // fetches of this check that found nothing
+	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
 }
 
 func newPacer(opts Options) *pacer {
 	return &pacer{interval: opts.Interval, queues: int64(opts.Queues), stopping: opts.Stopping, woken: opts.Wakes}
 }
 
-// fetched holds the last fetch of a look that found nothing.
+// fetched holds the last fetch of a check that found nothing.
 func (p *pacer) fetched(ctx context.Context, err error) {
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -56,12 +55,12 @@ func (p *pacer) fetched(ctx context.Context, err error) {
 			p.pause(ctx)
 		}
 	case err != nil && redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
-	default: // a task ends the look, and so does an error
+	default: // a task ends the check, and so does an error
 		p.empty.Store(0)
 	}
 }
 
-// pause waits for a third of the interval to all of it, so that servers do not look in step.
+// pause waits for between a third of the interval and all of it, so that servers do not check in step.
 func (p *pacer) pause(ctx context.Context) {
 	third := p.interval / 3
 	timer := time.NewTimer(max(third+rand.N(max(2*third, 1))-2*CheckInterval, 0))

@@ -9,16 +9,16 @@ import (
 // Kind is what a script of asynq does with a task.
 type Kind int
 
-// The kinds that a [Conn] tells apart.
+// The kinds that a [Conn] distinguishes.
 const (
 	Other   Kind = iota // anything else, of asynq or not
 	Fetch               // takes a task from a queue and begins its run
 	Ack                 // ends a run: done, retried, archived or put back
-	Recover             // lists the tasks whose workers asynq takes for dead
+	Recover             // lists the tasks whose workers asynq considers dead
 	Enqueue             // adds a task to a queue
 )
 
-// scripts names asynq's scripts by their SHA-1, as asynq v0.26.0 has them.
+// scripts maps the SHA-1 of asynq v0.26.0's scripts to their names.
 var scripts = map[string]string{
 	"98d28b42650870a743450ffda9791e9e19c6991b": "enqueue",
 	"297b3f9abfd963a3316434ef9d88fc5bf8a7ddc3": "enqueueUnique",
@@ -47,22 +47,24 @@ var scripts = map[string]string{
 	"5feb3e91ca9086f0335575fa366ac2b94ec7b886": "recordSchedulerEnqueueEvent",
 }
 
-// kinds says what those do that a Conn treats in a way of its own.
+// kinds has the scripts that a Conn or an Enqueuer treats specially.
 var kinds = map[string]Kind{
 	"dequeue": Fetch, "listLeaseExpired": Recover,
-	"enqueue": Enqueue, "enqueueUnique": Enqueue, "schedule": Enqueue, "scheduleUnique": Enqueue, "addToGroup": Enqueue, "addToGroupUnique": Enqueue,
-	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack, "requeue": Ack, "retry": Ack, "archive": Ack,
+	"enqueue": Enqueue, "enqueueUnique": Enqueue, "schedule": Enqueue, "scheduleUnique": Enqueue,
+	"addToGroup": Enqueue, "addToGroupUnique": Enqueue,
+	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack,
+	"requeue": Ack, "retry": Ack, "archive": Ack,
 }
 
-// sumOf returns the name that Redis gives a script.
+// sumOf returns the SHA-1 of a script, by which Redis knows it.
 func sumOf(script string) string {
 	sum := sha1.Sum([]byte(script)) //nolint:gosec // see above
 	return hex.EncodeToString(sum[:])
 }
 
-// KindOf returns what a script is, and whether it is one of the supported asynq's. One that is not is judged by the
-// names of its keys: asynq's scripts that begin or end a run name the active tasks and the leases of the queue, and the
-// one that begins it also looks whether the queue is paused.
+// KindOf returns the kind of a script, and whether it is one of the supported asynq's. Others are recognised by the
+// names of their keys: asynq's scripts that begin or end a run name the active tasks and the leases of the queue, and
+// the one that begins a run also checks whether the queue is paused.
 func KindOf(sum string, keys []string) (kind Kind, known bool) {
 	if name, ok := scripts[sum]; ok {
 		return kinds[name], true

@@ -128,8 +128,8 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 			a.ParkOptions.MaxAge.Milliseconds(),
 			deadlineOf(string(encoded)))
 	}
-	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%slocal function enqueue()%send\n", len(sent.Keys),
-		len(sent.Args), unique, sources, sent.Text)
+	head := fmt.Sprintf("local K, A, unique = %d, %d, %s\n%s%s", len(sent.Keys), len(sent.Args), unique, sources,
+		sent.Function())
 	script, ok := enqueueScripts.Load(head)
 	if !ok {
 		script, _ = enqueueScripts.LoadOrStore(head, redis.NewScript(head+enqueueSource))

@@ -1,4 +1,4 @@
--- Enqueues a task for a scheduler by asynq's own script, which stands in the place below, unless that was done already.
+-- Enqueues a task for a scheduler by asynq's own script, the function enqueue before it, unless that was done already.
 -- It must be atomic: a task that has run leaves no trace by which a second firing could be refused.
 --
 -- KEYS  those of asynq's script, then the last firing in this queue, and this call
@@ -17,9 +17,6 @@ elseif ARGV[n + 3] ~= '1' then
   return redis.error_reply('ERR railtoken: the lease of this scheduler is lost: another process fires')
 elseif not redis.call('SET', KEYS[#KEYS], '1', 'NX', 'EX', 60) then
   return 1
-end
-local function enqueue()
---SCRIPT--
 end
 local reply = enqueue()
 redis.call('HSET', last, 'token', ARGV[n + 1], 'second', ARGV[n + 2])
