@@ -42,20 +42,22 @@ func TestAConflictParksTheTaskAndTheReleaseWakesIt(t *testing.T) {
 
 func TestAConflictUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.Start(t).Client(t))
-	lease := r.hold("order:1")
-	r.serve(r.options(middleware.Requeue{Delay: time.Second}), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
-	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
-	conflicts := r.events.await(t, 4, parked)
-	info := r.settled(task, asynq.TaskStateRetry)
-	if info.Retried != 0 {
-		t.Errorf("retried %d times after %d conflicts, want 0", info.Retried, len(conflicts))
-	}
-	if !strings.Contains(info.LastErr, "the-holder") {
-		t.Errorf("the task's last error does not name the holder: %s", info.LastErr)
-	}
-	r.giveBack(lease)
-	r.gone(task)
+	bubble(t, func(r *rig) {
+		lease := r.hold("order:1")
+		strategy := middleware.Requeue{Delay: time.Second}
+		r.serve(r.options(strategy), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
+		conflicts := r.events.await(r, 4, parked)
+		info := r.settled(task, asynq.TaskStateRetry)
+		if info.Retried != 0 {
+			r.Errorf("retried %d times after %d conflicts, want 0", info.Retried, len(conflicts))
+		}
+		if !strings.Contains(info.LastErr, "the-holder") {
+			r.Errorf("the task's last error does not name the holder: %s", info.LastErr)
+		}
+		r.giveBack(lease)
+		r.gone(task)
+	})
 }
 
 func TestTheLastAttemptIsNotArchivedByAConflict(t *testing.T) {
@@ -63,7 +65,8 @@ func TestTheLastAttemptIsNotArchivedByAConflict(t *testing.T) {
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
 	var runs atomic.Int32
-	r.serve(r.options(middleware.Requeue{Delay: time.Second}), asynq.Config{}, func(context.Context, *asynq.Task) error {
+	cfg := asynq.Config{DelayedTaskCheckInterval: 50 * time.Millisecond}
+	r.serve(r.options(middleware.Requeue{Delay: time.Second}), cfg, func(context.Context, *asynq.Task) error {
 		runs.Add(1)
 		return nil
 	})

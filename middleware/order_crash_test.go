@@ -124,7 +124,7 @@ func TestATaskWhoseLockIsHeldIsNotBroughtBack(t *testing.T) {
 // Thousands wait in order for a key that is held for long: they must not ask for it all the time.
 func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 	t.Parallel()
-	const tasks = 200
+	const tasks = 120
 	looks := map[string]int{}
 	for name, strategy := range map[string]middleware.Requeue{"best effort": parkAlways(), "FIFO": {Order: middleware.FIFO, Standby: -1}} {
 		bubble(t, func(r *rig) {

@@ -42,7 +42,7 @@ func TestNoTaskIsDroppedSilently(t *testing.T) {
 	var mu sync.Mutex
 	ran := map[string]int{}
 	done := make(chan struct{}, 10*all)
-	cfg := asynq.Config{Concurrency: 4}
+	cfg := asynq.Config{Concurrency: 4, DelayedTaskCheckInterval: 50 * time.Millisecond}
 	r.serve(r.options(strategy), cfg, func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
 		mu.Lock()

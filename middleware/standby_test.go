@@ -27,11 +27,11 @@ func TestAStandbyTakesNoSlotFromOthers(t *testing.T) {
 	}
 }
 
-// othersDone returns how long 100 tasks with keys of their own take beside tasks of one key, in virtual time.
+// othersDone returns how long 60 tasks with keys of their own take beside tasks of one key, in virtual time.
 func othersDone(t *testing.T, servers, slots int, s middleware.Strategy) (took time.Duration) {
 	t.Helper()
 	bubble(t, func(r *rig) {
-		const others = 100
+		const others = 60
 		for i := range others {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 			r.enqueue(payload{Key: fmt.Sprint("own:", i)}, asynq.MaxRetry(3))

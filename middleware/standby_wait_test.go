@@ -32,7 +32,7 @@ var keyList = func(_ context.Context, task *asynq.Task) ([]string, error) {
 func TestAKeyIsNotIdleWhileTasksOfOneServerWaitForIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		const tasks, hold = 200, 5 * time.Millisecond
+		const tasks, hold = 120, 5 * time.Millisecond
 		u := newUsage()
 		for range tasks {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
@@ -64,7 +64,7 @@ func TestServersThatShareAKeyStrandNobody(t *testing.T) {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
-				const tasks, hold = 200, 5 * time.Millisecond
+				const tasks, hold = 120, 5 * time.Millisecond
 				u := newUsage()
 				for range tasks {
 					r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
