@@ -223,7 +223,7 @@ func TestAHandlerIsAddedWhileAServerStarts(t *testing.T) {
 	}
 }
 
-func TestAQueueThatNobodyServesIsRefused(t *testing.T) {
+func TestAQueueThatNoServerWorksOnIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	slow := attach.LockOptions{Key: byPayload, Strategy: middleware.Requeue{Queue: "slow"}}

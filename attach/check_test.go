@@ -102,7 +102,7 @@ func TestNoTaskIsFetchedUntilTheUserMayLock(t *testing.T) {
 }
 
 // Its rules are taken away while the server runs.
-func TestAUserWhoLosesItsRulesArchivesNoTask(t *testing.T) {
+func TestAUserThatLosesRulesArchivesNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)

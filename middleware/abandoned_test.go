@@ -35,7 +35,7 @@ func (l *lines) count(part string) int {
 
 // A queue that tasks were moved to, and that no worker serves any more, takes the wakes of a key: they go on to tasks
 // that can run.
-func TestAWakeThatGoesToAQueueThatNobodyServesGoesToTheNext(t *testing.T) {
+func TestAWakeIntoAnUnservedQueueGoesToTheNextTask(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		var log lines

@@ -46,7 +46,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 }
 
 // In order, a task without a place among the waiters would hold up all behind it until its timer ends.
-func TestInOrderFullWaitersDelayNobody(t *testing.T) {
+func TestInOrderFullWaitersDelayNoTask(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		strategy := middleware.Requeue{Order: middleware.FIFO, Limits: delayqueue.Limits{Waiters: 1, Total: 1}}

@@ -183,7 +183,7 @@ func TestWaitStaysInTheSlotAndWakesEarly(t *testing.T) {
 	}
 }
 
-func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
+func TestOverTheSlotBudgetTheNextStrategyDecides(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	lease := r.hold("order:1")
@@ -201,7 +201,7 @@ func TestOverTheSleeperBudgetTheNextStrategyDecides(t *testing.T) {
 	r.events.await(t, 6, func(e middleware.Event) bool { return e.Kind == middleware.Released })
 }
 
-func TestAStoppingServerParksWhoWaitsInASlot(t *testing.T) {
+func TestAStoppingServerParksTasksThatWaitInSlots(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.hold("order:1")

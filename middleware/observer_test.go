@@ -83,7 +83,7 @@ func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 	}
 }
 
-func TestParkedTellsOfQueueAndPlace(t *testing.T) {
+func TestParkedTellsQueueAndPosition(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")

@@ -13,7 +13,7 @@ import (
 )
 
 // The head fails for longer than the bound on age; those behind it are not archived for that.
-func TestAHeadThatFailsForLongerThanTheBoundOnAgeTakesNobodyWithIt(t *testing.T) {
+func TestAFirstTaskThatFailsTooLongEndsNoOther(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		s := &script{steps: func(_ context.Context, n, _ int) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // A producer that enqueues in order for a handler that knows none leaves nothing behind.
-func TestATaskLeavesALineThatItsHandlerDoesNotHeed(t *testing.T) {
+func TestATaskLeavesASequenceThatItsHandlerIgnores(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	ran := make(chan struct{}, 3)

@@ -40,7 +40,7 @@ func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // Redis refuses to write for two seconds, as in a failover, and just then a task is done.
-func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
+func TestATaskThatCannotLeaveItsSequenceTriesAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		var on atomic.Bool
@@ -60,7 +60,7 @@ func TestATaskThatCannotLeaveItsLineTriesAgain(t *testing.T) {
 }
 
 // The key is given back after each of the commands in turn that tasks send until they are parked.
-func TestAParkInLineAgainstAReleaseStrandsNobody(t *testing.T) {
+func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	// Each of three tasks is fetched, asks for its turn and is parked; the first is refused the key, and the others

@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-func TestATaskOnItsLastAttemptThatAShutdownAbortsKeepsItsPlace(t *testing.T) {
+func TestAnAbortedLastAttemptKeepsItsPosition(t *testing.T) {
 	t.Parallel()
 	for i := range 8 { // who comes first is a race, without the promise
 		name := []string{"FIFO", "strict FIFO"}[i%2]

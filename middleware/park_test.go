@@ -14,7 +14,7 @@ import (
 )
 
 // The locks are elsewhere, and the first in line leaves between the refusal of a task and the look after its park.
-func TestALookAfterAParkLeavesItsPlaceAlone(t *testing.T) {
+func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 	t.Parallel()
 	for name, queue := range map[string]string{"in its queue": "", "in another queue": "waiting"} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func TestNoTaskIsDroppedSilently(t *testing.T) {
 	}
 }
 
-func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
+func TestWaitingEndsAtEachLimitWithTheReason(t *testing.T) {
 	t.Parallel()
 	for bound, tt := range map[delayqueue.Limit]struct {
 		bounds    delayqueue.Limits
@@ -121,7 +121,7 @@ func TestWaitingEndsAtEveryBoundWithTheReason(t *testing.T) {
 
 // The key is given back after each of the commands in turn that a task sends from its fetch to its place in asynq's
 // retry set. Its own timer would be an hour.
-func TestAParkAgainstAReleaseStrandsNobody(t *testing.T) {
+func TestAParkDuringAReleaseStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	const commands = 6 // of two tasks: each is fetched, refused and parked
@@ -253,7 +253,7 @@ func TestScriptsAreSentAgainAfterAFailover(t *testing.T) {
 }
 
 // A handler gives its lease back itself, and returns when another task has the key.
-func TestADoubleReleaseFreesNobodyElsesLock(t *testing.T) {
+func TestADoubleReleaseFreesNoOtherLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	strategy := parkAlways()

@@ -5,10 +5,10 @@ package middleware_test
 //   - no silent drop: TestNoTaskIsDroppedSilently
 //   - no retry consumed: TestAConflictUsesUpNoRetry
 //   - also not the last: TestTheLastAttemptIsNotArchivedByAConflict
-//   - bounded: TestWaitingEndsAtEveryBoundWithTheReason
+//   - bounded: TestWaitingEndsAtEachLimitWithTheReason
 //   - no hot loop: TestAKeyThatIsHeldForLongMakesNoHotLoop
-//   - a double release frees nobody else's lock: TestADoubleReleaseFreesNobodyElsesLock
-//   - a park against a release strands nobody: TestAParkAgainstAReleaseStrandsNobody
+//   - a double release frees nobody else's lock: TestADoubleReleaseFreesNoOtherLock
+//   - a park against a release strands nobody: TestAParkDuringAReleaseStrandsNoTask
 //   - parked entries do not age out: TestParkedEntriesDoNotAgeOut
 //   - NOSCRIPT after a failover: TestScriptsAreSentAgainAfterAFailover
 //   - an early return is no failure: TestAnEarlyReturnIsNoFailure
@@ -17,10 +17,10 @@ package middleware_test
 //   - every conflict has an event: TestEveryConflictHasAnEvent
 //   - the commands of a cycle are counted: TestAParkedTaskCostsAFixedNumberOfCommands
 //   - and those of a task without a conflict: TestAnUncontendedTaskCostsFourCommands
-//   - asynq's own tools, used on a waiter, strand nobody: TestAToolThatIsUsedOnAWaiterStrandsNobody
-//   - used on the holder: TestAToolThatIsUsedOnTheHolderStrandsNobody
-//   - used on a queue: TestAToolThatIsUsedOnAQueueStrandsNobody
-//   - a queue that was paused at the release: TestAQueueThatGoesOnAfterTheReleaseStrandsNobody
+//   - asynq's own tools, used on a waiter, strand nobody: TestAToolUsedOnAWaiterStrandsNoTask
+//   - used on the holder: TestAToolUsedOnTheHolderStrandsNoTask
+//   - used on a queue: TestAToolUsedOnAQueueStrandsNoTask
+//   - a queue that was paused at the release: TestAQueueResumedAfterTheReleaseStrandsNoTask
 //   - an archived conflict that is run again: TestAnArchivedConflictThatIsRunAgainWaitsAndRuns
 //   - a wake that goes with its task: TestAWakeThatGoesWithItsTaskGoesToTheNext
 

@@ -12,7 +12,7 @@ import (
 )
 
 // A task that looked for itself only after its age is at the bound would be archived later than that says.
-func TestATimerIsNoLongerThanTheBoundOnAge(t *testing.T) {
+func TestATimerIsNoLongerThanTheLimitOnAge(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 0) // another program's, without an end

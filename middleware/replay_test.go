@@ -55,7 +55,7 @@ func (r *rig) replayAll(opts middleware.ReplayOptions) int {
 	return n
 }
 
-func TestATaskAtAnyBoundIsArchivedWithTheWholeReasonAndReplayedWithOneCall(t *testing.T) {
+func TestATaskAtAnyLimitIsArchivedAndCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	for bound, tt := range map[delayqueue.Limit]struct {
 		bounds    delayqueue.Limits
@@ -253,7 +253,7 @@ func TestReplayConflictsLeavesThoseOfFailFast(t *testing.T) {
 	}
 }
 
-func TestReplayConflictsIsBoundedAndBeginsWithTheOldest(t *testing.T) {
+func TestReplayConflictsIsLimitedAndBeginsWithTheOldest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
 	r.full(func(context.Context, *asynq.Task) error { return nil }, "order:1")

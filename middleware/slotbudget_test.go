@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-func TestTheSleeperBudgetIsKept(t *testing.T) {
+func TestTheSlotBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	s := &SlotBudget{Waiting: 3}
 	var inside, over atomic.Int64

@@ -18,7 +18,7 @@ import (
 )
 
 // The wake that a waiter on standby absorbed goes on to the next in line when it gives up.
-func TestAWaiterThatGivesUpWakesTheNextInLine(t *testing.T) {
+func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("b")
@@ -157,7 +157,7 @@ func TestAStrategyThatMayNotWaitOnStandbyNeitherSpinsNorBlocks(t *testing.T) {
 	}
 }
 
-func TestAShutdownParksWhoWaitsOnStandbyAndAnotherServerGoesOn(t *testing.T) {
+func TestAShutdownParksStandbyAndAnotherServerGoesOn(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		const tasks = 60
@@ -201,7 +201,7 @@ func TestAShutdownEndsTheTimeOnStandbyAtOnce(t *testing.T) {
 }
 
 // A lease is lost, a handler releases early, another one panics, and the line goes on.
-func TestTheLineGoesOnWhateverAHolderDoes(t *testing.T) {
+func TestTheNextTaskRunsWhateverAHolderDoes(t *testing.T) {
 	t.Parallel()
 	for name, misdeed := range map[string]func(r *rig, ctx context.Context){
 		"panics": func(*rig, context.Context) { panic("a handler of the test") },
@@ -273,7 +273,7 @@ func TestOtherStrategiesRunATaskAFewTimes(t *testing.T) {
 	}
 }
 
-func TestAShortTimeoutIsHardlyUsedForTheDeck(t *testing.T) {
+func TestAShortTimeoutIsHardlyUsedForStandby(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("hot")

@@ -58,7 +58,7 @@ func TestAKeyIsNotIdleWhileTasksOfOneServerWaitForIt(t *testing.T) {
 	})
 }
 
-func TestServersThatShareAKeyStrandNobody(t *testing.T) {
+func TestServersThatShareAKeyStrandNoTask(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{2, 3} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestServersThatShareAKeyStrandNobody(t *testing.T) {
 
 // After sixteen holders in a row a gate lets other processes try, if one has asked to be told. That may be long ago, or
 // by tasks that have parked: then nobody comes, and the key must not be idle for long.
-func TestTheTurnOfOthersCostsLittleWhenNobodyTakesIt(t *testing.T) {
+func TestLettingOthersTryCostsLittleWhenNoneDoes(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]bool{"others have asked": true, "nobody else has": false} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTheTurnOfOthersCostsLittleWhenNobodyTakesIt(t *testing.T) {
 }
 
 // Tasks that one server has parked are woken for another one, which has never heard of their key.
-func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
+func TestAServerThatNeverMetTheWaitersWakesThem(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		u := newUsage()
@@ -161,7 +161,7 @@ func TestAServerThatNeverMetTheLineWakesTheNextInIt(t *testing.T) {
 
 // A waiter on standby that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its
 // place in line and its count of conflicts stay, or its bounds would never be reached.
-func TestATaskThatGivesUpOnStandbyKeepsItsPlaceInLine(t *testing.T) {
+func TestATaskThatGivesUpOnStandbyStaysAmongTheWaiters(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		b := r.hold("b")

@@ -127,7 +127,7 @@ func TestAsManyAreOnStandbyAsItTakesToBridgeThePickup(t *testing.T) {
 	})
 }
 
-func TestAStrategyNeverWaitsPastItsBounds(t *testing.T) {
+func TestAStrategyNeverWaitsPastItsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		first := time.Unix(1_000_000, 0)

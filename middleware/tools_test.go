@@ -71,7 +71,7 @@ const (
 	hasFailed
 )
 
-func TestAToolThatIsUsedOnAWaiterStrandsNobody(t *testing.T) {
+func TestAToolUsedOnAWaiterStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for name, tool := range map[string]struct {
@@ -137,7 +137,7 @@ func TestAToolThatIsUsedOnAWaiterStrandsNobody(t *testing.T) {
 	}
 }
 
-func TestAToolThatIsUsedOnTheHolderStrandsNobody(t *testing.T) {
+func TestAToolUsedOnTheHolderStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	cancel := func(l *line) {
@@ -166,7 +166,7 @@ func TestAToolThatIsUsedOnTheHolderStrandsNobody(t *testing.T) {
 }
 
 // Waiters of two queues take turns in line; a tool is used on the first one's queue.
-func TestAToolThatIsUsedOnAQueueStrandsNobody(t *testing.T) {
+func TestAToolUsedOnAQueueStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for name, tool := range map[string]struct {
@@ -216,7 +216,7 @@ func TestAToolThatIsUsedOnAQueueStrandsNobody(t *testing.T) {
 }
 
 // A queue is paused while the key is given back: its waiter has the turn, and takes it when the queue goes on.
-func TestAQueueThatGoesOnAfterTheReleaseStrandsNobody(t *testing.T) {
+func TestAQueueResumedAfterTheReleaseStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, redistest.Start(t).Client(t), "paused", "one", "other")
 	l.must(nil, l.inspect.PauseQueue(l.waiters[0].Queue))

@@ -73,7 +73,7 @@ func TestACrashedHolderDelaysItsWaitersByItsTTL(t *testing.T) {
 	})
 }
 
-func TestACallbackMayTakeATaskAtItsBound(t *testing.T) {
+func TestACallbackMayTakeATaskAtItsLimit(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		r.hold("order:1")

@@ -68,7 +68,7 @@ func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-func TestATaskWithoutAPlaceIsToldToBeEnqueued(t *testing.T) {
+func TestATaskWithoutAPositionIsReportedAsEnqueued(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	c, inspect := producer(t, server.Addr())

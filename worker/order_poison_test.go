@@ -15,7 +15,7 @@ import (
 )
 
 // Such a task ends without ever naming its key. Those behind it in the line must not wait for their timers.
-func TestATaskWithoutAKeyHoldsUpNobodyInOrder(t *testing.T) {
+func TestATaskWithoutAKeyHoldsUpNoOtherInOrder(t *testing.T) {
 	t.Parallel()
 	for name, poison := range map[string]struct{ kind, payload string }{
 		"undecodable":     {"work", `"not an order"`},

@@ -46,7 +46,7 @@ func nobody(t testing.TB) string {
 	return l.Addr().String()
 }
 
-func TestUnreachableRedisIsNamedWithinTheBound(t *testing.T) {
+func TestUnreachableRedisIsNamedInTime(t *testing.T) {
 	t.Parallel()
 	here, err := embeddedredis.Start()
 	if err != nil {

@@ -25,7 +25,7 @@ func as(t testing.TB, server *redistest.Server, rules ...string) Redis {
 	return Redis{Addr: server.Addr(), Username: o.Username, Password: Secret(o.Password)}
 }
 
-func TestUserWhoLacksRulesIsToldAllOfThem(t *testing.T) {
+func TestAUserThatLacksRulesIsToldAllOfThem(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	at := as(t, server, "~asynq:*", "&asynq:*", "+@all", "-zadd")
@@ -34,7 +34,7 @@ func TestUserWhoLacksRulesIsToldAllOfThem(t *testing.T) {
 	wantNoPassword(t, "the error", err.Error())
 }
 
-func TestUserWhoMayNotUseLocksIsRefused(t *testing.T) {
+func TestAUserThatMayNotUseLocksIsRefused(t *testing.T) {
 	t.Parallel()
 	tasks, locks := redistest.Start(t), redistest.Start(t)
 	err := starts(t, Config{Redis: Redis{Addr: tasks.Addr()}, LockRedis: as(t, locks, "~app:*", "&*", "+@all")})

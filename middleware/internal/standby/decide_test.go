@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAReleaseWakesForThePlacesThatAreFree(t *testing.T) {
+func TestAReleaseWakesForTheFreePlaces(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		places, waiting, coming int
