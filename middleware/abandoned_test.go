@@ -68,7 +68,7 @@ func TestAWakeIntoAnUnservedQueueGoesToTheNextTask(t *testing.T) {
 			r.Errorf("the task ran after %v, want within 20s, and not by its timer", took)
 		}
 		if n := log.count("no server works on"); n < 1 || n > 10 {
-			r.Errorf("the log tells %d times of the queue that nobody serves, want a few times", n)
+			r.Errorf("the log tells %d times of the unserved queue, want a few times", n)
 		}
 	})
 }

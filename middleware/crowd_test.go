@@ -45,7 +45,7 @@ func TestATaskThatFindsTheWaitersFullRuns(t *testing.T) {
 	}
 }
 
-// In order, a task without a place among the waiters would hold up all behind it until its timer ends.
+// In order, a task without a position in the sequence would hold up all behind it until its timer ends.
 func TestInOrderFullWaitersDelayNoTask(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

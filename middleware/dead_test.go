@@ -24,7 +24,7 @@ func TestALiveWaiterBehindDeadOnesRunsWithinASecond(t *testing.T) {
 				r.Fatal(err)
 			}
 		}},
-		"nobody serves their queue": {"other", nil, func(_ *rig, other *asynq.Server) { other.Shutdown() }},
+		"no server works on their queue": {"other", nil, func(_ *rig, other *asynq.Server) { other.Shutdown() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -72,7 +72,7 @@ func ExampleWait_Then() {
 	// while too many wait, it is parked at once: true
 }
 
-// A strategy of one's own: fail fast while the holder is young, and wait in line for one that is nearly done.
+// A strategy of one's own: fail fast while the holder is young, and wait for one that is nearly done.
 func ExampleStrategy() {
 	strategy := decide(func(c middleware.Conflict) middleware.Decision {
 		if c.Now.Sub(c.Holder.Since) < time.Second {

@@ -28,7 +28,7 @@ func TestATaskLeavesASequenceThatItsHandlerIgnores(t *testing.T) {
 	for range 3 {
 		receive(t, ran)
 	}
-	r.until(limit, "the line is empty", func() bool {
+	r.until(limit, "the sequence is empty", func() bool {
 		return r.client.Exists(t.Context(), "railtoken:sequence:{order:1}").Val() == 0
 	})
 }

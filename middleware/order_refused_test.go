@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// refusing refuses every command for a line of tasks for as long as it is on.
+// refusing refuses every command for a sequence of tasks for as long as it is on.
 type refusing struct{ on *atomic.Bool }
 
 func (refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -59,11 +59,11 @@ func TestATaskThatCannotLeaveItsSequenceTriesAgain(t *testing.T) {
 	})
 }
 
-// The key is given back after each of the commands in turn that tasks send until they are parked.
+// The key is given back after each of the commands that tasks send until they are parked.
 func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	// Each of three tasks is fetched, asks for its turn and is parked; the first is refused the key, and the others
+	// Each of three tasks is fetched, asks for its position and is parked; the first is refused the key, and the others
 	// look at the first.
 	const commands = 3*3 + 1 + 2*4
 	for _, retries := range []int{3, 0} {
@@ -102,7 +102,7 @@ func TestAParkInOrderDuringAReleaseStrandsNoTask(t *testing.T) {
 				r.serve(r.options(strategy), asynq.Config{Concurrency: 3, Queues: map[string]int{queue: 1}}, s.handle)
 				receive(t, released)
 				s.sees(r, prompt, 1, 2, 3)
-				r.until(prompt, "the line is left", func() bool {
+				r.until(prompt, "the sequence is left", func() bool {
 					return r.client.Exists(context.Background(), "railtoken:sequence:{"+queue+"}", "railtoken:waiters:{"+queue+"}").Val() == 0
 				})
 				parked := r.client.ZRange(context.Background(), "railtoken:parked", 0, -1).Val()

@@ -89,7 +89,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 				}
 				for began := time.Now(); left() > 0; <-pause(began) {
 					if time.Since(began) > 5*time.Minute {
-						r.Errorf("%s: in line are %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:sequence:{k}", 0, -1).Val(),
+						r.Errorf("%s: the sequence is %v, parked %v, ran %v", name, r.client.ZRange(r.Context(), "railtoken:sequence:{k}", 0, -1).Val(),
 							r.client.ZRange(r.Context(), "railtoken:waiters:{k}", 0, -1).Val(), s.saw())
 						for n := range tasks {
 							for _, q := range []string{"default"} {

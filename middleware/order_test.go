@@ -82,7 +82,7 @@ func (s *script) sees(r *rig, most time.Duration, want ...int) {
 	}
 }
 
-// queued adds tasks one after another, in line.
+// queued adds tasks one after another, in order.
 func (r *rig) queued(key string, first, n int, opts ...asynq.Option) {
 	r.Helper()
 	for i := range n {
@@ -168,7 +168,7 @@ func TestAFailureNeverSkipsItsRetryDelay(t *testing.T) {
 	})
 }
 
-// A failed task joins the line anew, also when its producer has put it there.
+// A failed task joins the sequence again, also when its producer has put it there.
 func TestAnOrderedTaskThatFailsIsBehindThoseThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The locks are elsewhere, and the first in line leaves between the refusal of a task and the look after its park.
+// The locks are elsewhere, and the first task of the sequence leaves between the refusal of a task and the look after its park.
 func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 	t.Parallel()
 	for name, queue := range map[string]string{"in its queue": "", "in another queue": "waiting"} {
@@ -38,18 +38,18 @@ func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 			r.enqueue(payload{Key: "order:1"})
 			task := r.events.await(t, 1, parked)[0].Task
 			server.Shutdown() // the look is over
-			var line []string
+			var members []string
 			for _, z := range r.client.ZRangeWithScores(context.Background(), "railtoken:sequence:{order:1}", 0, -1).Val() {
 				if int64(z.Score*2)%2 != 0 {
 					t.Error("the task counts as one that has begun to work")
 				}
-				line = append(line, z.Member.(string))
+				members = append(members, z.Member.(string))
 			}
-			if want := []string{"7:default" + task.ID}; queue == "" && !slices.Equal(line, want) {
-				t.Errorf("in line are %q, want %q", line, want)
+			if want := []string{"7:default" + task.ID}; queue == "" && !slices.Equal(members, want) {
+				t.Errorf("the sequence is %q, want %q", members, want)
 			}
-			if want := []string{"7:waiting" + task.ID}; queue != "" && !slices.Equal(line, want) {
-				t.Errorf("in line are %q, want %q", line, want)
+			if want := []string{"7:waiting" + task.ID}; queue != "" && !slices.Equal(members, want) {
+				t.Errorf("the sequence is %q, want %q", members, want)
 			}
 		})
 	}

@@ -199,7 +199,7 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 			"fetch":            2 * tasks, // to find the key held, and to run
 			"acquire, refused": tasks,
 			"park":             tasks,
-			"wake":             tasks + 1, // by the holder, and by each task; the last one finds nobody
+			"wake":             tasks + 1, // by the holder, and by each task; the last one finds none
 			"acquire":          tasks,
 			"release":          tasks + 1, // the holder's
 			"done":             tasks,

@@ -15,7 +15,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// For more than two days nobody but the tasks' own timers looks at the line; in the end each of them is woken.
+// For more than two days only the tasks' own timers look at the sequence; in the end each of them is woken.
 func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
@@ -105,12 +105,12 @@ func TestTiesKeepTheirOrder(t *testing.T) {
 
 func TestATaskThatIsEnqueuedWhileTheHolderRunsWaits(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, redistest.Start(t).Client(t), "enqueued")
+	l := newScene(t, redistest.Start(t).Client(t), "enqueued")
 	if ran := l.runs(); len(ran) != 0 {
 		t.Errorf("%v ran while the holder did", ran)
 	}
-	if got := l.inLine(); !slices.Equal(got, l.waiters) {
-		t.Errorf("in line are %v, want %v", got, l.waiters)
+	if got := l.parkedNow(); !slices.Equal(got, l.waiters) {
+		t.Errorf("waiting are %v, want %v", got, l.waiters)
 	}
 	l.end(l.waiters)
 	if ran, want := l.runs(), append([]delayqueue.Task{l.holder}, l.waiters...); !slices.Equal(ran, want) {

@@ -7,8 +7,8 @@ package middleware_test
 //   - also not the last: TestTheLastAttemptIsNotArchivedByAConflict
 //   - bounded: TestWaitingEndsAtEachLimitWithTheReason
 //   - no hot loop: TestAKeyThatIsHeldForLongMakesNoHotLoop
-//   - a double release frees nobody else's lock: TestADoubleReleaseFreesNoOtherLock
-//   - a park against a release strands nobody: TestAParkDuringAReleaseStrandsNoTask
+//   - a double release frees no other lock: TestADoubleReleaseFreesNoOtherLock
+//   - a park during a release strands no task: TestAParkDuringAReleaseStrandsNoTask
 //   - parked entries do not age out: TestParkedEntriesDoNotAgeOut
 //   - NOSCRIPT after a failover: TestScriptsAreSentAgainAfterAFailover
 //   - an early return is no failure: TestAnEarlyReturnIsNoFailure
@@ -17,7 +17,7 @@ package middleware_test
 //   - every conflict has an event: TestEveryConflictHasAnEvent
 //   - the commands of a cycle are counted: TestAParkedTaskCostsAFixedNumberOfCommands
 //   - and those of a task without a conflict: TestAnUncontendedTaskCostsFourCommands
-//   - asynq's own tools, used on a waiter, strand nobody: TestAToolUsedOnAWaiterStrandsNoTask
+//   - asynq's own tools, used on a waiter, strand no task: TestAToolUsedOnAWaiterStrandsNoTask
 //   - used on the holder: TestAToolUsedOnTheHolderStrandsNoTask
 //   - used on a queue: TestAToolUsedOnAQueueStrandsNoTask
 //   - a queue that was paused at the release: TestAQueueResumedAfterTheReleaseStrandsNoTask

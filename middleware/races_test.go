@@ -37,7 +37,7 @@ func (h *hooked) Acquire(ctx context.Context, keys []string, opts locking.Option
 }
 
 // Between the refusal by the first key and the park, that key is given back. The task must not wait for it, because
-// nobody will give it back: it runs again, and waits for the other key, which is held.
+// no run will release it: it runs again, and waits for the other key, which is held.
 func TestATaskWaitsForTheKeyThatIsStillHeld(t *testing.T) {
 	t.Parallel()
 	for name, retries := range map[string]int{"parked": 3, "at its last attempt": 0} {

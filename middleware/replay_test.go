@@ -59,7 +59,7 @@ func TestATaskAtAnyLimitIsArchivedAndCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	for bound, tt := range map[delayqueue.Limit]struct {
 		bounds    delayqueue.Limits
-		waits     int // tasks in line before it
+		waits     int // tasks that wait before it
 		again     int // how often it parks before
 		conflicts int
 	}{

@@ -23,8 +23,8 @@ import (
 // bring them.
 const prompt = 15 * time.Second
 
-// line is a key with a task that holds it and tasks that are parked behind it, in the order of their numbers.
-type line struct {
+// scene is a key with a task that holds it and tasks that are parked behind it, in the order of their numbers.
+type scene struct {
 	*rig
 	key     string
 	holder  delayqueue.Task
@@ -44,13 +44,13 @@ type line struct {
 	cancelled <-chan struct{} // not nil: closed when the run that the test is about has been cancelled
 }
 
-// newLine parks five tasks behind a holder. They are spread over the queues in turn; the holder is in one of its own.
+// newScene parks five tasks behind a holder. They are spread over the queues; the holder is in one of its own.
 // name must be different in each test on one Redis.
-func newLine(t *testing.T, client redis.UniversalClient, name string, queues ...string) *line {
+func newScene(t *testing.T, client redis.UniversalClient, name string, queues ...string) *scene {
 	t.Helper()
 	const waiters = 5
 	name = strings.ReplaceAll(name, "/", ".")
-	l := &line{
+	l := &scene{
 		rig: newRig(t, client), key: "order:" + name, goOn: make(chan struct{}), began: make(chan struct{}), heeds: true,
 		holder: delayqueue.Task{Queue: name + ":holder", ID: name + "-holder"},
 	}
@@ -89,7 +89,7 @@ func newLine(t *testing.T, client redis.UniversalClient, name string, queues ...
 }
 
 // add enqueues a task for the key.
-func (l *line) add(t delayqueue.Task) {
+func (l *scene) add(t delayqueue.Task) {
 	l.Helper()
 	data, err := json.Marshal(payload{Key: l.key})
 	if err != nil {
@@ -102,7 +102,7 @@ func (l *line) add(t delayqueue.Task) {
 }
 
 // handle is the handler of all tasks.
-func (l *line) handle(ctx context.Context, _ *asynq.Task) error {
+func (l *scene) handle(ctx context.Context, _ *asynq.Task) error {
 	id, err := parking.TaskOf(ctx)
 	task := delayqueue.Task(id)
 	if err != nil {
@@ -142,35 +142,35 @@ func (l *line) handle(ctx context.Context, _ *asynq.Task) error {
 }
 
 // note records a run.
-func (l *line) note(t delayqueue.Task) {
+func (l *scene) note(t delayqueue.Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ran = append(l.ran, t)
 }
 
 // runs returns the tasks whose handlers ran, in their order.
-func (l *line) runs() []delayqueue.Task {
+func (l *scene) runs() []delayqueue.Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.ran)
 }
 
 // before has f called before each attempt to take the key.
-func (l *line) before(f func(ctx context.Context, id string)) {
+func (l *scene) before(f func(ctx context.Context, id string)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempt = f
 }
 
 // parked waits until a task has ended n runs in conflict and lies in asynq's retry set.
-func (l *line) parked(t delayqueue.Task, n int) {
+func (l *scene) parked(t delayqueue.Task, n int) {
 	l.Helper()
 	l.events.await(l, n, func(e middleware.Event) bool { return e.Task == t && parked(e) })
 	l.settled(t, asynq.TaskStateRetry)
 }
 
 // must ends the test for an error of asynq's tools.
-func (l *line) must(_ any, err error) {
+func (l *scene) must(_ any, err error) {
 	l.Helper()
 	if err != nil {
 		l.Fatal(err)
@@ -178,17 +178,17 @@ func (l *line) must(_ any, err error) {
 }
 
 // reach waits for a condition.
-func (l *line) reach(what string, reached func() bool) {
+func (l *scene) reach(what string, reached func() bool) {
 	l.Helper()
 	for began := time.Now(); !reached(); <-pause(began) {
 		if time.Since(began) > prompt {
-			l.Fatalf("%s: not within %v; ran %v; in line %v", what, prompt, l.runs(), l.inLine())
+			l.Fatalf("%s: not within %v; ran %v; parked %v", what, prompt, l.runs(), l.parkedNow())
 		}
 	}
 }
 
-// inLine returns the tasks that wait for the key.
-func (l *line) inLine() []delayqueue.Task {
+// parkedNow returns the tasks that wait for the key.
+func (l *scene) parkedNow() []delayqueue.Task {
 	l.Helper()
 	waiters, err := l.queue.Inspector().Waiters(context.Background(), l.key, 100)
 	if err != nil {
@@ -202,14 +202,14 @@ func (l *line) inLine() []delayqueue.Task {
 }
 
 // end gives the key back and checks that exactly these waiters run promptly, each once, and that no two tasks meet.
-func (l *line) end(want []delayqueue.Task) {
+func (l *scene) end(want []delayqueue.Task) {
 	l.Helper()
 	close(l.goOn)
 	l.finish(want)
 }
 
 // finish is end for a key that has been given back.
-func (l *line) finish(want []delayqueue.Task) {
+func (l *scene) finish(want []delayqueue.Task) {
 	l.Helper()
 	l.reach("every remaining task runs", func() bool {
 		ran := l.runs()

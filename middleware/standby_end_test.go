@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The wake that a waiter on standby absorbed goes on to the next in line when it gives up.
+// The wake that a waiter on standby absorbed goes on to the next waiter when it gives up.
 func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
@@ -40,7 +40,7 @@ func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	})
 }
 
-// With more hot keys than the budget allows to wait, who finds no room parks. Nobody is stranded, and the budget is
+// With more hot keys than the budget allows to wait, a task that finds no room parks. No task is stranded, and the budget is
 // kept.
 func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 	})
 }
 
-// A task that needs two keys stands in line for both.
+// A task that needs two keys waits for both.
 func TestATaskWithTwoKeysIsNotStarved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
@@ -170,9 +170,9 @@ func TestAShutdownParksStandbyAndAnotherServerGoesOn(t *testing.T) {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		}
 		first := r.process(8, never, asynq.Config{}, handler)
-		r.until(time.Minute, "a line has formed", func() bool { return u.finished() > 10 && first.budget.InUse() > 0 })
+		r.until(time.Minute, "tasks wait", func() bool { return u.finished() > 10 && first.budget.InUse() > 0 })
 		first.signal()
-		r.until(20*time.Millisecond, "nobody waits in a slot", func() bool { return first.budget.InUse() == 0 })
+		r.until(20*time.Millisecond, "no task waits in a slot", func() bool { return first.budget.InUse() == 0 })
 		first.server.Shutdown()
 		before := u.finished()
 		r.process(8, never, asynq.Config{}, handler)
@@ -200,7 +200,7 @@ func TestAShutdownEndsTheTimeOnStandbyAtOnce(t *testing.T) {
 	})
 }
 
-// A lease is lost, a handler releases early, another one panics, and the line goes on.
+// A lease is lost, a handler releases early, another one panics, and the next task runs.
 func TestTheNextTaskRunsWhateverAHolderDoes(t *testing.T) {
 	t.Parallel()
 	for name, misdeed := range map[string]func(r *rig, ctx context.Context){
@@ -242,12 +242,12 @@ func TestTheNextTaskRunsWhateverAHolderDoes(t *testing.T) {
 	}
 }
 
-// Whoever does not wait on standby is woken when there is something for him to do, most of the time.
+// A task that is not on standby is woken when it can run, most of the time.
 func TestOtherStrategiesRunATaskAFewTimes(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]middleware.Strategy{
-		"nobody on standby": middleware.Requeue{Delay: time.Hour, Standby: -1},
-		"wait":              middleware.Wait{Max: 30 * time.Millisecond}.Then(never),
+		"none on standby": middleware.Requeue{Delay: time.Hour, Standby: -1},
+		"wait":            middleware.Wait{Max: 30 * time.Millisecond}.Then(never),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -95,7 +95,7 @@ func (p plan) run(r *rig, random *rand.Rand) {
 		}
 		for _, key := range []string{"a", "b"} {
 			w, _ := r.queue.Inspector().Waiters(r.Context(), key, 100)
-			r.Logf("%d in line for %s", len(w), key)
+			r.Logf("%d wait for %s", len(w), key)
 		}
 		r.Fatalf("%d tasks of %d are left", len(left()), p.tasks)
 	}

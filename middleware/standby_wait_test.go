@@ -17,7 +17,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// never is a delay after which no task of these tests comes back: whoever runs was woken.
+// never is a delay after which no task of these tests comes back: a task that runs was woken.
 var never = middleware.Requeue{Delay: time.Hour}
 
 // keyList is the key function of tasks that name their keys with commas between.
@@ -91,10 +91,10 @@ func TestServersThatShareAKeyStrandNoTask(t *testing.T) {
 }
 
 // After sixteen holders in a row a gate lets other processes try, if one has asked to be told. That may be long ago, or
-// by tasks that have parked: then nobody comes, and the key must not be idle for long.
+// by tasks that have parked: then none comes, and the key must not be idle for long.
 func TestLettingOthersTryCostsLittleWhenNoneDoes(t *testing.T) {
 	t.Parallel()
-	for name, asked := range map[string]bool{"others have asked": true, "nobody else has": false} {
+	for name, asked := range map[string]bool{"others have asked": true, "no other has": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(r *rig) {
@@ -118,7 +118,7 @@ func TestLettingOthersTryCostsLittleWhenNoneDoes(t *testing.T) {
 				r.until(time.Minute, "all tasks", func() bool { return u.finished() == tasks })
 				idle, _ := u.idle("hot", 0)
 				_, long := u.idle("hot", 10*time.Millisecond)
-				r.Logf("idle for %v between %d tasks, %v a turn of others; %d gaps above 10ms", idle, tasks, idle/(tasks/16), long)
+				r.Logf("idle for %v between %d tasks, %v for each try of others; %d gaps above 10ms", idle, tasks, idle/(tasks/16), long)
 				if idle > tasks*2*time.Millisecond {
 					r.Errorf("the key was idle for %v", idle)
 				}
@@ -142,7 +142,7 @@ func TestAServerThatNeverMetTheWaitersWakesThem(t *testing.T) {
 		})
 		r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		receive(r.T, started)
-		<-time.After(time.Second) // the key is held for long: nobody waits on standby
+		<-time.After(time.Second) // the key is held for long: none is on standby
 		for range 3 {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 		}
@@ -159,8 +159,8 @@ func TestAServerThatNeverMetTheWaitersWakesThem(t *testing.T) {
 	})
 }
 
-// A waiter on standby that gives up passes on the wake that it has absorbed. It is not the one who gives the key back: its
-// place in line and its count of conflicts stay, or its bounds would never be reached.
+// A waiter on standby that gives up passes on the wake that it has absorbed. It does not release the key: it
+// stays among the waiters with its count of conflicts, or its limits would never be reached.
 func TestATaskThatGivesUpOnStandbyStaysAmongTheWaiters(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -116,7 +116,7 @@ func TestAsManyAreOnStandbyAsItTakesToBridgeThePickup(t *testing.T) {
 		case d.StandbyLimit < 0 || d.StandbyLimit > most:
 			t.Fatalf("%d places, at most %d are allowed", d.StandbyLimit, most)
 		case d.StandbyLimit == 0 && hold <= 250*time.Millisecond:
-			t.Fatal("nobody is on standby for a key that is held briefly")
+			t.Fatal("no task is on standby for a key that is held briefly")
 		case d.StandbyLimit > 0 && hold > 250*time.Millisecond:
 			t.Fatal("a slot is blocked for a key that is held for long")
 		case d.StandbyLimit > 0 && d.StandbyLimit < most && hold > 0 && bridged < pickup:

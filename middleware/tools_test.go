@@ -17,7 +17,7 @@ import (
 // the others.
 
 // cancel cancels a run of a task by asynq's own tool until its context has ended.
-func (l *line) cancel(ctx context.Context, id string) {
+func (l *scene) cancel(ctx context.Context, id string) {
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < limit; <-time.After(time.Millisecond) {
 		if err := l.inspect.CancelProcessing(id); err != nil {
 			l.Error(err)
@@ -27,7 +27,7 @@ func (l *line) cancel(ctx context.Context, id string) {
 }
 
 // cancelAt has the n-th attempt of a task from now on cancelled before it asks for the key.
-func (l *line) cancelAt(t delayqueue.Task, n int) {
+func (l *scene) cancelAt(t delayqueue.Task, n int) {
 	var mu sync.Mutex
 	cancelled := make(chan struct{})
 	l.cancelled = cancelled
@@ -46,7 +46,7 @@ func (l *line) cancelAt(t delayqueue.Task, n int) {
 }
 
 // cancelAsItParks has the next run of a task cancelled that ends in conflict, before asynq acknowledges it.
-func (l *line) cancelAsItParks(t delayqueue.Task) {
+func (l *scene) cancelAsItParks(t delayqueue.Task) {
 	cancelled := make(chan struct{})
 	l.cancelled = cancelled
 	var once sync.Once
@@ -76,39 +76,39 @@ func TestAToolUsedOnAWaiterStrandsNoTask(t *testing.T) {
 	server := redistest.Start(t)
 	for name, tool := range map[string]struct {
 		fate int
-		use  func(l *line, w delayqueue.Task)
+		use  func(l *scene, w delayqueue.Task)
 	}{
-		"delete": {isGone, func(l *line, w delayqueue.Task) {
+		"delete": {isGone, func(l *scene, w delayqueue.Task) {
 			l.must(nil, l.inspect.DeleteTask(w.Queue, w.ID))
 		}},
-		"archive": {isArchived, func(l *line, w delayqueue.Task) {
+		"archive": {isArchived, func(l *scene, w delayqueue.Task) {
 			l.must(nil, l.inspect.ArchiveTask(w.Queue, w.ID))
 		}},
-		"run by hand": {runs, func(l *line, w delayqueue.Task) {
+		"run by hand": {runs, func(l *scene, w delayqueue.Task) {
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			l.parked(w, 2)
 		}},
-		"archive and run by hand": {runs, func(l *line, w delayqueue.Task) {
+		"archive and run by hand": {runs, func(l *scene, w delayqueue.Task) {
 			l.must(nil, l.inspect.ArchiveTask(w.Queue, w.ID))
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			l.parked(w, 2)
 		}},
-		"delete and enqueue again": {runs, func(l *line, w delayqueue.Task) {
+		"delete and enqueue again": {runs, func(l *scene, w delayqueue.Task) {
 			l.must(nil, l.inspect.DeleteTask(w.Queue, w.ID))
 			l.add(w)
 			l.parked(w, 2)
 		}},
-		"cancel at its first look": {runs, func(l *line, w delayqueue.Task) {
+		"cancel at its first look": {runs, func(l *scene, w delayqueue.Task) {
 			l.cancelAt(w, 1)
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			receive(l.T, l.cancelled)
 		}},
-		"cancel as it is about to park": {runs, func(l *line, w delayqueue.Task) {
+		"cancel as it is about to park": {runs, func(l *scene, w delayqueue.Task) {
 			l.cancelAsItParks(w)
 			l.must(nil, l.inspect.RunTask(w.Queue, w.ID))
 			receive(l.T, l.cancelled)
 		}},
-		"cancel once it is woken": {hasFailed, func(l *line, w delayqueue.Task) {
+		"cancel once it is woken": {hasFailed, func(l *scene, w delayqueue.Task) {
 			l.retryIn.Store(int64(time.Hour)) // or it would come back in time to wake the others
 			l.cancelAt(w, 1)
 		}},
@@ -116,7 +116,7 @@ func TestAToolUsedOnAWaiterStrandsNoTask(t *testing.T) {
 		for place, i := range map[string]int{"first": 0, "middle": 2, "last": 4} {
 			t.Run(name+"/"+place, func(t *testing.T) {
 				t.Parallel()
-				l := newLine(t, server.Client(t), t.Name())
+				l := newScene(t, server.Client(t), t.Name())
 				victim := l.waiters[i]
 				tool.use(l, victim)
 				want := l.waiters
@@ -140,15 +140,15 @@ func TestAToolUsedOnAWaiterStrandsNoTask(t *testing.T) {
 func TestAToolUsedOnTheHolderStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	cancel := func(l *line) {
+	cancel := func(l *scene) {
 		for began := time.Now(); l.info(l.holder).State == asynq.TaskStateActive && time.Since(began) < limit; <-time.After(time.Millisecond) {
 			l.must(nil, l.inspect.CancelProcessing(l.holder.ID))
 		}
 	}
-	for name, use := range map[string]func(l *line){
+	for name, use := range map[string]func(l *scene){
 		"cancel": cancel,
 		// asynq gives the holder up and runs it again, while its handler goes on: the new run waits for the old one.
-		"cancel in vain": func(l *line) {
+		"cancel in vain": func(l *scene) {
 			l.mu.Lock()
 			l.heeds = false
 			l.mu.Unlock()
@@ -158,45 +158,45 @@ func TestAToolUsedOnTheHolderStrandsNoTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, server.Client(t), t.Name())
+			l := newScene(t, server.Client(t), t.Name())
 			use(l)
 			l.end(l.waiters)
 		})
 	}
 }
 
-// Waiters of two queues take turns in line; a tool is used on the first one's queue.
+// Waiters of two queues alternate; a tool is used on the first one's queue.
 func TestAToolUsedOnAQueueStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for name, tool := range map[string]struct {
 		fate int
-		use  func(l *line, queue string)
+		use  func(l *scene, queue string)
 	}{
-		"delete all": {isGone, func(l *line, queue string) { l.must(l.inspect.DeleteAllRetryTasks(queue)) }},
-		"run all": {runs, func(l *line, queue string) {
+		"delete all": {isGone, func(l *scene, queue string) { l.must(l.inspect.DeleteAllRetryTasks(queue)) }},
+		"run all": {runs, func(l *scene, queue string) {
 			l.must(l.inspect.RunAllRetryTasks(queue))
 			for _, w := range of(l.waiters, queue) {
 				l.parked(w, 2)
 			}
 		}},
-		"archive all": {isArchived, func(l *line, queue string) { l.must(l.inspect.ArchiveAllRetryTasks(queue)) }},
-		"archive all and run all": {runs, func(l *line, queue string) {
+		"archive all": {isArchived, func(l *scene, queue string) { l.must(l.inspect.ArchiveAllRetryTasks(queue)) }},
+		"archive all and run all": {runs, func(l *scene, queue string) {
 			l.must(l.inspect.ArchiveAllRetryTasks(queue))
 			l.must(l.inspect.RunAllArchivedTasks(queue))
 			for _, w := range of(l.waiters, queue) {
 				l.parked(w, 2)
 			}
 		}},
-		"pause and go on": {runs, func(l *line, queue string) {
+		"pause and go on": {runs, func(l *scene, queue string) {
 			l.must(nil, l.inspect.PauseQueue(queue))
 			l.must(nil, l.inspect.UnpauseQueue(queue))
 		}},
-		"delete the queue": {isGone, func(l *line, queue string) { l.must(nil, l.inspect.DeleteQueue(queue, true)) }},
+		"delete the queue": {isGone, func(l *scene, queue string) { l.must(nil, l.inspect.DeleteQueue(queue, true)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, server.Client(t), t.Name(), "one", "other")
+			l := newScene(t, server.Client(t), t.Name(), "one", "other")
 			queue, other := l.waiters[0].Queue, l.waiters[1].Queue
 			tool.use(l, queue)
 			if tool.fate == runs {
@@ -215,10 +215,10 @@ func TestAToolUsedOnAQueueStrandsNoTask(t *testing.T) {
 	}
 }
 
-// A queue is paused while the key is given back: its waiter has the turn, and takes it when the queue goes on.
+// A queue is paused while the key is given back: its waiter is next, and runs when the queue goes on.
 func TestAQueueResumedAfterTheReleaseStrandsNoTask(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, redistest.Start(t).Client(t), "paused", "one", "other")
+	l := newScene(t, redistest.Start(t).Client(t), "paused", "one", "other")
 	l.must(nil, l.inspect.PauseQueue(l.waiters[0].Queue))
 	close(l.goOn)
 	l.settled(l.waiters[0], asynq.TaskStatePending)
@@ -243,7 +243,7 @@ func TestAnArchivedConflictThatIsRunAgainWaitsAndRuns(t *testing.T) {
 	r.settled(first, asynq.TaskStateRetry)
 	full := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 	r.settled(full, asynq.TaskStateArchived)
-	if err := r.inspect.RunTask(full.Queue, full.ID); err != nil { // the line is still full
+	if err := r.inspect.RunTask(full.Queue, full.ID); err != nil { // there are still too many waiters
 		t.Fatal(err)
 	}
 	r.events.await(t, 2, ended(middleware.Archive))
@@ -262,7 +262,7 @@ func TestAnArchivedConflictThatIsRunAgainWaitsAndRuns(t *testing.T) {
 }
 
 // A wake is in the hands of the task that it was for. When that one is taken away before a worker fetches it, or its
-// queue is paused, nobody passes the wake on: the others' own timers bring them, by default a second after a lease of
+// queue is paused, no task forwards the wake: the others' own timers bring them, by default a second after a lease of
 // the holder would have ended.
 func TestAWakeThatGoesWithItsTaskGoesToTheNext(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func TestALostWakeCostsDelayAndNoTask(t *testing.T) {
 func TestACrashedHolderDelaysItsWaitersByItsTTL(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		// As another program would leave it that crashed: a lock that nobody renews or releases.
+		// As another program would leave it that crashed: a lock that no process renews or releases.
 		if err := r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 20*time.Second).Err(); err != nil {
 			r.Fatal(err)
 		}

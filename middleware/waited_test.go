@@ -63,7 +63,7 @@ func TestATaskThatNeverWaitedTellsOfNoWaiting(t *testing.T) {
 	})
 }
 
-// The locks are on another Redis than the tasks. A key that is given back between the refusal and the park has nobody
+// The locks are on another Redis than the tasks. A key that is released between the refusal and the park has nothing
 // to wake then.
 func TestAKeyThatIsFreedBeforeTheParkWakesItsTask(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
-// BenchmarkEnqueueInOrder adds a task at the end of the line of one of a hundred keys.
+// BenchmarkEnqueueInOrder adds a task at the end of the sequence of one of a hundred keys.
 func BenchmarkEnqueueInOrder(b *testing.B) {
 	client, err := worker.NewClient(worker.Redis{Addr: redistest.Start(b).Addr()})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// lineOf returns the entries of the line of a key.
-func lineOf(t testing.TB, client *redis.Client, key string) []string {
+// sequenceOf returns the entries of the sequence of a key.
+func sequenceOf(t testing.TB, client *redis.Client, key string) []string {
 	t.Helper()
 	members, err := client.ZRange(t.Context(), "railtoken:sequence:{"+key+"}", 0, -1).Result()
 	if err != nil {
@@ -42,19 +42,19 @@ func TestLostReplyEnqueuesInOrderOnce(t *testing.T) {
 			if err != nil || got.Size != 1 {
 				t.Errorf("%+v, %v; want one task", got, err)
 			}
-			if line := lineOf(t, client, name); len(line) != 1 || !strings.HasSuffix(line[0], info.ID) {
-				t.Errorf("in line are %v, want %s", line, info.ID)
+			if entries := sequenceOf(t, client, name); len(entries) != 1 || !strings.HasSuffix(entries[0], info.ID) {
+				t.Errorf("the sequence is %v, want %s", entries, info.ID)
 			}
 		})
 	}
 }
 
-// noLine refuses to let a task join a sequence.
-type noLine struct{}
+// noSequence refuses to let a task join a sequence.
+type noSequence struct{}
 
-func (noLine) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (noSequence) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (noSequence) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if slices.Contains(cmd.Args(), any("railtoken:sequence:{k}")) {
 			cmd.SetErr(net.ErrClosed)
@@ -64,7 +64,7 @@ func (noLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (noLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (noSequence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
@@ -72,7 +72,7 @@ func TestATaskWithoutAPositionIsReportedAsEnqueued(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	c, inspect := producer(t, server.Addr())
-	c.conn.AddHook(noLine{})
+	c.conn.AddHook(noSequence{})
 	info, err := c.EnqueueInOrder(t.Context(), "k", "audit", order{"42"})
 	if !errors.Is(err, delayqueue.ErrNotInSequence) || !errors.Is(err, net.ErrClosed) || info == nil {
 		t.Fatalf("enqueueing gives %+v, %v", info, err)
@@ -81,7 +81,7 @@ func TestATaskWithoutAPositionIsReportedAsEnqueued(t *testing.T) {
 	if _, err := inspect.GetTaskInfo("default", info.ID); err != nil {
 		t.Errorf("the task is not there: %v", err)
 	}
-	if line := lineOf(t, server.Client(t), "k"); len(line) != 0 {
-		t.Errorf("in line are %v", line)
+	if entries := sequenceOf(t, server.Client(t), "k"); len(entries) != 0 {
+		t.Errorf("the sequence is %v", entries)
 	}
 }

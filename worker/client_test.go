@@ -195,7 +195,7 @@ func TestDuplicatesAreReported(t *testing.T) {
 
 func TestClosedClientSaysSo(t *testing.T) {
 	t.Parallel()
-	c, err := NewClient(Redis{Addr: nobody(t)})
+	c, err := NewClient(Redis{Addr: unusedAddr(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,11 +109,11 @@ func TestDefaultsAreThoseDocumented(t *testing.T) {
 	}
 	for concurrency, want := range map[int]int{1: 1, 2: 1, 3: 1, 20: 10} {
 		if got := (Config{Concurrency: concurrency}).withDefaults().SlotBudget; got != want {
-			t.Errorf("with a concurrency of %d, %d tasks may sleep; want %d", concurrency, got, want)
+			t.Errorf("with a concurrency of %d, %d tasks may wait in slots; want %d", concurrency, got, want)
 		}
 	}
 	if got := (Config{SlotBudget: -1}).withDefaults().SlotBudget; got != -1 {
-		t.Errorf("-1 sleepers become %d", got)
+		t.Errorf("a SlotBudget of -1 becomes %d", got)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Such a task ends without ever naming its key. Those behind it in the line must not wait for their timers.
+// Such a task ends without ever naming its key. Those behind it in the sequence must not wait for their timers.
 func TestATaskWithoutAKeyHoldsUpNoOtherInOrder(t *testing.T) {
 	t.Parallel()
 	for name, poison := range map[string]struct{ kind, payload string }{
@@ -63,7 +63,7 @@ func TestATaskWithoutAKeyHoldsUpNoOtherInOrder(t *testing.T) {
 				enqueue("work", `{"id":"1"}`, "default")
 				<-ran
 				<-time.After(time.Second)
-				if err := inspect.UnpauseQueue("late"); err != nil { // now the task without a key has the turn
+				if err := inspect.UnpauseQueue("late"); err != nil { // now the task without a key is the first
 					t.Fatal(err)
 				}
 				began := time.Now()

@@ -33,8 +33,8 @@ func starts(t testing.TB, cfg Config) error {
 	return err
 }
 
-// nobody returns an address where nobody listens.
-func nobody(t testing.TB) string {
+// unusedAddr returns an address where unusedAddr listens.
+func unusedAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestUnreachableRedisIsNamedInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = here.Close() })
-	gone := nobody(t)
+	gone := unusedAddr(t)
 	for name, tc := range map[string]struct {
 		cfg   Config
 		parts []string
@@ -76,7 +76,7 @@ func TestUnreachableRedisIsNamedInTime(t *testing.T) {
 
 func TestUnreachableRedisKeepsItsCause(t *testing.T) {
 	t.Parallel()
-	err := starts(t, Config{Redis: Redis{Addr: nobody(t)}})
+	err := starts(t, Config{Redis: Redis{Addr: unusedAddr(t)}})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the error is %v; want one that matches ECONNREFUSED", err)
 	}
@@ -108,7 +108,7 @@ func TestPreflightEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := idle(t, Config{Redis: Redis{Addr: nobody(t)}})
+	w := idle(t, Config{Redis: Redis{Addr: unusedAddr(t)}})
 	handle(t, w, "audit", nothing)
 	if err := w.Start(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a start whose context has ended gives %v", err)

@@ -118,7 +118,7 @@ func TestWorkerShowsNoPassword(t *testing.T) {
 	}
 }
 
-// urls are values that somebody may take for an address.
+// urls are values that could be mistaken for an address.
 var urls = []string{
 	"redis://user:" + password + "@127.0.0.1:6379/0",
 	"rediss://:" + otherPassword + "@127.0.0.1:6379",

@@ -31,7 +31,7 @@ func outside(t testing.TB, m *miniredis.Miniredis) *locking.Single {
 	return l
 }
 
-// free reports whether nobody holds the lock of an order.
+// free reports whether the lock of an order is free.
 func free(t testing.TB, l *locking.Single, id string) bool {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), order{id}.keys(), locking.Options{})
@@ -82,7 +82,7 @@ func TestRunEndsInOrder(t *testing.T) {
 
 func TestRunReturnsWhyItCannotStart(t *testing.T) {
 	t.Parallel()
-	gone := nobody(t)
+	gone := unusedAddr(t)
 	w, err := New(Config{Redis: Redis{Addr: gone}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestRunThatIsToldToEndBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := idle(t, Config{Redis: Redis{Addr: nobody(t)}})
+	w := idle(t, Config{Redis: Redis{Addr: unusedAddr(t)}})
 	handle(t, w, "audit", nothing)
 	if err := w.Run(ctx); err != nil {
 		t.Errorf("Run returns %v", err)
@@ -105,7 +105,7 @@ func TestRunThatIsToldToEndBeforeItBegan(t *testing.T) {
 
 func TestShutdownMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	server, err := embeddedredis.Start() // real time: a bubble's stands still while somebody waits for a mutex
+	server, err := embeddedredis.Start() // real time: a bubble's stands still while a goroutine waits for a mutex
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestShutdownBeforeStart(t *testing.T) {
 
 func TestShutdownAfterAStartThatFailed(t *testing.T) {
 	t.Parallel()
-	w, err := New(Config{Redis: Redis{Addr: nobody(t)}})
+	w, err := New(Config{Redis: Redis{Addr: unusedAddr(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
