@@ -22,9 +22,9 @@ type GateOptions struct {
 //
 // A key that this process holds is refused to its other callers without asking the servers. Callers of [Wait], [Do] and
 // [Collect] form a queue for each key, and only the first caller asks the servers. When a holder releases while the
-// next caller waits for the same keys with the same TTL and no longer MaxHold, the lock stays on the servers, and the
-// lease is handed off in memory, with its own fencing token from a reserved block. This stops after HandOffs times in a
-// row, or when less than a third of the TTL is left, so that other processes get their turn.
+// next caller waits for the same keys, with the same TTL and a MaxHold that is not longer, the lock stays on the
+// servers, and the lease is handed off in memory, with its own fencing token from a reserved block. This stops after
+// HandOffs times in a row, or when less than a third of the TTL is left, so that other processes get their turn.
 //
 // Other processes see the label of the first of these holders. A release that hands off asks no server, so if the lock
 // was lost, the next holder finds out. A caller that waits for several keys gets its turn when it is first for each of

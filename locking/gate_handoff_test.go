@@ -29,7 +29,7 @@ func TestAHandOffTakesTheNextTokenWithoutTraffic(t *testing.T) {
 		release(t, first)
 		second := got(t, next)
 		if n := inner.calls() - calls; n != 0 {
-			t.Errorf("%d calls for handing on, want none", n)
+			t.Errorf("%d calls for handing off, want none", n)
 		}
 		if token := tokenOf(t, second); token != before+1 {
 			t.Errorf("token %d after %d, want the next one", token, before)
@@ -277,7 +277,7 @@ func TestALossLetsTheNextWaiterGoOn(t *testing.T) {
 	}
 }
 
-// A lease that was lost by the servers while nobody has noticed is not handed off, and its keys are given back.
+// A lease that was lost by the servers unnoticed is not handed off, and its keys are given back.
 func TestAnEndedLeaseIsNotHandedOff(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		inner := newRAM()

@@ -101,7 +101,7 @@ func (r *ram) set(f func()) {
 	f()
 }
 
-// holds reports whether somebody has the key.
+// holds reports whether a holder has the key.
 func (r *ram) holds(key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

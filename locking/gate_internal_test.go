@@ -140,7 +140,7 @@ func use(t *testing.T, gate *Gate) {
 	_ = lease.Release(ctx)
 }
 
-// The turn may come while the watch of a line is being opened; nobody is left then to close it.
+// The turn may come while the watch of a group is being opened; then nothing is left to close it.
 func TestALateWatchIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestALateTurnIsNotWasted(t *testing.T) {
 					}
 					next.turn <- got
 				default:
-					t.Errorf("hand-offs %d: nobody has the turn", handOffs)
+					t.Errorf("hand-offs %d: no waiter has the turn", handOffs)
 				}
 				if last, _ := gate.quit(next, nil); last != nil {
 					_ = last.Release(t.Context())

@@ -177,7 +177,7 @@ func crowd(t *testing.T, gates []*locking.Gate, waiters, rounds int, hold, bound
 	t.Logf("the longest wait was %v", longest)
 }
 
-func TestNobodyWaitsForLongInACrowd(t *testing.T) {
+func TestNoCallerWaitsForLongInACrowd(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		crowd(t, otherProcesses(t, 4, locking.GateOptions{}), 16, 10, time.Millisecond, 2*time.Second)
 	})

@@ -139,7 +139,7 @@ func TestSubscriptionsAreToldAtTheReleaseOnTheServers(t *testing.T) {
 				second := got(t, next)
 				silent()
 				if first.ShouldNotify() {
-					t.Error("the lease that was handed off is contended: nobody could have got the key")
+					t.Error("the lease that was handed off asks for a notification: no other caller could have got the key")
 				}
 				time.Sleep(tt.hold)
 				release(t, second)

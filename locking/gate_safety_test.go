@@ -165,7 +165,7 @@ func TestInterestOutlivesALoss(t *testing.T) {
 		}
 		_ = lease.Release(t.Context())
 		if !lease.ShouldNotify() {
-			t.Error("whoever is parked on the key is told of nothing")
+			t.Error("a task that is parked on the key is not notified")
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestInterestOutlivesALoss(t *testing.T) {
 func TestWaitingCallersShareOneAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]error{
-		"nobody can be reached": fmt.Errorf("%w: down", locking.ErrUnavailable),
+		"no server can be reached": fmt.Errorf("%w: down", locking.ErrUnavailable),
 		"held elsewhere": &locking.HeldError{
 			Key:    "k",
 			Holder: locking.Holder{Label: "elsewhere", Remaining: time.Minute},
@@ -241,7 +241,7 @@ func TestAHandOffKeepsTheMaxHoldOfTheServers(t *testing.T) {
 		}
 		got <- err
 	}()
-	await(t, "somebody waits", func() bool { return gate.Waiting("k") == 1 })
+	await(t, "a caller waits", func() bool { return gate.Waiting("k") == 1 })
 	release(t, holder)
 	if err := <-got; err == nil || !strings.Contains(err.Error(), "FenceTTL") {
 		t.Errorf("error %v, want that MaxHold is above FenceTTL", err)

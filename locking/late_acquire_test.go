@@ -78,7 +78,7 @@ func TestAnAcquireThatArrivesLateLocksNothing(t *testing.T) {
 				held.Deliver()
 				for _, key := range keys {
 					if exists(t, admin, key) {
-						t.Errorf("%s is locked by nobody: %s", key, admin.Get(t.Context(), lockOf(key)).Val())
+						t.Errorf("%s is locked without a holder: %s", key, admin.Get(t.Context(), lockOf(key)).Val())
 					}
 				}
 				after := acquire(t, others, locking.Options{}, keys...)
@@ -131,7 +131,7 @@ func TestABatchThatArrivesLateLocksNothing(t *testing.T) {
 	}
 	held.Deliver()
 	if left := admin.Keys(t.Context(), "*}").Val(); len(left) != 0 {
-		t.Errorf("locked by nobody: %v", left)
+		t.Errorf("locked without a holder: %v", left)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestAResumedServerLocksNoKeyWithoutAHolder(t *testing.T) {
 			}
 			for _, key := range []string{"order:1", "order:2"} {
 				if exists(t, admin, key) {
-					t.Errorf("%s is locked by nobody", key)
+					t.Errorf("%s is locked without a holder", key)
 				}
 			}
 			if took := time.Since(began); took > time.Second {
@@ -266,7 +266,7 @@ func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
 				t.Error(err)
 			}
 			if exists(t, admin, "order:1") {
-				t.Error("the key is locked by nobody")
+				t.Error("the key is locked without a holder")
 			}
 		})
 	}

@@ -113,11 +113,11 @@ func TestContendedIsTrueWhenItCannotBeKnown(t *testing.T) {
 		err    error
 		want   bool
 	}{
-		"nobody asked":        {false, nil, false},
-		"somebody asked":      {true, nil, true},
-		"the server is gone":  {false, errNoAnswer, true},
-		"lost, nobody asked":  {false, &LostError{Reason: LossTaken}, false},
-		"lost, somebody asks": {true, &LostError{Reason: LossTaken}, true},
+		"not asked":          {false, nil, false},
+		"asked":              {true, nil, true},
+		"the server is gone": {false, errNoAnswer, true},
+		"lost, not asked":    {false, &LostError{Reason: LossTaken}, false},
+		"lost, asked":        {true, &LostError{Reason: LossTaken}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &fakeGrant{notify: tt.notify, release: tt.err}

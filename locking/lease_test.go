@@ -272,7 +272,7 @@ func TestATakenKeyEndsTheLeaseAtOnce(t *testing.T) {
 			t.Errorf("release: %v, want %v", err, taken)
 		}
 		if l.ShouldNotify() {
-			t.Error("contended, though the grant knows that nobody has asked")
+			t.Error("contended, though the grant knows that there is no subscription")
 		}
 		if n := len(g.renewals()); n != 1 {
 			t.Errorf("%d renewals, want none after the loss", n)

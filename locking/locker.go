@@ -22,10 +22,9 @@ type Locker interface {
 
 // Watcher is implemented by a [Locker] that can notify waiting callers of a release.
 type Watcher interface {
-	// Watch returns a channel that receives a value after the release of any of the keys. Only releases of keys for
-	// which an attempt with [Options.Notify] was refused are sure to be notified; several may come as one value. A
-	// notification is a hint that may be late or lost, so a caller must also try again after a pause. Call stop at the
-	// end; more calls of it do nothing.
+	// Watch returns a channel that receives a value after the release of any of the keys, if an attempt with
+	// [Options.Notify] was refused before. Several releases may come as one value. A notification may be late or lost, so
+	// a caller must also try again after a pause. Call stop at the end; further calls do nothing.
 	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 

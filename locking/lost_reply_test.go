@@ -130,7 +130,7 @@ func TestLostRepliesLoseNoLease(t *testing.T) {
 				began := time.Now()
 				release(t, eventually(t, l, key))
 				if took := time.Since(began); took > time.Second {
-					t.Errorf("%s was locked by nobody for %v", key, took)
+					t.Errorf("%s was locked without a holder for %v", key, took)
 				}
 			}
 		})

@@ -108,7 +108,7 @@ func goesOn(t *testing.T, windows []window) {
 	t.Helper()
 	for i, w := range windows {
 		if w.pairs == 0 && !w.stopped {
-			t.Errorf("nobody got anything in second %d", i+1)
+			t.Errorf("no caller got anything in second %d", i+1)
 		}
 	}
 }
@@ -168,7 +168,8 @@ func holding(t *testing.T, l locking.Locker, leases int, ttl time.Duration) []*l
 	return held
 }
 
-// 1 536 callers got 632 pairs in the first second and none in any later one, with calls that their callers had given up.
+// 1 536 callers got 632 pairs in the first second and none in any later one, with calls that their callers had given
+// up.
 func TestOverloadLosesNoLease(t *testing.T) {
 	for name, start := range overloaded {
 		t.Run(name, func(t *testing.T) {

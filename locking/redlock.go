@@ -57,9 +57,8 @@ type redlockNode struct {
 	subscription *subscription
 }
 
-// NewRedlock returns a Locker on several servers, each of which it connects to with the given options. It makes its own
-// clients, with a small pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made
-// by the first attempt.
+// NewRedlock returns a Locker on several servers, one for each element of nodes. It makes its own clients, with a small
+// pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made by the first attempt.
 //
 // The quorum is more than half of the nodes, however many of them are alive. Monitor the servers, because no error
 // shows that a minority of them is away or may not vote. go-redis logs failed connections to stderr; see

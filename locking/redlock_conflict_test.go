@@ -19,7 +19,7 @@ func TestSeveralKeysNeedOneMajority(t *testing.T) {
 	clients := admins(t, servers)
 	l := newRedlock(t, nodes, unguarded)
 	for _, c := range clients[1:4] {
-		do(t, c, "SET", lockOf("order:2"), "somebody else", "PX", 60_000)
+		do(t, c, "SET", lockOf("order:2"), "another holder", "PX", 60_000)
 	}
 	lease, err := l.Acquire(t.Context(), []string{"order:3", "order:1", "order:2"}, locking.Options{})
 	held, ok := errors.AsType[*locking.HeldError](err)
@@ -30,7 +30,7 @@ func TestSeveralKeysNeedOneMajority(t *testing.T) {
 	nowhere(t, clients, "order:3")
 	nowhere(t, []*redis.Client{clients[0], clients[4]}, "order:2")
 	for _, c := range clients[1:4] {
-		if got := c.Get(t.Context(), lockOf("order:2")).Val(); got != "somebody else" {
+		if got := c.Get(t.Context(), lockOf("order:2")).Val(); got != "another holder" {
 			t.Errorf("the other holder's lock is %q", got)
 		}
 	}
@@ -38,8 +38,8 @@ func TestSeveralKeysNeedOneMajority(t *testing.T) {
 	release(t, acquire(t, l, locking.Options{}, "order:1", "order:2", "order:3"))
 }
 
-// Contenders who start at the same moment can get two nodes each, so that nobody has the key. Then nobody may be told
-// for long that it is held.
+// Contenders who start at the same moment can get two nodes each, so that none has the key. Then none may be told for
+// long that it is held.
 func TestSplitVotesAreResolved(t *testing.T) {
 	t.Parallel()
 	const contenders, rounds = 8, 40
@@ -73,7 +73,7 @@ func TestSplitVotesAreResolved(t *testing.T) {
 						return
 					}
 					if tries[i] > 20 {
-						t.Errorf("told %d times that %s is held, which nobody holds", tries[i], key)
+						t.Errorf("told %d times that %s is held, which no caller holds", tries[i], key)
 						return
 					}
 				}
@@ -98,9 +98,9 @@ func TestSplitVotesAreResolved(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("in %d of %d rounds nobody won at the first attempt; %d attempts at most", missed, rounds, most)
+	t.Logf("in %d of %d rounds no caller won at the first attempt; %d attempts at most", missed, rounds, most)
 	if missed > rounds/2 {
-		t.Errorf("in %d of %d rounds nobody won at the first attempt", missed, rounds)
+		t.Errorf("in %d of %d rounds no caller won at the first attempt", missed, rounds)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestContendingLockersMakeProgress(t *testing.T) {
 	}
 }
 
-// Rivals with a part of the nodes each all lose: who is refused then must not be told to wait for a lease that nobody
+// Rivals with a part of the nodes each all lose: a refused caller must not be told to wait for a lease that no caller
 // has.
 func TestASplitRefusalHasAShortRemainingTime(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestASplitRefusalHasAShortRemainingTime(t *testing.T) {
 	do(t, clients[0], "SET", lockOf("k"), "x", "PX", 30_000)
 	do(t, clients[1], "SET", lockOf("k"), "y", "PX", 30_000)
 	if h := refused(t, l, "k"); h.Remaining > time.Second {
-		t.Errorf("nobody has a majority, and the refusal says %v left", h.Remaining)
+		t.Errorf("no caller has a majority, and the refusal says %v left", h.Remaining)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestADoubtfulRetakeLocksNothing(t *testing.T) {
 			nowhere(t, clients, "order:1")
 			held.Deliver()
 			if exists(t, clients[0], "order:1") {
-				t.Errorf("locked by nobody: %s", clients[0].Get(t.Context(), lockOf("order:1")).Val())
+				t.Errorf("locked without a holder: %s", clients[0].Get(t.Context(), lockOf("order:1")).Val())
 			}
 		})
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// promptly is far below what a call to a distant node takes that waits for a server which does not answer, and far above
-// what any other takes on a busy machine.
+// promptly is far below what a call to a distant node takes that waits for a server which does not answer, and far
+// above what any other takes on a busy machine.
 const promptly = 4500 * time.Millisecond
 
 // away are the ways in which a server can fail.
 var away = map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "paused": (*redistest.Server).Pause}
 
-func TestAMinorityThatIsAwayKeepsNobodyWaiting(t *testing.T) {
+func TestAMinorityThatIsAwayDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(s []*redistest.Server){
 		"one paused":                func(s []*redistest.Server) { s[4].Pause() },
@@ -146,7 +146,7 @@ func TestAReleaseDoesNotAwaitAHangingNode(t *testing.T) {
 	prompt(t, "release", func() error { return first.Release(t.Context()) })
 	others := []*redis.Client{clients[0], clients[1], clients[3], clients[4]}
 	nowhere(t, others, "order:1")
-	// The node is not asked any more now, so nobody tells it of this release.
+	// The node is not asked any more now, so it does not learn of this release.
 	<-time.After(600 * time.Millisecond)
 	prompt(t, "release", func() error { return second.Release(t.Context()) })
 	nowhere(t, others, "order:2")

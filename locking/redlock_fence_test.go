@@ -231,7 +231,7 @@ func TestAWaitForATokenEndsWithTheLease(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if token, err := lease.Fence(ctx); !errors.Is(err, context.DeadlineExceeded) || token != 0 {
-				t.Errorf("token %d, error %v of a commit that nobody has confirmed, want that of the context", token,
+				t.Errorf("token %d, error %v of a commit that no node has confirmed, want that of the context", token,
 					err)
 			}
 			waiting := make(chan error, 1)
@@ -301,7 +301,7 @@ func TestTokensGrowWhicheverNodeIsAway(t *testing.T) {
 		scriptsKnown(t, l, clients)
 	}
 	for _, c := range clients { // a clock follows the largest counter that it has seen
-		do(t, c, "SET", lockOf("ahead"), "somebody else")
+		do(t, c, "SET", lockOf("ahead"), "another holder")
 		do(t, c, "SET", counterOf("ahead"), time.Now().Add(24*time.Hour).UnixMicro())
 	}
 	refused(t, lockers[0], "ahead")

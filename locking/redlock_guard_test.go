@@ -65,15 +65,15 @@ type minority struct {
 	clients []*redis.Client
 }
 
-// secondHolder makes the first server forget the lock by forget, and reports whether somebody else gets the key while
-// the holder still trusts its lease. It tries until somebody else gets it at all. Of the others, one has known the
+// secondHolder makes the first server forget the lock by forget, and reports whether another holder gets the key while
+// the holder still trusts its lease. It tries until another holder gets it at all. Of the others, one has known the
 // servers before and one has not.
 func (m minority) secondHolder(t testing.TB, forget func()) bool {
 	t.Helper()
 	holder, before := newRedlock(t, m.nodes, m.opts), newRedlock(t, m.nodes, m.opts)
 	joined(t, holder, m.clients)
 	joined(t, before, m.clients)
-	do(t, m.clients[2], "SET", lockOf("order:1"), "somebody who is about to leave", "PX", 60_000)
+	do(t, m.clients[2], "SET", lockOf("order:1"), "a holder that is about to leave", "PX", 60_000)
 	lease, err := holder.Acquire(t.Context(), []string{"order:1"}, locking.Options{TTL: m.ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (m minority) secondHolder(t testing.TB, forget func()) bool {
 			other.refusals, other.last = other.refusals+1, err
 		}
 	}
-	t.Fatalf("nobody gets the key within %v: %v", patience, others[0].last)
+	t.Fatalf("no holder gets the key within %v: %v", patience, others[0].last)
 	return false
 }
 
@@ -186,7 +186,7 @@ func appendOnlyFile(t testing.TB, c *redis.Client) string {
 	return ""
 }
 
-func TestAFailoverGivesNobodyASecondLease(t *testing.T) {
+func TestAFailoverGivesNoSecondLease(t *testing.T) {
 	t.Parallel()
 	withAndWithout(t, func(t *testing.T, _ locking.GuardMode) (minority, func()) {
 		servers, nodes := startNodes(t, 3)
@@ -242,7 +242,7 @@ func TestStrictModeNoticesAServerSwappedByAProxy(t *testing.T) {
 
 // The clock of a server that restarts is set forward, so that its process looks older than the longest TTL. This
 // process has known the one before for longer than that, and keeps its connections meanwhile.
-func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
+func TestASteppedClockGivesNoSecondLease(t *testing.T) {
 	t.Parallel()
 	const ttl, ahead = 6 * time.Second, 9 * time.Second // two servers restart within the TTL, also on a busy machine
 	servers, nodes := startNodes(t, 3)
@@ -260,7 +260,7 @@ func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
 	known := time.Now().Add(-ttl / 2) // they voted no earlier than ttl after both had met them
 	joined(t, other, clients)
 	await(t, "known for longer than the clock is set forward", func() bool { return time.Since(known) > ahead })
-	do(t, clients[2], "SET", lockOf("order:1"), "somebody who is about to leave", "PX", 60_000)
+	do(t, clients[2], "SET", lockOf("order:1"), "a holder that is about to leave", "PX", 60_000)
 	lease := acquire(t, holder, locking.Options{TTL: ttl}, "order:1")
 	everywhere(t, clients[:2], "order:1")
 	for i, p := range stepped {
@@ -272,7 +272,7 @@ func TestASteppedClockGivesNobodyASecondLease(t *testing.T) {
 	if err := lease.Err(); err != nil {
 		t.Fatalf("the machine is too slow for this test: %v", err)
 	}
-	await(t, "somebody else gets the key", func() bool {
+	await(t, "another holder gets the key", func() bool {
 		second, err := other.Acquire(t.Context(), []string{"order:1"}, locking.Options{TTL: ttl})
 		if err != nil {
 			return false

@@ -51,7 +51,7 @@ func TestALeaseIsLostWithItsMajority(t *testing.T) {
 	everywhere(t, clients, "order:1")
 	take := func(c *redis.Client) {
 		do(t, c, "DEL", lockOf("order:1"))
-		do(t, c, "SET", lockOf("order:1"), "somebody else")
+		do(t, c, "SET", lockOf("order:1"), "another holder")
 	}
 	take(clients[1])
 	take(clients[4])
@@ -75,7 +75,7 @@ func TestALeaseIsLostWithItsMajority(t *testing.T) {
 	}
 	nowhere(t, []*redis.Client{clients[0], clients[3]}, "order:1")
 	for _, i := range []int{1, 2, 4} {
-		if got := clients[i].Get(t.Context(), lockOf("order:1")).Val(); got != "somebody else" {
+		if got := clients[i].Get(t.Context(), lockOf("order:1")).Val(); got != "another holder" {
 			t.Errorf("the lock on node %d is %q after the release, want that of the other holder", i, got)
 		}
 	}

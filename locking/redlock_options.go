@@ -16,7 +16,7 @@ const (
 	dialTimeout        = time.Second
 )
 
-// GuardMode is how a [Redlock] keeps servers from voting that may have forgotten locks, because they were restarted, or
+// GuardMode is how a [Redlock] keeps servers that may have forgotten locks from voting: servers that were restarted, or
 // promoted after a failover, within the last MaxTTL. Such a server could let a second holder in.
 //
 // A server that was just started does not vote for MaxTTL, 55 s by default. Until a majority votes, attempts fail with

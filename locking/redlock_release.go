@@ -176,8 +176,8 @@ func (g *redlockGrant) releaseLate(i int) {
 	}
 }
 
-// releaseCommand returns the release call for a node with these counters, which are nil if unknown. The caller holds the
-// mutex.
+// releaseCommand returns the release call for a node with these counters, which are nil if unknown. The caller holds
+// the mutex.
 func (g *redlockGrant) releaseCommand(counters []int64) pipeline.Command {
 	common := g.tokens != nil && slices.Equal(counters, g.tokens)
 	if common && !g.releaseCall.Empty() {

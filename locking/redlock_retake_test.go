@@ -67,7 +67,7 @@ func TestARollingRestartCostsNoLease(t *testing.T) {
 	if next := fence(t, eventuallyWith(t, rival, opts, "order:1")); next <= token {
 		t.Errorf("token %d after %d", next, token)
 	}
-	t.Logf("%d attempts of somebody else", attempts)
+	t.Logf("%d attempts of another holder", attempts)
 }
 
 func TestARenewalRetakesFreeLocks(t *testing.T) {
@@ -135,29 +135,29 @@ func TestARenewalTakesNoLockFromAnother(t *testing.T) {
 	lease := acquire(t, l, locking.Options{Notify: time.Minute}, "order:1")
 	fence(t, lease)
 	everywhere(t, clients, "order:1")
-	do(t, clients[0], "SET", lockOf("order:1"), "somebody else")
-	do(t, clients[1], "SET", lockOf("order:1"), "somebody else")
+	do(t, clients[0], "SET", lockOf("order:1"), "another holder")
+	do(t, clients[1], "SET", lockOf("order:1"), "another holder")
 	for range 3 {
 		if err := lease.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, c := range clients[:2] {
-		if got := c.Get(t.Context(), lockOf("order:1")).Val(); got != "somebody else" {
-			t.Errorf("the lock of somebody else is %q", got)
+		if got := c.Get(t.Context(), lockOf("order:1")).Val(); got != "another holder" {
+			t.Errorf("the lock of another holder is %q", got)
 		}
 		if got := c.Exists(t.Context(), lockOf("order:1")+":notify").Val(); got != 0 {
 			t.Error("a renewal subscribes to the release")
 		}
 	}
 	do(t, clients[1], "DEL", lockOf("order:1"))
-	await(t, "taken where somebody else has left", func() bool {
+	await(t, "taken where another holder has left", func() bool {
 		if err := lease.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return exists(t, clients[1], "order:1")
 	})
-	do(t, clients[2], "SET", lockOf("order:1"), "somebody else")
+	do(t, clients[2], "SET", lockOf("order:1"), "another holder")
 	await(t, "renewed with the lock on 3 of 5 nodes", func() bool { // the answer of the node that has it again may be on its way
 		err := lease.Renew(t.Context())
 		if errors.Is(err, locking.ErrLost) {
@@ -181,7 +181,7 @@ func TestARenewalBesideARetakeLosesNoLease(t *testing.T) {
 	everywhere(t, clients, "order:1")
 	held := proxy.Hold(acquireCalls(t))
 	takesAgain(t, lease, clients[0], held)
-	do(t, clients[1], "SET", lockOf("order:1"), "somebody else")
+	do(t, clients[1], "SET", lockOf("order:1"), "another holder")
 	renewed, before := make(chan error, 1), calls(t, clients[1:2])[0]
 	// is sent behind the call that is held, and asks for a smaller counter
 	go func() { renewed <- lease.Renew(t.Context()) }()
@@ -234,12 +234,12 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 				return lease.Renew(t.Context()) == nil && clients[3].PTTL(t.Context(), lockOf("order:1")).Val() > 1500*time.Millisecond
 			})
 			for _, c := range clients[:2] {
-				do(t, c, "SET", lockOf("order:1"), "somebody else")
+				do(t, c, "SET", lockOf("order:1"), "another holder")
 			}
 			if away {
 				servers[2].Kill()
 			} else {
-				do(t, clients[2], "SET", lockOf("order:1"), "somebody else")
+				do(t, clients[2], "SET", lockOf("order:1"), "another holder")
 			}
 			loss := lost(t, lease)
 			const forgotten = "does not have this lock"
@@ -272,7 +272,7 @@ func TestALateRetakeLocksNothing(t *testing.T) {
 		lease := acquire(t, l, locking.Options{}, "order:1")
 		token := fence(t, lease)
 		everywhere(t, clients, "order:1")
-		do(t, clients[0], "SET", lockOf("order:1"), "somebody else")
+		do(t, clients[0], "SET", lockOf("order:1"), "another holder")
 		if err := lease.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}

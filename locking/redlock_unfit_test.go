@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Whoever else has the one node that is left cannot have a majority: that is no refusal, and whoever waits must learn
-// of the outage.
+// Another owner of the one node that is left cannot have a majority: that is no refusal, and a waiting caller must
+// learn of the outage.
 func TestAnOutageIsNotTakenForAHolder(t *testing.T) {
 	t.Parallel()
 	servers, nodes := startNodes(t, 3)

@@ -162,8 +162,8 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 	return redisKeys[0], redisKeys[2]
 }
 
-// Acquire makes one attempt: see [Locker]. An unanswered attempt is given back and made again, up to MaxRetries of the
-// client times.
+// Acquire makes one attempt: see [Locker]. An unanswered attempt is given back and repeated, as often as the client's
+// MaxRetries allows.
 func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
 	keys, opts, err := prepareFor(ctx, s, keys, opts)
 	if err != nil {

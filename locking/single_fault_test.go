@@ -37,7 +37,7 @@ func TestAKilledServerEndsTheLeaseInTime(t *testing.T) {
 		t.Errorf("release: %v, want ErrLost", err)
 	}
 	if !lease.ShouldNotify() {
-		t.Error("not contended, which nobody can know")
+		t.Error("no notification, though the answer is unknown")
 	}
 }
 
@@ -72,7 +72,7 @@ func TestAnUnansweredReleaseGivesUp(t *testing.T) {
 				t.Errorf("error %q says none of %q", err, tt.says)
 			}
 			if !lease.ShouldNotify() {
-				t.Error("not contended, which nobody can know")
+				t.Error("no notification, though the answer is unknown")
 			}
 		})
 	}

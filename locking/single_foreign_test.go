@@ -139,7 +139,7 @@ func TestAForeignLabelIsCleanInTheRefusal(t *testing.T) {
 		t.Fatal("the other program could not take a free lock")
 	}
 	if label := refused(t, l, "order:1").Label; strings.Contains(label, "\n") || len(label) > 200 {
-		t.Errorf("the refusal tells a label that nobody can have given: %q", label)
+		t.Errorf("the refusal tells a label that no holder can have: %q", label)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// detecting runs a test in virtual time with a detector whose wall clock is ahead of the bubble's by what wall holds, and
-// what takes a lease of it.
+// detecting runs a test in virtual time with a detector whose wall clock is ahead of the bubble's by what wall holds,
+// and what takes a lease of it.
 func detecting(
 	t *testing.T, test func(p *suspensionDetector, wall *atomic.Int64, take func(maxHold time.Duration) *Lease),
 ) {

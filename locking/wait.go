@@ -43,7 +43,7 @@ func Do(
 	return fn(NewContext(lease.Context(ctx), lease), lease)
 }
 
-// Wait acquires the keys. While another holder has one of them, Wait tries again until ctx ends, after jittered pauses
+// Wait acquires the keys. While another holder has one of them, Wait tries again until ctx ends, with jittered pauses
 // that grow from 5 ms to 0.5 s. If l is a [Watcher], the pauses start at 50 ms and end early when a release is
 // notified. With a [Gate], the callers of one process form a queue, and only the first of them asks the servers.
 //

@@ -144,7 +144,7 @@ func TestWaitAsksForAnAnnouncement(t *testing.T) {
 		c := inLine(t.Context(), l, locking.Options{}, "order")
 		release(t, holder)
 		if !holder.ShouldNotify() {
-			t.Error("the holder was not told that somebody waits")
+			t.Error("the holder was not told that a caller waits")
 		}
 		release(t, (<-c).lease)
 	})

@@ -55,7 +55,7 @@ func TestVerdictComesAsSoonAsItIsCertain(t *testing.T) {
 		"gfa":     quorum.Split,
 		"gff":     quorum.Unreachable,
 		"ff.":     quorum.Unreachable,
-		"fa.":     quorum.Undecided, // a may have the third, or nobody can have two
+		"fa.":     quorum.Undecided, // a may have the third, or no owner can have two
 		"ffa..":   quorum.Undecided,
 		"fffa.":   quorum.Unreachable,
 		"faf":     quorum.Unreachable,
@@ -94,7 +94,7 @@ func TestLateAnswerCorrectsTimeout(t *testing.T) {
 		t.Errorf("the verdict has become %v", a.Verdict())
 	}
 	if a.Counters(1) == nil {
-		t.Error("the grant is not noted, so nobody would release it")
+		t.Error("the grant is not noted, so it would never be released")
 	}
 
 	a = feed("gf.")

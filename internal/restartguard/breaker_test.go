@@ -14,7 +14,7 @@ import (
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
-var errDown = errors.New("nobody listens")
+var errDown = errors.New("no server listens")
 
 // fakeServer answers dials, with an error when it has one.
 type fakeServer struct {
@@ -118,7 +118,7 @@ func TestManyFailuresAtOnceAreOnePause(t *testing.T) {
 	})
 }
 
-// When a pause is over one dial is made. Whoever comes until it is judged is refused, at most for a second.
+// When a pause is over one dial is made. Until it is judged others are refused, at most for a second.
 func TestOneProbeAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,12 +139,12 @@ func TestOneProbeAtATime(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if err := errors.Join(n.Blocked(), dial(t.Context())); err != nil {
-			t.Errorf("a second after a probe that nobody judged: %v", err)
+			t.Errorf("a second after a probe that was not judged: %v", err)
 		}
 	})
 }
 
-func TestWhoGivesUpShutsNobodyOut(t *testing.T) {
+func TestACallerThatGivesUpShutsNoOtherOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeServer{err: errDown}

@@ -95,7 +95,7 @@ func (s *simulation) extended(i int16) {
 	}
 }
 
-// retake asks for the lock on the nodes that have lost it or had it for somebody else, after an extension that a
+// retake asks for the lock on the nodes that have lost it or had it for another holder, after an extension that a
 // majority has made without them. It is an acquire that proposes the committed token.
 func (s *simulation) retake(i int16) {
 	sl := &s.slots[i]

@@ -10,7 +10,7 @@ const (
 	SmallestGranted            // the token is the smallest of the granted counters
 	SumOfGranted               // the token is the sum of the granted counters
 	ClientClockOnly            // the token is the proposal, and the nodes do not count
-	BlindWriteBack             // a commit sets the counter whoever has the lock
+	BlindWriteBack             // a commit sets the counter whatever owner has the lock
 	OwnerOnlyWriteBack         // a commit sets the counter for the owner, whatever the counter is
 	FirstAnswer                // the token is that of the first answer, once the lock is won
 	NoGuard                    // a node votes at once after it has lost its data

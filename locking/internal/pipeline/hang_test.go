@@ -141,7 +141,7 @@ func TestAHangingServerFailsNewcomersAlone(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsBehindAPipelineThatTimesOut(t *testing.T) {
+func TestNoCallWaitsBehindAPipelineThatTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWire(func() error { return context.DeadlineExceeded })
 	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})

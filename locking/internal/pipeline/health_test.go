@@ -65,7 +65,7 @@ func TestHealthDecidesWhetherAServerIsAsked(t *testing.T) {
 			"within 1ms of the last failure: down",
 		},
 		"the first pause is over": {func(h *health) { failed(h, 0) }, 25, ""},
-		"somebody is trying again": {
+		"a call tries again": {
 			func(h *health) { failed(h, 0); h.sent(at(25)) }, 26,
 			"it is being tried again; the last failure: down",
 		},

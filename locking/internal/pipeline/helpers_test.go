@@ -153,7 +153,7 @@ func send(t testing.TB, n *pipeline.Server, script *pipeline.Script, keys []stri
 	return answers
 }
 
-// watched is a context that tells when somebody begins to wait for its end.
+// watched is a context that tells when a caller begins to wait for its end.
 type watched struct {
 	context.Context
 	waiting chan struct{}

@@ -76,7 +76,7 @@ func TestCallsBehindALoneCallerFollowIt(t *testing.T) {
 	}
 }
 
-func TestAPipelineIsBoundedAndLeavesNobodyBehind(t *testing.T) {
+func TestAPipelineIsBoundedAndLeavesNoCallBehind(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
 	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
@@ -150,7 +150,7 @@ func TestLeadersBoundThePipelinesUnderWay(t *testing.T) {
 	}
 }
 
-func TestWhoWithdrawsBeforeItsTurnIsNeverSent(t *testing.T) {
+func TestACallWithdrawnBeforeItsTurnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
 	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1})
