@@ -63,7 +63,8 @@ func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 		defer stop()
 		synctest.Wait()
 		holder := acquire(t, gates[0], locking.Options{}, "order")
-		if _, err := gates[1].Acquire(t.Context(), []string{"order"}, locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := gates[1].Acquire(t.Context(), []string{"order"},
+			locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatal(err)
 		}
 		release(t, holder)

@@ -129,10 +129,12 @@ func TestSubscriptionsAreToldAtTheReleaseOnTheServers(t *testing.T) {
 				}
 				first := acquire(t, gate, locking.Options{}, "order")
 				next := inLine(t.Context(), gate, locking.Options{}, "order")
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.notify}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"},
+					locking.Options{Notify: tt.notify}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
-				if _, err := gate.Acquire(t.Context(), []string{"order"}, locking.Options{Notify: tt.notify / 1000}); !errors.Is(err, locking.ErrHeld) {
+				if _, err := gate.Acquire(t.Context(), []string{"order"},
+					locking.Options{Notify: tt.notify / 1000}); !errors.Is(err, locking.ErrHeld) {
 					t.Fatal(err)
 				}
 				release(t, first)

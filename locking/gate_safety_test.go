@@ -153,7 +153,8 @@ func TestInterestOutlivesALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		if _, err := gate.Acquire(t.Context(), []string{"k"}, locking.Options{Notify: time.Hour}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := gate.Acquire(t.Context(), []string{"k"},
+			locking.Options{Notify: time.Hour}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatal(err)
 		}
 		lost(t, lease)

@@ -240,8 +240,9 @@ func TestTheCauseOfACancellationIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{
 		"none": nil, "of the caller": errors.New("enough"), "an answer": fmt.Errorf("read order: %w", redis.Nil),
-		"a dial": &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}, "a pool": redis.ErrPoolTimeout, "a client": redis.ErrClosed,
-		"a loss": &locking.LostError{Reason: locking.LossExpired},
+		"a dial": &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}, "a pool": redis.ErrPoolTimeout,
+		"a client": redis.ErrClosed,
+		"a loss":   &locking.LostError{Reason: locking.LossExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

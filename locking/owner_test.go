@@ -99,8 +99,10 @@ func FuzzParseOwner(f *testing.F) {
 	ours := regexp.MustCompile(`(?s)\A[A-Za-z0-9_-]{27}\.[-+]?[0-9A-Za-z]+(-[-+]?[0-9A-Za-z]+)?\.`)
 	bits := strings.Repeat("A", ownerSize)
 	for _, seed := range []string{
-		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x", bits + ".1.\n\xff",
-		newOwner("host/1/order", 1, time.Now()), newOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x", bits + ".zz--1.x",
+		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x",
+		bits + ".1.\n\xff",
+		newOwner("host/1/order", 1, time.Now()), newOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x",
+		bits + ".zz--1.x",
 	} {
 		f.Add(seed)
 	}

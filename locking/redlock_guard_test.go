@@ -223,7 +223,9 @@ func TestAFailoverGivesNoSecondLease(t *testing.T) {
 
 func TestStrictModeNoticesAServerSwappedByAProxy(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]locking.GuardMode{"strict": locking.GuardStrict, "connect, which cannot see it": locking.GuardConnect} {
+	for name, mode := range map[string]locking.GuardMode{
+		"strict": locking.GuardStrict, "connect, which cannot see it": locking.GuardConnect,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers, nodes := startNodes(t, 3)

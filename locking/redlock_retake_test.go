@@ -158,7 +158,8 @@ func TestARenewalTakesNoLockFromAnother(t *testing.T) {
 		return exists(t, clients[1], "order:1")
 	})
 	do(t, clients[2], "SET", lockOf("order:1"), "another holder")
-	await(t, "renewed with the lock on 3 of 5 nodes", func() bool { // the answer of the node that has it again may be on its way
+	// the answer of the node that has it again may be on its way
+	await(t, "renewed with the lock on 3 of 5 nodes", func() bool {
 		err := lease.Renew(t.Context())
 		if errors.Is(err, locking.ErrLost) {
 			t.Fatal(err)
@@ -231,7 +232,8 @@ func TestALossNamesTheNodesThatLostIt(t *testing.T) {
 			await(t, "renewed without a node", func() bool { return lease.ValidUntil().After(renewed) })
 			servers[3].Resume()
 			await(t, "renewed on the node again", func() bool {
-				return lease.Renew(t.Context()) == nil && clients[3].PTTL(t.Context(), lockOf("order:1")).Val() > 1500*time.Millisecond
+				return lease.Renew(t.Context()) == nil &&
+					clients[3].PTTL(t.Context(), lockOf("order:1")).Val() > 1500*time.Millisecond
 			})
 			for _, c := range clients[:2] {
 				do(t, c, "SET", lockOf("order:1"), "another holder")
@@ -276,7 +278,8 @@ func TestALateRetakeLocksNothing(t *testing.T) {
 		if err := lease.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for before := calls(t, clients[:1])[0]; calls(t, clients[:1])[0] < before+2; { // the loss is known when it is asked for the lock alone
+		// the loss is known when it is asked for the lock alone
+		for before := calls(t, clients[:1])[0]; calls(t, clients[:1])[0] < before+2; {
 			if err := lease.Renew(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,8 @@ func TestAnOutageIsNotTakenForAHolder(t *testing.T) {
 	servers[2].Kill()
 	_, _ = l.Acquire(t.Context(), []string{"k"}, locking.Options{}) // finds out that they are away
 	for range 20 {
-		if _, err := l.Acquire(t.Context(), []string{"k"}, locking.Options{}); !errors.Is(err, locking.ErrUnavailable) || errors.Is(err, locking.ErrHeld) {
+		if _, err := l.Acquire(t.Context(), []string{"k"},
+			locking.Options{}); !errors.Is(err, locking.ErrUnavailable) || errors.Is(err, locking.ErrHeld) {
 			t.Fatalf("error %v, want ErrUnavailable alone", err)
 		}
 	}
@@ -116,7 +117,8 @@ func TestAServerNamedTwiceHasOneVote(t *testing.T) {
 		}
 		isClear(t, err, "it is the server of another node", "name each server once")
 	}
-	if _, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[1], {Addr: nodes[0].Addr}}, unguarded); err == nil || !strings.Contains(err.Error(), "name each once") {
+	if _, err := locking.NewRedlock([]*redis.Options{nodes[0], nodes[1], {Addr: nodes[0].Addr}},
+		unguarded); err == nil || !strings.Contains(err.Error(), "name each once") {
 		t.Errorf("error %v of a list that names a server twice", err)
 	}
 }

@@ -89,7 +89,9 @@ func TestAnotherGateRefusesAKeyOfOnesOwn(t *testing.T) {
 	defer cancel()
 	err := locking.Do(ctx, locking.NewGate(single, locking.GateOptions{}), []string{"a"}, locking.Options{},
 		func(ctx context.Context, _ *locking.Lease) error {
-			for name, l := range map[string]locking.Locker{"the Locker itself": single, "another gate": locking.NewGate(single, locking.GateOptions{})} {
+			for name, l := range map[string]locking.Locker{
+				"the Locker itself": single, "another gate": locking.NewGate(single, locking.GateOptions{}),
+			} {
 				if _, err := locking.Wait(ctx, l, []string{"a"}, locking.Options{}); !errors.Is(err, locking.ErrReentrant) {
 					t.Errorf("%s: %v; want ErrReentrant", name, err)
 				}

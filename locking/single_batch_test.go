@@ -194,7 +194,8 @@ func TestConnectionsToANewReplicaAreDropped(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 32 {
 			callers.Go(func() {
-				if _, err := l.Acquire(t.Context(), []string{fmt.Sprintf("order:%d", i)}, locking.Options{}); !errors.Is(err, locking.ErrUnavailable) {
+				if _, err := l.Acquire(t.Context(), []string{fmt.Sprintf("order:%d", i)},
+					locking.Options{}); !errors.Is(err, locking.ErrUnavailable) {
 					t.Errorf("acquire: %v, want ErrUnavailable", err)
 				}
 			})

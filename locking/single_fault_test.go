@@ -162,7 +162,9 @@ func TestAnAnswerAfterTheValidityLeavesNothing(t *testing.T) {
 
 func TestAnAbsentServerIsNamedInTheError(t *testing.T) {
 	t.Parallel()
-	for name, mod := range map[string]func(*redis.Options){"default client": func(*redis.Options) {}, "client for locks": deadlines} {
+	for name, mod := range map[string]func(*redis.Options){
+		"default client": func(*redis.Options) {}, "client for locks": deadlines,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -189,7 +191,8 @@ func TestASubscriptionLastsAsLongAsAnyAskedFor(t *testing.T) {
 	l := newSingle(t, client, locking.SingleOptions{})
 	lease := acquire(t, l, locking.Options{}, "order:1")
 	for _, d := range []time.Duration{time.Second, time.Hour, time.Minute} {
-		if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{Notify: d}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := l.Acquire(t.Context(), []string{"order:1"},
+			locking.Options{Notify: d}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatalf("acquire: %v, want ErrHeld", err)
 		}
 	}
@@ -202,11 +205,14 @@ func TestASubscriptionLastsAsLongAsAnyAskedFor(t *testing.T) {
 
 func TestAnAttemptEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	for name, mod := range map[string]func(*redis.Options){"default client": func(*redis.Options) {}, "client for locks": deadlines} {
+	for name, mod := range map[string]func(*redis.Options){
+		"default client": func(*redis.Options) {}, "client for locks": deadlines,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			l := newSingle(t, server.Client(t, mod, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second }), locking.SingleOptions{})
+			l := newSingle(t, server.Client(t, mod, func(o *redis.Options) { o.ReadTimeout = 10 * time.Second }),
+				locking.SingleOptions{})
 			release(t, acquire(t, l, locking.Options{}, "warm up the connection"))
 			server.Pause()
 			ctx, cancel := context.WithCancel(t.Context())

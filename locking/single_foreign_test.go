@@ -20,7 +20,8 @@ type foreign struct {
 	client *redis.Client
 }
 
-var compareAndDelete = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`)
+var compareAndDelete = redis.NewScript(
+	`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`)
 
 func (f foreign) lock(key, value string, ttl time.Duration) bool {
 	f.t.Helper()

@@ -50,7 +50,8 @@ func TestALeaseOutlivesASlotMove(t *testing.T) {
 		key := "order:" + name
 		lease := acquire(t, l, locking.Options{}, key)
 		if tc.inQuest {
-			if _, err := l.Acquire(t.Context(), []string{key}, locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
+			if _, err := l.Acquire(t.Context(), []string{key},
+				locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
 				t.Fatal(err)
 			}
 		}

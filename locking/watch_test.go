@@ -15,7 +15,8 @@ func notified(t *testing.T, l *locking.Single, key string, watches ...<-chan str
 	t.Helper()
 	for began := time.Now(); len(watches) > 0; {
 		lease := eventually(t, l, key)
-		if _, err := l.Acquire(t.Context(), []string{key}, locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
+		if _, err := l.Acquire(t.Context(), []string{key},
+			locking.Options{Notify: time.Minute}); !errors.Is(err, locking.ErrHeld) {
 			t.Fatalf("acquire: %v, want ErrHeld", err)
 		}
 		release(t, lease)

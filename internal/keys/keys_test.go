@@ -58,7 +58,9 @@ func TestSlotFollowsTheClusterSpecification(t *testing.T) {
 
 func TestNothingButAnEncodingIsDecoded(t *testing.T) {
 	t.Parallel()
-	for encoded, want := range map[string]string{"%": "", "order:1": "order:1", "%7Bx%7D": "{x}", "%25": "%", "a%00": "a\x00"} {
+	for encoded, want := range map[string]string{
+		"%": "", "order:1": "order:1", "%7Bx%7D": "{x}", "%25": "%", "a%00": "a\x00",
+	} {
 		if got, ok := keys.Decode(encoded); !ok || got != want {
 			t.Errorf("Decode(%q) = %q, %v; want %q", encoded, got, ok, want)
 		}

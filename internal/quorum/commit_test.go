@@ -82,7 +82,9 @@ func TestCommitTakesTheLargestOfEachKey(t *testing.T) {
 
 func TestCommitIsLostWhenNoQuorumIsLeft(t *testing.T) {
 	t.Parallel()
-	for answers, want := range map[string]bool{"ggg..": false, "ggga.": false, "gggaa": true, "gggff": false, "ggg.a": false} {
+	for answers, want := range map[string]bool{
+		"ggg..": false, "ggga.": false, "gggaa": true, "gggff": false, "ggg.a": false,
+	} {
 		a := quorum.New(len(answers))
 		for i, what := range answers {
 			tell(a, i, what, int64(9-min(i, 1))) // the first counter is larger, so that it takes another round

@@ -65,7 +65,8 @@ func BenchmarkVet(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, refusal := restartguard.Vet(f.Timed(time.Unix(0, 0), now, now), limits, restartguard.Known{}, nil, now); refusal == nil {
+		timed := f.Timed(time.Unix(0, 0), now, now)
+		if _, refusal := restartguard.Vet(timed, limits, restartguard.Known{}, nil, now); refusal == nil {
 			b.Fatal("a clock of 1970 is accepted")
 		}
 	}

@@ -23,7 +23,9 @@ type fakeServer struct {
 }
 
 // guarded returns the node of the server and its guarded dialer.
-func (s *fakeServer) guarded(t *testing.T, mode restartguard.Mode) (n *restartguard.Node, dial func(context.Context) error) {
+func (s *fakeServer) guarded(
+	t *testing.T, mode restartguard.Mode,
+) (n *restartguard.Node, dial func(context.Context) error) {
 	t.Helper()
 	n = newGuard(t, 1, restartguard.Options{Mode: mode, MaxTTL: ttl}).Node(0)
 	o := &redis.Options{Addr: "node:6379", Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -91,7 +93,8 @@ func TestPausesStartAnewAfterSuccess(t *testing.T) {
 		if err := n.Reject(facts(time.Now(), ttl)); err != nil {
 			t.Fatal(err)
 		}
-		if pause := time.Until(refusedFor(t, dial(t.Context()), restartguard.Unreachable).Until); pause > 50*time.Millisecond {
+		refusal := refusedFor(t, dial(t.Context()), restartguard.Unreachable)
+		if pause := time.Until(refusal.Until); pause > 50*time.Millisecond {
 			t.Errorf("the pause after a success is %v, want the first one", pause)
 		}
 	})
@@ -185,7 +188,8 @@ func TestRefusedConnectionIsDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(conn.SetDeadline(time.Now()), conn.SetReadDeadline(time.Now()), conn.SetWriteDeadline(time.Now())); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Now()), conn.SetReadDeadline(time.Now()),
+		conn.SetWriteDeadline(time.Now())); err != nil {
 		t.Error(err)
 	}
 	if _, err := conn.(syscall.Conn).SyscallConn(); !errors.Is(err, restartguard.ErrRefused) {

@@ -9,9 +9,11 @@ import (
 )
 
 var (
-	serverInfo      = "# Server\r\nredis_version:7.0.15\r\nrun_id:" + idA + "\r\nuptime_in_seconds:123\r\nuptime_in_days:0\r\n"
-	replicationInfo = "# Replication\r\nrole:master\r\nmaster_replid:" + idB + "\r\nmaster_replid2:" + strings.Repeat("0", 40) + "\r\n"
-	memoryInfo      = "# Memory\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n"
+	serverInfo = "# Server\r\nredis_version:7.0.15\r\nrun_id:" + idA +
+		"\r\nuptime_in_seconds:123\r\nuptime_in_days:0\r\n"
+	replicationInfo = "# Replication\r\nrole:master\r\nmaster_replid:" + idB +
+		"\r\nmaster_replid2:" + strings.Repeat("0", 40) + "\r\n"
+	memoryInfo = "# Memory\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n"
 )
 
 func TestParseFacts(t *testing.T) {

@@ -45,7 +45,9 @@ func newGuard(t testing.TB, n int, opts restartguard.Options) *restartguard.Guar
 type dials struct{ n atomic.Int64 }
 
 // protected returns a client as one for locks should be, whose node is guarded and whose dials are counted.
-func protected(t testing.TB, s *redistest.Server, n *restartguard.Node, count *dials, mods ...func(*redis.Options)) *redis.Client {
+func protected(
+	t testing.TB, s *redistest.Server, n *restartguard.Node, count *dials, mods ...func(*redis.Options),
+) *redis.Client {
 	t.Helper()
 	return s.Client(t, func(o *redis.Options) {
 		o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
@@ -118,7 +120,8 @@ func do(t testing.TB, c *redis.Client, args ...any) {
 
 // facts returns those of a server that may vote, which runs for this long.
 func facts(now time.Time, uptime time.Duration, mods ...func(*restartguard.Facts)) restartguard.Facts {
-	f := restartguard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: uptime, Policy: "noeviction"}.Timed(now, now, now)
+	f := restartguard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: uptime, Policy: "noeviction"}.
+		Timed(now, now, now)
 	for _, mod := range mods {
 		mod(&f)
 	}

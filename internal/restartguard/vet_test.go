@@ -60,7 +60,8 @@ func TestVetDecides(t *testing.T) {
 			until: ttl,
 		},
 		"restarted, as it says long ago": {
-			facts: facts(now, 50*time.Second), known: known(restartguard.Known{RunID: idC}), want: restartguard.Young, until: ttl,
+			facts: facts(now, 50*time.Second), known: known(restartguard.Known{RunID: idC}), want: restartguard.Young,
+			until: ttl,
 		},
 		"restarted a while ago": {
 			facts: facts(now, 50*time.Second), want: restartguard.Young, until: ttl - 10*time.Second,
@@ -86,7 +87,8 @@ func TestVetDecides(t *testing.T) {
 			known: known(restartguard.Known{RunID: idA, ReplID: idC}), want: restartguard.Promoted, until: ttl,
 		},
 		"promoted a while ago": {
-			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }), want: restartguard.Promoted, until: ttl - 10*time.Second,
+			facts: old(func(f *restartguard.Facts) { f.ReplID2 = idC }), want: restartguard.Promoted,
+			until: ttl - 10*time.Second,
 			known: known(restartguard.Known{RunID: idA, ReplID: idB, ReplSince: now.Add(-10 * time.Second)}),
 		},
 		"promoted long ago": {
@@ -142,7 +144,8 @@ func TestVetRefusesServersThatTakeTurns(t *testing.T) {
 	for i := range 10 {
 		id := []string{idA, idC}[i%2]
 		var refusal *restartguard.RefusedError
-		known, refusal = restartguard.Vet(facts(now, time.Hour, func(f *restartguard.Facts) { f.RunID = id }), limits, known, nil,
+		known, refusal = restartguard.Vet(facts(now, time.Hour, func(f *restartguard.Facts) { f.RunID = id }), limits,
+			known, nil,
 			now)
 		switch {
 		case i == 0 && refusal != nil:

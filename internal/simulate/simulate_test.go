@@ -43,16 +43,20 @@ func TestTokensAreUniqueAndInOrder(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
 			r := runOf(sc.Name, *seed, *acquisitions)
-			rows[i] = fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t", sc.Name, r.Acquisitions, r.Committed,
+			rows[i] = fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t", sc.Name, r.Acquisitions,
+				r.Committed,
 				r.OneRound, r.ExtraRound, r.Tokens, r.Conflicts, r.Unreachable, r.Lost, r.Crashes+r.Deaths, r.Duplicates,
 				r.OutOfOrder, r.Overlaps, time.Since(start).Seconds())
 			if r.Violations() > 0 {
-				t.Errorf("%d duplicates, %d out of order, %d overlaps, %d orphans; the first: %s\nagain: go test ./internal/simulate -run '%s' "+
-					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.Orphans, r.First, t.Name(), *seed, *acquisitions)
+				t.Errorf("%d duplicates, %d out of order, %d overlaps, %d orphans; the first: %s\n"+
+					"again: go test ./internal/simulate -run '%s' "+
+					"-seed %d -acquisitions %d", r.Duplicates, r.OutOfOrder, r.Overlaps, r.Orphans, r.First, t.Name(), *seed,
+					*acquisitions)
 			}
 			// A run in which little happens shows nothing.
 			if r.Acquisitions != *acquisitions || r.Committed < r.Acquisitions/5 || r.Conflicts < r.Acquisitions/50 {
-				t.Errorf("%d acquisitions, %d committed, %d conflicts: not worth the name of a run", r.Acquisitions, r.Committed, r.Conflicts)
+				t.Errorf("%d acquisitions, %d committed, %d conflicts: not worth the name of a run", r.Acquisitions, r.Committed,
+					r.Conflicts)
 			}
 		})
 	}
@@ -62,8 +66,9 @@ func TestTokensAreUniqueAndInOrder(t *testing.T) {
 func printTable(t *testing.T, rows []string) {
 	t.Helper()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "scenario\tacquisitions\tcommitted\tin one round\tin more\ttokens\tconflicts\tno quorum\tlost\tcrashes\t"+
-		"duplicates\tout of order\toverlaps\tseconds\t")
+	fmt.Fprintln(w,
+		"scenario\tacquisitions\tcommitted\tin one round\tin more\ttokens\tconflicts\tno quorum\tlost\tcrashes\t"+
+			"duplicates\tout of order\toverlaps\tseconds\t")
 	for _, row := range rows {
 		fmt.Fprintln(w, row)
 	}
@@ -115,7 +120,9 @@ func TestGuardOfProductionIsUsed(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	sc := world("full loss", func(s *simulate.Scenario) {
-		s.Guard = func(f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time) (restartguard.Known, time.Time) {
+		s.Guard = func(
+			f restartguard.Facts, l restartguard.Limits, k restartguard.Known, others []string, now time.Time,
+		) (restartguard.Known, time.Time) {
 			asked++
 			return simulate.Production(f, l, k, others, now)
 		}

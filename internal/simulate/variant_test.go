@@ -37,7 +37,8 @@ func repeated(s *simulate.Scenario) {
 // lose all data.
 func stalled(s *simulate.Scenario) {
 	s.Nodes, s.Keys, s.Hot, s.MinTTL, s.Clients, s.Slots = 3, 1000, 0, 2*time.Second, 6, 30
-	s.Stalled, s.LongestStop, s.NodeCrashEvery, s.LongHolds, s.Skew = 0.3, 2*time.Second, 6*time.Second, 0, 460*time.Millisecond
+	s.Stalled, s.LongestStop, s.NodeCrashEvery = 0.3, 2*time.Second, 6*time.Second
+	s.LongHolds, s.Skew = 0, 460*time.Millisecond
 	s.ClientCrashEvery, s.Tail = 0, 0.001
 }
 

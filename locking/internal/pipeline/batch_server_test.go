@@ -29,7 +29,9 @@ func appends() *pipeline.Script {
 }
 
 // pushes returns calls of a script on one list, for together.
-func pushes(t testing.TB, n *pipeline.Server, script *pipeline.Script, key string, args ...any) (calls []func() <-chan *pipeline.Call) {
+func pushes(
+	t testing.TB, n *pipeline.Server, script *pipeline.Script, key string, args ...any,
+) (calls []func() <-chan *pipeline.Call) {
 	for _, arg := range args {
 		calls = append(calls, func() <-chan *pipeline.Call { return send(t, n, script, []string{key}, arg) })
 	}

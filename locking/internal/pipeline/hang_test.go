@@ -20,7 +20,8 @@ func TestABlockedNodeIsNotAsked(t *testing.T) {
 	n := pipeline.New(w.client(t), pipeline.Options{Leaders: 1, Blocked: func() error { return blocked }})
 	next(t, send(t, n, echo, nil, 1))
 	blocked = errBlocked
-	if err := n.Send(pipeline.NewCall(func(*pipeline.Call) { t.Error("an answer to a call that was refused") }, echo, nil, 2)); !errors.Is(err, errBlocked) {
+	if err := n.Send(pipeline.NewCall(func(*pipeline.Call) { t.Error("an answer to a call that was refused") }, echo,
+		nil, 2)); !errors.Is(err, errBlocked) {
 		t.Errorf("error %v, want %v", err, errBlocked)
 	}
 	blocked = nil
