@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// mostLooked bounds what one call reads, whatever it is asked for: Redis does nothing else meanwhile.
+// mostLooked limits what one call reads, because Redis does nothing else meanwhile.
 const mostLooked = 10_000
 
 // Inspector lists waiting tasks and reorders them. It is safe for concurrent use, and needs no Close.
@@ -29,18 +29,19 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// Waiters returns the first n tasks that are parked on key, at most 10 000, the next one to be woken first. Some may be
-// gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run in order may run
-// in another order: see [Inspector.Sequence].
+// Waiters returns the first n tasks that are parked on key, at most 10 000, in the order in which [Queue.Wake] wakes
+// them. Some may be gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run
+// in order may run in another order: see [Inspector.Sequence].
 //
-// It makes one call to Redis, and two more for each 500 tasks. The result is no snapshot: tasks come and go meanwhile.
+// It makes one call to Redis, and two more for each 500 tasks. The result is not a snapshot: tasks come and go
+// meanwhile.
 func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, error) {
 	return i.members(ctx, parking.WaitersKey(key), key, n)
 }
 
-// Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000: the first may
-// run, or does. Position counts from 1, and Since is when a task joined. Some may be gone: the tasks behind them skip
-// those. It costs what [Inspector.Waiters] costs.
+// Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000. Only the first
+// of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone: those behind them
+// skip them. It costs what [Inspector.Waiters] costs.
 func (i *Inspector) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
 	waiters, err := i.members(ctx, parking.SequenceKey(key), key, n)
 	for n := range waiters {
@@ -146,16 +147,16 @@ func (i *Inspector) Find(ctx context.Context, t Task) (Waiter, error) {
 	return one[0], i.readTimers(ctx, one)
 }
 
-// PutFirst makes a task the next that is woken for key. It keeps that place when it is woken and refused again. The
-// error matches [ErrNotWaiting] when the task does not wait for key.
+// PutFirst makes a task the next one that is woken for key. It keeps that position when it is woken and refused again.
+// The error matches [ErrNotWaiting] when the task does not wait for key.
 //
-// Its age and its conflicts do not change. After any other error it may have its new place until its next conflict:
-// PutFirst may be called again. The order of tasks that run in order does not change.
+// Its age and its conflicts do not change. After any other error it may have its new position until its next conflict;
+// call PutFirst again then. It does not change the order of tasks that run in order.
 func (i *Inspector) PutFirst(ctx context.Context, key string, t Task) error {
 	return i.reorder(ctx, key, t, true)
 }
 
-// PutLast makes a task the last of those that wait for key now; later ones come behind it. Otherwise it is like
+// PutLast puts a task behind all others that wait for key now. Later ones come behind it. Otherwise it is like
 // [Inspector.PutFirst].
 func (i *Inspector) PutLast(ctx context.Context, key string, t Task) error {
 	return i.reorder(ctx, key, t, false)
@@ -181,7 +182,7 @@ func (i *Inspector) reorder(ctx context.Context, key string, t Task, first bool)
 // Drop deletes a parked task, with its uniqueness lock. The tasks behind it move up.
 //
 // The error matches [ErrNotWaiting], and the task stays, when it is not parked: it was woken, its timer has just ended,
-// it runs, or it waits for nothing. A task that runs parks again when it is refused: Drop may be called again.
+// it runs, or it waits for nothing. A running task that is refused its key parks again: call Drop again then.
 func (i *Inspector) Drop(ctx context.Context, t Task) error {
 	w, err := i.Find(ctx, t)
 	if err != nil {

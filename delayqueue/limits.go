@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Limits bounds how long, how often and in what company a task waits. The zero value sets no limit: a task waits until
-// it gets its key.
+// Limits bounds how long and how often a task waits, and how many others may wait with it. The zero value sets no
+// limit: a task waits until it gets its key.
 type Limits struct {
-	// Conflicts is how many times a task may be refused before its handler runs; no limit when zero.
+	// Conflicts is how many times a task may be refused its key; no limit when zero.
 	Conflicts int
-	// Age is how long after its first conflict a task may wait again; no limit when zero.
+	// Age is for how long after its first conflict a task may wait; no limit when zero.
 	Age time.Duration
 	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand
-	// may count for a while: each task that finds no room has a few of them checked.
+	// may count for a while: each task that finds no room checks a few of them.
 	Waiters int
 	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks
 	// that were deleted or archived by hand count as they do for Waiters.
@@ -54,12 +54,12 @@ const (
 type Conflict struct {
 	// Count is how often it was refused.
 	Count int
-	// First is when it was refused first, by the clock of Redis; zero when it never was.
+	// First is when it was first refused, by the clock of Redis; zero when it never was.
 	First time.Time
 }
 
-// Reached returns the limit on conflicts or age that a task has exceeded, its present conflict included in c; [NoLimit]
-// when it has exceeded neither.
+// Reached returns the limit on conflicts or age that a task has exceeded, or [NoLimit]. c includes the present
+// conflict.
 func (l Limits) Reached(c Conflict) Limit {
 	switch {
 	case l.Conflicts > 0 && c.Count > l.Conflicts:

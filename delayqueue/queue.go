@@ -119,7 +119,7 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 type WakeOptions struct {
 	// Leaver is the task that releases the key and whose own entry is removed; none when zero.
 	Leaver Task
-	// Most is how many waiters are woken at most; 1 when zero, at most 100.
+	// Most is the largest number of waiters that are woken; 1 when zero, at most 100.
 	Most int
 }
 
@@ -137,7 +137,7 @@ type Woken struct {
 // Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the key is released.
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
-// works on, keep their places and are passed over; when there are only such waiters, the first is put at the head of
+// works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of
 // its queue. When a woken task does not come within half a second, the Queue wakes the next one in its place.
 //
 // Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six. When it
@@ -151,9 +151,9 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 	return woken, err
 }
 
-// ForwardWake passes on the wake of a task that ends without trying its key, such as one that has no handler: the next
-// waiter is woken. It also removes the task from the sequence of its key, which its headers name; without headers its
-// place there is kept. It does nothing for a task that neither waits nor is in a sequence.
+// ForwardWake passes on the wake of a task that ends without trying its key, for example because it has no handler: the
+// next waiter is woken. It also removes the task from the sequence that its headers name; without headers the task
+// keeps its position there. It does nothing for a task that neither waits nor is in a sequence.
 func (q *Queue) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
 	return q.engine().ForwardWake(ctx, parking.Task(t), headers)
 }

@@ -16,11 +16,12 @@ const (
 	archivePage  = 100
 )
 
-// Replay runs an archived task again, for whatever reason it was archived: it joins the tail of its asynq queue. Its
-// conflicts and its age count anew, and its old result is cleared. Its retry count, its deadline and all else stay.
+// Replay runs an archived task again, whatever the reason for which it was archived: it joins the tail of its asynq
+// queue. Its conflicts and its age start anew, and its old result is cleared. Its retry count, its deadline and
+// everything else stay.
 //
-// The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, as after
-// another Replay.
+// The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, for example
+// after another Replay.
 func (i *Inspector) Replay(ctx context.Context, t Task) error {
 	state, err := i.engine.Replay(ctx, parking.Task(t))
 	switch {
@@ -36,7 +37,8 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 
 // ReplayAll replays, like [Inspector.Replay], up to most archived tasks of an asynq queue for which choose returns
 // true, oldest first. It returns how many it has replayed, also with an error. A task that is archived meanwhile may be
-// left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue.
+// left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To replay the tasks
+// that were archived because of a conflict, use middleware.ReplayConflicts.
 //
 // It reads the archive of at most 10 000 tasks, 100 of them in two calls to Redis, and makes one call for each task
 // that it replays.

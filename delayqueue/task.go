@@ -1,6 +1,6 @@
 package delayqueue
 
-// Task names a task as asynq does: an ID is unique within a queue.
+// Task identifies a task as asynq does: an ID is unique within a queue.
 type Task struct {
 	Queue string
 	ID    string
@@ -13,7 +13,7 @@ func (t Task) String() string { return t.Queue + "/" + t.ID }
 // timer has ended, "active" for one that runs, "scheduled", "archived", "completed"; or [StateGone].
 type State string
 
-// The states that this package tells apart.
+// The states that this package distinguishes.
 const (
 	StateActive   State = "active"
 	StatePending  State = "pending"

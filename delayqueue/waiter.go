@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// lookBatch is how many tasks are asked about in one pipeline.
+// lookBatch is how many tasks are read in one pipeline.
 const lookBatch = 500
 
 // Waiter is a task that waits for a key.
@@ -18,8 +18,8 @@ type Waiter struct {
 	Task Task
 	Key  string
 
-	// Position is the task's place among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that are
-	// gone, and that a wake will skip, are counted too. It says nothing about tasks that run in order.
+	// Position is the task's position among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that
+	// are gone, and that a wake will skip, are counted too. It says nothing about the order of tasks that run in order.
 	Position int
 	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last
 	// ran.
@@ -27,14 +27,15 @@ type Waiter struct {
 	Conflicts int
 	// State is where the task is. A waiting task is parked, or about to be, or has just been.
 	State State
-	// Next is when its own timer brings it back at the latest, in whole seconds; zero when it is not parked right now.
+	// Next is when its own timer brings it back at the latest, in whole seconds; zero when the task is not parked at
+	// present.
 	Next time.Time
 
-	set    string // of the waiters that its record names
+	set    string // the set of waiters that its record names
 	joined time.Time
 }
 
-// waits reports whether a task, all of which was read, is among the waiters and will run.
+// waits reports whether a task whose record and position were read is among the waiters and will run.
 func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 
 // readRecords reads where the tasks are, what they wait for, and their conflicts.
@@ -77,9 +78,9 @@ func (i *Inspector) readTimers(ctx context.Context, waiters []Waiter) error {
 	}, func(w *Waiter, at *redis.FloatCmd) { w.Next = time.Unix(int64(at.Val()), 0) })
 }
 
-// readPositions reads where the tasks stand among the waiters that their records name; 0 when they do not.
+// readPositions reads the positions of the tasks among the waiters that their records name; 0 when a task is not there.
 func (i *Inspector) readPositions(ctx context.Context, waiters []Waiter) error {
-	return ask(ctx, i.client(), "the places of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.IntCmd {
+	return ask(ctx, i.client(), "the positions of tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.IntCmd {
 		if w.set == "" {
 			return nil
 		}
