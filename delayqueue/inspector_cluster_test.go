@@ -15,7 +15,7 @@ import (
 )
 
 // The queues and the keys lie in slots of different nodes.
-func TestWaitersAreSeenMovedDroppedAndReplayedOnACluster(t *testing.T) {
+func TestTheInspectorWorksOnACluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, 3).Client(t)
 	queue, err := delayqueue.New(client, delayqueue.Options{})

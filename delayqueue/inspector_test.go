@@ -47,7 +47,7 @@ func (r *solo) longest(n int) []string {
 	return ids
 }
 
-func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
+func TestLongestListsTheLongestWaitsOverAllKeys(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	r.parkIn("young", "one", time.Minute)
@@ -75,7 +75,7 @@ func TestParkedTellsWhoWaitsLongestOverAllKeys(t *testing.T) {
 	}
 }
 
-func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
+func TestLongestLeavesOutTasksThatDoNotWait(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	woken, deleted, archived, foreign := r.parkIn("woken", "one", time.Minute), r.parkIn("deleted", "two",
@@ -97,7 +97,7 @@ func TestParkedLeavesOutWhoDoesNotWaitAnyMore(t *testing.T) {
 	}
 }
 
-func TestParkedAndKeysOfNothing(t *testing.T) {
+func TestLongestAndKeysOfNothing(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	parked, err1 := r.inspector.Longest(t.Context(), 10)

@@ -25,7 +25,7 @@ func (r *solo) inLine(key string, ids ...string) []delayqueue.Task {
 	return tasks
 }
 
-func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
+func TestAReorderedWaiterIsWokenInItsNewPosition(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b", "c", "d")
@@ -57,7 +57,7 @@ func TestAMovedWaiterIsWokenInItsNewPlace(t *testing.T) {
 	}
 }
 
-func TestAMovedWaiterKeepsItsPlaceInAnotherConflict(t *testing.T) {
+func TestAReorderedWaiterKeepsItsPositionInAnotherConflict(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b", "c")
@@ -82,7 +82,7 @@ func TestAMovedWaiterKeepsItsPlaceInAnotherConflict(t *testing.T) {
 }
 
 // A crash between the two steps of a move leaves the line moved and the record not: calling again mends it.
-func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
+func TestAReorderThatStoppedHalfwayIsCompletedByAnother(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.inLine("k", "a", "b")
@@ -95,7 +95,7 @@ func TestAMoveThatStoppedHalfwayIsMadeWholeByAnother(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotWaitForTheKeyIsNotMoved(t *testing.T) {
+func TestATaskThatDoesNotWaitIsNotReordered(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.inLine("k", "woken", "deleted", "archived", "waits")
@@ -194,7 +194,7 @@ func TestOnlyAParkedTaskIsDropped(t *testing.T) {
 
 // Every wake takes one of those that wait, and every task is either woken or dropped: else a wake was swallowed, or a
 // task stranded.
-func TestDropsAndMovesWhileTasksAreWokenSwallowNoWake(t *testing.T) {
+func TestDropsAndReordersSwallowNoWake(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	const waiters, wakes = 200, 100

@@ -144,7 +144,7 @@ func TestConcurrentReplaysRunATaskOnce(t *testing.T) {
 	}
 }
 
-func TestReplayAllReplaysThoseThatAreChosen(t *testing.T) {
+func TestReplayAllReplaysTheChosenTasks(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for i := range 250 { // some pages
@@ -201,7 +201,7 @@ func TestReplayAllSkipsWhatHasLeftMeanwhile(t *testing.T) {
 	}
 }
 
-func TestReplayAllReportsAQueueThatIsNotThereAndAnEndedContext(t *testing.T) {
+func TestReplayAllReportsAMissingQueueAndAnEndedContext(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	all := func(*asynq.TaskInfo) bool { return true }

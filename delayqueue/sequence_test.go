@@ -8,7 +8,7 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-func TestALineIsSeenInTheOrderInWhichItsTasksRun(t *testing.T) {
+func TestASequenceIsListedInTheOrderInWhichItsTasksRun(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	var want []delayqueue.Task

@@ -22,7 +22,7 @@ func (r *solo) parked(key string) []delayqueue.Waiter {
 	return waiters
 }
 
-func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
+func TestWaitersDescribeEachWait(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	a, b := r.Delayed("a"), r.Delayed("b", asynq.Queue("other"))
@@ -55,7 +55,7 @@ func TestWaitersTellWhoWaitsSinceWhenHowOftenAndUntilWhen(t *testing.T) {
 	}
 }
 
-func TestWaitersTellInWhichStateEachIs(t *testing.T) {
+func TestWaitersHaveTheStateOfEachTask(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for _, id := range []string{"retry", "active", "run by hand", "archived", "deleted"} {
@@ -90,7 +90,7 @@ func TestWaitersTellInWhichStateEachIs(t *testing.T) {
 	}
 }
 
-func TestWaitersLetForeignEntriesBe(t *testing.T) {
+func TestWaitersSkipForeignMembers(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	ctx := t.Context()
@@ -118,7 +118,7 @@ func TestWaitersLetForeignEntriesBe(t *testing.T) {
 	}
 }
 
-func TestWaitersOfALongLineKeepTheirOrder(t *testing.T) {
+func TestManyWaitersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	const n = 1201 // some batches

@@ -57,7 +57,7 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 	}
 }
 
-func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
+func TestAsynqStillNeedsTheConnToAcknowledge(t *testing.T) {
 	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient,
 		guarded bool,
 	) {
@@ -97,7 +97,7 @@ func TestAsynqStillNeedsTheGuardToAcknowledge(t *testing.T) {
 	})
 }
 
-func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
+func TestAsynqStillNeedsTheConnToFetchSlowly(t *testing.T) {
 	const many = 5000
 	guardedOrBare(t, func(t *testing.T, m *miniredis.Miniredis, c *redis.Client, asynqs redis.UniversalClient,
 		guarded bool,
@@ -138,7 +138,7 @@ func TestAsynqStillNeedsTheGuardToFetchSlowly(t *testing.T) {
 	})
 }
 
-func TestGuardSlowsFetchesFromARedisThatIsFull(t *testing.T) {
+func TestFetchesFromAFullRedisAreSlowedDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client(t)
@@ -259,7 +259,7 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 	})
 }
 
-func TestAnotherAsynqIsToldOfOnce(t *testing.T) {
+func TestAnUnsupportedAsynqIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

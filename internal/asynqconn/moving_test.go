@@ -10,7 +10,7 @@ import (
 )
 
 // go-redis ends with the answer of the node that its last attempt happened to ask.
-func TestAMoveIsSatOutWhateverTheLastAnswer(t *testing.T) {
+func TestAMoveIsWaitedForWhateverTheLastReply(t *testing.T) {
 	t.Parallel()
 	m, client := redistest.Virtual(t)
 	for _, refusal := range []string{

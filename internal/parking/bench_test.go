@@ -108,8 +108,8 @@ func BenchmarkPark(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn joins the line of a key as the only one, and leaves it.
-func BenchmarkTurn(b *testing.B) {
+// BenchmarkJoin joins the line of a key as the only one, and leaves it.
+func BenchmarkJoin(b *testing.B) {
 	queue, tasks, client := benched(b)
 	task := begunTask(b, client, tasks, "id")
 	b.ReportAllocs()

@@ -12,7 +12,7 @@ import (
 )
 
 // asynq acknowledges no run whose lease has ended.
-func TestRunsThatNobodyAcknowledgesAreForgotten(t *testing.T) {
+func TestRunsWithoutAnAcknowledgementAreForgotten(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		claimed bool

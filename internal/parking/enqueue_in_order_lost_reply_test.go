@@ -143,7 +143,7 @@ func TestATaskOfUnknownFateRuns(t *testing.T) {
 }
 
 // A producer that repeats what it does not know to be done finds the order as if it had been done at once.
-func TestATaskThatIsEnqueuedAgainIsInLine(t *testing.T) {
+func TestATaskThatIsEnqueuedAgainIsInItsSequence(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	failing, _ := r.loses("payload-of-k", -1)

@@ -43,7 +43,7 @@ func (r *solo) between(do func()) *parking.Engine {
 	return r.on(client)
 }
 
-func TestATaskWhoseEnqueueIsUnderWayIsNotTakenForGone(t *testing.T) {
+func TestATaskThatIsBeingEnqueuedIsNotGone(t *testing.T) {
 	t.Parallel()
 	for name, look := range map[string]func(r *solo, a, d parking.Task){
 		"a task leaves":        func(r *solo, a, _ parking.Task) { r.remove(a, "k") },
@@ -91,7 +91,7 @@ func (r *solo) run(t parking.Task, during func() error) {
 	})
 }
 
-func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) {
+func TestATaskThatRunsDuringItsEnqueueJoinsOnce(t *testing.T) {
 	t.Parallel()
 	b := parking.Task{Queue: "default", ID: "b"}
 	for name, tt := range map[string]struct {
@@ -148,7 +148,7 @@ func TestATaskThatRunsBeforeItsEnqueueReturnsHasItsPlaceAndNoMore(t *testing.T) 
 }
 
 // The handler of b has left the line, and asynq has yet to note that b is done, when b's producer puts it in line.
-func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
+func TestATaskBehindOneThatEndedBeforeItJoinedIsWoken(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	left, end := make(chan struct{}), make(chan struct{})
@@ -187,7 +187,7 @@ func TestWhoParkedBehindATaskThatWasDoneBeforeItWasInLineIsWoken(t *testing.T) {
 }
 
 // A run that has not asked its turn yet finds the place that its producer gives it, and keeps it.
-func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
+func TestATaskThatIsActiveWhenItJoinsStays(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	began, ask, asked, end := make(chan struct{}), make(chan struct{}), make(chan parking.Position,
@@ -221,7 +221,7 @@ func TestATaskThatIsActiveWhenItIsPutInLineStaysThere(t *testing.T) {
 	}
 }
 
-func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
+func TestATaskThatCannotJoinIsStillEnqueued(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	r.enqueue("warm")
@@ -251,7 +251,7 @@ func TestATaskThatCannotJoinTheLineIsEnqueuedAllTheSame(t *testing.T) {
 	}
 }
 
-func TestATaskHasItsPlaceAlsoWhenTheCallerHasCancelled(t *testing.T) {
+func TestATaskJoinsAlthoughTheCallerHasCancelled(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -265,7 +265,7 @@ func TestATaskHasItsPlaceAlsoWhenTheCallerHasCancelled(t *testing.T) {
 }
 
 // A server that has lost its scripts, as after a restart, is given them again.
-func TestATaskIsPutInLineByAServerThatDoesNotKnowTheScript(t *testing.T) {
+func TestATaskJoinsOnAServerThatLacksTheScript(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for _, id := range []string{"a", "b"} {
@@ -279,7 +279,7 @@ func TestATaskIsPutInLineByAServerThatDoesNotKnowTheScript(t *testing.T) {
 	}
 }
 
-func TestEnqueueingInLineCostsTwoCalls(t *testing.T) {
+func TestEnqueuingInOrderCostsTwoCalls(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	r.enqueue("warm")

@@ -42,7 +42,7 @@ func (r *solo) line(key string) []string {
 	return ids
 }
 
-func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
+func TestAnEnqueuedTaskHasAPositionBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	first, headers := r.enqueue("k", asynq.Queue("slow"), asynq.TaskID("first"))
@@ -67,7 +67,7 @@ func TestAnEnqueuedTaskHasAPlaceBeforeItRuns(t *testing.T) {
 	}
 }
 
-func TestHeadersTellWhichTaskWasPutInLine(t *testing.T) {
+func TestHeadersNameTheTaskThatWasEnqueuedInOrder(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task, headers := r.enqueue("a key {%}")
@@ -188,7 +188,7 @@ func TestATaskIsEnqueuedOnceUnderItsID(t *testing.T) {
 	}
 }
 
-func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
+func TestAnIDConflictAddsNoTaskOfAnotherSequence(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	if _, err := r.Tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("enqueued otherwise"),
@@ -215,7 +215,7 @@ func TestAConflictPutsNobodyInLineWhoDoesNotBelongThere(t *testing.T) {
 	}
 }
 
-func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T) {
+func TestARefusedTaskLeavesTheOtherItsPosition(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task := r.Delayed("id")
@@ -230,7 +230,7 @@ func TestARefusedTaskDoesNotCostAnotherThePlaceThatItTookWhenItRan(t *testing.T)
 	}
 }
 
-func TestARefusedDuplicateLeavesTheLineAsItWas(t *testing.T) {
+func TestARefusedDuplicateLeavesTheSequenceUnchanged(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	r.enqueue("k", asynq.Unique(time.Minute))

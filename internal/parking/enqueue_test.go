@@ -69,7 +69,7 @@ func TestATaskWithoutKeysHasNoRecordOfThem(t *testing.T) {
 	})
 }
 
-func TestALockThatIsThereRefusesTheTask(t *testing.T) {
+func TestAnExistingLockRefusesTheTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "standalone")
 	locks := []string{r.key("free"), r.key("held")}
@@ -135,7 +135,7 @@ func TestATaskWaitsFromTheStart(t *testing.T) {
 	})
 }
 
-func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
+func TestALaterTaskWithALockIsRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		t.Helper()
@@ -159,7 +159,7 @@ func TestALaterTaskCannotBeDecidedUponNow(t *testing.T) {
 	})
 }
 
-func TestALostAnswerAddsOnce(t *testing.T) {
+func TestALostReplyEnqueuesOnce(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]parking.EnqueueOptions{
 		"enqueued": {Keys: []string{"k"}},
@@ -196,7 +196,7 @@ func TestALostAnswerAddsOnce(t *testing.T) {
 }
 
 // What lastWakes the enqueue of a task that waits fails: the producer has died, or Redis.
-func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
+func TestATaskThatCannotJoinTheWaitersComesByItsTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	queue, left := r.loses("railtoken:parked", -1)
@@ -216,7 +216,7 @@ func TestAWaitingTaskWithoutAPlaceComesByItsTimer(t *testing.T) {
 	}
 }
 
-func TestATaskIsAddedOnceItsSlotHasArrived(t *testing.T) {
+func TestATaskIsEnqueuedOnceItsSlotHasArrived(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)
 	for name, wait := range map[string]string{"enqueued": "", "waiting": "k"} {

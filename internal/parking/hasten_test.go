@@ -11,7 +11,7 @@ import (
 
 // Tasks far back in line have long timers. One that becomes the next must not wait for its own, should those who were
 // woken die.
-func TestWhoBecomesTheNextInLineLooksForItselfSoon(t *testing.T) {
+func TestTheTimerOfTheNextWaiterIsShortened(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) { becomesTheNext(t, r) })
 }

@@ -96,7 +96,7 @@ func TestTasksThatAreGoneDoNotCountForTheTotal(t *testing.T) {
 	})
 }
 
-func TestEntriesThatNobodyRefreshesAreForgotten(t *testing.T) {
+func TestEntriesThatAreNotRefreshedAreForgotten(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		old, young, task := r.Delayed("old"), r.Delayed("young"), r.Delayed("new")
@@ -115,7 +115,7 @@ func TestEntriesThatNobodyRefreshesAreForgotten(t *testing.T) {
 	})
 }
 
-func TestTheIndexFollowsTheLines(t *testing.T) {
+func TestTheIndexFollowsTheWaiters(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		a, b, c, d := r.Delayed("a"), r.Delayed("b"), r.Delayed("c"), r.Delayed("d")

@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-func TestNobodyIsAskedAboutNoBound(t *testing.T) {
+func TestNoLimitCostsNoCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "standalone")
 	client := shared.clientOf(t, "standalone")
@@ -40,7 +40,7 @@ func TestAFirstConflictInTheFutureIsNow(t *testing.T) {
 }
 
 // A task that finds the waiters full comes back by itself, and may do so many times: what it has met must still count.
-func TestATaskWithoutAPlaceKeepsItsCount(t *testing.T) {
+func TestATaskThatFindsNoRoomKeepsItsCount(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		r.Park(r.Delayed("a"), "k")

@@ -12,7 +12,7 @@ import (
 
 // It tells when asynq's message is no longer what we read: the deadline stands behind a payload and headers of any
 // form.
-func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdueInLine(t *testing.T) {
+func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdue(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		for name, tt := range map[string]struct {

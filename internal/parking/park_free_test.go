@@ -63,7 +63,7 @@ func TestAFreeKeyIsNotWaitedFor(t *testing.T) {
 }
 
 // A task that was woken for a key, and finds it held again, stands in line when the key is given back before it parks.
-func TestAFreedTaskLeavesTheLine(t *testing.T) {
+func TestATaskWhoseKeyIsFreeLeavesTheWaiters(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	a, b := r.Delayed("a"), r.Delayed("b")
@@ -96,7 +96,7 @@ func TestInOrderTheFirstGetsAFreeKey(t *testing.T) {
 }
 
 // A holder looks for the mark when it gives the key back.
-func TestTheInterestMarkOutlivesTheTimer(t *testing.T) {
+func TestTheNotifyKeyOutlivesTheTimer(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	held := func(names parking.RedisKeys) { r.OK(r.Client.Set(t.Context(), names.Lock, "owner", 0).Err()) }

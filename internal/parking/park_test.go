@@ -12,7 +12,7 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-func TestAFullLineTakesNobodyElse(t *testing.T) {
+func TestFullWaitersTakeNoOtherTask(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		limits := parking.ParkOptions{MaxWaiters: 2}
@@ -33,7 +33,7 @@ func TestAFullLineTakesNobodyElse(t *testing.T) {
 	})
 }
 
-func TestWaitersThatAreGoneDoNotFillALine(t *testing.T) {
+func TestWaitersThatAreGoneLeaveRoom(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		for _, id := range []string{"a", "b"} {
@@ -154,7 +154,7 @@ func TestATaskThatWasDeletedDoesNotWait(t *testing.T) {
 	})
 }
 
-func TestAPlaceBehindAnotherIsKeptForTheNextConflict(t *testing.T) {
+func TestAPositionIsKeptForTheNextConflict(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		ahead := time.Now().Add(time.Hour).UnixMicro() // as when another node's clock is ahead

@@ -23,7 +23,7 @@ func (r *rig) parksFor(what string, t parking.Task, place parking.Parked, want t
 	}
 }
 
-func TestThoseFarBackInLineLookLater(t *testing.T) {
+func TestTasksFarBackTryLater(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		for i, tt := range []struct {
@@ -51,7 +51,7 @@ func TestThoseFarBackInLineLookLater(t *testing.T) {
 	})
 }
 
-func TestATimerGoesByThePlaceInLine(t *testing.T) {
+func TestATimerDependsOnThePosition(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		r.crowd("k", 16)
@@ -64,7 +64,7 @@ func TestATimerGoesByThePlaceInLine(t *testing.T) {
 	})
 }
 
-func TestThoseWithoutAPlaceLookLaterEachTime(t *testing.T) {
+func TestTasksThatFindNoRoomTryLaterEachTime(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		r.crowd("k", 8)

@@ -76,7 +76,7 @@ func TestOneWaiterOfAPausedQueueGoesAheadInIt(t *testing.T) {
 	})
 }
 
-func TestAWokenTaskThatNobodyFetchesIsReplaced(t *testing.T) {
+func TestAWokenTaskThatNoServerFetchesIsReplaced(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		ran := make(chan string, 10)

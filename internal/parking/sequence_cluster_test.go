@@ -14,7 +14,7 @@ import (
 )
 
 // A line and the tasks in it lie in different slots, on different nodes.
-func TestALineWorksOnARedisCluster(t *testing.T) {
+func TestASequenceWorksOnARedisCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, 3).Client(t)
 	q, err := New(client, Options{})

@@ -26,7 +26,7 @@ func (r *solo) gone(i int, t parking.Task) {
 	}
 }
 
-func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
+func TestTasksThatAreGoneDoNotHoldUpTheSequence(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 100, 101, 230} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestTasksThatAreGoneDoNotHoldUpTheLine(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
+func TestRemoveReturnsLiveTasks(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 230} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestWhoLeavesIsToldOfLiveTasks(t *testing.T) {
 	}
 }
 
-func TestTheFrontOfALineIsThatOfItsLiveTasks(t *testing.T) {
+func TestTheFrontHasLiveTasksOnly(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	if left := r.front("k"); len(left.Next) != 0 || left.Parked != 0 {
@@ -110,7 +110,7 @@ func TestTheFrontOfALineIsThatOfItsLiveTasks(t *testing.T) {
 }
 
 // A task that was parked may have come back by its own timer: then nobody has taken it out of those that wait.
-func TestWhoLeavesTheLineWaitsNoLonger(t *testing.T) {
+func TestATaskThatLeavesItsSequenceWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.arrive("k", 4)

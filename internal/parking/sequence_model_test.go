@@ -17,7 +17,7 @@ import (
 
 // Many workers on three keys: a task works when it is its turn, else its worker takes another. Some
 // tasks never leave the line, as when their worker has died.
-func TestOneAtATimeAndNobodyPasses(t *testing.T) {
+func TestTasksRunOneAtATimeInOrder(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	const perKey, workers = 60, 8
@@ -100,7 +100,7 @@ func TestOneAtATimeAndNobodyPasses(t *testing.T) {
 }
 
 // A line does what a slice of tasks does, whatever happens in whichever order.
-func TestALineIsAQueue(t *testing.T) {
+func TestASequenceIsAQueue(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	run := 0

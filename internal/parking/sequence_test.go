@@ -66,7 +66,7 @@ func (r *solo) arrive(key string, n int) []parking.Task {
 	return tasks
 }
 
-func TestTasksTakeTheirTurnsInTheOrderInWhichTheyJoined(t *testing.T) {
+func TestTasksRunInTheOrderInWhichTheyJoined(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.arrive("k", 20)
@@ -123,7 +123,7 @@ func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 	}
 }
 
-func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
+func TestNoTwoArrivalsHaveTheSamePosition(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	const n = 400
@@ -149,7 +149,7 @@ func TestNoTwoArrivalsHaveTheSamePlace(t *testing.T) {
 }
 
 // After a failover the clock of the new master may be behind.
-func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
+func TestAnArrivalIsLastWhateverTheClockSays(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	ahead := time.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -163,7 +163,7 @@ func TestAnArrivalIsBehindEverybodyWhateverTheClockSays(t *testing.T) {
 	}
 }
 
-func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
+func TestATaskThatComesBackTakesItsFormerPosition(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	tasks := r.arrive("k", 3)
@@ -177,7 +177,7 @@ func TestATaskThatComesBackTakesItsFormerPlace(t *testing.T) {
 	}
 }
 
-func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
+func TestASequenceWithoutCallsIsForgotten(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	a, b := r.Delayed("a"), r.Delayed("b")
@@ -199,7 +199,7 @@ func TestALineIsForgottenWhenNobodyAsksForItAnyMore(t *testing.T) {
 	}
 }
 
-func TestLinesOfDifferentKeysAreApart(t *testing.T) {
+func TestSequencesOfDifferentKeysAreApart(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	task := r.Delayed("a")
@@ -211,7 +211,7 @@ func TestLinesOfDifferentKeysAreApart(t *testing.T) {
 	}
 }
 
-func TestATurnCostsOneCallWhenNobodyIsAhead(t *testing.T) {
+func TestJoinCostsOneCallWhenNoTaskIsAhead(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	a, b := r.Delayed("a"), r.Delayed("b")
@@ -264,7 +264,7 @@ func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 // Whatever else is found in a line, it holds up nobody.
-func TestWhatIsNoEntryOfALineIsPassedOver(t *testing.T) {
+func TestForeignMembersOfASequenceAreSkipped(t *testing.T) {
 	t.Parallel()
 	r := newSolo(t)
 	for i, foreign := range []string{"", "x", "3:", "99:short", "-1:x"} {

@@ -2,7 +2,7 @@ package parking
 
 import "testing"
 
-func FuzzRegistryEntry(f *testing.F) {
+func FuzzEntry(f *testing.F) {
 	f.Add("default", "id")
 	f.Add("", "")
 	f.Add("3:x", "7:\x00\n")
@@ -15,7 +15,7 @@ func FuzzRegistryEntry(f *testing.F) {
 	})
 }
 
-func FuzzKeyOfRegistry(f *testing.F) {
+func FuzzKeyOf(f *testing.F) {
 	f.Add("order:1")
 	f.Add("{}\x00%")
 	f.Fuzz(func(t *testing.T, key string) {

@@ -129,7 +129,7 @@ func TestATakenIDPreventsTheTransfer(t *testing.T) {
 	}
 }
 
-func TestATaskWithoutAPlaceIsTransferredToo(t *testing.T) {
+func TestATaskThatFindsNoRoomIsTransferredToo(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]parking.ParkOptions{"waiters": {MaxWaiters: 1}, "total": {MaxTotal: 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (*unread) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 
 // asynq's list of servers leaves out those that it could not read, without an error.
-func TestAnUnreadServerIsNotTakenForGone(t *testing.T) {
+func TestAServerThatWasNotReadIsNotGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Virtual(t)

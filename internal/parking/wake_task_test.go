@@ -57,7 +57,7 @@ func TestWakeTaskDoesNothingWhenTheTaskDoesNotWaitForTheKey(t *testing.T) {
 	})
 }
 
-func TestWakeTaskTakesATaskThatIsGoneOutOfTheLine(t *testing.T) {
+func TestWakeTaskRemovesATaskThatIsGone(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		gone, next := r.Delayed("gone"), r.Delayed("next")

@@ -127,7 +127,7 @@ func TestTheLeaverIsNotWoken(t *testing.T) {
 	})
 }
 
-func TestARunThatAsynqGaveUpDoesNotTakeTheNextRunOutOfTheLine(t *testing.T) {
+func TestAGivenUpRunLeavesTheNextRunAmongTheWaiters(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.Delayed("a") // its next run is parked; the old one gives its key back
@@ -213,7 +213,7 @@ func TestSeveralThatAreWokenKeepTheirOrder(t *testing.T) {
 }
 
 // Whatever else is found in a registry, it holds up nobody.
-func TestWhatIsNoEntryIsPassedOver(t *testing.T) {
+func TestForeignMembersAreSkipped(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		for _, foreign := range []string{"", "x", "3:", "99:short", "-1:x", "a:b:c"} {
