@@ -20,6 +20,7 @@
 // # Packages
 //
 //   - [github.com/railtoken/railtoken/attach]: locks for an existing asynq server; producers
+//   - [github.com/railtoken/railtoken/items]: tasks of many items, each under its own lock
 //   - [github.com/railtoken/railtoken/worker]: servers, locks and clients from one Config or the environment
 //   - [github.com/railtoken/railtoken/middleware]: the asynq middleware: keys, strategies for conflicts, errors, events
 //   - [github.com/railtoken/railtoken/delayqueue]: the waiting tasks: list, reorder, drop, replay

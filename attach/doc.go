@@ -1,8 +1,8 @@
 // Package attach adds locks to an existing asynq server: only one task at a time runs for a business key, and a task
 // that waits for its key uses up no retry.
 //
-// [New] takes the server's Redis client and asynq.Config. It returns what provides the middleware, and both of them as
-// asynq needs them:
+// [New] takes the server's Redis client and asynq.Config. The [Attached] that it returns provides the middleware, and a
+// client and a Config to use in their place:
 //
 //	rt, err := attach.New(client, asynq.Config{Queues: queues}, attach.Options{})
 //	...

@@ -16,9 +16,9 @@ type Order int
 const (
 	// BestEffort wakes the task that was refused first. A task that arrives while the key is free takes it at once.
 	BestEffort Order = iota
-	// FIFO runs tasks in the order in which they arrived: in which attach.Producer.EnqueueInOrder enqueued them, or
-	// they first ran. No task overtakes a waiting one. A task whose handler fails leaves the sequence, and joins it
-	// again when asynq retries the task.
+	// FIFO runs tasks in the order in which they arrived. A task arrives when attach.Producer.EnqueueInOrder enqueues
+	// it, or else when it first runs. No task overtakes a waiting one. A task whose handler fails leaves the sequence,
+	// and joins it again when asynq retries the task.
 	FIFO
 	// StrictFIFO is FIFO, except that a task whose handler fails keeps its position: the tasks behind it wait until it
 	// has succeeded or is archived. If the strategy limits the age, a failed task that has been in the sequence for
@@ -26,7 +26,7 @@ const (
 	StrictFIFO
 )
 
-// String returns the order in a word.
+// String returns the order in words.
 func (o Order) String() string {
 	if o < BestEffort || o > StrictFIFO {
 		return fmt.Sprintf("Order(%d)", int(o))

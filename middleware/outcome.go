@@ -8,7 +8,7 @@ type Outcome int
 // The outcomes of a conflict.
 const (
 	// Archive moves the task to asynq's archive, together with the error. It can be run again by hand from there. asynq
-	// keeps the newest 10 000 archived tasks of a queue, for 90 days.
+	// keeps the newest 9 999 archived tasks of a queue, for 90 days.
 	Archive Outcome = iota
 	// Retry counts a failure: asynq retries the task by its own rules, and archives it after the last attempt.
 	Retry

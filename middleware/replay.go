@@ -41,7 +41,7 @@ func (o ReplayOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ReplayConflicts runs archived tasks again that had reached a limit on their wait. It returns how many it has
+// ReplayConflicts runs archived tasks again if they were archived at a limit of their wait. It returns how many it has
 // replayed, even if it also returns an error. Each task is added behind the pending tasks of its queue, and its
 // conflict count and age start at zero. Tasks that were archived for another reason stay archived, including those of
 // [FailFast].

@@ -45,9 +45,9 @@ type Requeue struct {
 
 	// Delay is the time until a parked task tries again if no release wakes it. When zero, it is the rest of the
 	// holder's lease plus a second, but at most 55 s: if the holder has crashed, the key is free by then. It is rounded
-	// up, because asynq keeps whole seconds. A task with others before it tries later, the more the further back it is:
-	// up to 10 min, or 20 ms for each waiting task if there are more than 30 000. The limit on age shortens the delay,
-	// because a task at that limit must be noticed.
+	// up, because asynq keeps whole seconds. A task with others before it tries later: the further back it is, the
+	// later, up to 10 min, or 20 ms for each waiting task if there are more than 30 000. The limit on age shortens the
+	// delay, because a task at that limit must be noticed.
 	Delay time.Duration
 
 	// Limits limits the wait. There are no limits by default, because asynq keeps only 9 999 archived tasks of a queue

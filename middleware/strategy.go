@@ -69,7 +69,7 @@ type Decision struct {
 	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts.
 	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that is reached,
 	// or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many parked
-	// tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore counts with Park, too.
+	// tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore applies to Park, too.
 	Standby      bool
 	StandbyLimit int
 

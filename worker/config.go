@@ -48,8 +48,8 @@ type Config struct {
 	StrictPriority bool
 	// Concurrency is the maximum number of tasks that run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
-	// Fetchers is the number of asynq servers that share the concurrency, at most one per task. Each fetches one task
-	// at a time, so several help if the round trip to Redis is long. 1 when zero. RAILTOKEN_FETCHERS.
+	// Fetchers is the number of asynq servers that share the Concurrency, which is also the maximum. Each fetches one
+	// task at a time, so several help if the round trip to Redis is long. 1 when zero. RAILTOKEN_FETCHERS.
 	Fetchers int
 	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait] or on standby, for all
 	// keys together; half of Concurrency when zero, none when negative. No task is on standby if Concurrency is below

@@ -254,8 +254,7 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Start checks Redis and begins to work on tasks. ctx limits only the check. If Start returns an error, the worker is
-// closed.
+// Start checks Redis and begins to work on tasks. ctx limits only the check. If Redis is not fit, the worker is closed.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
