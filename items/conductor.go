@@ -108,8 +108,7 @@ func (c *conductor) begin(ctx context.Context) error {
 		case !c.rests(i):
 			c.todo = append(c.todo, i)
 		case c.inOrder && c.store.noted[i].State == Failed:
-			c.broken = true // those behind it have to wait
-			return nil
+			return nil // those behind it have to wait
 		}
 	}
 	return nil
@@ -381,6 +380,7 @@ func (c *conductor) again() bool {
 // judge notes the result of an item that has ended.
 func (c *conductor) judge(ctx context.Context, end ending, lost error) {
 	if !end.ran {
+		c.todo = append(c.todo, end.index)
 		return
 	}
 	c.ran++

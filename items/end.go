@@ -63,10 +63,10 @@ func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool,
 	if c.err != nil {
 		return false, c.err
 	}
-	retried, blocked, unbegun := c.left()
-	if unbegun && !c.broken {
+	if len(c.todo)+len(c.behind) > 0 && !c.broken {
 		return false, c.run.Pause(0, errStopping)
 	}
+	retried, blocked := c.left()
 	if blocked != nil && c.policy == FinishLater {
 		return true, c.run.Park(ctx, blocked.held, blocked.at)
 	}
@@ -83,18 +83,10 @@ func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool,
 	return false, report.Err()
 }
 
-// left returns the failed items that have tries left, the refused one whose key is free first, and whether there are
-// items that this run has not come to.
-func (c *conductor) left() (retried []record, blocked *refusal, unbegun bool) {
-	for i := range c.keys {
-		if c.store.done[i] {
-			continue
-		}
-		r, noted := c.store.noted[i]
-		switch {
-		case !noted:
-			unbegun = true
-		case r.State == Failed && !c.isFinal(r):
+// left returns the failed items that have tries left, and the refused one whose key is free first.
+func (c *conductor) left() (retried []record, blocked *refusal) {
+	for _, r := range c.store.noted {
+		if r.State == Failed && !c.isFinal(r) {
 			retried = append(retried, r)
 		}
 	}
@@ -103,7 +95,7 @@ func (c *conductor) left() (retried []record, blocked *refusal, unbegun bool) {
 			blocked = &c.refused[n]
 		}
 	}
-	return retried, blocked, unbegun
+	return retried, blocked
 }
 
 // endsBefore reports whether the lease that a was refused for ends before that of b, as far as is known.

@@ -2,7 +2,9 @@ package items_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,8 +70,10 @@ func TestEachItemRunsOnceUnderItsOwnLease(t *testing.T) {
 	}
 }
 
+// exact has the tests hold the times that are promised for a machine with nothing else to do: "make items" sets it.
+var exact = flag.Bool("exact", false, "hold a key for 10 s, and check the times after it is released")
+
 func TestAHeldKeyHoldsUpNoOtherItem(t *testing.T) {
-	t.Parallel()
 	var ran counts
 	var last atomic.Int64
 	h := handler(func(_ context.Context, order string) error {
@@ -80,28 +84,39 @@ func TestAHeldKeyHoldsUpNoOtherItem(t *testing.T) {
 		return nil
 	})
 	s := newSite(t, h, func(c *worker.Config) { c.Concurrency = 1 })
-	release := s.hold(orderKey("7"))
-	run := ordersFrom(40)
-	began := time.Now()
-	task := s.enqueue("run", run)
-	s.await(task, asynq.TaskStateRetry)
-	took := time.Since(began)
-	if r := s.report(task); r.Done != 39 || r.Refused != 1 || r.Items[0].Index != 7 || r.Items[0].Key != orderKey("7") {
-		t.Errorf("the report is %+v", r)
+	rounds, longest := 1, time.Duration(0)
+	if *exact {
+		rounds = 9
 	}
-	other := s.enqueue("audit", "other") // needs the only slot
-	s.await(other, asynq.TaskStateCompleted)
-	released := time.Now()
-	release()
-	info := s.await(task, asynq.TaskStateCompleted)
-	ran.wantAll(t, run, 1, nil)
-	if info.Retried != 0 {
-		t.Errorf("waiting has used up %d retries", info.Retried)
+	var waits []time.Duration
+	for round := range rounds {
+		release := s.hold(orderKey("7"))
+		run := ordersFrom(40)
+		began := time.Now()
+		task := s.enqueue("run", run)
+		s.await(task, asynq.TaskStateRetry)
+		longest = max(longest, time.Since(began))
+		if r := s.report(task); r.Done != 39 || r.Refused != 1 || r.Items[0].Index != 7 || r.Items[0].Key != orderKey("7") {
+			t.Errorf("the report is %+v", r)
+		}
+		other := s.enqueue("audit", "other") // needs the only slot
+		s.await(other, asynq.TaskStateCompleted)
+		if *exact && round == 0 {
+			<-time.After(10*time.Second - time.Since(began))
+		}
+		released := time.Now()
+		release()
+		info := s.await(task, asynq.TaskStateCompleted)
+		ran.wantAll(t, run, round+1, nil)
+		if info.Retried != 0 {
+			t.Errorf("waiting has used up %d retries", info.Retried)
+		}
+		waits = append(waits, time.Unix(0, last.Load()).Sub(released))
 	}
-	t.Logf("39 items were done and the slot free after %v; the last one ran %v after the release", took.Round(time.Millisecond),
-		time.Unix(0, last.Load()).Sub(released).Round(time.Microsecond))
-	if took > time.Second*10 {
-		t.Errorf("39 items took %v", took)
+	t.Logf("39 items were done after %v at most; the last one ran %v after the release", longest.Round(time.Millisecond), waits)
+	slices.Sort(waits)
+	if *exact && (longest > time.Second || waits[rounds/2] > 10*time.Millisecond) {
+		t.Errorf("39 items took %v, want 1 s; the last one ran %v after the release (median), want 10 ms", longest, waits[rounds/2])
 	}
 	if waiting := s.client.Exists(t.Context(), "railtoken:parked").Val(); waiting != 0 {
 		t.Error("the index of waiting tasks is still there")
@@ -124,7 +139,11 @@ func TestGoOnReportsWhatWasRefused(t *testing.T) {
 	began := time.Now()
 	task := s.enqueue("run", run)
 	info := s.await(task, asynq.TaskStateArchived)
-	t.Logf("the run ended after %v", time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	t.Logf("the run ended after %v", took.Round(time.Millisecond))
+	if *exact && took > time.Second {
+		t.Errorf("the run ended after %v, want 1 s", took)
+	}
 	ran.wantAll(t, run, 1, map[string]int{"7": 0})
 	r, err := items.ParseReport(info.Result)
 	if err != nil {
@@ -440,6 +459,39 @@ func TestAShutdownHandsTheTaskToAnotherServer(t *testing.T) {
 	if info.Retried != 0 {
 		t.Errorf("the shutdown has used up %d retries", info.Retried)
 	}
+}
+
+func TestAShutdownGivesUpNoRefusedItem(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	begun, goOn := make(chan struct{}, 3), make(chan struct{})
+	h := handler(func(_ context.Context, order string) error {
+		ran.add(order)
+		if order == "1" {
+			begun <- struct{}{}
+			<-goOn
+		}
+		return nil
+	})
+	h.Parallel = 1
+	s := newSite(t, h)
+	release := s.hold(orderKey("1"), orderKey("2"))
+	run := ordersFrom(3)
+	task := s.enqueue("run", run)
+	s.until("it waits", func() bool { return s.report(task).Refused == 2 && s.info(task).State == asynq.TaskStateRetry })
+	release()
+	<-begun // the other one is next
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		_ = s.worker.Shutdown()
+	}()
+	s.until("the shutdown has begun", func() bool { return s.log.has("worker shuts down") })
+	close(goOn)
+	<-down
+	s.worker = s.startWorker(h)
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
 }
 
 func TestProgressIsSeenWhileItRuns(t *testing.T) {
