@@ -76,6 +76,10 @@ thorough: ## Play crash points, random plans and long runs in full length, witho
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server
 	@scripts/crowd.sh
 
+.PHONY: items
+items: ## Kill workers while 1000 tasks of 40 items run (RUNS) beside 5000 audits (AUDITS), with and without a mark, and check 1000 pairs (PAIRS)
+	@scripts/items.sh
+
 .PHONY: overload
 overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
 	@scripts/overload.sh

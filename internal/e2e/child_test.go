@@ -82,10 +82,14 @@ func runChild(dbAddr string, hang bool) error {
 	if err != nil {
 		return err
 	}
-	err = worker.Handle(w, "work", worker.Handler[order]{
-		Keys: func(o order) []string { return []string{o.Order} },
-		Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, hang) },
-	})
+	if mark := os.Getenv(itemsVariable); mark != "" {
+		err = handleItems(w, db, mark)
+	} else {
+		err = worker.Handle(w, "work", worker.Handler[order]{
+			Keys: func(o order) []string { return []string{o.Order} },
+			Run:  func(ctx context.Context, o order) error { return effect(ctx, db, o, hang) },
+		})
+	}
 	if err != nil {
 		return err
 	}
