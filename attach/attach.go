@@ -19,7 +19,6 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/gated"
 	"github.com/railtoken/railtoken/internal/observe"
-	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -156,69 +155,6 @@ func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e
 	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
 }
 
-// fewServers is how many servers of a process can be notified of one wake.
-const fewServers = 8
-
-// Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
-// [Attached.Config]. Each server needs its own.
-func (a *Attached) Client() redis.UniversalClient {
-	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
-		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping,
-		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.Check,
-	})
-}
-
-// queues returns the queues of the servers. They cannot change afterwards.
-func (a *Attached) queues() map[string]int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.fixed = true
-	return maps.Clone(a.cfg.Queues)
-}
-
-// serve adds a queue in which a strategy lets tasks wait.
-func (a *Attached) serve(queue string) error {
-	if queue == "" {
-		return nil
-	}
-	if !a.oneNode {
-		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q: on a Redis Cluster, or with a client that "+
-			"is not a *redis.Client, tasks can wait only in their own queue: leave Requeue.Queue empty", queue)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch _, named := a.cfg.Queues[queue]; {
-	case named:
-	case a.fixed:
-		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q, which the server does not work on: "+
-			"add it to asynq.Config.Queues", queue)
-	case len(a.cfg.Queues) == 0:
-		a.cfg.Queues = map[string]int{"default": 1, queue: 1}
-	default:
-		a.cfg.Queues[queue] = 1
-	}
-	return nil
-}
-
-// configured is the context key that marks the tasks of servers with our Config.
-type configured struct{}
-
-// Config returns the configuration for the asynq servers. It is that of New, but its functions recognize the errors of
-// waiting tasks. All other errors are left to the functions of New's configuration.
-func (a *Attached) Config() asynq.Config {
-	queues := a.queues() // a.cfg does not change from now on
-	cfg := a.cfg
-	cfg.Queues = queues
-	base := cfg.BaseContext
-	if base == nil {
-		base = context.Background
-	}
-	cfg.BaseContext = func() context.Context { return context.WithValue(base(), configured{}, a) }
-	cfg.TaskCheckInterval = asynqconn.CheckInterval
-	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
-	return middleware.ServerConfig(cfg)
-}
-
 // Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. Wrap each handler
 // with it, rather than the whole mux. It panics if key is nil.
 func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
@@ -270,22 +206,6 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 		})
 	}, nil
 }
-
-// forgotten logs once which line is missing, because asynq passes the errors of tasks only to its ErrorHandler.
-func (a *Attached) forgotten(ctx context.Context, err error) error {
-	a.told.Do(func() {
-		a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err)
-	})
-	return err
-}
-
-// errNoClient is the error of each task of a server that does not use our client.
-var errNoClient = errors.New("attach: this asynq server does not use the client that parks its tasks: " +
-	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
-
-// errNoConfig is the error of each task of a server that does not use our Config.
-var errNoConfig = errors.New("attach: this asynq server does not use the Config that tells a waiting task " +
-	"from a failed one: start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
 
 // Unlocked wraps a handler that needs no exclusion. Its tasks run without locks, but the server knows that they occupy
 // a slot. Without it, the server would count their slots as free, and let tasks wait on standby in slots that these

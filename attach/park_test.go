@@ -107,8 +107,7 @@ func TestAParkedTaskReachesItsLimits(t *testing.T) {
 	limits := map[string]delayqueue.Limits{"conflicts": {Conflicts: 2}, "waiters": {Waiters: 1}, "total": {Total: 1}}
 	ended := make(chan error, 3)
 	r.serve(a.Client(), a.Config(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		limit := string(task.Payload())
-		err := a.Queue().Park(ctx, "k", delayqueue.ParkOptions{Limits: limits[limit]})
+		err := a.Queue().Park(ctx, "k", delayqueue.ParkOptions{Limits: limits[string(task.Payload())]})
 		if !attach.Waits(err) {
 			ended <- err
 			return nil

@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
-	"github.com/redis/go-redis/v9"
 )
 
 // counted counts the fetches that reach Redis.

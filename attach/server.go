@@ -1,0 +1,95 @@
+package attach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// fewServers is how many servers of a process can be notified of one wake.
+const fewServers = 8
+
+// Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
+// [Attached.Config]. Each server needs its own.
+func (a *Attached) Client() redis.UniversalClient {
+	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
+		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping,
+		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.Check,
+	})
+}
+
+// queues returns the queues of the servers. They cannot change afterwards.
+func (a *Attached) queues() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fixed = true
+	return maps.Clone(a.cfg.Queues)
+}
+
+// serve adds a queue in which a strategy lets tasks wait.
+func (a *Attached) serve(queue string) error {
+	if queue == "" {
+		return nil
+	}
+	if !a.oneNode {
+		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q: on a Redis Cluster, or with a client that "+
+			"is not a *redis.Client, tasks can wait only in their own queue: leave Requeue.Queue empty", queue)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch _, named := a.cfg.Queues[queue]; {
+	case named:
+	case a.fixed:
+		return fmt.Errorf("attach: the strategy lets tasks wait in the queue %q, which the server does not work on: "+
+			"add it to asynq.Config.Queues", queue)
+	case len(a.cfg.Queues) == 0:
+		a.cfg.Queues = map[string]int{"default": 1, queue: 1}
+	default:
+		a.cfg.Queues[queue] = 1
+	}
+	return nil
+}
+
+// configured is the context key that marks the tasks of servers with our Config.
+type configured struct{}
+
+// Config returns the configuration for the asynq servers. It is that of New, but its functions recognize the errors of
+// waiting tasks. All other errors are left to the functions of New's configuration.
+func (a *Attached) Config() asynq.Config {
+	queues := a.queues() // a.cfg does not change from now on
+	cfg := a.cfg
+	cfg.Queues = queues
+	base := cfg.BaseContext
+	if base == nil {
+		base = context.Background
+	}
+	cfg.BaseContext = func() context.Context { return context.WithValue(base(), configured{}, a) }
+	cfg.TaskCheckInterval = asynqconn.CheckInterval
+	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
+	return middleware.ServerConfig(cfg)
+}
+
+// forgotten logs once which line is missing, because asynq passes the errors of tasks only to its ErrorHandler.
+func (a *Attached) forgotten(ctx context.Context, err error) error {
+	a.told.Do(func() {
+		a.opts.Logger.ErrorContext(ctx, "no task runs: a line is missing where the server is made", "error", err)
+	})
+	return err
+}
+
+// errNoClient is the error of each task of a server that does not use our client.
+var errNoClient = errors.New("attach: this asynq server does not use the client that parks its tasks: " +
+	"start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")
+
+// errNoConfig is the error of each task of a server that does not use our Config.
+var errNoConfig = errors.New("attach: this asynq server does not use the Config that tells a waiting task " +
+	"from a failed one: start it with asynq.NewServerFromRedisClient(attached.Client(), attached.Config())")

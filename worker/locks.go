@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/gated"
+)
+
+// openLocks makes the Locker. It has connections of its own, so that asynq's commands do not delay a renewal. They give
+// up quickly on a server that cannot be reached, because each caller tries again or goes on without that server.
+func (w *Worker) openLocks() (err error) {
+	at := w.lockAt()
+	if at.isRedlock() {
+		for _, addr := range at.Nodes {
+			node := at
+			node.Addr, node.Nodes = addr, nil
+			w.lockTest = append(w.lockTest, node.client(func(o *redis.UniversalOptions) {
+				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
+			}))
+		}
+		w.locker, err = gated.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
+		return err
+	}
+	w.lockConn = at.client(func(o *redis.UniversalOptions) {
+		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
+	})
+	w.locker, err = gated.OnClient(w.lockConn, w.cfg.MaxHold)
+	if !w.cfg.LockRedis.isZero() {
+		w.locker.RedisKeys = nil // another Redis than that of the tasks
+	}
+	return err
+}
+
+// lockDialTimeout is the maximum time to establish one connection for the locks.
+const lockDialTimeout = 2 * time.Second
+
+// lockAt returns the Redis of the locks.
+func (w *Worker) lockAt() Redis {
+	if w.cfg.LockRedis.isZero() {
+		return w.cfg.Redis
+	}
+	return w.cfg.LockRedis
+}
