@@ -15,9 +15,9 @@
  *   SPREAD     counters start anywhere in 0..SPREAD          (2)
  *   MUTANT     a protocol known to be wrong, see below       (0 = the protocol of docs/design.md, 3.4)
  *   TIDY       0: without the reductions of inline tidy          (1, for a mutant 0)
- *   SORT       0: nodes keep their places, for a readable trail (1)
+ *   SORT       0: nodes are not sorted, for a readable trail (1)
  *   CLAIM      1: assert an order that is too strong         (0)
- *   REACH      assert that something interesting is never    (0)
+ *   REACH      assert that a certain state is never          (0)
  *              reached, to see that the model does reach it
  *
  * How the network is modelled. A request in flight is a flag of its (owner, node) pair: any of them can arrive next, or never.
@@ -30,16 +30,16 @@
  *     times. RELEASE's flag always stays set. ACQUIRE with DUP=1 can cause two grants on each node.
  *   - Sending ACQUIRE is one step with the first grant that it causes. To send later changes nothing on the nodes, and makes what
  *     ORDER_BY_START asserts stronger.
- *   - With EXPIRY=1 a lock expires when somebody else is about to be granted, no sooner: a lock that stays longer only lets more
- *     RENEWs pass, and makes what ORDER_BY_COMMIT_IF_HELD asserts stronger. So ACQUIRE is granted whatever L says. RELEASE has no
- *     effect that expiry has not: giving up, releasing and starting the next attempt are one step.
+ *   - With EXPIRY=1 a lock expires when another owner is about to be granted, no sooner: a lock that stays longer only lets more
+ *     RENEWs pass, and makes what ORDER_BY_COMMIT_IF_HELD asserts stronger. So ACQUIRE is granted whatever L says. RELEASE has only
+ *     effects that expiry has too: giving up, releasing and starting the next attempt are one step.
  *   - A client asks for the lock again at any time after its commit, its release included. That it does so only on nodes that have lost
  *     the lock, after a renewal by a majority, leaves out behaviour and is not modelled. A later RENEW of what such a node has granted
  *     changes nothing there.
- *   - Clients are alike, so the first attempts start in the order of the clients' numbers. Nodes are alike: with SORT=1 they change
- *     places after each step, so that their counters are in order.
- *   - A value that nobody can read again is set to 0, and an attempt that cannot commit any more is over (inline tidy). This looks
- *     at the protocol of docs/design.md, 3.4 (C never falls), and is left out of the mutants.
+ *   - Clients are alike, so the first attempts start in the order of the clients' numbers. Nodes are alike: with SORT=1 they are
+ *     sorted by their counters after each step.
+ *   - A value that cannot be read again is set to 0, and an attempt that cannot commit any more ends (inline tidy). This relies
+ *     on the protocol of docs/design.md, 3.4 (C never falls), and is left out of the mutants.
  * No reduction of Spin's own is needed: the verifier is built with -DNOREDUCE.
  */
 
@@ -96,7 +96,7 @@
 #define BLOCKS_OVERLAP 10  /* C := max(C+1, prop), yet K tokens are used */
 #define COUNTER_ONLY   11  /* the write-back looks at C but not at L */
 #define OWNER_REUSED   12  /* a client keeps its owner value for its next attempt */
-#define BLIND_RELEASE  13  /* RELEASE deletes L, whoever owns it */
+#define BLIND_RELEASE  13  /* RELEASE deletes L without a check of its owner */
 #define RETAKE_LOWERS  14  /* asking again sets C := t, whatever stands there */
 #define RETAKE_COMMITS 15  /* asking again sets L and C := t where C <= t, before the commit too, and counts for it */
 
@@ -110,7 +110,7 @@
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
 #define MIN(a, b) ((a) < (b) -> (a) : (b))
 
-/* One owner value is one attempt of one client. 0 in L is nobody. */
+/* One owner value is one attempt of one client. 0 in L is no owner. */
 #if MUTANT == OWNER_REUSED
 #define VALUE(o) ((o) / ATTEMPTS + 1)
 #else
@@ -164,7 +164,7 @@ hidden int  y;
 #define STILLS(o)     (STILL(o, 0) + STILL(o, 1) + STILL(o, 2))
 #define HAS(o)        (phase[o] == DECIDED || phase[o] == COMMITTED)
 
-/* ---- Values that nobody can read again, and the order of the nodes ----------------------------------------------------- */
+/* ---- Values that cannot be read again, and the order of the nodes ----------------------------------------------------- */
 
 #define OPEN(o) (phase[o] == ASKING || phase[o] == DECIDED)
 

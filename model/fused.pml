@@ -59,10 +59,10 @@
 /* The events that are bounded by BUDGET. */
 #define CRASH      1  /* a worker is killed, and started again with nothing in memory */
 #define LOSS       2  /* a reply is lost: the worker repeats the call */
-#define LATE       4  /* a copy of a call arrives when nobody waits for it any more */
-#define PAUSE      8  /* a lock expires though its owner lives: a pause, a slow reply, renewals that failed */
-#define DOUBT     16  /* a lease is over by its owner's clock though Redis has the lock still */
-#define LEASELESS 32  /* asynq's lease of a task expires though its worker lives */
+#define LATE       4  /* a copy of a call arrives after its caller has given up */
+#define PAUSE      8  /* a lock expires although its owner lives: a pause, a slow reply, renewals that failed */
+#define DOUBT     16  /* a lease has ended by its owner's clock although Redis still has the lock */
+#define LEASELESS 32  /* asynq's lease of a task expires although its worker lives */
 #define TIMEOUT   64  /* asynq gives up a handler (timeout, shutdown) whose function still runs */
 #define RETRY    128  /* a handler fails, and is tried again */
 #define ARCHIVE  256  /* a handler fails for the last time */
@@ -73,44 +73,44 @@
 /* The protocols known to be wrong. */
 #define ACK_FORGETS       1  /* a repeated ack does not say again what the first one granted */
 #define FETCH_FORGETS     2  /* nor does a repeated fetch */
-#define FETCH_UNMARKED    3  /* a fetch that was repeated is not marked: its first copy may arrive yet */
-#define PASS_UNGUARDED    4  /* an ack passes the key whoever owns it */
-#define REPEAT_ADMITS     5  /* an ack admits tasks though its run was over before */
+#define FETCH_UNMARKED    3  /* a repeated fetch is not marked: its first copy may still arrive */
+#define PASS_UNGUARDED    4  /* an ack passes the key without a check of its owner */
+#define REPEAT_ADMITS     5  /* an ack admits tasks although its run had ended before */
 #define OWNER_REUSED      6  /* the owner value is worker and task, not a nonce */
 #define FROM_REPLY        7  /* validity counts from the reply, not from before the fetch */
-#define START_UNCHECKED   8  /* a task in memory starts without a look at its lease's validity */
+#define START_UNCHECKED   8  /* a task in memory starts without a check of its lease's validity */
 #define STANDBY_EARLY     9  /* the standby starts when asynq gives up the handler, not when its function returns */
 #define FUSED_EARLY      10  /* an ack passes the key before the handler's function has returned */
-#define LEASELESS_KEEPS  11  /* asynq sends no ack as its lease is invalid, and nobody releases the key */
-#define RETRY_KEEPS      12  /* retry and archive are not taken for acks: the key is kept */
+#define LEASELESS_KEEPS  11  /* asynq sends no ack because its lease is invalid, and the key is not released */
+#define RETRY_KEEPS      12  /* retry and archive are not treated as acks: the key is kept */
 #define RECOVERY_FREES   13  /* the recoverer's retry frees the key, as an ack does */
 #define STOP_PASSES      14  /* an ack passes the key after shutdown has begun, and shutdown waits for functions only */
-#define STOP_STRANDS     15  /* shutdown gives nothing back that is in memory */
-#define STOP_HURRIES     16  /* shutdown does not wait for the answers of calls that are under way */
+#define STOP_STRANDS     15  /* shutdown does not give back what is in memory */
+#define STOP_HURRIES     16  /* shutdown does not wait for the replies of calls under way */
 #define PASS_UNFENCED    17  /* a pass raises no fence */
 #define PARK_UNTIMED     18  /* a waiting task is in no set that asynq empties by itself */
-#define RELEASE_SILENT   19  /* a release outside of an ack wakes nobody */
+#define RELEASE_SILENT   19  /* a release outside of an ack wakes no task */
 #define PARK_SWALLOWS    20  /* a woken task that parks on another key does not pass the wake on */
 #define PASS_PARTIAL     21  /* a pass takes the one key of the task that has become free */
-#define PASS_BLIND       22  /* a pass takes a waiter without a look at where it is */
-#define SYNCER_BY_ID     23  /* asynq's repeated ack is taken for one of the run that the task is in now */
-#define PARK_BLIND       24  /* the park does not look at the lock once more */
+#define PASS_BLIND       22  /* a pass takes a waiter without a check where it is */
+#define SYNCER_BY_ID     23  /* asynq's repeated ack is treated as one of the task's present run */
+#define PARK_BLIND       24  /* the park does not check the lock once more */
 #define ADMIT_ANY        25  /* in order: the fetch admits any task */
 #define PASS_ANY         26  /* in order: the pass takes any waiter */
 #define STANDBY_AHEAD    27  /* in order: the standby starts before the ack of the task before it is answered */
 #define HEIR_GONE        28  /* an ack leaves the lock to a standby that was given back */
-#define KEYS_TRUSTED     29  /* a handler runs under the recorded keys though its key function says otherwise */
-#define ACK_BY_ID        30  /* an ack takes the task whatever run it is in, as asynq's own does */
-#define HEIR_OVERRUN     31  /* an ack passes or releases the key though the standby has begun */
+#define KEYS_TRUSTED     29  /* a handler runs under the recorded keys although its key function returns others */
+#define ACK_BY_ID        30  /* an ack ends the task whichever run it is in, as asynq's own does */
+#define HEIR_OVERRUN     31  /* an ack passes or releases the key although the standby has begun */
 #define STANDBY_UNFENCED 32  /* a standby gets the fence of the task before it */
 #define GIVEBACK_KEEPS   33  /* a task is given back without its lock */
-#define RELEASE_UNGUARDED 34 /* a release outside of an ack deletes the lock whoever owns it */
+#define RELEASE_UNGUARDED 34 /* a release outside of an ack deletes the lock without a check of its owner */
 #define CONFLICT_KEEPS   35  /* keys that disagree: the recorded keys are not released before the plain path */
-#define ADMIT_BLIND      36  /* the fetch does not look at the lock */
+#define ADMIT_BLIND      36  /* the fetch does not check the lock */
 #define STANDBY_STUCK    37  /* in order: a failed task leaves its key to the standby */
-#define STANDBY_UNLOCKED 38  /* a standby is granted without a look at whether the run before it still has the lock */
+#define STANDBY_UNLOCKED 38  /* a standby is granted without a check whether the run before it still has the lock */
 
-/* Keys: REC is what the producer recorded, REAL what the handler's key function says. Bit k: key k. */
+/* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
 #define KEYS 1
 #define REC(t)  1
@@ -395,7 +395,7 @@ inline passOn(call) {
   fi
 }
 
-/* A woken task that did not take its keys: those of them that are free go to somebody else. */
+/* A woken task that did not take its keys: those of them that are free go to other tasks. */
 inline forwardWake(m) {
 #if MUTANT != PARK_SWALLOWS
   fused = 0;
@@ -485,7 +485,7 @@ inline leaveLock(call) {
   fi;
 #endif
 #if ORDER && MUTANT != STANDBY_STUCK
-  /* In order: a task that is to be tried again keeps its place, so its standby goes back. */
+  /* In order: a task that is to be retried keeps its position, so its standby goes back. */
   if
   :: heir != 0 && !HEAD(tk[heir]) -> good = good & ~BIT(heir); base[heir] = heir; heir = 0
   :: else
@@ -870,7 +870,7 @@ active proctype World() {
      fi;
 #endif
      skip
-  /* A fetch of a process that was killed since: nobody could repeat and mark it. */
+  /* A fetch of a process that was killed since: it can be neither repeated nor marked. */
   :: if :: WORKER(MAY_DEADFETCH) fi;
      orphanFetch = orphanFetch & ~BIT(w);
      if
@@ -927,7 +927,7 @@ active proctype World() {
      :: ANSWERED_BEFORE
      :: else -> over(me)
      fi
-  /* A copy that nobody waits for any more. */
+  /* A copy whose caller has given up. */
   :: if :: RUNOF(MAY_LATE) fi;
      lateAck = lateAck & ~BIT(me);
      if

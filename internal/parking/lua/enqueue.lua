@@ -6,7 +6,7 @@
 -- KEYS  asynq's, then  1 the task's hash   2 pending   3 retry of its queue   4... locks none of which may be there
 -- ARGV  asynq's, then  1 a name for this call, that no other has   2 the task's keys, encoded, with blanks between
 --       and for a task that is to wait for a key   3 waiters of the key   4 ID of the task   5 now (ns)
---       6 when it looks for itself (ms)   7 the longest that it may wait for that (ms), 0 for no limit
+--       6 its timer (ms)   7 the longest timer (ms), 0 for no limit
 --       8 its deadline (s), 0 for none
 --
 -- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the

@@ -7,18 +7,18 @@
 --       7 index of all parked tasks   8 sequence of the key
 --       9 the task's uniqueness lock, or its hash again when it has none
 --       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
---       then, when the locks are on this Redis: a lock of the key and the mark that somebody waits for it, ...
+--       then, when the locks are on this Redis: a lock of the key and its notify key, ...
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
 --       5 message of the task, '' for as it is   6 its retry count   7 most waiters   8 most parked tasks
---       9 how long an idle set of waiters is kept (ms)   10 when it would look for itself if it were next (ms)
---       11 the longest that it may wait for that (ms)   12 1 when the tasks of the key run in order
+--       9 how long an idle set of waiters is kept (ms)   10 its timer if it were next (ms)
+--       11 the longest timer (ms)   12 1 when the tasks of the key run in order
 --       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
 --       14 its message there   15 in order, how many stand before it
---       16 how long ago it was refused first in this run (us)   17 its deadline (s), 0 for none
+--       16 how long ago it was first refused in this run (us)   17 its deadline (s), 0 for none
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
--- for, or '', how many stand before it, when it looks for itself (ms), 1 when it is in the other queue, 1 when it has
--- looked at the locks}. The outcome is 'parked'; 'free' when the key was given back meanwhile: then the task is
+-- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
+-- looked at the locks}. The outcome is 'parked'; 'free' when the key was released meanwhile: then the task is
 -- pending; 'again', 'not active' or 'not yet' when nothing was done (resign).
 local task, waiters, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
 local id = parse(entry)
@@ -62,7 +62,7 @@ if free and (ARGV[12] ~= '1' or redis.call('ZRANGE', KEYS[8], 0, 0)[1] == entry)
   return {'free', conflicts, first, redis.call('ZCARD', waiters), swallowed, '0', 0, 0, 1}
 end
 
--- Of those that seem to wait some may be gone: deleted or archived by hand. A few are looked at.
+-- Some of the waiters may be gone, because they were deleted or archived by hand. A few are checked.
 local function prune(others)
   for _, other in ipairs(others) do
     local _, _, hash = parse(other)
@@ -126,7 +126,7 @@ if limit then
   unplace(task)
   delay = unplaced(tonumber(ARGV[10]), count, conflicts, tonumber(ARGV[11]))
 end
-for i = locks + 1, #KEYS, 2 do -- whoever gives the key back must find that somebody waits, for as long as somebody does
+for i = locks + 1, #KEYS, 2 do -- the holder must see that tasks wait, for as long as they do
   if redis.call('PTTL', KEYS[i]) < delay + 120000 then
     redis.call('SET', KEYS[i], '1', 'PX', math.floor(delay + 120000))
   end

@@ -4,7 +4,7 @@
 --
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried,
 -- :conflicts, :first, :place (its score among the waiters), :waiters, the set of waiters that it is in or was woken
--- from, :look, when it would look for itself if it were next (ms), and :freed, the waiters of a key that it found free
+-- from, :look, its timer if it were next (ms), and :freed, the waiters of a key that it found free
 -- when it was to wait for it. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
 -- the message for it, with all of the payload.
 
@@ -14,13 +14,13 @@ local function forget(task)
     'railtoken:look', 'railtoken:freed')
 end
 
--- unplace(task) notes that a task stands nowhere, and keeps what it has met so far.
+-- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
 local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:waiters')
 end
 
--- note(task, waiters, retry count, when it would look for itself if it were next (ms), how long ago it was refused
--- first in this run (us), deadline) counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
+-- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
+-- this run (us), deadline) counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
 -- place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
 local function note(task, waiters, retried, look, ago, deadline)
@@ -48,7 +48,7 @@ local function note(task, waiters, retried, look, ago, deadline)
   return {conflicts, since, stands, before, string.format('%.0f', now), freed}
 end
 
--- stand(task, waiters, place) notes the set and the place of a task that is still there. Returns 1, or 0 when it is
+-- stand(task, waiters, place) notes the set and the place of a task that still exists. Returns 1, or 0 when it is
 -- gone.
 local function stand(task, waiters, place)
   if redis.call('EXISTS', task) == 0 then

@@ -1,16 +1,16 @@
--- Gives a task its place in the sequence of a key and tells who stands before it. It must be atomic: two tasks must not
--- get the same place, and the one that asks must not be passed between its arrival and the answer.
+-- Adds a task to the sequence of a key and returns the tasks before it. It must be atomic: two tasks must not get the
+-- same position, and no task may pass another between its arrival and the answer.
 --
 -- KEYS  1 sequence of the key   2 waiters of the key   3 hash of the member's task, when its state is asked for
--- ARGV  1 member   2 place that the member was given before (us), or ''   3 how long an idle sequence is kept (ms)
+-- ARGV  1 member   2 position that the member had before (us), or ''   3 how long an idle sequence is kept (ms)
 --       4 how many of those in front to name   5 1 when the member's run has just begun: it is not parked any more
---       6 1 when it works as soon as it is its turn   7... members that are gone: they are removed first
+--       6 1 when it works as soon as it is first   7... members that are gone: they are removed first
 --
--- Returns {how many stand in front, place (us), 1 when the member has joined by this call or else 0, 1 when it was
--- still parked or else 0, place of the first (us), 1 when the first is parked or else 0, 1 when the first has begun to
--- work or else 0, the state of the member's task or '', the first of those in front...}. A new place is later than all
--- others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a place, and
--- half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
+-- Returns {how many stand before it, position (us), 1 when the member has joined by this call or else 0, 1 when it was
+-- still parked or else 0, position of the first (us), 1 when the first is parked or else 0, 1 when the first has begun
+-- to work or else 0, the state of the member's task or '', the first of those before it...}. A new position is later
+-- than all others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a
+-- position, and half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
 local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
 local state = KEYS[3] and redis.call('HGET', KEYS[3], 'state') or ''
 local parked = 0
@@ -34,7 +34,7 @@ if not score then
   redis.call('ZADD', sequence, string.format('%.0f', score), member)
 end
 local place = math.floor(score)
-if redis.call('PTTL', sequence) < tonumber(ARGV[3]) then -- whoever wants to keep it longer, does
+if redis.call('PTTL', sequence) < tonumber(ARGV[3]) then -- the longest time counts
   redis.call('PEXPIRE', sequence, ARGV[3])
 end
 local ahead, front = redis.call('ZRANK', sequence, member), {}

@@ -1,5 +1,5 @@
--- Takes tasks out of the sequence of a key and tells who is first then. It must be atomic: two that leave at the same
--- time must not both find the other one first, or nobody would be told of the next.
+-- Removes tasks from the sequence of a key and returns its new front. It must be atomic: if two tasks that leave at the
+-- same time each found the other one first, the next task would not be woken.
 --
 -- KEYS  1 sequence of the key   2 waiters of the key
 -- ARGV  1 how many of the first to name   2 member that leaves, or ''   3... members that are gone

@@ -9,10 +9,10 @@ local function ended(task)
   return (not state or state == 'archived' or state == 'completed') and 1 or 0
 end
 
--- timer(look, how many stand before it, longest or 0) returns when a parked task tries again although nobody woke it
--- (all in ms). The first eight do so soon, for all: whoever gets the key wakes the next. If those far behind did the
--- same, many waiters would keep Redis busy with asking in vain: they look the later, the further back they stand, up to
--- 10 min of up to 30 000 waiters, and of more waiters one looks in each 20 ms.
+-- timer(look, how many stand before it, longest or 0) returns when a parked task tries again if no wake comes
+-- (all in ms). The first eight do so soon, and the one that gets the key wakes the next. If the others did the same,
+-- many waiters would keep Redis busy in vain. They try later, the further back they stand: up to 10 min for up to
+-- 30 000 waiters, and of more waiters one tries every 20 ms.
 local function timer(look, ahead, longest)
   local latest = math.max(600000, ahead * 20)
   if ahead > 0 and look < latest then
@@ -21,7 +21,7 @@ local function timer(look, ahead, longest)
   return longest > 0 and math.min(look, longest) or look
 end
 
--- unplaced(look, waiters, conflicts, longest or 0) returns when a task tries again that nobody wakes, because it found
+-- unplaced(look, waiters, conflicts, longest or 0) returns when a task tries again that no wake finds, because it found
 -- the waiters full: as one behind all of them, and later each time (ms).
 local function unplaced(look, count, conflicts, longest)
   look = timer(look, count, 0)
@@ -97,12 +97,12 @@ local function postpone(task, nonce, id, now, late, message, delay)
   return left
 end
 
--- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, and the task's place. KEYS  4, on a Cluster,
--- the queue's mark that it is paused, unless that does not matter:
+-- check(task, waiters, now (ns)) returns what a wake finds, asynq's state, and the task's position. KEYS  4, on a
+-- Cluster, the queue's mark that it is paused, unless that does not matter:
 --   'held'       its queue is paused
 --   'here'       it can be woken
 --   'elsewhere'  it waits for another key, and its entry here is left over
---   'overdue'    its deadline has passed: asynq runs its handler no more, and archives it in the end
+--   'overdue'    its deadline has passed: asynq does not run its handler again, and archives it in the end
 --   'runs'       its timer has brought it back, and it tries its key by itself
 --   'gone'       it cannot be woken
 local function check(task, waiters, now)
@@ -123,8 +123,8 @@ local function check(task, waiters, now)
 end
 
 -- pull(entry, asynq's state) takes a task from where it waits. Returns whether it was there; it must then be pushed.
--- One that is pending, because its timer has brought it back or an operator has, comes by itself: it is looked for at
--- either end of the list alone, or it would cost a look at all of the backlog.
+-- One that is pending, because its timer or an operator has brought it back, comes by itself: only the two ends of the
+-- list are searched for it, because a search of the whole backlog would cost too much.
 local function pull(entry, state)
   local id, prefix = parse(entry)
   if state ~= 'pending' then
@@ -146,7 +146,7 @@ local function push(entry, now)
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 
--- hasten(task, entry, now (ns)) has a parked task look for itself as soon as it wanted to if nobody stood before it.
+-- hasten(task, entry, now (ns)) shortens the timer of a parked task to that of the next waiter.
 -- KEYS  1 the task's hash 2 retry of its queue
 local function hasten(task, entry, now)
   local id, prefix = parse(entry)
@@ -156,8 +156,8 @@ local function hasten(task, entry, now)
   end
 end
 
--- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no place, else
--- 0) has a parked task look for itself later, since others stand before it. Returns when (ms). KEYS  1 the task's hash
+-- defer(task, entry, now (ns), look, how many stand before it, longest or 0, conflicts when it has found no room, else
+-- 0) lengthens the timer of a parked task, because others stand before it. Returns when (ms). KEYS  1 the task's hash
 -- 2 retry of its queue   4 its uniqueness lock, if it has one
 local function defer(task, entry, now, look, ahead, longest, conflicts)
   local id, prefix = parse(entry)

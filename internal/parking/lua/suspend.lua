@@ -1,7 +1,7 @@
 -- Part of the scripts: what parking does in the slot of the task's queue, as a step of its own on a Cluster.
 
--- suspend(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', waiters, retry count, when it
--- would look for itself if it were next (ms), longest or 0, how long ago it was refused first in this run (us),
+-- suspend(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', waiters, retry count, its timer
+-- if it is next (ms), longest or 0, how long ago it was first refused in this run (us),
 -- deadline) counts a conflict and shelves the task.
 -- KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if it has one.
 --       Returns {what resign does, conflicts, first conflict (us), place, waiters before or '', now (us)}. After

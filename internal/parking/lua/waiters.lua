@@ -1,6 +1,6 @@
 -- Part of the scripts: the waiters of a key, in the slot of the key. Each function is a step of its own on a Cluster,
--- where its first argument is KEYS[1] and the others are ARGV. It must be atomic: of two who take an entry out, one
--- alone has it.
+-- where its first argument is KEYS[1] and the others are ARGV. It must be atomic: of two calls that take an entry
+-- out, only one has it.
 
 -- discard(waiters, entries...) takes entries out. Returns {how many are left, the entries that this call took out...}.
 local function discard(waiters, ...)
@@ -14,10 +14,10 @@ local function discard(waiters, ...)
   return mine
 end
 
--- join(waiters, entry, place, 1 to be behind those who came before, most waiters or 0, how long an idle set of waiters
--- is kept (ms)) adds an entry ; one that is there stays where it is. Returns {waiters, place, how many stand before
--- it}, and when the waiters are full {waiters, place, ''} and a few entries behind them, chosen at random: their tasks
--- may be gone. Each call looks at few, or a full set would cost all who meet it.
+-- join(waiters, entry, place, 1 to be behind those that came before, most waiters or 0, how long an idle set of waiters
+-- is kept (ms)) adds an entry; one that is there stays where it is. Returns {waiters, place, how many stand before
+-- it}, and when there is no room {waiters, place, ''} and a few entries, chosen at random: their tasks may be gone.
+-- They are few, so that a full set does not cost every task that meets it much.
 local function join(waiters, entry, place, behind, most, ttl)
   local score = redis.call('ZSCORE', waiters, entry)
   local count = redis.call('ZCARD', waiters)
@@ -25,7 +25,7 @@ local function join(waiters, entry, place, behind, most, ttl)
     if tonumber(most) > 0 and count >= tonumber(most) then
       return {count, place, '', unpack(redis.call('ZRANDMEMBER', waiters, 3))}
     end
-    -- Places are given by the first conflict; of two in the same microsecond the earlier arrival has the earlier place.
+    -- The place is the time of the first conflict; of two in the same microsecond the earlier arrival comes first.
     score = place
     local last = redis.call('ZRANGE', waiters, -1, -1, 'WITHSCORES')
     if tonumber(behind) == 1 and last[2] and tonumber(last[2]) >= tonumber(place) then

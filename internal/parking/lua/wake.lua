@@ -3,18 +3,18 @@
 -- touches keys of any queue and runs on one node alone; on a Cluster its parts are steps: see wake_steps.go.
 --
 -- KEYS  1 waiters of the key   2 index of all parked tasks
--- ARGV  1 entry of the task that gives the key back, or ''   2 the only entry that is to be woken, or ''   3 now (ns)
---       4 how many waiters to pass over   unseen   5 how many to look at   6 how many to wake at most
+-- ARGV  1 entry of the task that releases the key, or ''   2 the only entry that is to be woken, or ''   3 now (ns)
+--       4 how many waiters to skip   5 how many to check   6 how many to wake at most
 --       7 1 to put a waiter of a paused or unserved queue at the head of that queue   when no other can run, else 0
 --       8... unserved queues
 --
--- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when nobody else waits
--- that can run; or 'more' when nobody could be woken of those that it looked at: call again, and pass over as many as
--- the second value says.
+-- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when no other waiter can
+-- run; or 'more' when none of those that it checked could be woken: call again, and skip as many as the second value
+-- says.
 local waiters, index, leaver, only, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local rank, most, wanted, hope = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 
--- Waiters of a paused or unserved queue keep their places: they are passed over without a look, ten thousand at most.
+-- Waiters of a paused or unserved queue keep their places: they are skipped without a check, ten thousand at most.
 local held, passable = {}, 10000
 for i = 8, #ARGV do
   held['asynq:{' .. ARGV[i] .. '}:'] = true
@@ -38,8 +38,8 @@ if leaver ~= '' then
   end
 end
 
--- As a rule the first waiter can be woken: those behind them are looked at only if not, as a long look costs more than
--- all the rest.
+-- The first waiter can usually be woken. Those behind it are read only if not, because a long read costs more than all
+-- the rest.
 local woken, looked, size, searched, over = {}, 0, wanted, 0, false
 while not over and looked < most and passable > 0 do
   local found = look(waiters, leaver, only, rank, size)
@@ -76,7 +76,7 @@ if #woken > 0 then
     push(woken[i], now)
   end
   local behind = redis.call('ZRANGE', waiters, 0, 0)[1]
-  if behind then -- if those who were woken die, this one must not wait as long as it thought when others stood before it
+  if behind then -- if the woken tasks die, this one must not wait as long as while others stood before it
     local _, _, task = parse(behind)
     hasten(task, behind, now)
   end
