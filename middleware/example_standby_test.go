@@ -8,8 +8,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// How many tasks wait on standby, that is in their slots, is a matter of each handler. Here one server, where two wait for
-// a key already, decides upon a third.
+// How many tasks wait on standby, that is in their slots, is a matter of each handler. Here one server, where two wait
+// for a key already, decides upon a third.
 func ExampleRequeue_Decide() {
 	now := time.Now()
 	third := middleware.Conflict{

@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The locks are elsewhere, and the first task of the sequence leaves between the refusal of a task and the look after its park.
+// The locks are elsewhere, and the first task of the sequence leaves between the refusal of a task and the look after
+// its park.
 func TestALookAfterAParkLeavesThePosition(t *testing.T) {
 	t.Parallel()
 	for name, queue := range map[string]string{"in its queue": "", "in another queue": "waiting"} {

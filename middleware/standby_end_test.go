@@ -40,8 +40,8 @@ func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	})
 }
 
-// With more hot keys than the budget allows to wait, a task that finds no room parks. No task is stranded, and the budget is
-// kept.
+// With more hot keys than the budget allows to wait, a task that finds no room parks. No task is stranded, and the
+// budget is kept.
 func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

@@ -108,7 +108,8 @@ func TestAFakeRedisAllowsAll(t *testing.T) {
 	}
 }
 
-// A command that a script learns must be asked about too. Without it the check would pass a user who then fails every task.
+// A command that a script learns must be asked about too. Without it the check would accept a user with whom every task
+// fails.
 func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	t.Parallel()
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
