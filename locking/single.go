@@ -233,7 +233,6 @@ type part struct {
 	redisKeys []string         // lock, fence counter and subscription of each
 	acquire   pipeline.Command // the call that takes them
 	asked     outcome          // of this call
-	tops      []int64          // the last token of each key's block, once granted
 }
 
 // parts divides the keys of an attempt: into one part if they are on one server or in one slot, otherwise into one part

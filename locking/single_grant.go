@@ -23,6 +23,7 @@ type singleGrant struct {
 	block  int
 	ttl    time.Duration
 	parts  []part
+	tops   []int64 // the last token of each key's block
 }
 
 // acquire takes one part and records its tokens.
@@ -46,7 +47,11 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 		return held
 	}
 	see(&g.single.clock, tops, g.single.fenceTTL)
-	p.tops = tops
+	if g.tops == nil {
+		g.tops = tops
+	} else {
+		g.tops = append(g.tops, tops...)
+	}
 	return nil
 }
 
@@ -96,20 +101,18 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 
 // Fence returns the first token of the block of the i-th key.
 func (g *singleGrant) Fence(_ context.Context, i int) (int64, error) {
-	part := 0
-	for ; i >= len(g.parts[part].tops); part++ {
-		i -= len(g.parts[part].tops)
-	}
-	return g.parts[part].tops[i] - int64(g.block) + 1, nil
+	return g.tops[i] - int64(g.block) + 1, nil
 }
 
 // Renew extends every part.
 func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
+	tops := g.tops
 	for _, p := range g.parts {
 		args := []any{g.owner, ms(ttl), ms(g.single.fenceTTL)}
-		for _, top := range p.tops {
+		for _, top := range tops[:len(p.keys)] {
 			args = append(args, top)
 		}
+		tops = tops[len(p.keys):]
 		reply, err := g.single.server.Run(ctx, pipeline.NewCall(nil, renewScript, p.redisKeys, args...))
 		lost := 0
 		if err == nil {
@@ -131,20 +134,23 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 // Release releases all parts concurrently, so that a server that does not answer keeps no key of another one locked.
 func (g *singleGrant) Release(ctx context.Context) (notify bool, err error) {
 	if len(g.parts) == 1 {
-		return g.releasePart(ctx, g.parts[0])
+		return g.releasePart(ctx, g.parts[0], g.tops)
 	}
 	errs, notifies := make([]error, len(g.parts)), make([]bool, len(g.parts))
 	var all sync.WaitGroup
+	tops := g.tops
 	for i, p := range g.parts {
-		all.Go(func() { notifies[i], errs[i] = g.releasePart(ctx, p) })
+		own := tops[:len(p.keys)]
+		all.Go(func() { notifies[i], errs[i] = g.releasePart(ctx, p, own) })
+		tops = tops[len(p.keys):]
 	}
 	all.Wait()
 	return slices.Contains(notifies, true), errors.Join(errs...)
 }
 
 // releasePart releases one part.
-func (g *singleGrant) releasePart(ctx context.Context, p part) (notify bool, err error) {
-	reply, err := g.sendRelease(ctx, p)
+func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (notify bool, err error) {
+	reply, err := g.sendRelease(ctx, p, tops)
 	switch {
 	case err != nil:
 		return true, &OpError{Op: "release", Keys: p.keys, Err: err}
@@ -157,8 +163,8 @@ func (g *singleGrant) releasePart(ctx context.Context, p part) (notify bool, err
 
 // sendRelease releases one part. An unanswered call is repeated until the locks have expired, and sendRelease waits for
 // that until ctx ends: a key that stays locked stops its users for a TTL.
-func (g *singleGrant) sendRelease(ctx context.Context, p part) (releaseReply, error) {
-	command := releaseCommand(&p.acquire, p.tops)
+func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
+	command := releaseCommand(&p.acquire, tops)
 	first := true // the answer is to the only release that may have been executed
 	type sender func(context.Context, *pipeline.Call) (any, error)
 	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {
