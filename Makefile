@@ -28,6 +28,10 @@ help: ## Show this list
 demo: ## Watch workers share orders, with nothing installed
 	@go run ./examples/orders -demo
 
+.PHONY: allocation
+allocation: ## Watch runs of 40 orders being allocated beside audits, with nothing installed; ORDERS=file reads real orders
+	@go run ./examples/allocation $(if $(ORDERS),-orders $(ORDERS))
+
 .PHONY: test
 test: ## Test everything with the race detector; installs redis-server and a C compiler when missing
 	@scripts/test.sh $(PKG)
