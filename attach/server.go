@@ -22,7 +22,8 @@ const fewServers = 8
 // [Attached.Config]. Each server needs its own.
 func (a *Attached) Client() redis.UniversalClient {
 	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
-		Interval: a.interval, Queues: max(len(a.queues()), 1), Stopping: a.stopping,
+		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
+		Slots: a.budget.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.Check,
 	})
 }

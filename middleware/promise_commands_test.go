@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -155,7 +154,7 @@ func nameOf(cmd redis.Cmder, err error) string {
 		}
 		return "acquire"
 	case is(0, ":pending") && is(1, ":paused"):
-		if errors.Is(err, redis.Nil) {
+		if reply, _ := cmd.(interface{ Val() any }).Val().([]any); len(reply) == 0 {
 			return "" // an empty queue
 		}
 		return "fetch"
@@ -220,7 +219,7 @@ func TestAParkedTaskCostsAFixedNumberOfCommands(t *testing.T) {
 	})
 }
 
-func TestAnUncontendedTaskCostsFourCommands(t *testing.T) {
+func TestAnUncontendedTaskCostsThreeCommands(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		const tasks = 20
@@ -234,8 +233,13 @@ func TestAnUncontendedTaskCostsFourCommands(t *testing.T) {
 			r.events.await(r, (round+1)*tasks, func(e middleware.Event) bool { return e.Kind == middleware.Released })
 			<-time.After(2 * time.Second)
 		}
-		want := map[string]int{"enqueue": tasks, "fetch": tasks, "acquire": tasks, "release": tasks, "done": tasks}
-		if got := sent.counts(); !maps.Equal(got, want) {
+		got := sent.counts()
+		if n := got["fetch"]; n > tasks/2 { // the first ones; each acknowledgement brings the next task
+			r.Errorf("%d fetches for %d tasks", n, tasks)
+		}
+		delete(got, "fetch")
+		want := map[string]int{"enqueue": tasks, "acquire": tasks, "release": tasks, "done": tasks}
+		if !maps.Equal(got, want) {
 			r.Errorf("%v for %d tasks, want %v", got, tasks, want)
 		}
 	})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn/intake"
 )
 
 // Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
@@ -18,14 +21,8 @@ type Tasks interface {
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
 }
 
-// Fetched is a task that was fetched. Message is asynq's encoding of it, and Run a unique name for this run, which its
-// hash holds in the field railtoken:run until the next one begins. The other fields are what its hash records of its
-// waiting; they are empty for a task that has never waited.
-type Fetched struct {
-	Queue, ID, Run, Message   string
-	Retried, Conflicts, First string
-	Woken                     bool
-}
+// Fetched is a task that was fetched.
+type Fetched = intake.Task
 
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
@@ -72,6 +69,53 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
 	}
 	return a, ok && a.ID != ""
+}
+
+// texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
+var texts sync.Map
+
+// acknowledge ends a run: Tasks may answer, else the next tasks are fetched with it, or asynq's script is sent alone.
+// text is that of the script if go-redis sends it, and empty otherwise.
+func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string, args []any,
+	send func(context.Context) *redis.Cmd,
+) *redis.Cmd {
+	repeated := ctx.Err() != nil
+	if repeated {
+		fresh, cancel := uncancelled(ctx)
+		defer cancel()
+		ctx = fresh
+	}
+	name := scripts[sum]
+	a, ok := acknowledgement(name, keys, args)
+	a.Repeated = repeated
+	if text != "" {
+		texts.LoadOrStore(sum, text)
+	}
+	return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
+		if !ok {
+			return send(ctx)
+		}
+		if c.tasks != nil && text == "" { // also of an asynq that is not known: a run that began here ends here
+			if answered, err := c.tasks.Acknowledge(ctx, a); answered {
+				c.intake.End(a.Queue, a.ID)
+				return answer(ctx, sum, err)
+			}
+		}
+		known, _ := texts.Load(sum)
+		switch script, _ := known.(string); {
+		case name == "", repeated, a.Requeues():
+			c.intake.End(a.Queue, a.ID)
+		case script == "" && c.intake.Fuses(a.Queue, a.ID): // go-redis sends the text next
+			return answer(ctx, sum, noScriptError{})
+		default:
+			if done, err := c.intake.Acknowledge(ctx, intake.Acknowledgement{
+				Queue: a.Queue, ID: a.ID, Text: script, Keys: keys, Args: args,
+			}); done {
+				return answer(ctx, sum, err)
+			}
+		}
+		return send(ctx)
+	})
 }
 
 // answer returns the command that asynq gets for a script that was not sent.

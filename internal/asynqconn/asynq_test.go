@@ -49,7 +49,7 @@ func guardedOrBare(t *testing.T, run func(t *testing.T, m *miniredis.Miniredis, 
 				c := redistest.Patient(t, m)
 				asynqs := redis.UniversalClient(c)
 				if guarded {
-					asynqs = New(c, Options{Queues: 1})
+					asynqs = New(c, Options{Queues: numbered(1)})
 				}
 				run(t, m, c, asynqs, guarded)
 			})
@@ -156,7 +156,7 @@ func TestFetchesFromAFullRedisAreSlowedDown(t *testing.T) {
 		return err
 	}))
 	ran := make(chan struct{}, 1)
-	s := bareServer(t, New(c, Options{Queues: 1}), func(context.Context, *asynq.Task) error {
+	s := bareServer(t, New(c, Options{Queues: numbered(1)}), func(context.Context, *asynq.Task) error {
 		ran <- struct{}{}
 		return nil
 	})
@@ -209,9 +209,9 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		c := redistest.Patient(t, m)
 		var mu sync.Mutex
 		byKeys, bySum := map[Kind]map[string]bool{
-			Ack: {}, Fetch: {}, Recover: {},
+			Ack: {}, Fetch: {}, Recover: {}, Stop: {},
 			Other: {},
-		}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Other: {}}
+		}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Stop: {}, Other: {}}
 		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if sum, keys, ok := scriptOf(cmd); ok {
 				mu.Lock()
@@ -264,7 +264,7 @@ func TestAnUnsupportedAsynqIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		failing := &answers{look: func() error { return redis.Nil }}
-		c := New(failing, Options{Interval: time.Hour, Queues: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := New(failing, Options{Interval: time.Hour, Queues: numbered(1), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		began := time.Now()
 		for range 3 {
 			c.EvalSha(t.Context(), "1234", []string{

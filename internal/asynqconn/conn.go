@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn/intake"
 )
 
 // CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: asynq's own pause between two
@@ -15,10 +17,15 @@ const CheckInterval = time.Millisecond
 
 // Options configures a [Conn].
 type Options struct {
-	// Interval is the longest pause of an idle server between two checks of its queues, and Queues the number of its
-	// queues.
+	// Interval is the longest pause of an idle server between two checks of its queues.
 	Interval time.Duration
-	Queues   int
+	// Queues are those of the server with their priorities, Strict is its StrictPriority, and Slots its Concurrency.
+	Queues map[string]int
+	Strict bool
+	Slots  int
+	// Background runs a call until Redis has answered it, for at most limit; it reports false when the process is
+	// ending. When nil, each call has a goroutine of its own.
+	Background func(limit time.Duration, do func(context.Context)) bool
 	// Stopping, once it is closed, ends every pause: close it when the server begins to shut down. Nil never ends one.
 	Stopping <-chan struct{}
 	// Wakes ends a pause when a task is ready; the servers of a process share it. Nil never ends one.
@@ -42,8 +49,8 @@ type Conn struct {
 	redis.UniversalClient
 
 	failures failures
-	lost     lostFetches
 	pacer    *pacer
+	intake   *intake.Intake
 	tasks    Tasks
 	log      *slog.Logger
 	foreign  *atomic.Bool
@@ -60,27 +67,32 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 	if foreign == nil {
 		foreign = new(atomic.Bool)
 	}
-	return &Conn{
-		UniversalClient: client, pacer: newPacer(opts), tasks: opts.Tasks, foreign: foreign, ready: opts.Ready,
+	c := &Conn{
+		UniversalClient: client, tasks: opts.Tasks, foreign: foreign, ready: opts.Ready,
 		log: log,
+		intake: intake.New(client, intake.Options{
+			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
+		}),
 	}
+	c.pacer = newPacer(opts, c.intake)
+	return c
 }
 
 // EvalSha runs a script by its SHA-1.
 func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...any) *redis.Cmd {
-	return c.run(ctx, c.tasks, sum, keys, args,
+	return c.run(ctx, "", sum, keys, args,
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
 }
 
 // Eval runs a script by its text. go-redis calls it when Redis does not know the script, after EvalSha, which has
 // called Tasks.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return c.run(ctx, nil, sumOf(script), keys, args,
+	return c.run(ctx, script, sumOf(script), keys, args,
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
 }
 
-// run treats a script as its kind requires. tasks, when not nil, may answer an acknowledgement.
-func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, args []any,
+// run treats a script as its kind requires. text is that of the script if go-redis sends it, and empty otherwise.
+func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []any,
 	send func(context.Context) *redis.Cmd,
 ) *redis.Cmd {
 	kind, known := KindOf(sum, keys)
@@ -89,26 +101,14 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 	}
 	switch kind {
 	case Ack:
-		repeated := ctx.Err() != nil
-		if repeated {
-			fresh, cancel := uncancelled(ctx)
-			defer cancel()
-			ctx = fresh
-		}
-		a, ok := acknowledgement(scripts[sum], keys, args)
-		a.Repeated = repeated
-		return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
-			if ok && tasks != nil { // also with an unsupported asynq: a run that began here ends here
-				if answered, err := tasks.Acknowledge(ctx, a); answered {
-					return answer(ctx, sum, err)
-				}
-			}
-			return send(ctx)
-		})
+		return c.acknowledge(ctx, text, sum, keys, args, send)
 	case Fetch:
-		cmd := c.fetched(ctx, known, keys, args, send)
+		cmd := c.fetched(ctx, known, keys, send)
 		c.failures.pause(ctx, cmd.Err())
-		c.pacer.fetched(ctx, cmd.Err())
+		if c.pacer.fetched(ctx, cmd.Err()) { // there is one now
+			cmd = c.fetched(ctx, known, keys, send)
+			c.failures.pause(ctx, cmd.Err())
+		}
 		return cmd
 	case Recover:
 		if c.failures.lately(time.Now()) {
@@ -117,13 +117,26 @@ func (c *Conn) run(ctx context.Context, tasks Tasks, sum string, keys []string, 
 			return cmd
 		}
 		return send(ctx)
+	case Stop:
+		c.drain()
+		return send(ctx)
 	default:
 		return send(ctx)
 	}
 }
 
+// drainTimeout is how long a server that shuts down waits for replies before it puts back the tasks in memory.
+const drainTimeout = time.Second
+
+// drain puts back the tasks in memory, before asynq records that the server is gone.
+func (c *Conn) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	c.intake.Drain(ctx)
+}
+
 // fetched fetches a task, by asynq's script when our own cannot be used.
-func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []any,
+func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 	send func(context.Context) *redis.Cmd,
 ) *redis.Cmd {
 	if c.ready != nil {
@@ -134,7 +147,7 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string, args []an
 		}
 	}
 	if known && c.tasks != nil && !c.foreign.Load() {
-		return c.fetch(ctx, keys, args)
+		return c.fetch(ctx, keys)
 	}
 	return send(ctx)
 }

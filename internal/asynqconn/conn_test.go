@@ -58,7 +58,7 @@ func TestEveryAcknowledgementIsAskedAbout(t *testing.T) {
 		m, _ := redistest.Virtual(t)
 		c := redistest.Patient(t, m)
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(ctx context.Context, task *asynq.Task) error {
+		s := bareServer(t, New(c, Options{Queues: numbered(1), Tasks: w}), func(ctx context.Context, task *asynq.Task) error {
 			switch task.Type() {
 			case "retry", "archive":
 				return errors.New("the reason")
@@ -121,7 +121,7 @@ func TestAnAnsweredAcknowledgementIsNotSent(t *testing.T) {
 			replies = replies[1:]
 			return true, err
 		}}
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}),
+		s := bareServer(t, New(c, Options{Queues: numbered(1), Tasks: w}),
 			func(context.Context, *asynq.Task) error { return nil })
 		defer s.Shutdown()
 		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
@@ -144,8 +144,9 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 		task := asynqtest.Enqueue(t, m, asynq.NewTask("audit", nil))
 		m.HSet("asynq:{default}:t:"+task.ID, "railtoken:retried", "2", "railtoken:conflicts", "7", "railtoken:first",
 			"1000000")
+		message := m.HGet("asynq:{default}:t:"+task.ID, "msg")
 		ran := make(chan string, 1)
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}), func(_ context.Context, task *asynq.Task) error {
+		s := bareServer(t, New(c, Options{Queues: numbered(1), Tasks: w}), func(_ context.Context, task *asynq.Task) error {
 			ran <- task.Type()
 			return nil
 		})
@@ -155,7 +156,7 @@ func TestAFetchTellsWhatATaskHasMet(t *testing.T) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.fetched[0].Message != m.HGet("asynq:{default}:t:"+task.ID, "msg") {
+		if w.fetched[0].Message != message {
 			t.Errorf("its message is %q", w.fetched[0].Message)
 		}
 		w.fetched[0].Run, w.fetched[0].Message = "", ""
@@ -178,7 +179,7 @@ func TestAPausedQueueIsNotFetchedFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
-		s := bareServer(t, New(c, Options{Queues: 1, Tasks: w}),
+		s := bareServer(t, New(c, Options{Queues: numbered(1), Tasks: w}),
 			func(context.Context, *asynq.Task) error { return nil })
 		time.Sleep(5 * time.Second)
 		s.Shutdown()
@@ -194,7 +195,7 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 	var log strings.Builder
 	w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
 	sent := 0
-	opts := Options{Queues: 1, Tasks: w, Foreign: new(atomic.Bool), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	opts := Options{Queues: numbered(1), Tasks: w, Foreign: new(atomic.Bool), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 { // servers of a process
 		c := New(&answers{look: func() error {
 			sent++
@@ -218,7 +219,7 @@ func TestAfterAnOutageNothingIsRecoveredForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reply := errors.New("connection refused")
-		c := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
+		c := New(&answers{look: func() error { return reply }}, Options{Queues: numbered(2)})
 		lists := func() bool {
 			return !errors.Is(c.EvalSha(t.Context(), listLeaseExpired, []string{"asynq:{q}:lease"}).Err(), nil)
 		}
@@ -257,7 +258,7 @@ func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 					return moving
 				}
 				return nil
-			}}, Options{Queues: 1, Tasks: asked})
+			}}, Options{Queues: numbered(1), Tasks: asked})
 			keys := []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}
 			if err := c.EvalSha(t.Context(), done, keys, "1").Err(); err != nil || sent < 3 ||
 				time.Since(began) > 3*time.Second {
@@ -282,7 +283,7 @@ func TestAnAnswerWaitsForTheSlotToo(t *testing.T) {
 			replies = replies[1:]
 			return true, err
 		}}
-		c := New(&answers{}, Options{Queues: 1, Tasks: w})
+		c := New(&answers{}, Options{Queues: numbered(1), Tasks: w})
 		err := c.EvalSha(t.Context(), done, []string{"asynq:{q}:active", "asynq:{q}:lease", "asynq:{q}:t:1"}, "1").Err()
 		if err != nil || len(w.acks) != 2 {
 			t.Errorf("%v after %d attempts, want two", err, len(w.acks))
@@ -294,7 +295,7 @@ func TestAMovingSlotIsNoOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reply := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
-		c := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
+		c := New(&answers{look: func() error { return reply }}, Options{Queues: numbered(2)})
 		c.EvalSha(t.Context(), dequeue, []string{
 			"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
 			"asynq:{q}:lease",

@@ -24,7 +24,7 @@ func TestPauseBeginsAnewWhenAFetchSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reply error
-		conn := New(&answers{look: func() error { return reply }}, Options{Queues: 2})
+		conn := New(&answers{look: func() error { return reply }}, Options{Queues: numbered(2)})
 		full := errors.New(oom)
 		var got []time.Duration
 		for _, reply = range []error{full, full, full, redis.ErrNoScript, full, redis.Nil, full, full, nil, full} {

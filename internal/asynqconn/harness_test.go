@@ -1,6 +1,7 @@
 package asynqconn
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,4 +30,13 @@ func kindOf(cmd redis.Cmder) Kind {
 	sum, keys, _ := scriptOf(cmd)
 	kind, _ := KindOf(sum, keys)
 	return kind
+}
+
+// numbered returns so many queues: the default one, and others that have numbers.
+func numbered(n int) map[string]int {
+	queues := map[string]int{"default": 1}
+	for i := 1; i < n; i++ {
+		queues[fmt.Sprint(i)] = 1
+	}
+	return queues
 }

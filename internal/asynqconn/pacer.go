@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn/intake"
 )
 
 // Wakes tells the servers of a process that this process has put a task at the head of a queue.
@@ -37,31 +39,40 @@ type pacer struct {
 	queues   int64         // the number of fetches in a check
 	stopping <-chan struct{}
 	woken    Wakes
+	arrived  <-chan struct{} // a task lies in memory
 
 	empty   atomic.Int64 // fetches of this check that found nothing
 	stopped atomic.Bool  // stopping has ended a pause: the server keeps checking until it is shut down
 }
 
-func newPacer(opts Options) *pacer {
-	return &pacer{interval: opts.Interval, queues: int64(opts.Queues), stopping: opts.Stopping, woken: opts.Wakes}
+func newPacer(opts Options, in *intake.Intake) *pacer {
+	p := &pacer{
+		interval: opts.Interval, queues: int64(max(len(opts.Queues), 1)), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
+	}
+	if in.AllAtOnce() {
+		p.queues = 1
+	}
+	return p
 }
 
-// fetched holds the last fetch of a check that found nothing.
-func (p *pacer) fetched(ctx context.Context, err error) {
+// fetched holds the last fetch of a check that found nothing, and reports whether a task may have come meanwhile.
+func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
 	switch {
 	case errors.Is(err, redis.Nil):
 		if p.empty.Add(1) >= p.queues {
 			p.empty.Store(0)
-			p.pause(ctx)
+			return p.pause(ctx)
 		}
 	case err != nil && redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
 	default: // a task ends the check, and so does an error
 		p.empty.Store(0)
 	}
+	return false
 }
 
-// pause waits for between a third of the interval and all of it, so that servers do not check in step.
-func (p *pacer) pause(ctx context.Context) {
+// pause waits for between a third of the interval and all of it, so that servers do not check in step. It reports
+// whether a task may have come.
+func (p *pacer) pause(ctx context.Context) (come bool) {
 	third := p.interval / 3
 	timer := time.NewTimer(max(third+rand.N(max(2*third, 1))-2*CheckInterval, 0))
 	defer timer.Stop()
@@ -74,6 +85,10 @@ func (p *pacer) pause(ctx context.Context) {
 	case <-stopping:
 		p.stopped.Store(true)
 	case <-p.woken:
+		return true
+	case <-p.arrived:
+		return true
 	case <-timer.C:
 	}
+	return false
 }

@@ -30,7 +30,7 @@ func newLookerWith(interval time.Duration, queues int, stopping <-chan struct{},
 	l.Conn = New(&answers{look: func() error {
 		l.looks++
 		return l.answer()
-	}}, Options{Interval: interval, Queues: queues, Stopping: stopping, Wakes: woken})
+	}}, Options{Interval: interval, Queues: numbered(queues), Stopping: stopping, Wakes: woken})
 	return l
 }
 

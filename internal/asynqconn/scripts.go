@@ -16,6 +16,7 @@ const (
 	Ack                 // ends a run: done, retried, archived or put back
 	Recover             // lists the tasks whose workers asynq considers dead
 	Enqueue             // adds a task to a queue
+	Stop                // says that a server is gone
 )
 
 // scripts maps the SHA-1 of asynq v0.26.0's scripts to their names.
@@ -49,7 +50,7 @@ var scripts = map[string]string{
 
 // kinds has the scripts that a Conn or an Enqueuer treats specially.
 var kinds = map[string]Kind{
-	"dequeue": Fetch, "listLeaseExpired": Recover,
+	"dequeue": Fetch, "listLeaseExpired": Recover, "clearServerState": Stop,
 	"enqueue": Enqueue, "enqueueUnique": Enqueue, "schedule": Enqueue, "scheduleUnique": Enqueue,
 	"addToGroup": Enqueue, "addToGroupUnique": Enqueue,
 	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack,

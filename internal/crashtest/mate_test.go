@@ -23,14 +23,16 @@ func (r *run) beginMate() *process {
 // acks are the steps with which a process gives a task back to asynq.
 var acks = []string{"park", "suspend", "asynq/done", "asynq/retry", "asynq/requeue", "asynq/archive"}
 
+// answered is a command that runs a script.
+type answered interface {
+	Val() any
+	SetVal(val any)
+}
+
 // keep notes which tasks the mate has.
 func (r *run) keep(cmd redis.Cmder) {
-	answer, ok := cmd.(answer)
+	answer, ok := cmd.(answered)
 	if !ok || len(cmd.Args()) < 4 {
-		return
-	}
-	if reply, ok := answer.Val().([]any); ok && len(reply) > 0 && strings.HasSuffix(fmt.Sprint(cmd.Args()[3]), "}:pending") {
-		r.held.Store(fmt.Sprintf("%s/%s", queueOf(cmd), reply[0]), true)
 		return
 	}
 	if slices.Contains(acks, stepOf(r.m, cmd)) {
@@ -40,4 +42,20 @@ func (r *run) keep(cmd redis.Cmder) {
 			}
 		}
 	}
+	queues := fetchedFrom(cmd)
+	if reply, ok := answer.Val().([]any); ok && len(queues) > 0 {
+		for taken := reply[len(reply)%8:]; len(taken) > 0; taken = taken[8:] { // an acknowledgement has its own answer first
+			r.held.Store(fmt.Sprintf("%s/%s", queues[taken[0].(int64)-1], taken[1]), true)
+		}
+	}
+}
+
+// fetchedFrom returns the queues that a script takes tasks from.
+func fetchedFrom(cmd redis.Cmder) (queues []string) {
+	for _, arg := range cmd.Args()[3:] {
+		if queue, ok := strings.CutSuffix(fmt.Sprint(arg), "}:paused"); ok { // no other script names it
+			queues = append(queues, strings.TrimPrefix(queue, "asynq:{"))
+		}
+	}
+	return queues
 }

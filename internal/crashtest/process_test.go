@@ -120,7 +120,7 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	if s.Eager {
 		interval = 50 * time.Millisecond
 	}
-	conn := (*parking.Engine)(p.queue).Conn(asynqconn.Options{Interval: interval, Queues: len(s.Queues), Stopping: p.stopping})
+	conn := (*parking.Engine)(p.queue).Conn(asynqconn.Options{Interval: interval, Queues: s.Queues, Slots: 8, Stopping: p.stopping})
 	server := asynq.NewServerFromRedisClient(conn, middleware.ServerConfig(asynq.Config{
 		Concurrency: 8, Queues: s.Queues, LogLevel: asynq.FatalLevel, TaskCheckInterval: asynqconn.CheckInterval, DelayedTaskCheckInterval: time.Second,
 		JanitorInterval: time.Hour,

@@ -153,13 +153,6 @@ func (r *run) find(step redis.Cmder) {
 		return
 	}
 	switch stepOf(r.m, step) {
-	case "asynq/fetch": // of two fetches the worker hears of one
-		if isOurFetch(step) {
-			return // the task goes back to its queue
-		}
-		queue := queueOf(step)
-		ids := r.list(queue, "pending")
-		r.leave(queue, ids[len(ids)-1])
 	case "asynq/retry", "release":
 		// asynq's script takes the task for the same run of it, though it may be the next one by now. A release that comes after another
 		// one has had the key looks as if the lease had been lost, and what was done under it counts as failed.

@@ -31,7 +31,7 @@ const (
 
 // asynqSteps are asynq's scripts, and the one that is sent in place of its own fetch, by the keys that they name.
 var asynqSteps = map[string]string{
-	"pending,paused,active,lease":           "asynq/fetch",
+	"fetch":                                 "asynq/fetch",
 	"active,lease,t,processed,processed":    "asynq/done",
 	"active,lease,pending,t":                "asynq/requeue",
 	"scheduled,pending":                     "asynq/forward",
@@ -46,7 +46,7 @@ var asynqSteps = map[string]string{
 // ownScripts are our own scripts: "park", "acquire" and so on, as their files are called.
 var ownScripts = sync.OnceValue(func() map[string]string {
 	scripts := map[string]string{}
-	for _, dir := range []string{"../parking/lua", "../../locking/lua", "../../internal/asynqconn/lua"} {
+	for _, dir := range []string{"../parking/lua", "../../locking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua"} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.lua"))
 		for _, file := range files {
 			source, err := os.ReadFile(file)
@@ -176,15 +176,18 @@ func asynqStep(m *miniredis.Miniredis, keys []any) string {
 		parts = append(parts, part)
 	}
 	signature := strings.Join(parts, ",")
+	const queue, mark = "pending,paused,active,lease,", "recalled"
+	if queues, ok := strings.CutSuffix(signature, mark); ok && queues == strings.Repeat(queue, len(parts)/4) {
+		signature = "fetch"
+		if !slices.ContainsFunc(keys, func(k any) bool { return strings.HasSuffix(fmt.Sprint(k), "}:pending") && m.Exists(fmt.Sprint(k)) }) {
+			return idleFetch
+		}
+	}
 	switch signature {
 	case "aggregation_sets": // there are none
 		return idleChatter
 	case "lease", "completed":
 		return "" // the regular looks of the recoverer and the janitor
-	case "pending,paused,active,lease":
-		if !m.Exists(fmt.Sprint(keys[0])) {
-			return idleFetch
-		}
 	case "scheduled,pending", "retry,pending":
 		if !due(m, fmt.Sprint(keys[0])) {
 			return idleForward

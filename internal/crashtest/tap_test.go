@@ -7,15 +7,12 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
 // fault is what happens at a step.
@@ -68,6 +65,7 @@ type tap struct {
 	steps []string
 	taken map[string]int // how many steps there were of each name
 	dead  chan struct{}  // closed when the process has stopped
+	sends sync.WaitGroup // commands that are on their way
 	over  chan struct{}  // closed at the end of the run
 }
 
@@ -108,7 +106,20 @@ func (t *tap) die() {
 	if t.stop != nil {
 		t.stop()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	close(t.dead)
+}
+
+// begin notes that a command is on its way, and reports false when the process has stopped.
+func (t *tap) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.isDead() {
+		return false
+	}
+	t.sends.Add(1)
+	return true
 }
 
 // hang is what a stopped process does until the end of the run: nothing.
@@ -188,12 +199,16 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 	}
 	switch {
 	case at < 0:
+		if !t.begin() {
+			return t.hang(cmds...)
+		}
+		defer t.sends.Done()
 		return t.send(cmds, began, send)
 	case t.fault.lives():
 		if t.found != nil {
 			t.found(cmds[at])
 		}
-		if t.fault == lost || isOurFetch(cmds[at]) {
+		if t.fault == lost || cmds[at].NoRetry() { // no client sends it again
 			_ = t.send(cmds, began, send)
 			if t.fault == late {
 				time.Sleep(resendAfter)
@@ -212,6 +227,7 @@ func (t *tap) pass(cmds []redis.Cmder, send func([]redis.Cmder) error) error {
 		at++
 	}
 	_ = t.send(cmds[:at], began, send)
+	t.sends.Wait() // the server takes what was sent
 	if t.found != nil {
 		t.found(nil)
 	}
@@ -223,7 +239,7 @@ func (t *tap) send(cmds []redis.Cmder, began time.Time, send func([]redis.Cmder)
 	if len(cmds) == 0 {
 		return send(cmds)
 	}
-	if t.fetching != nil && len(cmds[0].Args()) > 3 && strings.HasSuffix(fmt.Sprint(cmds[0].Args()[3]), "}:pending") {
+	if t.fetching != nil && len(cmds[0].Args()) > 3 && len(fetchedFrom(cmds[0])) > 0 {
 		t.fetching.Lock()
 		defer t.fetching.Unlock()
 	}
@@ -236,30 +252,14 @@ func (t *tap) send(cmds []redis.Cmder, began time.Time, send func([]redis.Cmder)
 	return err
 }
 
-// answer is a command of which the reply may be anything.
-type answer interface {
-	Val() any
-	SetVal(value any)
-	SetErr(err error)
-}
-
-// isOurFetch reports whether a command is railtoken's fetch of a task: the connection that sends it finds out itself
-// what a fetch has taken whose reply was lost.
-func isOurFetch(cmd redis.Cmder) bool {
-	_, ok := cmd.(asynqconn.Once)
-	return ok
-}
-
 // answerIdle answers a look for tasks where there are none as the server would.
 func answerIdle(step string, cmd redis.Cmder) bool {
-	answer, ok := cmd.(answer)
+	answer, ok := cmd.(answered)
 	switch {
 	case !ok:
 		return false
-	case step == idleFetch && len(cmd.Args()) > 10: // it looks for tasks that an unanswered one has taken
-		return false
 	case step == idleFetch:
-		answer.SetErr(redis.Nil)
+		answer.SetVal([]any{})
 	case step == idleForward, step == idleChatter:
 		answer.SetVal(int64(0))
 	default:

@@ -16,6 +16,9 @@ import (
 // Conn returns the Redis client of an asynq server whose tasks are to be parked. Each server needs a Conn of its own.
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
+	opts.Background = func(limit time.Duration, do func(context.Context)) bool {
+		return e.background(e.closing, limit, do)
+	}
 	if opts.Logger == nil {
 		opts.Logger = e.log
 	}

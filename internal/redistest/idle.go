@@ -35,6 +35,8 @@ func answerIdle(m *miniredis.Miniredis) server.Hook {
 			c.WriteLen(0)
 		case n == 4 && ofQueue(keys, "pending", "paused", "active", "lease") && !db.Exists(keys[0]):
 			c.WriteNull()
+		case n%4 == 1 && n > 1 && empty(db, keys):
+			c.WriteLen(0)
 		case n == 2 && (ofQueue(keys, "scheduled", "pending") || ofQueue(keys, "retry", "pending")) && !due(db, keys[0], argv[0]):
 			c.WriteInt(0)
 		default:
@@ -42,6 +44,16 @@ func answerIdle(m *miniredis.Miniredis) server.Hook {
 		}
 		return true
 	}
+}
+
+// empty reports whether a script is railtoken's own fetch, of several queues and with a mark, and finds no task.
+func empty(db *miniredis.RedisDB, keys []string) bool {
+	for ; len(keys) > 1; keys = keys[4:] {
+		if !ofQueue(keys[:4], "pending", "paused", "active", "lease") || db.Exists(keys[0]) {
+			return false
+		}
+	}
+	return strings.Contains(keys[0], "}:recalled:") && !db.Exists(keys[0])
 }
 
 // beat writes that a server is there, and that none of its tasks is active. It reports whether it has.

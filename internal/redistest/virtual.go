@@ -76,6 +76,10 @@ func dialer(m *miniredis.Miniredis) func(context.Context, string, string) (net.C
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return m.Dial()
+		conn, err := m.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return newBuffered(conn), nil
 	}
 }

@@ -169,7 +169,7 @@ func Serve(
 	if cfg.RetryDelayFunc == nil {
 		cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Hour }
 	}
-	conn := engine.Conn(asynqconn.Options{Queues: max(len(cfg.Queues), 1), Interval: interval})
+	conn := engine.Conn(asynqconn.Options{Queues: cfg.Queues, Slots: cfg.Concurrency, Strict: cfg.StrictPriority, Interval: interval})
 	server := asynq.NewServerFromRedisClient(conn, cfg)
 	err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)

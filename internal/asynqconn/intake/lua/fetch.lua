@@ -1,0 +1,13 @@
+-- Takes the next tasks of some queues and begins their runs, as asynq's own dequeueCmd (v0.26) does with one. It must be
+-- atomic: a task that is in no list would be lost, and one that is active without a lease would never be recovered.
+--
+-- KEYS  pending, paused, active and lease of each queue, and the mark of a call that was recalled
+-- ARGV  1 name of this call   2 most tasks   3 when the lease ends (s)   4... orders in which to look at the queues
+--
+-- Returns a list: of each task the position of its queue, its ID, its run, its message, retry count of the record,
+-- conflicts, first conflict (us), '1' when it was woken.
+local reply = {}
+if redis.call('EXISTS', KEYS[#KEYS]) == 0 then
+  grant(reply, 1, tonumber(ARGV[2]), ARGV[1], ARGV[3], 4)
+end
+return reply

@@ -1,0 +1,11 @@
+-- Asks for the tasks that a call has taken whose reply was lost, and sees to it that it takes none if it comes only
+-- later. It must be atomic: else it could come in between.
+--
+-- KEYS  pending, paused, active and lease of each queue, and the mark of the call
+-- ARGV  1 name of the call   2 how long the mark stays (s)
+--
+-- Returns what fetch.lua does.
+redis.call('SET', KEYS[#KEYS], '1', 'EX', ARGV[2])
+local reply = {}
+granted(reply, 1, (#KEYS - 1) / 4, ARGV[1])
+return reply

@@ -1,0 +1,62 @@
+package intake
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// order says in which order the queues are looked at, as asynq does: with StrictPriority by priority, else at random by
+// weight for each task.
+type order struct {
+	names   []string // sorted by priority, the highest first
+	weights []int
+	total   int
+	fixed   string // the order, if it is always the same
+}
+
+// mostQueues is how many queues have a byte each in an order.
+const mostQueues = 255
+
+func newOrder(queues map[string]int, strict bool) *order {
+	o := &order{}
+	o.names = slices.SortedFunc(maps.Keys(queues), func(a, b string) int {
+		return cmp.Or(cmp.Compare(queues[b], queues[a]), cmp.Compare(a, b))
+	})
+	for _, name := range o.names {
+		o.weights = append(o.weights, queues[name])
+		o.total += queues[name]
+	}
+	if strict || len(o.names) == 1 {
+		fixed := make([]byte, len(o.names))
+		for i := range fixed {
+			fixed[i] = byte(i + 1)
+		}
+		o.fixed = string(fixed)
+	}
+	return o
+}
+
+// next returns the positions of the queues, from 1 on, in the order in which to look for one task. As in asynq, a queue
+// comes before the others with the probability of its share of the weights.
+func (o *order) next() string {
+	if o.fixed != "" {
+		return o.fixed
+	}
+	positions, left := make([]byte, 0, len(o.names)), o.total
+	weights := slices.Clone(o.weights)
+	for range o.names {
+		at := rand.IntN(left)
+		for i, weight := range weights {
+			if at < weight {
+				positions = append(positions, byte(i+1))
+				left -= weight
+				weights[i] = 0
+				break
+			}
+			at -= weight
+		}
+	}
+	return string(positions)
+}

@@ -1,0 +1,43 @@
+package intake
+
+import (
+	"math"
+	"testing"
+)
+
+// asynq shuffles the names of the queues, each as often as its priority, and looks at them in the order in which they
+// come first.
+func TestQueuesComeFirstByTheirWeights(t *testing.T) {
+	t.Parallel()
+	const draws = 60_000
+	o := newOrder(map[string]int{"critical": 6, "default": 3, "low": 1}, false)
+	first, second := map[string]int{}, map[string]int{}
+	for range draws {
+		order := o.next()
+		if len(order) != 3 || order[0] == order[1] || order[1] == order[2] || order[0] == order[2] {
+			t.Fatalf("the order is %q", order)
+		}
+		first[o.names[order[0]-1]]++
+		if o.names[order[0]-1] == "critical" {
+			second[o.names[order[1]-1]]++
+		}
+	}
+	for name, share := range map[string]float64{"critical": 0.6, "default": 0.3, "low": 0.1} {
+		if got := float64(first[name]) / draws; math.Abs(got-share) > 0.02 {
+			t.Errorf("%s comes first in %.3f, want %.3f", name, got, share)
+		}
+	}
+	if got := float64(second["default"]) / float64(first["critical"]); math.Abs(got-0.75) > 0.02 {
+		t.Errorf("after critical comes default in %.3f, want 0.75", got)
+	}
+}
+
+func TestWithStrictPriorityTheOrderIsFixed(t *testing.T) {
+	t.Parallel()
+	o := newOrder(map[string]int{"b": 3, "a": 1, "c": 6}, true)
+	for range 10 {
+		if got := o.next(); got != "\x01\x02\x03" || o.names[0] != "c" || o.names[1] != "b" || o.names[2] != "a" {
+			t.Fatalf("%q of %v", got, o.names)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package intake
+
+import (
+	"sync"
+	"time"
+)
+
+// slots counts what the slots of a server are for: tasks that asynq has, those that wait for it in memory, and those
+// that a call asks for. It is safe for concurrent use.
+type slots struct {
+	most int
+
+	mu      sync.Mutex
+	running map[name]string // the run of each task that asynq has
+	recent  []name          // in the order in which asynq got them, with some that are over
+	ready   []arrival       // in memory, the oldest first
+	asked   int
+	arrived chan struct{} // has a value when a task has come
+}
+
+// arrival is a task in memory.
+type arrival struct {
+	Task
+	at time.Time
+}
+
+// name identifies a task.
+type name struct{ queue, id string }
+
+func newSlots(most int) *slots {
+	return &slots{most: max(most, 1), running: map[name]string{}, arrived: make(chan struct{}, 1)}
+}
+
+// ask reserves the free slots, least at least, and returns how many to ask for.
+func (s *slots) ask(least int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := max(s.most-len(s.running)-len(s.ready)-s.asked, least)
+	s.asked += n
+	return n
+}
+
+// answered notes what a call that asked for n tasks has brought.
+func (s *slots) answered(n int, tasks []Task, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked -= n
+	for _, t := range tasks {
+		s.ready = append(s.ready, arrival{t, at})
+	}
+	if len(tasks) > 0 {
+		select {
+		case s.arrived <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take gives asynq the oldest task in memory, if there is one.
+func (s *slots) take() (t Task, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ready) == 0 {
+		return Task{}, false
+	}
+	t = s.ready[0].Task
+	s.ready[0] = arrival{}
+	s.ready = s.ready[1:]
+	s.begin(name{t.Queue, t.ID}, t.Run)
+	return t, true
+}
+
+// begin notes that asynq has a task. It had a free slot for it: so of the runs that are known one is over, if they are
+// as many as the slots, without an acknowledgement; asynq sends none once its lease on a task has ended. The oldest is
+// then taken for it. The caller holds the mutex.
+func (s *slots) begin(n name, run string) {
+	for len(s.running) >= s.most && len(s.recent) > 0 {
+		delete(s.running, s.recent[0])
+		s.recent = s.recent[1:]
+	}
+	s.running[n] = run
+	if s.recent = append(s.recent, n); len(s.recent) > 2*s.most+64 {
+		kept := s.recent[:0]
+		for _, n := range s.recent {
+			if _, ok := s.running[n]; ok {
+				kept = append(kept, n)
+			}
+		}
+		s.recent = kept
+	}
+}
+
+// end notes that asynq acknowledges a task, and returns its run; ok is false when it is not known.
+func (s *slots) end(n name) (run string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run, ok = s.running[n]
+	delete(s.running, n)
+	return run, ok
+}
+
+// has reports whether asynq has a task.
+func (s *slots) has(n name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.running[n]
+	return ok
+}
+
+// expired takes the tasks out of memory that came no later than at a time, and returns when the next one came; the zero
+// time when there is none.
+func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.ready) > 0 && !s.ready[0].at.After(by) {
+		tasks = append(tasks, s.ready[0].Task)
+		s.ready = s.ready[1:]
+	}
+	if len(s.ready) > 0 {
+		next = s.ready[0].at
+	}
+	return tasks, next
+}

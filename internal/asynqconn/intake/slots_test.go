@@ -1,0 +1,80 @@
+package intake
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func numbered(n int) (tasks []Task) {
+	for i := range n {
+		tasks = append(tasks, Task{Queue: "q", ID: fmt.Sprint(i), Run: fmt.Sprint("run", i)})
+	}
+	return tasks
+}
+
+func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
+	t.Parallel()
+	s := newSlots(4)
+	if n := s.ask(1); n != 4 {
+		t.Fatalf("%d are asked for at first, want 4", n)
+	}
+	if n := s.ask(0); n != 0 {
+		t.Errorf("%d are asked for while 4 are on their way", n)
+	}
+	s.answered(4, numbered(3), time.Now())
+	if n := s.ask(0); n != 1 {
+		t.Errorf("%d are asked for beside 3 in memory, want 1", n)
+	}
+	s.answered(1, nil, time.Time{})
+	for range 3 {
+		if _, ok := s.take(); !ok {
+			t.Fatal("a task is missing")
+		}
+	}
+	if _, ok := s.take(); ok {
+		t.Error("there is a fourth task")
+	}
+	if run, ok := s.end(name{"q", "1"}); !ok || run != "run1" {
+		t.Errorf("it ends %q, %v", run, ok)
+	}
+	if _, ok := s.end(name{"q", "1"}); ok {
+		t.Error("it ends twice")
+	}
+	if n := s.ask(0); n != 2 {
+		t.Errorf("%d are asked for beside 2 that run, want 2", n)
+	}
+}
+
+// asynq sends no acknowledgement once its lease on a task has ended.
+func TestARunWithoutAnEndTakesNoSlotForEver(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	for i := range 1000 {
+		s.answered(0, []Task{{Queue: "q", ID: fmt.Sprint(i)}}, time.Now())
+		if _, ok := s.take(); !ok {
+			t.Fatal("there is no task")
+		}
+		if i%2 == 0 {
+			s.end(name{"q", fmt.Sprint(i)})
+		}
+	}
+	if len(s.running) > 2 || len(s.recent) > 200 {
+		t.Errorf("%d runs are known, %d remembered", len(s.running), len(s.recent))
+	}
+}
+
+func TestTasksInMemoryExpireInOrder(t *testing.T) {
+	t.Parallel()
+	s, began := newSlots(8), time.Now()
+	for i, task := range numbered(4) {
+		s.answered(0, []Task{task}, began.Add(time.Duration(i)*time.Second))
+	}
+	old, next := s.expired(began.Add(1500 * time.Millisecond))
+	if len(old) != 2 || old[0].ID != "0" || !next.Equal(began.Add(2*time.Second)) {
+		t.Errorf("%v are old, the next came at %v", old, next.Sub(began))
+	}
+	if task, ok := s.take(); !ok || task.ID != "2" {
+		t.Errorf("asynq gets %+v", task)
+	}
+}
