@@ -14,8 +14,8 @@
 // so that two tasks of items cannot deadlock, whatever their keys. An item that is refused goes to the back and is tried
 // once more after the others.
 //
-// When no item can run and some were refused, the task is parked on the key whose lease ends first. It holds nothing
-// then, and frees its slot. The release of the key wakes it, and it goes on with the items that are not done. Waiting
+// When no item can run and some were refused, the task is parked on the key that was taken last, because it is most
+// likely released first. It holds nothing then, and frees its slot. The release of the key wakes it, and it goes on with the items that are not done. Waiting
 // uses up no retry. The limits of the handler's middleware.Requeue apply.
 //
 // An item that fails is tried again when asynq retries the task, which costs one retry for all items that have failed.

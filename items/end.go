@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -83,7 +84,7 @@ func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool,
 	return false, report.Err()
 }
 
-// left returns the failed items that have tries left, and the refused one whose key is free first.
+// left returns the failed items that have tries left, and the refused one whose key is most likely free first.
 func (c *conductor) left() (retried []record, blocked *refusal) {
 	for _, r := range c.store.noted {
 		if r.State == Failed && !c.isFinal(r) {
@@ -91,17 +92,25 @@ func (c *conductor) left() (retried []record, blocked *refusal) {
 		}
 	}
 	for n, r := range c.refused {
-		if blocked == nil || endsBefore(r, *blocked) {
+		if blocked == nil || r.freeIn() < blocked.freeIn() {
 			blocked = &c.refused[n]
 		}
 	}
 	return retried, blocked
 }
 
-// endsBefore reports whether the lease that a was refused for ends before that of b, as far as is known.
-func endsBefore(a, b refusal) bool {
-	x, y := a.held.Holder.Remaining, b.held.Holder.Remaining
-	return x >= 0 && (y < 0 || x < y)
+// freeIn estimates when the key of a refused item is released. A key that was taken a moment ago is most likely held
+// briefly, and one that has been held for long is held for about as long again, whatever is left of a lease that is
+// renewed. A holder that has died releases nothing: then the lease ends.
+func (r refusal) freeIn() time.Duration {
+	h, estimate := r.held.Holder, time.Duration(math.MaxInt64)
+	if h.Remaining >= 0 {
+		estimate = h.Remaining
+	}
+	if !h.Since.IsZero() {
+		estimate = min(estimate, max(r.at.Sub(h.Since), 0))
+	}
+	return estimate
 }
 
 // failed returns the error that has asynq retry the task for the items that have failed.

@@ -28,8 +28,8 @@ type Policy int
 
 // The policies.
 const (
-	// FinishLater parks the task once nothing else is left to do. It is woken when the key is released whose lease ends
-	// first, and goes on with the items that are not done.
+	// FinishLater parks the task once nothing else is left to do. The release of one of the keys wakes it, and it goes on
+	// with the items that are not done.
 	FinishLater Policy = iota
 	// GoOn ends the run without them: they are reported as refused.
 	GoOn
