@@ -2,9 +2,9 @@
 //
 // [New] builds everything from a [Config], which [FromEnv] reads from the environment: asynq's servers, the locks, the
 // delay queue, and the parts of asynq's Config that concern conflicts. [Handle] registers a typed handler together with
-// its keys, strategy and TTL. [Worker.Run] works until its context ends and then shuts down in an orderly way.
-// [NewClient] is for producers. Use [Client.EnqueueInOrder] for tasks whose handlers run in order
-// ([middleware.Requeue].Order).
+// its keys, strategy and TTL, and [HandleItems] one whose tasks are divided into items. [Worker.Run] works until its
+// context ends and then shuts down in an orderly way. [NewClient] is for producers. Use [Client.EnqueueInOrder] for
+// tasks whose handlers run in order ([middleware.Requeue].Order).
 //
 // Tasks are on one Redis: a standalone server, a master watched by Sentinel, or a Redis Cluster. The locks are on the
 // same Redis, on another one, or on several independent servers.
