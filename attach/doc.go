@@ -32,7 +32,7 @@
 // instead. If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and use
 // up no retry.
 //
-// # More than the key
+// # More options
 //
 //   - [Attached.LockWith] gives a handler its own strategy, TTL or MaxHold. Options.Strategy applies to all others.
 //   - locking.FromContext returns the lease of a handler, and its FenceOf the fencing token of a key: let the database

@@ -14,7 +14,8 @@ import (
 // nor as an option of asynq.NewTask.
 func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, keys...)} }
 
-// WhenHeld returns an option for [Producer.EnqueueContext] that decides at once about a task one of whose keys is held:
+// WhenHeld returns an option for [Producer.EnqueueContext] that decides at once what happens to a task if one of its
+// keys is held:
 //
 //   - A strategy that fails, such as [middleware.FailFast], refuses the task. Nothing is enqueued, and the caller gets
 //     a [middleware.ConflictError] with the key, its holder and RetryAfter.

@@ -15,8 +15,8 @@ var (
 	// ErrLimit reports that a task has reached one of its [Limits], and was not parked. [Queue.Park] returns it.
 	ErrLimit = errors.New("delayqueue: the task has reached a limit on waiting")
 	// ErrNotInSequence reports that a task was enqueued, but joins the sequence of its key only when it runs, because
-	// Redis did not answer any more: tasks that are enqueued after it may run first. Do not enqueue it again.
-	// EnqueueInOrder of attach.Producer and worker.Client returns it.
+	// Redis no longer answered: tasks that are enqueued after it may run first. Do not enqueue it again. EnqueueInOrder of
+	// attach.Producer and worker.Client returns it.
 	ErrNotInSequence = parking.ErrNotInSequence
 	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued. Enqueue
 	// of attach.Producer and worker.Client returns it.
@@ -31,7 +31,7 @@ var (
 	ErrGone = parking.ErrGone
 )
 
-// NotWaitingError says where a task is that does not wait. It matches [ErrNotWaiting].
+// NotWaitingError reports that a task does not wait, and says where it is. It matches [ErrNotWaiting].
 type NotWaitingError struct {
 	Task Task
 	// Key is the key that it was expected to wait for; empty for any.
@@ -51,7 +51,7 @@ func (e *NotWaitingError) Error() string {
 // Is reports whether target is [ErrNotWaiting].
 func (e *NotWaitingError) Is(target error) bool { return target == ErrNotWaiting }
 
-// NotArchivedError says where a task is instead of in the archive. It matches [ErrNotArchived].
+// NotArchivedError reports that a task is not archived, and says where it is. It matches [ErrNotArchived].
 type NotArchivedError struct {
 	Task  Task
 	State State

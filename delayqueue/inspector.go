@@ -78,7 +78,7 @@ func (i *Inspector) members(ctx context.Context, set, key string, n int) ([]Wait
 
 // Longest returns the n tasks that have waited longest since their first conflict, over all keys, the longest first.
 //
-// It reads the records of all waiting tasks, 500 in one call to Redis that takes about a millisecond. When more than
+// It reads the records of all waiting tasks, 500 per call to Redis, which takes about a millisecond. When more than
 // 10 000 wait, it reads the 10 000 that have not tried their keys for the longest time.
 func (i *Inspector) Longest(ctx context.Context, n int) ([]Waiter, error) {
 	if n <= 0 {
@@ -156,8 +156,8 @@ func (i *Inspector) PutFirst(ctx context.Context, key string, t Task) error {
 	return i.reorder(ctx, key, t, true)
 }
 
-// PutLast puts a task behind all others that wait for key now. Later ones come behind it. Otherwise it is like
-// [Inspector.PutFirst].
+// PutLast puts a task behind all others that wait for key now. Tasks that arrive later come after it. Otherwise it is
+// like [Inspector.PutFirst].
 func (i *Inspector) PutLast(ctx context.Context, key string, t Task) error {
 	return i.reorder(ctx, key, t, false)
 }

@@ -11,7 +11,7 @@ import (
 type Limits struct {
 	// Conflicts is how many times a task may be refused its key; no limit when zero.
 	Conflicts int
-	// Age is for how long after its first conflict a task may wait; no limit when zero.
+	// Age is how long a task may wait after its first conflict; no limit when zero.
 	Age time.Duration
 	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand
 	// may count for a while: each task that finds no room checks a few of them.
@@ -50,7 +50,7 @@ const (
 	TotalLimit     Limit = "total"
 )
 
-// Conflict is what a task has met since its handler last ran.
+// Conflict describes the refusals of a task since its handler last ran.
 type Conflict struct {
 	// Count is how often it was refused.
 	Count int

@@ -17,8 +17,8 @@ type Options struct {
 	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue. It must be
 	// quick, and safe for concurrent use: it lets an idle worker look for tasks at once instead of after its interval.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that
-	// was woken and does not come. It must be quick.
+	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that was
+	// woken and has not arrived. It must be quick.
 	Repaired func(key string, t Task)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
@@ -50,7 +50,7 @@ func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
 
 // Close waits up to 1 s for wakes under way, and up to 8 s for tasks that are to be parked once Redis can be reached
 // again. A task that was not woken runs when its timer ends. One that could not be parked is logged, and asynq recovers
-// it: as failed, and archived when it has no retry left.
+// it: it counts the run as failed, and archives the task if it has no retry left.
 func (q *Queue) Close() error { return q.engine().Close() }
 
 // ParkOptions says how a task waits. The zero value has every default.
@@ -72,7 +72,7 @@ const defaultRetryAfter = time.Minute
 //	return queue.Park(ctx, "warehouse", delayqueue.ParkOptions{})
 //
 // ctx is the context that asynq has given the handler, and the Queue is that of the handler's server: attach.Attached
-// and worker.Worker have a method Queue. The task lies in asynq's retry set, where [Queue.Wake] finds it, and then runs
+// and worker.Worker have a method Queue. The task is in asynq's retry set, where [Queue.Wake] finds it, and then runs
 // again from the start. It has not failed: it uses up no retry, and attach.Waits reports true for the error. The last
 // call counts. A task waits for one key at a time; if it was woken for another key, the next waiter of that key is
 // woken.
@@ -123,7 +123,7 @@ type WakeOptions struct {
 	Most int
 }
 
-// Woken says what a wake has done.
+// Woken is the result of a wake.
 type Woken struct {
 	// Tasks are the waiters that were moved to the heads of their asynq queues, in order; empty when none could run.
 	Tasks []Task
@@ -137,8 +137,8 @@ type Woken struct {
 // Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the key is released.
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
-// works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of
-// its queue. When a woken task does not come within half a second, the Queue wakes the next one in its place.
+// works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of its
+// queue. When a woken task does not arrive within half a second, the Queue wakes the next one in its place.
 //
 // Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six. When it
 // fails, the waiters' own timers bring them back.

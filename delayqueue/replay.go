@@ -16,9 +16,9 @@ const (
 	archivePage  = 100
 )
 
-// Replay runs an archived task again, whatever the reason for which it was archived: it joins the tail of its asynq
-// queue. Its conflicts and its age start anew, and its old result is cleared. Its retry count, its deadline and
-// everything else stay.
+// Replay runs an archived task again, for whatever reason it was archived: it joins the end of its asynq queue. Its
+// conflicts and its age start anew, and its old result is cleared. Its retry count, its deadline and everything else
+// stay.
 //
 // The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, for example
 // after another Replay.
@@ -36,12 +36,12 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 }
 
 // ReplayAll replays, like [Inspector.Replay], up to most archived tasks of an asynq queue for which choose returns
-// true, oldest first. It returns how many it has replayed, also with an error. A task that is archived meanwhile may be
-// left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To replay the tasks
-// that were archived because of a conflict, use middleware.ReplayConflicts.
+// true, oldest first. It returns how many it has replayed, even if it also returns an error. A task that is archived
+// meanwhile may be left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To
+// replay the tasks that were archived because of a conflict, use middleware.ReplayConflicts.
 //
-// It reads the archive of at most 10 000 tasks, 100 of them in two calls to Redis, and makes one call for each task
-// that it replays.
+// It reads the archive, of at most 10 000 tasks, in pages of 100 that take two calls to Redis each, and makes one call
+// for each task that it replays.
 func (i *Inspector) ReplayAll(
 	ctx context.Context, queue string, most int, choose func(*asynq.TaskInfo) bool,
 ) (int, error) {

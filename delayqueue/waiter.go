@@ -21,8 +21,8 @@ type Waiter struct {
 	// Position is the task's position among the waiters: 1 is the next that [Queue.Wake] wakes. Tasks before it that
 	// are gone, and that a wake will skip, are counted too. It says nothing about the order of tasks that run in order.
 	Position int
-	// Since is its first conflict, by the clock of Redis, and Conflicts how often it was refused since its handler last
-	// ran.
+	// Since is the time of its first conflict, by the clock of Redis, and Conflicts is how often it was refused since its
+	// handler last ran.
 	Since     time.Time
 	Conflicts int
 	// State is where the task is. A waiting task is parked, or about to be, or has just been.

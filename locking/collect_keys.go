@@ -3,8 +3,8 @@ package locking
 import "context"
 
 // Collect takes the keys one after another in sorted order. It keeps the keys that it has while it waits for the next
-// one, until ctx ends. Use it for several busy keys that are hardly ever free at the same moment. At a [Gate], Collect
-// comes before all other callers that wait for the next key.
+// one, until ctx ends. Use it for several busy keys that are hardly ever free at the same moment. With a [Gate], a
+// caller of Collect is served before all others that wait for its next key.
 //
 // Collect returns a lease for each key that it has taken, in sorted order. When the error is nil these are all keys;
 // otherwise it is an error of [Wait]. In both cases the caller must [Join] or release the leases.

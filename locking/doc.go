@@ -31,10 +31,10 @@
 //
 // A server may have executed a call that it has not answered, or may execute it later. Therefore each call is sent
 // once, whatever the client's MaxRetries, and hooks of the client must not repeat it. An attempt with an unanswered
-// call is given back: its lock is deleted, or its owner is marked as abandoned in the fence counter, so that the server
-// refuses the call if it arrives within two minutes. Giving back is repeated in the background, at least twice a
-// second, until the server has answered, or for ten minutes. A release is repeated in the same way until the lock has
-// expired. Close waits for both, up to 5 s. Only a process that ends before that leaves a key locked for its TTL.
+// call is undone: its lock is deleted, or its owner is marked as abandoned in the fence counter, so that the server
+// refuses the call if it arrives within two minutes. This is repeated in the background, at least twice a second, until
+// the server has answered, or for ten minutes. A release is repeated in the same way until the lock has expired. Close
+// waits for both, up to 5 s. Only a process that ends before that leaves a key locked for its TTL.
 //
 // A lease is lost when the local clock, the answer to a renewal, or the answer to its only release says so. If an
 // earlier release had no answer, a key with another holder counts as released: that is what success looks like.
@@ -46,18 +46,18 @@
 // after the first and raised the counter. So tokens are unique and grow, without any assumption about clocks.
 //
 // If a server loses its data, two rules preserve this. The server does not vote until the longest TTL has passed (see
-// [GuardConnect]). And proposed tokens start at the clock in microseconds, so the clocks of the clients must agree
-// within half of the longest TTL. The source repository has a formal model of this protocol, checked exhaustively for
-// small cases: https://github.com/railtoken/railtoken/tree/main/model.
+// [GuardConnect]). And a proposed token is at least the clock's time in microseconds, so the clocks of the clients must
+// agree within half of the longest TTL. The source repository has a formal model of this protocol, checked exhaustively
+// for small cases: https://github.com/railtoken/railtoken/tree/main/model.
 //
 // After a majority has renewed, a renewal retakes the lock on servers that have lost it. So a lease outlives a restart
 // of all servers in turn, if it is renewed, and each restart waits until the previous server votes again (MaxTTL).
 //
 // # Redis keys
 //
-// A business key may hold any bytes. The lock of key K is the plain string railtoken:lock:{K}, so programs that lock
+// A business key may contain any bytes. The lock of key K is the plain string railtoken:lock:{K}, so programs that lock
 // with SET NX PX exclude this package and are excluded by it. Its fence counter, railtoken:lock:{K}:fence, and the
-// subscription to its release, railtoken:lock:{K}:notify, are in the same cluster slot. A release is published in the
+// subscription to its release, railtoken:lock:{K}:notify, are in the same cluster slot. A release is published on the
 // channel with the name of the lock.
 //
 // A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster also +cluster, and

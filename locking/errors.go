@@ -17,8 +17,8 @@ var (
 	ErrLost = errors.New("locking: lease is lost")
 
 	// ErrUnavailable reports that the servers could not be reached, or cannot serve at the moment, for example because
-	// they load their data, fail over, are out of memory, or refuse the user. The attempt was given back as far as
-	// possible. Try again later.
+	// they load their data, fail over, are out of memory, or refuse the user. The attempt was undone as far as possible.
+	// Try again later.
 	ErrUnavailable = errors.New("locking: not enough servers can be asked")
 
 	// ErrQuarantined reports, in addition to ErrUnavailable, that nodes of a [Redlock] can be reached but may not vote
@@ -70,7 +70,7 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// HeldError names a key that another holder has, and describes this holder. It matches [ErrHeld].
+// HeldError names a key that another holder has, and describes that holder. It matches [ErrHeld].
 type HeldError struct {
 	Key    string
 	Holder Holder

@@ -82,8 +82,8 @@ func (l *Lease) start(after time.Duration) {
 func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 
 // Fence returns the fencing token of the first of [Lease.Keys]: a positive number below 2^53 that is larger than the
-// token of every earlier lease of the key. Fence waits until the token is certain; on a single server it is at once.
-// The error matches [ErrLost] if the lease was lost.
+// token of every earlier lease of the key. Fence waits until the token is certain; on a single server it is certain at
+// once. The error matches [ErrLost] if the lease was lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
 // FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence].

@@ -61,7 +61,7 @@ type redlockNode struct {
 // pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made by the first attempt.
 //
 // The quorum is more than half of the nodes, however many of them are alive. Monitor the servers, because no error
-// shows that a minority of them is away or may not vote. go-redis logs failed connections to stderr; see
+// shows that a minority of them is down or may not vote. go-redis logs failed connections to stderr; see
 // redis.SetLogger.
 func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 	if err := errors.Join(opts.Validate(), validateNodes(nodes)); err != nil {

@@ -37,7 +37,7 @@ const (
 	// keeps connections when the server changes. It costs 7 to 9 us of the server's time per acquisition.
 	GuardStrict
 	// GuardOff lets every server vote at once. Use it for tests, development, and servers that keep every write through a
-	// restart (appendfsync always, no failover). Of two nodes that are the same server, still only one votes.
+	// restart (appendfsync always, no failover). Even then, if two nodes are the same server, only one of them votes.
 	GuardOff
 )
 

@@ -91,7 +91,7 @@ type Single struct {
 }
 
 // NewSingle returns a Locker on the Redis of client. The caller keeps the client, and closes it after the Locker.
-// NewSingle returns an error if client is nil or a [redis.Ring]: when a server is away, a ring sends its callers to
+// NewSingle returns an error if client is nil or a [redis.Ring]: when a server is down, a ring sends its callers to
 // another one, where held keys seem free.
 //
 // The client should have ContextTimeoutEnabled. Otherwise, while a server hangs, later callers stay queued for
@@ -143,8 +143,8 @@ func retriesOf(client redis.UniversalClient) int {
 	}
 }
 
-// Close ends the watches. It waits up to 5 s for unanswered releases and for attempts that are being given back, and
-// then stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but an
+// Close ends the watches. It waits up to 5 s for unanswered releases and for attempts that are being undone, and then
+// stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but an
 // unanswered release is repeated for 1 s at most. New attempts fail with [redis.ErrClosed].
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
@@ -162,7 +162,7 @@ func (s *Single) RedisKeys(key string) (lock, notify string) {
 	return redisKeys[0], redisKeys[2]
 }
 
-// Acquire makes one attempt: see [Locker]. An unanswered attempt is given back and repeated, as often as the client's
+// Acquire makes one attempt: see [Locker]. An unanswered attempt is undone and repeated, as often as the client's
 // MaxRetries allows.
 func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
 	keys, opts, err := prepareFor(ctx, s, keys, opts)

@@ -33,7 +33,7 @@
 // When a handler, a key function, a strategy or an OnLimit callback panics, the run releases its keys and its share of
 // the [SlotBudget] and wakes the next waiter. asynq reports the panic and retries the task, as it does without the
 // middleware. The same happens when such code calls runtime.Goexit, as t.FailNow does, but asynq does not notice that
-// and counts the task as running until its timeout. A panic of an [Observer] is logged, and the task goes on.
+// and counts the task as running until its timeout. A panic in an [Observer] is logged, and the task goes on.
 //
 // # Order
 //
@@ -45,12 +45,12 @@
 // processes, provided that
 //
 //   - all handlers that work on the key use the same order. A handler with another order, with FailFast or with a
-//     strategy of your own that does not unwrap to a Requeue takes the key whenever it is free. It may not wake the
-//     next task of the sequence, nor the sequence the tasks of that handler, so tasks may have to wait for their
-//     timers. Exclusion still holds;
+//     strategy of your own that does not unwrap to a Requeue takes the key whenever it is free. Its release may fail to
+//     wake the next task of the sequence, and the sequence may fail to wake the tasks of that handler, so tasks may
+//     have to wait for their timers. Exclusion still holds;
 //   - each task has exactly one key. A task with several keys is archived with a [KeyError];
 //   - the tasks are enqueued with attach.Producer.EnqueueInOrder. Other tasks join the sequence when they first run;
-//   - Redis keeps its data. The sequence is on the Redis of the tasks; if it is lost, only the order is.
+//   - Redis keeps its data. The sequence is on the Redis of the tasks; if it is lost, only the order is lost.
 //
 // A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL. The next task then finds the
 // key free and makes the dead worker's task run first. That task has used up a retry if its handler had begun, and is

@@ -25,7 +25,7 @@ const (
 	// Parked: the task waits for its key. If the key was released in the meantime, the task runs again at once.
 	Parked EventKind = "parked"
 	Woke   EventKind = "woke" // the task Next was woken, or has come back by itself: see Cause
-	// Unavailable: servers cannot be reached, or refuse a command (ACL). There is one event per run that meets this.
+	// Unavailable: servers cannot be reached, or refuse a command (ACL). Each affected run has one such event.
 	Unavailable EventKind = "unavailable"
 )
 
@@ -35,7 +35,7 @@ type WakeCause string
 // The causes of a wake. The run that releases a key reports the first two.
 const (
 	ByRelease WakeCause = "release" // the key is free
-	ByStandby WakeCause = "standby" // the key will be free soon: the task is to wait for it in its slot
+	ByStandby WakeCause = "standby" // the key will be free soon: the task should wait for it in its slot
 	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task
 	ByTimer   WakeCause = "timer"   // its own timer or an operator has brought the task back; Task and Next are the same
 )
@@ -62,7 +62,7 @@ type Event struct {
 
 // Observer receives events. It is called in the goroutine of the task, so it must be quick, and it must be safe for
 // concurrent use. Use it for metrics and traces. Keys are business data: hash them before you use them in logs or
-// labels. A panic of the observer is logged with its stack, and the task goes on.
+// labels. A panic in the observer is logged with its stack, and the task goes on.
 type Observer func(ctx context.Context, e Event)
 
 // tell reports an event to an observer, if there is one.

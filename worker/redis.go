@@ -26,11 +26,11 @@ type Redis struct {
 	// by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
-	// Cluster lists some nodes of a Redis Cluster, each "host:port"; the others are discovered. A Cluster may have
-	// tasks as well as locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
+	// Cluster lists some nodes of a Redis Cluster, each "host:port"; the others are discovered. A Cluster may hold tasks
+	// as well as locks. RAILTOKEN_REDIS_CLUSTER, separated by commas.
 	Cluster []string
 	// Nodes lists three or more independent masters, each "host:port", for locks by [locking.Redlock]; five are usual.
-	// Tasks cannot be there. RAILTOKEN_LOCK_NODES, separated by commas.
+	// Tasks cannot be stored there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
 	// Client is an existing client: standalone, of Sentinels or of a Cluster. It remains the caller's, to be closed

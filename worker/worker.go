@@ -160,7 +160,7 @@ func (w *Worker) HandleTask(pattern string, h asynq.Handler, key middleware.KeyF
 	return nil
 }
 
-// Schedule runs an asynq scheduler in one of all the workers that call it with the same name, beginning at once: see
+// Schedule runs an asynq scheduler in one of the workers that call it with the same name, starting at once: see
 // [attach.Attached.Schedule].
 func (w *Worker) Schedule(
 	name string, newScheduler func(client redis.UniversalClient) (attach.Scheduler, error),

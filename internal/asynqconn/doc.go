@@ -1,19 +1,19 @@
-// Package asynqconn stands between asynq and Redis: it is the client that an asynq server speaks through.
+// Package asynqconn stands between asynq and Redis: it is the client through which an asynq server talks to Redis.
 //
-// asynq keeps its tasks by a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins to
-// the version of asynq that this module is built with, and changes what asynq has no option for:
+// asynq manages its tasks with a small set of Lua scripts. A [Conn] recognises them by their SHA-1, which a test pins
+// to the version of asynq that this module is built with, and changes what asynq has no option for:
 //
 //   - [Tasks] learns of each task that is fetched, and may answer its acknowledgement.
 //   - A task whose fetch was not answered goes back to its queue. asynq would count it as failed a minute later.
 //   - An acknowledgement is sent even though its context has ended, and again while the slot of its queue moves.
-//   - A server fetches no task until Redis is found fit. After a fetch that fails it pauses, and for 30 s asynq sees no
-//     tasks to recover, because those that have only waited are put back.
+//   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses, and for 30 s
+//     asynq sees no tasks to recover, because those that have only waited are put back.
 //   - An idle server is woken when a task is ready.
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
 //     processes.
 //
-// Every other command passes unchanged.
+// Every other command is passed on unchanged.
 //
-// Scripts of another version of asynq pass unchanged too. Those that fetch or acknowledge a task are then recognised by
-// the names of their keys, and the first one is logged.
+// Scripts of another version of asynq are passed on unchanged, too. Those that fetch or acknowledge a task are then
+// recognised by the names of their keys, and the first one is logged.
 package asynqconn

@@ -1,4 +1,4 @@
-// Package asynqtest helps tests to enqueue tasks, to look at them, and to meet another version of asynq.
+// Package asynqtest helps tests to enqueue tasks, to inspect them, and to simulate another version of asynq.
 package asynqtest
 
 import (

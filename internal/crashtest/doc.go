@@ -1,3 +1,3 @@
-// Package crashtest has no code: its tests stop a worker, or who enqueues for it, before and after the steps that it takes in Redis, one step
-// in each run, and look at what the next worker makes of what it finds. All of it happens in virtual time.
+// Package crashtest has no code: its tests stop a worker, or a producer, before and after each step that it takes in
+// Redis, one step per run, and check how the next worker carries on from there. Everything happens in virtual time.
 package crashtest

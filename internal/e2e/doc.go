@@ -1,3 +1,3 @@
-// Package e2e has no code: its tests run whole workers, in processes of their own where they are to be killed, against real
-// Redis servers, and break what can break.
+// Package e2e has no code: its tests run whole workers against real Redis servers and make things fail. A worker that a
+// test kills runs in a process of its own.
 package e2e

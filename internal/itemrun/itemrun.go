@@ -1,5 +1,5 @@
-// Package itemrun is what package items and package middleware know of each other: the run of a task that is made of
-// items, each with keys of its own.
+// Package itemrun defines what packages items and middleware share: the run of a task that is made of items, each with
+// keys of its own.
 package itemrun
 
 import (

@@ -1,4 +1,4 @@
-// Package keys encodes business keys, which may hold any bytes, as parts of Redis key names.
+// Package keys encodes business keys, which may contain any bytes, as parts of Redis key names.
 package keys
 
 import "strings"

@@ -1,4 +1,4 @@
-// Package leaktest fails a package's tests that leave goroutines behind.
+// Package leaktest makes a package's tests fail if they leave goroutines behind.
 package leaktest
 
 import (

@@ -1,4 +1,4 @@
-// Package observe calls a user's functions that only observe.
+// Package observe calls the observers of a user, and keeps their panics from failing a task.
 package observe
 
 import (

@@ -18,21 +18,22 @@
 //
 // # Redis Cluster
 //
-// On one node each call is one script, and atomic. On a Cluster the waiters of a key, the tasks of a queue and the
-// index are in different slots. There the same Lua functions run as scripts of their own, one after another: three
-// round trips for a Park, four when others wait before the task, and four to seven for a Wake of one. A call that ends
-// halfway, because its process or a node has crashed or a reply was lost, costs the following and no more:
+// On one node each call is one script and therefore atomic. On a Cluster the waiters of a key, the tasks of a queue and
+// the index are in different slots. There the same Lua functions run as scripts of their own, one after another: three
+// round trips for a Park, four when others wait before the task, and four to seven for a Wake of one task. A call that
+// ends halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
 //
 //   - Park put the task into the retry set, but not among the waiters: its timer brings it back. A wake that it may
 //     have had for another key is passed on when it parks again, perhaps twice: then a waiter tries its key too early,
-//     and waits again. Or it is in the index only, and counts for the total until it parks again, ends, or is found to
-//     be gone.
+//     and waits again. Or it is in the index only, and counts towards the total until it parks again, ends, or is found
+//     to be gone.
 //   - Wake took waiters out of the set, but has not promoted them: their timers bring them back. Without a crash two
-//     wakes never have the same waiter, and none is lost: a waiter that is gone passes the wake on, and one that runs
+//     wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one that runs
 //     already tries its key by itself.
-//   - Enqueue enqueued the task, but it is not in the sequence, here and on one node: it joins when it runs.
+//   - Enqueue enqueued the task, but it is not in the sequence: it joins when it runs. This can happen on one node,
+//     too.
 //
-// While the slot of a queue moves to another node, the node refuses what needs several keys of it, before anything is
-// written: the scripts declare all of their keys. A wake then goes to a waiter of another queue, or is tried again
-// until the slot has arrived; Drop and Replay try for five seconds.
+// While the slot of a queue moves to another node, the node refuses every script that needs several keys of that slot
+// before the script writes anything, because the scripts declare all of their keys. A wake then goes to a waiter of
+// another queue, or is tried again until the slot has arrived; Drop and Replay try for five seconds.
 package parking

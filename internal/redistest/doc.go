@@ -1,15 +1,15 @@
 // Package redistest gives a test its own Redis: a real server process, a small cluster of them, or a fake one that
 // lives inside a synctest bubble.
 //
-// Each answers a different question:
+// Each shows something different:
 //
-//   - [Start] runs a redis-server on its own loopback port. It can be killed, paused and restarted, so it answers what
-//     a crash, a slow node or a script does.
-//   - [StartCluster] joins several of them to a Redis Cluster, for everything that depends on hash slots. [Cluster.MoveSlot] moves
-//     a slot at once, [Cluster.BeginMove] as slowly as the test says.
-//   - [StartSentinel] gives a server a replica and sentinels, so it answers what a failover does.
-//   - [NewProxy] stands between clients and a server, so it answers what a late request or a lost reply does.
-//   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it answers
+//   - [Start] runs a redis-server on its own loopback port. It can be killed, paused and restarted, so it shows what a
+//     crash, a slow node or a script does.
+//   - [StartCluster] joins several of them into a Redis Cluster, for everything that depends on hash slots.
+//     [Cluster.MoveSlot] moves a slot at once, [Cluster.BeginMove] as slowly as the test says.
+//   - [StartSentinel] gives a server a replica and sentinels, so it shows what a failover does.
+//   - [NewProxy] stands between clients and a server, so it shows what a late request or a lost reply does.
+//   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it shows
 //     what happens after an hour without waiting for one.
 //
 // A test that needs redis-server is skipped where none is installed, and fails when REDISTEST_REQUIRE is set. One

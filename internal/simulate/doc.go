@@ -15,10 +15,10 @@
 //
 //   - No two blocks of committed tokens overlap, ever.
 //   - A committed block is above every block whose commit was complete before the first ACQUIRE of its lease was sent.
-//   - Two committed leases share a node. On each node that they share, their tokens have the order in which the node
-//     held them: the theorem of docs/design.md, 3.4.
-//   - No node grants an acquire after its client has taken it back there: the key would be locked for no one.
-//   - The tokens, including those of hand-offs, are returned in rising order of true time.
+//   - Any two committed leases share a node. On each node that they share, their tokens have the order in which the
+//     node held them: the theorem of docs/design.md, 3.4.
+//   - No node grants an acquisition after its client has undone it there: the key would stay locked without a holder.
+//   - In true time, tokens are returned in ascending order, including those of hand-offs.
 //   - No two leases are valid at the same true time.
 //
 // The last two hold only while the clocks keep their assumptions. Some scenarios break them on purpose: a server's wall

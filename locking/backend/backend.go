@@ -13,10 +13,10 @@ import (
 //
 // A Backend that can notify callers of releases also implements locking.Watcher.
 type Backend interface {
-	// Acquire makes one attempt to take all of the keys, and does not wait for their holders. When another holder has
-	// one of the keys, Acquire takes none and returns a *locking.HeldError that describes this holder: its label, when
-	// it took the key, its fencing token, and how long its lock lasts. After any other error the outcome is unknown, and
-	// Acquire has released what it could.
+	// Acquire makes one attempt to take all of the keys, and does not wait for their holders. When another holder has one
+	// of the keys, Acquire takes none and returns a *locking.HeldError that describes that holder: its label, when it took
+	// the key, its fencing token, and how long its lock lasts. After any other error the outcome is unknown, and Acquire
+	// has released what it could.
 	//
 	// Acquire must return an error when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
 	// lease counts from before the call, so a slow attempt leaves less of the TTL; when nothing is left, the grant is
@@ -24,7 +24,7 @@ type Backend interface {
 	Acquire(ctx context.Context, r Request) (Grant, error)
 }
 
-// Request describes an attempt. Its values are valid and have their defaults.
+// Request describes an attempt. Its values have been validated, and defaults have been filled in.
 type Request struct {
 	Keys    []string      // at least one, sorted, without duplicates; any bytes
 	TTL     time.Duration // how long the keys stay locked without a renewal

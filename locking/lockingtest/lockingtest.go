@@ -30,7 +30,7 @@ type Harness struct {
 }
 
 // Run runs the whole suite as parallel subtests of t. Each test uses its own keys, so the store may be shared with
-// other tests. In real time Run takes about 4 s, most of which it waits for TTLs of 1 s to end. No wait lasts longer
+// other tests. In real time Run takes about 4 s, most of it spent waiting for TTLs of 1 s to end. No wait lasts longer
 // than 20 s.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
