@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/restartguard"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // outcome is what is known about a call to a server.

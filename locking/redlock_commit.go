@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // commitPause is the pause after an unanswered step of a commit.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // redlockGrant is one acquisition on a [Redlock]. It sends calls to the nodes, and passes their answers to the rules of

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // errNotHeld is the failure of a node that does not renew a lock because another owner has it there, or has had it, or

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // stopAttending has unclear releases repeated in the background from now on. The caller holds the mutex.

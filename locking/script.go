@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 var (

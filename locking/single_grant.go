@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // cleanupTimeout is how long a failed attempt waits for being given back.

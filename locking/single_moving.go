@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 var (

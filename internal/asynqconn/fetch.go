@@ -5,12 +5,7 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/asynqconn/intake"
 )
-
-// Once is a command that go-redis does not send again by itself.
-type Once = intake.Once
 
 // fetch gives asynq a task that was taken for it, or takes some.
 func (c *Conn) fetch(ctx context.Context, keys []string) *redis.Cmd {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 // The functions of the scripts: each rule has one source, for one node and for a Cluster.
@@ -82,7 +82,7 @@ func (e *Engine) pipeline(ctx context.Context, calls []scriptCall) []*redis.Cmd 
 			replies[i].SetFirstKeyPos(3)
 			// go-redis would send all commands of a pipeline to a Cluster again when the first one is refused because a
 			// slot moves, and those of another node to both nodes at the same time.
-			_ = pipe.Process(ctx, asynqconn.Once{Cmd: replies[i]}) // the reply has the error
+			_ = pipe.Process(ctx, pipeline.Once{Cmd: replies[i]}) // the reply has the error
 		}
 		return nil
 	})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 var (
@@ -28,9 +30,9 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	fetchScript    = newScript(grantSource + fetchSource)
-	recallScript   = redis.NewScript(grantSource + recallSource)
-	giveBackScript = redis.NewScript(giveBackSource)
+	fetchScript    = pipeline.NewScript(grantSource + fetchSource)
+	recallScript   = pipeline.NewScript(grantSource + recallSource)
+	giveBackScript = pipeline.NewScript(giveBackSource)
 	ackScripts     sync.Map // by asynq's text
 )
 
@@ -46,6 +48,8 @@ const (
 	repeatFirst = 5 * time.Millisecond
 	repeatMost  = time.Second
 	repeatLimit = time.Hour
+	// leaders is how many pipelines are under way at a time: one is answered while the next one is sent.
+	leaders = 2
 	// parts is how many keys a queue has in a script.
 	parts = 4
 	// fields is how many values a script returns of a task.
@@ -77,10 +81,9 @@ type Options struct {
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
 type Intake struct {
-	client   redis.UniversalClient
+	server   *pipeline.Server
 	order    *order
 	slots    *slots
-	acks     *pipeline
 	oneNode  bool
 	stopping <-chan struct{}
 	drained  atomic.Bool
@@ -102,11 +105,16 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		queues = map[string]int{"default": 1}
 	}
 	in := &Intake{
-		client: client, acks: &pipeline{client: client}, order: newOrder(queues, opts.Strict), slots: newSlots(opts.Slots),
+		order: newOrder(queues, opts.Strict), slots: newSlots(opts.Slots),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 	}
-	_, in.oneNode = client.(*redis.Client)
-	in.oneNode = in.oneNode && len(queues) <= mostQueues
+	_, oneNode := client.(*redis.Client)
+	in.oneNode = oneNode && len(queues) <= mostQueues
+	sending := pipeline.Options{}
+	if oneNode {
+		sending.Leaders = leaders
+	}
+	in.server = pipeline.New(client, sending)
 	if in.spawn == nil {
 		in.spawn = func(limit time.Duration, do func(context.Context)) bool {
 			go func() {
@@ -162,13 +170,13 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 		in.slots.answered(n, nil, time.Time{})
 		return err
 	}
-	tasks, _, err := tasksOf(fetchScript.once(ctx, in.process, keys, args), names, 0)
+	tasks, _, err := in.run(ctx, fetchScript, keys, args, names, 0)
 	if !unanswered(err) {
 		in.came(n, tasks)
 		return err
 	}
 	in.lost = func(ctx context.Context) error {
-		tasks, _, err := tasksOf(recallScript.Run(ctx, in.client, keys, call, int(lateCall.Seconds())), names, 0)
+		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds())}, names, 0)
 		if !unanswered(err) {
 			in.came(n, tasks)
 			return nil
@@ -250,7 +258,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	args = in.orders(args, n)
 	args = append(args, len(a.Keys), len(a.Args))
 	script := ackScript(a.Text)
-	tasks, live, err := tasksOf(script.once(ctx, in.acks.do, keys, args), names, 1)
+	tasks, live, err := in.run(ctx, script, keys, args, names, 1)
 	if !unanswered(err) {
 		in.came(n, tasks)
 		if err == nil && !live {
@@ -260,7 +268,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	}
 	args[len(a.Args)+5] = 1
 	if in.background(func(ctx context.Context) error {
-		tasks, _, err := tasksOf(script.once(ctx, in.acks.do, keys, args), names, 1)
+		tasks, _, err := in.run(ctx, script, keys, args, names, 1)
 		if !unanswered(err) {
 			in.came(n, tasks)
 			return nil
@@ -333,9 +341,9 @@ func (in *Intake) giveBack(tasks []Task) {
 			if t.Woken {
 				woken = 1
 			}
-			err := giveBackScript.Run(ctx, in.client,
+			_, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript,
 				[]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]},
-				t.Run, t.ID, time.Now().UnixNano(), woken).Err()
+				t.Run, t.ID, time.Now().UnixNano(), woken))
 			if unanswered(err) {
 				return err
 			}
@@ -386,46 +394,24 @@ func keysOf(queues []string) []string {
 func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }
 
 // ackScript returns the script that has an acknowledgement of asynq in it.
-func ackScript(text string) *script {
-	if known, ok := ackScripts.Load(text); ok {
-		return known.(*script)
+func ackScript(text string) *pipeline.Script {
+	known, ok := ackScripts.Load(text)
+	if !ok {
+		source := grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
+		known, _ = ackScripts.LoadOrStore(text, pipeline.NewScript(source))
 	}
-	known, _ := ackScripts.LoadOrStore(text, newScript(grantSource+strings.Replace(ackSource, "--SCRIPT--", text, 1)))
-	return known.(*script)
+	script, _ := known.(*pipeline.Script)
+	return script
 }
 
-// script is a Lua script that must not be sent twice unseen.
-type script struct{ text, sum string }
-
-func newScript(text string) *script { return &script{text: text, sum: redis.NewScript(text).Hash()} }
-
-// Once is a command that go-redis does not send again by itself.
-type Once struct{ *redis.Cmd }
-
-// NoRetry tells the client so.
-func (Once) NoRetry() bool { return true }
-
-// once sends a script once, by its name and then by its text when Redis does not know the name.
-func (s *script) once(ctx context.Context, send func(context.Context, redis.Cmder), keys []string, args []any) *redis.Cmd {
-	cmd := command(ctx, "evalsha", s.sum, keys, args)
-	if send(ctx, Once{cmd}); redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = command(ctx, "eval", s.text, keys, args)
-		send(ctx, Once{cmd})
+// run makes one call. No client sends it again by itself.
+func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args []any, names []string, from int,
+) (tasks []Task, live bool, err error) {
+	reply, err := in.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
+	if err != nil {
+		return nil, false, err
 	}
-	return cmd
-}
-
-func (in *Intake) process(ctx context.Context, cmd redis.Cmder) { _ = in.client.Process(ctx, cmd) }
-
-func command(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, name, script, len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	return cmd
+	return tasksOf(reply, names, from)
 }
 
 // unanswered reports whether the outcome of a call is not known. What Redis answers is an outcome, and so is that the
@@ -441,11 +427,8 @@ func unanswered(err error) bool {
 var errReply = errors.New("asynqconn: unexpected script reply")
 
 // tasksOf reads the reply of a script: the tasks from a position on, and whether the first value is not 0.
-func tasksOf(cmd *redis.Cmd, names []string, from int) (tasks []Task, live bool, err error) {
-	reply, err := cmd.Slice()
-	if err != nil {
-		return nil, false, err
-	}
+func tasksOf(values any, names []string, from int) (tasks []Task, live bool, err error) {
+	reply, _ := values.([]any)
 	if (len(reply)-from)%fields != 0 || len(reply) < from {
 		return nil, false, fmt.Errorf("%w: %d values", errReply, len(reply))
 	}

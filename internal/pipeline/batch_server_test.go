@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // appends and its batch script add to a list. The server refuses the batch while the key "refuse" is there.

@@ -9,14 +9,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
 )
 
 // BenchmarkCalls compares ways to make the same script calls: combined by a node, by the client's own pipelining, and
 // each for itself. A pair is two calls in a row.
 //
-//	go test -run '^$' -bench Calls -count 10 ./locking/internal/pipeline
+//	go test -run '^$' -bench Calls -count 10 ./internal/pipeline
 func BenchmarkCalls(b *testing.B) {
 	script := pipeline.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)`)
 	plain := redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'PX', 30000)`)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
 func TestABlockedNodeIsNotAsked(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 // unbatchedPause is how long calls are not batched after the server has refused a batch.
 const unbatchedPause = time.Minute
 
-// once is a command that clients do not repeat, whatever their MaxRetries. An acquire call that was sent twice could be
+// Once is a command that clients do not repeat, whatever their MaxRetries. An acquire call that was sent twice could be
 // granted again after its release, and the second answer to a release does not tell the effect of the first.
-type once struct{ *redis.Cmd }
+type Once struct{ *redis.Cmd }
 
-func newOnce(ctx context.Context, args []any) once { return once{redis.NewCmd(ctx, args...)} }
+func newOnce(ctx context.Context, args []any) Once { return Once{redis.NewCmd(ctx, args...)} }
 
 // NoRetry tells the client so.
-func (once) NoRetry() bool { return true }
+func (Once) NoRetry() bool { return true }
 
 // one makes a single call.
 func (s *Server) one(ctx context.Context, c *Call) {
@@ -90,7 +90,7 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 // roundTrip makes the calls in one pipeline. The batches at the positions in withSource send the sources of their
 // scripts.
 func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Script]int) {
-	cmds := make([]once, len(all))
+	cmds := make([]Once, len(all))
 	for i := range all {
 		args := all[i].command.args
 		if at, ok := withSource[all[i].command.script]; ok && at == i {
