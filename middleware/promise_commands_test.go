@@ -136,6 +136,9 @@ func nameOf(cmd redis.Cmder, err error) string {
 		}
 		return "other: " + strings.Join(text[:min(len(text), 3)], " ")
 	}
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return "" // it is sent again with its text
+	}
 	n := args[2].(int)
 	keys, rest := text[3:3+n], len(text)-3-n
 	is := func(i int, part string) bool { return i < n && strings.Contains(keys[i], part) }
