@@ -2,7 +2,7 @@
 //
 // A warehouse run that allocates forty orders is one task. Each order is an item: it has keys, a lease and a fencing
 // token of its own, and is locked only while it is worked on. An order that an audit holds does not stop the others.
-// What becomes of it is the handler's [Policy]: the task finishes it later, or goes on without it and reports it.
+// The handler's [Policy] decides what becomes of it: the task finishes it later, or goes on without it and reports it.
 //
 // [New] makes a handler for a server with package attach, and worker.HandleItems one for a worker. [Of] reads the
 // progress of a task from outside, and [Replay] runs its failed items again.
@@ -11,25 +11,25 @@
 //
 // Handler.Split divides the payload into items, which are known by their index. A run locks Handler.Keys, if there are
 // any, and then the keys of as many items as it can run, in few calls to Redis. It never waits for the keys of an item,
-// so that two tasks of items cannot deadlock, whatever their keys. An item that is refused goes to the back and is tried
-// once more after the others.
+// so that two tasks of items cannot deadlock, whatever their keys. An item that is refused goes to the end of the line
+// and is tried once more after the others.
 //
-// When no item can run and some were refused, the task is parked on the key that was taken last, because it is most
-// likely released first. It holds nothing then, and frees its slot. The release of the key wakes it, and it goes on with the items that are not done. Waiting
-// uses up no retry. The limits of the handler's middleware.Requeue apply.
+// When no item can run and some were refused, the task is parked on the key that was taken last, because it is likely
+// to be released first. It holds nothing then, and frees its slot. The release of the key wakes it, and it goes on with
+// the items that are not done. Waiting uses up no retry. The limits of the handler's middleware.Requeue apply.
 //
 // An item that fails is tried again when asynq retries the task, which costs one retry for all items that have failed.
-// When no item is left to run, Handler.Finish decides about the outcome. By default a task with failed or refused items
-// is archived with an [Error], and its result (asynq.TaskInfo.Result) is the [Report].
+// When no item is left to run, Handler.Finish decides the outcome. By default a task with failed or refused items is
+// archived with an [Error], and its result (asynq.TaskInfo.Result) is the [Report].
 //
 // asynq.Timeout and asynq.Deadline limit a run, not an item. Items that they interrupt run again, and those that are
-// done do not. When the server shuts down no further item begins, and the task goes on in another server.
+// done do not. When the server shuts down, no further item begins, and the task goes on in another server.
 //
 // # Guarantees
 //
 // Each item runs at least once, and never again once its result is saved. Results are saved within 10 ms while other
 // items run, and before the task is parked or ends. If a worker is killed, the items that were running or not saved yet
-// run again. To have the effect of an item exactly once, record the task's ID and [Index] in the transaction that writes
+// run again. To make an item take effect exactly once, record the task's ID and [Index] in the transaction that writes
 // it, and let the database check the item's fencing token ([locking.FromContext], then Fence).
 //
 // Finish is called after all results are saved. It runs again if it fails or its worker is killed.
@@ -39,7 +39,7 @@
 //
 // # Progress
 //
-// The progress is kept in asynq's own hash of the task, and goes with it: a bit for each item that is done, and a
-// record for each that has failed, was skipped or refused. A task whose Split returns another number of items than
-// before, or items with other keys, is archived with an error that matches [ErrSplit], and its progress stays.
+// The progress is kept in asynq's own hash of the task, and is deleted with it: a bit for each item that is done, and a
+// record for each that has failed, was skipped or refused. A task whose Split returns a different number of items than
+// before, or items with different keys, is archived with an error that matches [ErrSplit], and its progress stays.
 package items

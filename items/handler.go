@@ -34,7 +34,8 @@ const (
 	// GoOn ends the run without them: they are reported as refused.
 	GoOn
 	// Whole locks the keys of all items together before the first one runs, or none of them: the handler's Strategy
-	// decides about a conflict. The number of all keys is limited by MaxKeys, and the first failure ends the run.
+	// decides what happens in a conflict. The number of all keys is limited by MaxKeys, and the first failure ends the
+	// run.
 	Whole
 )
 
@@ -50,11 +51,11 @@ type Handler[T, I any] struct {
 	ItemKeys func(item I) []string
 
 	// Run works on one item. Its context carries the item's lease (locking.FromContext) and [Index], and ends, with a
-	// cause, when the lease is lost. An error that matches asynq.SkipRetry uses up all tries. A panic is an error.
+	// cause, when the lease is lost. An error that matches asynq.SkipRetry uses up all tries. A panic counts as an error.
 	Run func(ctx context.Context, item I) error
 
-	// Keys returns business keys that are locked for the whole run, before the first item; the handler's Strategy
-	// decides about a conflict. nil locks none.
+	// Keys returns business keys that are locked for the whole run, before the first item; the handler's Strategy decides
+	// what happens in a conflict. nil locks none.
 	Keys func(payload T) []string
 
 	// Finish, if not nil, is called when no item is left to run. What it returns is the outcome of the task: nil
@@ -73,13 +74,13 @@ type Handler[T, I any] struct {
 	// refused.
 	Sequential bool
 	// Tries is how often a failing item runs; 5 when zero. Each time but the last costs a retry of the task, and a task
-	// without retries left tries its items no more.
+	// without retries left no longer tries its items.
 	Tries int
-	// MaxItems is the most items of a task; 10 000 when zero.
+	// MaxItems is the maximum number of items of a task; 10 000 when zero.
 	MaxItems int
 
-	// Strategy decides about a conflict over Keys, or over all keys with the policy Whole. Its Requeue limits how long a
-	// task waits for items. Attached.Options have the default. It must be in BestEffort order.
+	// Strategy decides what happens in a conflict over Keys, or over all keys with the policy Whole. Its Requeue limits
+	// how long a task waits for items. The default is that of attach.Options. It must be in BestEffort order.
 	Strategy middleware.Strategy
 	// TTL and MaxHold are those of each lock; those of attach.Options when zero.
 	TTL, MaxHold time.Duration

@@ -14,7 +14,7 @@ import (
 // ErrNothingToReplay reports that every item of a task is done or skipped.
 var ErrNothingToReplay = errors.New("items: every item is done or skipped")
 
-// Of returns what became of the items of a task so far, while the task waits or runs and as long as asynq keeps it
+// Of returns what has become of the items of a task so far, while the task waits or runs and as long as asynq keeps it
 // afterwards: in the archive, or with asynq.Retention. Results of the last 10 ms may be missing. Total is 0 if the task
 // has not run yet. The error matches [delayqueue.ErrGone] when asynq knows no such task.
 func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report, error) {
@@ -25,8 +25,8 @@ func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report
 	return p.report(), err
 }
 
-// Replay runs a task again that is archived or completed, for the items that are neither done nor skipped: their tries
-// count anew. It joins the tail of its asynq queue. Replay returns how many items are to run.
+// Replay reruns an archived or completed task for the items that are neither done nor skipped, and their tries are
+// counted from zero. The task joins the end of its asynq queue. Replay returns how many items are to run.
 //
 // The error matches [ErrNothingToReplay] when there is none, [delayqueue.ErrGone] when asynq knows no such task, and
 // [delayqueue.ErrNotArchived] when it is neither archived nor completed.

@@ -22,11 +22,11 @@ const (
 	Refused State = "refused" // another holder had one of its keys
 )
 
-// Result is what became of an item that is not done.
+// Result is what has become of an item that is not done.
 type Result struct {
 	Index int   `json:"index"` // in what Split returned
 	State State `json:"state"`
-	// Tries is how often the item has run to an error since it was last replayed.
+	// Tries is how often the item has ended with an error since it was last replayed.
 	Tries int `json:"tries,omitempty"`
 	// Err is the text of the last error of a failed or skipped item, cut to 200 bytes.
 	Err string `json:"error,omitempty"`
@@ -61,7 +61,7 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Report is what became of the items of a task so far.
+// Report is what has become of the items of a task so far.
 type Report struct {
 	Total   int `json:"total"`
 	Done    int `json:"done"`

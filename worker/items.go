@@ -6,9 +6,9 @@ import (
 	"github.com/railtoken/railtoken/items"
 )
 
-// HandleItems registers a handler for the tasks of one type, each of which is made of many items with locks of their
-// own: see package items. The type must match exactly. It returns every fault of the handler at once. Register all
-// handlers before the worker starts.
+// HandleItems registers a handler for the tasks of one type, each made of many items with locks of their own: see
+// package items. The type must match exactly. It returns every fault of the handler at once. Register all handlers
+// before the worker starts.
 func HandleItems[T, I any](w *Worker, taskType string, h items.Handler[T, I]) error {
 	if taskType == "" {
 		return fmt.Errorf("worker: handler of %q: the type of its tasks is empty", taskType)
