@@ -43,43 +43,36 @@ func (c *callCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// isCounted reports whether a command belongs to a task: it names an item or the task itself.
+// isCounted reports whether an answered command belongs to a task: it names an item, the task itself, or it has brought
+// the task.
 func isCounted(cmd redis.Cmder) bool {
 	for _, arg := range cmd.Args() {
 		text, _ := arg.(string)
+		// A fetch names what the names of all tasks begin with. It is answered with nil when there is no task.
 		if strings.Contains(text, "}:t:") || strings.Contains(text, "lock:{order") {
 			return true
-		}
-		if strings.HasSuffix(text, "}:lease") {
-			return strings.HasPrefix(cmd.Name(), "eval") && isFetchOfATask(cmd)
 		}
 	}
 	return false
 }
 
-// isFetchOfATask reports whether a script has brought a task.
-func isFetchOfATask(cmd redis.Cmder) bool {
-	reply, ok := cmd.(*redis.Cmd)
-	if !ok {
-		return false
-	}
-	list, _ := reply.Val().([]any)
-	return len(list) > 0
-}
-
-// countCalls returns the round trips of one task after another, each of which is done when ended receives a value.
-func countCalls(t *testing.T, s *site, count *callCounter, tasks int, enqueue func(), ended <-chan struct{}) float64 {
+// countCalls returns the round trips of what enqueue adds, on average over some rounds. It is done when ended, unless it is
+// nil, has received a value and the queue is empty.
+func countCalls(t *testing.T, s *site, count *callCounter, rounds int, enqueue func(), ended <-chan struct{}) float64 {
 	t.Helper()
-	enqueue() // the scripts are loaded, and the durations of items known
-	<-ended
-	s.until("the first task is gone", func() bool { return s.idle() })
-	count.n.Store(0)
-	for range tasks {
+	round := func() {
 		enqueue()
-		<-ended
-		s.until("the task is gone", func() bool { return s.idle() })
+		if ended != nil {
+			<-ended
+		}
+		s.until("the queue is empty", s.idle)
 	}
-	return float64(count.n.Load()) / float64(tasks)
+	round() // loads the scripts, and finds out how long items take
+	count.n.Store(0)
+	for range rounds {
+		round()
+	}
+	return float64(count.n.Load()) / float64(rounds)
 }
 
 // idle reports whether no task is active or pending.
@@ -112,6 +105,24 @@ func TestItemsCostAFewCallsInAll(t *testing.T) {
 				t.Errorf("%.1f calls for a task of %d items, want at most %d", calls, k, 8+k/4)
 			}
 		})
+	}
+}
+
+// A task for each of the items is what they are compared with.
+func TestATaskEachCostsMoreCalls(t *testing.T) {
+	const k, rounds = 40, 5
+	count := &callCounter{}
+	s := newSite(t, handler(func(context.Context, string) error { return nil }), func(c *worker.Config) { counted(t, c, count) })
+	calls := countCalls(t, s, count, rounds, func() {
+		for _, order := range ordersFrom(k).Orders {
+			if _, err := s.producer.Enqueue(t.Context(), "audit", order); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, nil)
+	t.Logf("%.1f calls for %d tasks", calls, k)
+	if calls < 8+k/4 {
+		t.Errorf("%.1f calls for %d tasks: as few as items may cost", calls, k)
 	}
 }
 
