@@ -20,11 +20,14 @@ import (
 const (
 	// maxWave is how many items of a task have their keys at a time, at most: more than Parallel only when items are
 	// short, so that their keys can be asked for together. No item has its keys for much longer than ahead before it
-	// runs.
-	maxWave = 64
-	ahead   = 5 * time.Millisecond
-	// linger is how long the release of an item waits for items that end at the same moment.
-	linger = time.Millisecond
+	// runs, or aheadContended once another caller has wanted a key of this run.
+	maxWave        = 64
+	ahead          = 25 * time.Millisecond
+	aheadContended = 5 * time.Millisecond
+	// linger is how long the release of an item waits for items that end at the same moment. It waits longer, up to
+	// lingerMost, while there is nothing to ask for and no other caller wants a key of this run.
+	linger     = time.Millisecond
+	lingerMost = 5 * time.Millisecond
 	// saveEvery is how long a result may be unsaved while other items run.
 	saveEvery = 10 * time.Millisecond
 )
@@ -59,9 +62,11 @@ type conductor struct {
 	refused []refusal
 	held    map[string]*locking.HeldError // the keys that were refused, until the refused items are tried again
 	away    bool                          // the lock servers could not be reached
-	ran     int                           // how many items have ended
-	broken  bool                          // no further item is to begin
-	err     error                         // that ends the run
+
+	contended bool  // another caller has wanted a key of this run
+	ran       int   // how many items have ended
+	broken    bool  // no further item is to begin
+	err       error // that ends the run
 }
 
 // locked is an item that has its keys. Its lease is nil under the policy Whole.
@@ -219,7 +224,11 @@ func (c *conductor) wave(ctx context.Context) (wave []int) {
 		return nil
 	}
 	if average := c.average.Load(); average > 0 && !c.inOrder {
-		room += int(min(int64(c.parallel)*int64(ahead)/average, maxWave))
+		window := ahead
+		if c.contended {
+			window = aheadContended
+		}
+		room += int(min(int64(c.parallel)*int64(window)/average, maxWave))
 	}
 	room = min(room, max(maxWave, c.parallel)-c.running-len(c.granted))
 	for len(c.todo) > 0 && len(wave) < room && !c.broken {
@@ -289,16 +298,21 @@ func (c *conductor) await(ctx context.Context) {
 			c.saveSoon(ctx)
 		}
 	}
-	timer := time.NewTimer(linger)
-	defer timer.Stop()
+	began, limit := time.Now(), time.NewTimer(linger)
+	defer limit.Stop()
 	for c.start(ctx); c.running > 0; c.start(ctx) {
 		select {
 		case end := <-c.ended:
 			c.settle = append(c.settle, end)
 			c.running--
-		case <-timer.C:
+			continue
+		case <-limit.C:
+		}
+		hasRoom := c.running < c.parallel && len(c.todo) > 0
+		if c.contended || hasRoom || time.Since(began) >= lingerMost {
 			return
 		}
+		limit.Reset(linger)
 	}
 }
 
@@ -326,6 +340,10 @@ func (c *conductor) turn(ctx context.Context, wave []int) {
 	}
 	all.Wait()
 	for n, end := range settled {
+		if end.keys != nil {
+			lease := end.keys.Lease()
+			c.contended = c.contended || lease.ShouldNotify() || lease.HandedOff()
+		}
 		c.setBusy(end.index, false)
 		c.judge(ctx, end, lost[n])
 	}
@@ -353,6 +371,7 @@ func (c *conductor) turn(ctx context.Context, wave []int) {
 func (c *conductor) refuse(r refusal) {
 	c.refused = append(c.refused, r)
 	c.held[r.held.Key] = r.held
+	c.contended = true
 	c.broken = c.broken || c.inOrder
 }
 

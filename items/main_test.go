@@ -10,7 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable()       // it reports connections that a test has closed
-	redistest.SideBySide(4) // most of these tests wait
+	logging.Disable()        // it reports connections that a test has closed
+	redistest.SideBySide(10) // most of these tests wait
 	leaktest.Verify(m)
 }
