@@ -127,8 +127,8 @@ type WakeOptions struct {
 type Woken struct {
 	// Tasks are the waiters that were moved to the heads of their asynq queues, in order; empty when none could run.
 	Tasks []Task
-	// Pending reports that the next waiter's slot moves between nodes of a Cluster: it is woken in the background once
-	// the slot has arrived.
+	// Pending reports that the slot of the next waiter's queue is moving between nodes of a Cluster: the waiter is woken
+	// in the background once the slot has moved.
 	Pending bool
 	// Left is how many tasks still wait for the key.
 	Left int

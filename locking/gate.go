@@ -30,8 +30,8 @@ type GateOptions struct {
 // was lost, the next holder finds out. A caller that waits for several keys gets its turn when it is first for each of
 // them, and the callers behind it wait for it.
 //
-// Use one Gate for a Locker. NewGate of a Gate makes another one in front of the same Locker, and the two do not know
-// of each other.
+// Use one Gate per Locker. NewGate on a Gate makes another one in front of the same Locker, and the two do not know of
+// each other.
 //
 // It is safe for concurrent use.
 type Gate struct {

@@ -49,10 +49,10 @@ type Options struct {
 	// Unprintable characters are replaced, and the label is cut off after 200 bytes.
 	Label string
 
-	// Notify is how long a refused attempt subscribes to the release of the key; zero for no subscription. While a key
-	// has a subscription, its release notifies every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder.
-	// [Do], [Wait] and [Collect] set it. Set it yourself in a caller that waits by Acquire and [Watcher], to well above
-	// the pause between two attempts.
+	// Notify is how long a refused attempt subscribes to the release of the key; zero for no subscription. While a key has
+	// a subscription, its release notifies every [Watcher] of the key, and [Lease.ShouldNotify] tells the holder. [Do],
+	// [Wait] and [Collect] set it. Set it yourself in a caller that waits with Acquire and a [Watcher], to well above the
+	// pause between two attempts.
 	Notify time.Duration
 
 	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most maxBlock.

@@ -35,5 +35,5 @@
 //
 // While the slot of a queue moves to another node, the node refuses every script that needs several keys of that slot
 // before the script writes anything, because the scripts declare all of their keys. A wake then goes to a waiter of
-// another queue, or is tried again until the slot has arrived; Drop and Replay try for five seconds.
+// another queue, or is tried again until the slot has moved; Drop and Replay try for five seconds.
 package parking

@@ -21,7 +21,7 @@ const idleWaiters = 48 * time.Hour
 // its run.
 var ErrGone = errors.New("delayqueue: the task is gone")
 
-// Conflict is what a task has met since its handler last ran.
+// Conflict describes the refusals of a task since its handler last ran.
 type Conflict struct {
 	// Count is how often it was refused.
 	Count int

@@ -10,7 +10,7 @@ import (
 // wakeLooks is how many waiters one call of wake.lua checks.
 const wakeLooks = 100
 
-// Woken says what a wake has done.
+// Woken is the result of a wake.
 type Woken struct {
 	// Tasks are the waiters that were moved to the heads of their queues, in order; empty when none could run.
 	Tasks []Task
