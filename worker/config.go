@@ -48,9 +48,6 @@ type Config struct {
 	StrictPriority bool
 	// Concurrency is the maximum number of tasks that run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
-	// Fetchers is the number of asynq servers that share the Concurrency, which is also the maximum. Each fetches one
-	// task at a time, so several help if the round trip to Redis is long. 1 when zero. RAILTOKEN_FETCHERS.
-	Fetchers int
 	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait] or on standby, for all
 	// keys together; half of Concurrency when zero, none when negative. No task is on standby if Concurrency is below
 	// four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
@@ -117,9 +114,6 @@ func (c Config) Validate() error {
 	if c.Concurrency < 1 {
 		fault("Concurrency is %d: it must be at least 1", c.Concurrency)
 	}
-	if c.Fetchers < 1 || c.Fetchers > max(c.Concurrency, 1) {
-		fault("Fetchers is %d: it must be from 1 to Concurrency, %d", c.Fetchers, c.Concurrency)
-	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -154,7 +148,6 @@ func (c Config) Validate() error {
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.Concurrency, DefaultConcurrency)
-	setDefault(&c.Fetchers, 1)
 	setDefault(&c.SlotBudget, max(c.Concurrency/2, 1))
 	setDefault(&c.TaskCheckInterval, DefaultTaskCheckInterval)
 	setDefault(&c.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)

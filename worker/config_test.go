@@ -63,8 +63,6 @@ func TestValidateNamesFaultAndRemedy(t *testing.T) {
 		"weight 0":         {func(c *Config) { c.Queues = map[string]int{"audit": 0} }, []string{`"audit"`, "weight 0", "from 1"}},
 		"weight too large": {func(c *Config) { c.Queues = map[string]int{"audit": math.MaxInt} }, []string{`"audit"`, "to 1000"}},
 		"concurrency":      {func(c *Config) { c.Concurrency = -1 }, []string{"Concurrency is -1", "at least 1"}},
-		"fetchers":         {func(c *Config) { c.Fetchers = 11 }, []string{"Fetchers is 11", "from 1 to Concurrency, 10"}},
-		"fetchers -1":      {func(c *Config) { c.Fetchers = -1 }, []string{"Fetchers is -1"}},
 		"check interval":   {func(c *Config) { c.TaskCheckInterval = 1 }, []string{"TaskCheckInterval is 1ns", "at least 1ms"}},
 		"delayed interval": {func(c *Config) { c.DelayedTaskCheckInterval = -1 }, []string{"DelayedTaskCheckInterval is -1ns"}},
 		"shutdown timeout": {func(c *Config) { c.ShutdownTimeout = -time.Second }, []string{"ShutdownTimeout is -1s"}},
@@ -100,8 +98,8 @@ func TestSettingsOfALockRedisWithoutAnAddressAreRefused(t *testing.T) {
 func TestDefaultsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	c := local().withDefaults()
-	got := fmt.Sprintln(c.Queues, c.StrictPriority, c.Concurrency, c.Fetchers, c.SlotBudget, c.TaskCheckInterval, c.DelayedTaskCheckInterval, c.ShutdownTimeout)
-	if want := "map[default:1] false 10 1 5 50ms 1s 8s\n"; got != want {
+	got := fmt.Sprintln(c.Queues, c.StrictPriority, c.Concurrency, c.SlotBudget, c.TaskCheckInterval, c.DelayedTaskCheckInterval, c.ShutdownTimeout)
+	if want := "map[default:1] false 10 5 50ms 1s 8s\n"; got != want {
 		t.Errorf("defaults are %s; want %s", got, want)
 	}
 	if c.Logger != slog.Default() {

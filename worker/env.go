@@ -40,7 +40,6 @@ type env struct {
 	Queues                   string   `split_words:"true"`
 	StrictPriority           string   `split_words:"true"`
 	Concurrency              string   `split_words:"true"`
-	Fetchers                 string   `split_words:"true"`
 	SlotBudget               string   `split_words:"true"`
 	TaskCheckInterval        string   `split_words:"true"`
 	DelayedTaskCheckInterval string   `split_words:"true"`
@@ -133,7 +132,6 @@ func (p *parser) config(e env) Config {
 		Queues:                   p.queues("QUEUES", e.Queues),
 		StrictPriority:           p.bool("STRICT_PRIORITY", e.StrictPriority),
 		Concurrency:              p.int("CONCURRENCY", e.Concurrency),
-		Fetchers:                 p.int("FETCHERS", e.Fetchers),
 		SlotBudget:               p.int("SLOT_BUDGET", e.SlotBudget),
 		TaskCheckInterval:        p.duration("TASK_CHECK_INTERVAL", e.TaskCheckInterval),
 		DelayedTaskCheckInterval: p.duration("DELAYED_TASK_CHECK_INTERVAL", e.DelayedTaskCheckInterval),

@@ -44,7 +44,6 @@ var variables = map[string]struct {
 	"RAILTOKEN_QUEUES":                      {" audit = 3, allocate=1 ,mail,", func(c Config) any { return c.Queues }, map[string]int{"audit": 3, "allocate": 1, "mail": 1}},
 	"RAILTOKEN_STRICT_PRIORITY":             {"TRUE", func(c Config) any { return c.StrictPriority }, true},
 	"RAILTOKEN_CONCURRENCY":                 {"12", func(c Config) any { return c.Concurrency }, 12},
-	"RAILTOKEN_FETCHERS":                    {"5", func(c Config) any { return c.Fetchers }, 5},
 	"RAILTOKEN_SLOT_BUDGET":                 {"-1", func(c Config) any { return c.SlotBudget }, -1},
 	"RAILTOKEN_TASK_CHECK_INTERVAL":         {"70ms", func(c Config) any { return c.TaskCheckInterval }, 70 * time.Millisecond},
 	"RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL": {" 2s", func(c Config) any { return c.DelayedTaskCheckInterval }, 2 * time.Second},
@@ -195,7 +194,7 @@ func TestFromEnvReportsEveryFaultAtOnce(t *testing.T) {
 		"RAILTOKEN_ALLOW_EVICTION":      {"yes", "true or false"},
 		"RAILTOKEN_SLOT_BUDGETS":        {"2", "RAILTOKEN_SLOT_BUDGET"},
 	}
-	vars := map[string]string{"RAILTOKEN_FETCHERS": "11", "RAILTOKEN_LOCK_TTL": "80s", "RAILTOKEN_MAX_KEY_SIZE": "-1"}
+	vars := map[string]string{"RAILTOKEN_LOCK_TTL": "80s", "RAILTOKEN_MAX_KEY_SIZE": "-1"}
 	for name, f := range faults {
 		vars[name] = f.value
 	}
@@ -204,10 +203,10 @@ func TestFromEnvReportsEveryFaultAtOnce(t *testing.T) {
 	for name, f := range faults {
 		wantParts(t, err, name, f.remedy)
 	}
-	wantParts(t, err, "named twice", "Fetchers is 11", "MaxKeySize is -1", "1m20s")
+	wantParts(t, err, "named twice", "MaxKeySize is -1", "1m20s")
 	text := err.Error()
-	if got := strings.Count(text, "\n") + 1; got != len(faults)+4 {
-		t.Errorf("%d lines for %d faults:\n%s", got, len(faults)+4, text)
+	if got := strings.Count(text, "\n") + 1; got != len(faults)+3 {
+		t.Errorf("%d lines for %d faults:\n%s", got, len(faults)+3, text)
 	}
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "worker: ") && !strings.HasPrefix(line, "locking: ") {
@@ -248,7 +247,7 @@ func TestEnvNamesAreSortedAndOfOneKind(t *testing.T) {
 
 func TestEnvironmentOfTheDefaultsIsTheDefaults(t *testing.T) {
 	setEnv(t, map[string]string{
-		"RAILTOKEN_REDIS_ADDR": "127.0.0.1:6379", "RAILTOKEN_CONCURRENCY": "10", "RAILTOKEN_QUEUES": "default", "RAILTOKEN_FETCHERS": "1",
+		"RAILTOKEN_REDIS_ADDR": "127.0.0.1:6379", "RAILTOKEN_CONCURRENCY": "10", "RAILTOKEN_QUEUES": "default",
 		"RAILTOKEN_TASK_CHECK_INTERVAL": "50ms", "RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL": "1s", "RAILTOKEN_SHUTDOWN_TIMEOUT": "8s",
 		"RAILTOKEN_SLOT_BUDGET": "5",
 	})

@@ -219,7 +219,7 @@ func TestOtherSettingsOfAsynqReachIt(t *testing.T) {
 		c.HealthCheckFunc = func(error) {}
 		c.IsFailure = func(err error) bool { return errors.Is(err, errGroup) }
 	}})
-	c := w.serverConfig(0)
+	c := w.attached.Config()
 	if c.GroupAggregator == nil || c.HealthCheckFunc == nil || !c.IsFailure(errGroup) || c.IsFailure(&middleware.ConflictError{Outcome: middleware.Park}) {
 		t.Errorf("asynq's configuration is %+v", c)
 	}

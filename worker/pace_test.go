@@ -31,83 +31,75 @@ func (c *counted) hook() redistest.Hook {
 func TestAnIdleWorkerLooksNoMoreOftenThanItsInterval(t *testing.T) {
 	t.Parallel()
 	for _, queues := range []int{1, 2, 5} {
-		for _, fetchers := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%d queues, %d fetchers", queues, fetchers), func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					var c counted
-					cfg := Config{TaskCheckInterval: 50 * time.Millisecond, Fetchers: fetchers, Concurrency: 6, Queues: map[string]int{}}
-					for i := range queues {
-						cfg.Queues[fmt.Sprint("q", i)] = i + 1
-					}
-					w, _ := virtual(t, cfg, c.hook())
-					handle(t, w, "work", nothing)
-					start(t, w)
-					time.Sleep(time.Second)
-					const seconds = 20 // then 34 a second would be eight standard deviations from the mean
-					before := c.fetches.Load()
-					time.Sleep(seconds * time.Second)
-					// asynq's own pause is from half the interval to one and a half: the interval on average.
-					got := float64(c.fetches.Load()-before) / seconds
-					each := got / float64(fetchers) // one fetch looks at all queues
-					t.Logf("%.0f fetches a second, %.1f looks of each server", got, each)
-					if each > 1.7*20 || each < 20 {
-						t.Errorf("each server looks %.1f times a second, want once in a third of 50ms to 50ms: about 30 times", each)
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, fetchers := range []int{1, 3} {
-		t.Run(fmt.Sprint(fetchers, " fetchers"), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d queues", queues), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w, m := virtual(t, Config{
-					TaskCheckInterval: 10 * time.Second, DelayedTaskCheckInterval: time.Hour, Fetchers: fetchers, Concurrency: 6,
-					Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1}, Queues: map[string]int{"default": 2, "other": 1},
-				})
-				started, ended := make(chan time.Time, 1), make(chan time.Time, 1)
-				release := make(chan struct{})
-				handle(t, w, "work", func(context.Context, order) error {
-					started <- time.Now()
-					<-release
-					ended <- time.Now()
-					return nil
-				})
+				var c counted
+				cfg := Config{TaskCheckInterval: 50 * time.Millisecond, Concurrency: 6, Queues: map[string]int{}}
+				for i := range queues {
+					cfg.Queues[fmt.Sprint("q", i)] = i + 1
+				}
+				w, _ := virtual(t, cfg, c.hook())
+				handle(t, w, "work", nothing)
 				start(t, w)
-				const tasks = 30
-				for range tasks {
-					asynqtest.Enqueue(t, m, orderTask(t, "work", "1"))
-				}
-				<-started
-				time.Sleep(time.Minute) // the others have parked
-				var worst, all time.Duration
-				for range tasks - 1 {
-					release <- struct{}{}
-					at := <-ended
-					took := (<-started).Sub(at)
-					worst, all = max(worst, took), all+took
-					time.Sleep(11 * time.Second) // the fetchers have come to rest
-				}
-				release <- struct{}{}
-				<-ended
-				t.Logf("a woken task started after %v on average, %v at most", all/(tasks-1), worst)
-				if worst > 10*time.Millisecond {
-					t.Errorf("a task that was woken started after %v, want a few milliseconds", worst)
+				time.Sleep(time.Second)
+				const seconds = 20 // then 34 a second would be eight standard deviations from the mean
+				before := c.fetches.Load()
+				time.Sleep(seconds * time.Second)
+				// asynq's own pause is from half the interval to one and a half: the interval on average.
+				each := float64(c.fetches.Load()-before) / seconds // one fetch looks at all queues
+				t.Logf("%.1f looks a second", each)
+				if each > 1.7*20 || each < 20 {
+					t.Errorf("the server looks %.1f times a second, want once in a third of 50ms to 50ms: about 30 times", each)
 				}
 			})
 		})
 	}
 }
 
+func TestATaskThatIsWokenStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, m := virtual(t, Config{
+			TaskCheckInterval: 10 * time.Second, DelayedTaskCheckInterval: time.Hour, Concurrency: 6,
+			Strategy: middleware.Requeue{Delay: time.Hour, Standby: -1}, Queues: map[string]int{"default": 2, "other": 1},
+		})
+		started, ended := make(chan time.Time, 1), make(chan time.Time, 1)
+		release := make(chan struct{})
+		handle(t, w, "work", func(context.Context, order) error {
+			started <- time.Now()
+			<-release
+			ended <- time.Now()
+			return nil
+		})
+		start(t, w)
+		const tasks = 30
+		for range tasks {
+			asynqtest.Enqueue(t, m, orderTask(t, "work", "1"))
+		}
+		<-started
+		time.Sleep(time.Minute) // the others have parked
+		var worst, all time.Duration
+		for range tasks - 1 {
+			release <- struct{}{}
+			at := <-ended
+			took := (<-started).Sub(at)
+			worst, all = max(worst, took), all+took
+			time.Sleep(11 * time.Second) // the server has come to rest
+		}
+		release <- struct{}{}
+		<-ended
+		t.Logf("a woken task started after %v on average, %v at most", all/(tasks-1), worst)
+		if worst > 10*time.Millisecond {
+			t.Errorf("a task that was woken started after %v, want a few milliseconds", worst)
+		}
+	})
+}
+
 func TestAWorkerThatPausesShutsDownAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := virtual(t, Config{TaskCheckInterval: time.Hour, DelayedTaskCheckInterval: time.Second, Fetchers: 3, Concurrency: 3})
+		w, _ := virtual(t, Config{TaskCheckInterval: time.Hour, DelayedTaskCheckInterval: time.Second, Concurrency: 3})
 		handle(t, w, "work", nothing)
 		start(t, w)
 		time.Sleep(time.Minute)
@@ -116,7 +108,7 @@ func TestAWorkerThatPausesShutsDownAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("the shutdown took %v while its fetchers paused", took)
+			t.Errorf("the shutdown took %v while its fetch paused", took)
 		}
 	})
 }

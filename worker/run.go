@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/hibiken/asynq"
 )
@@ -48,7 +47,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.state = started
 	w.cfg.Logger.InfoContext(ctx, "worker started", "redis", w.cfg.Redis.String(), "locks", w.lockAt().String(),
-		"queues", w.queues(), "concurrency", w.cfg.Concurrency, "fetchers", w.cfg.Fetchers)
+		"queues", w.queues(), "concurrency", w.cfg.Concurrency)
 	return nil
 }
 
@@ -56,26 +55,12 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.preflight(ctx); err != nil {
 		return err
 	}
-	for i := range w.cfg.Fetchers {
-		s := asynq.NewServerFromRedisClient(w.attached.Client(), w.serverConfig(i))
-		if err := s.Start(w); err != nil {
-			return fmt.Errorf("worker: start server %d: %w", i+1, err)
-		}
-		w.servers = append(w.servers, s)
+	server := asynq.NewServerFromRedisClient(w.attached.Client(), w.attached.Config())
+	if err := server.Start(w); err != nil {
+		return fmt.Errorf("worker: start asynq's server: %w", err)
 	}
+	w.server = server
 	return nil
-}
-
-// serverConfig returns the configuration of the i-th asynq server.
-func (w *Worker) serverConfig(i int) asynq.Config {
-	c := w.cfg
-	share := c.Concurrency / c.Fetchers
-	if i < c.Concurrency%c.Fetchers {
-		share++
-	}
-	cfg := w.attached.Config()
-	cfg.Concurrency = share
-	return cfg
 }
 
 // queues returns the queues that asynq works on: ours, and those in which strategies of handlers let tasks wait.
@@ -100,11 +85,9 @@ func (w *Worker) Shutdown() error {
 func (w *Worker) end() error {
 	w.state = closed
 	w.attached.Stop()
-	var all sync.WaitGroup
-	for _, s := range w.servers {
-		all.Go(s.Shutdown)
+	if w.server != nil {
+		w.server.Shutdown()
 	}
-	all.Wait()
 	return w.close()
 }
 

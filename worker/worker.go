@@ -35,7 +35,7 @@ type Worker struct {
 	matched  bool            // patterns is not empty
 	around   []asynq.MiddlewareFunc
 	handler  asynq.Handler // all handlers, with the middlewares around them
-	servers  []*asynq.Server
+	server   *asynq.Server
 }
 
 type state int

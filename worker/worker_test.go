@@ -35,30 +35,13 @@ func TestQueueThatAStrategyNamesIsWorkedOn(t *testing.T) {
 	}
 }
 
-func TestFetchersShareTheConcurrency(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		concurrency, fetchers int
-		want                  []int
-	}{{0, 0, []int{10}}, {10, 3, []int{4, 3, 3}}, {4, 4, []int{1, 1, 1, 1}}, {9, 2, []int{5, 4}}} {
-		w := idle(t, Config{Concurrency: tc.concurrency, Fetchers: tc.fetchers})
-		var got []int
-		for i := range w.cfg.Fetchers {
-			got = append(got, w.serverConfig(i).Concurrency)
-		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%d among %d fetchers gives %v; want %v", tc.concurrency, tc.fetchers, got, tc.want)
-		}
-	}
-}
-
-func TestFetchersTogetherRunAsManyTasksAsTheConcurrency(t *testing.T) {
+func TestAsManyTasksRunAsTheConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup
 		running.Add(7)
 		finish := make(chan struct{})
-		w, m := virtual(t, Config{Concurrency: 7, Fetchers: 3})
+		w, m := virtual(t, Config{Concurrency: 7})
 		if err := Handle(w, "audit", Handler[order]{Unlocked: true, Run: func(context.Context, order) error {
 			running.Done() // panics for one task too many
 			<-finish
@@ -85,13 +68,13 @@ func TestSettingsReachAsynq(t *testing.T) {
 		TaskCheckInterval: 3 * time.Millisecond, DelayedTaskCheckInterval: 4 * time.Millisecond, ShutdownTimeout: 5 * time.Millisecond,
 		StrictPriority: true, BaseContext: func() context.Context { return base },
 	})
-	c := w.serverConfig(0)
+	c := w.attached.Config()
 	if c.TaskCheckInterval != asynqconn.CheckInterval || // the pacer makes the real one
 		c.DelayedTaskCheckInterval != 4*time.Millisecond || c.ShutdownTimeout != 5*time.Millisecond ||
 		!c.StrictPriority || c.BaseContext().Value(payloadKey{}) != 1 || c.Logger == nil {
 		t.Errorf("asynq's configuration is %+v", c)
 	}
-	if c := idle(t, Config{}).serverConfig(0); c.ErrorHandler != nil || c.IsFailure == nil || c.RetryDelayFunc == nil {
+	if c := idle(t, Config{}).attached.Config(); c.ErrorHandler != nil || c.IsFailure == nil || c.RetryDelayFunc == nil {
 		t.Errorf("asynq's configuration by default is %+v", c)
 	}
 }
@@ -137,7 +120,7 @@ func TestConflictsDoNotReachTheUsersFunctions(t *testing.T) {
 		RetryDelayFunc: func(_ int, err error, _ *asynq.Task) time.Duration { asked = append(asked, err); return time.Hour },
 		ErrorHandler:   asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { asked = append(asked, err) }),
 	})
-	c := w.serverConfig(0)
+	c := w.attached.Config()
 	tell := func(err error) (bool, time.Duration) {
 		c.ErrorHandler.HandleError(t.Context(), nil, err)
 		return c.IsFailure(err), c.RetryDelayFunc(0, err, nil)
