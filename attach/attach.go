@@ -17,7 +17,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/gated"
+	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -124,7 +124,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		locks, err := gated.OnClient(client, opts.MaxHold)
+		locks, err := gatedlocker.OnClient(client, opts.MaxHold)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
@@ -138,7 +138,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 
 // FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold. Use it as the FenceTTL
 // of a Locker of your own.
-func FenceTTL(maxHold time.Duration) time.Duration { return gated.FenceTTL(maxHold) }
+func FenceTTL(maxHold time.Duration) time.Duration { return gatedlocker.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task) {

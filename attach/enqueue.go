@@ -10,6 +10,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -50,7 +51,7 @@ func (p *Producer) EnqueueContext(
 	}
 	held, err := p.ask(ctx, keys, 0)
 	if err != nil {
-		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", tasklimits.WithoutKeys(err))
+		return nil, fmt.Errorf("attach: enqueue: whether a key is held is not known: %w", redact.Error(err))
 	}
 	return p.decide(ctx, task, strategy, held, add, opts)
 }
@@ -141,7 +142,7 @@ func (p *Producer) ask(ctx context.Context, keys []string, notify time.Duration)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
 		p.opts.Logger.WarnContext(ctx, "a key could not be released; it becomes free when its TTL ends", "error",
-			tasklimits.WithoutKeys(err))
+			redact.Error(err))
 	}
 	if notify > 0 || lease.ShouldNotify() {
 		for _, key := range keys {
@@ -192,7 +193,7 @@ func (p *Producer) decide(
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklimits.NotifyFor+d.Delay)
 			if asked != nil {
 				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back",
-					"error", tasklimits.WithoutKeys(asked))
+					"error", redact.Error(asked))
 			}
 		}
 		if !errors.Is(err, parking.ErrForeign) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -74,5 +74,5 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 // warnOfKept logs that keys could not be released.
 func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
 	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
-		"task", r.id.String(), "keys", r.hashed(lease.Keys()), "error", tasklimits.WithoutKeys(err))
+		"task", r.id.String(), "keys", redact.Keys(lease.Keys()), "error", redact.Error(err))
 }

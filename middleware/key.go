@@ -2,8 +2,6 @@ package middleware
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,14 +70,4 @@ func keysOf(ctx context.Context, find KeyFunc, task *asynq.Task, limits tasklimi
 		return nil, &KeyError{Type: task.Type(), Err: err}
 	}
 	return keys, nil
-}
-
-// hashed returns hashes of the keys for the log: a key always has the same hash, but cannot be read from it.
-func (l *lock) hashed(keys []string) []string {
-	hashes := make([]string, len(keys))
-	for i, key := range keys {
-		sum := sha256.Sum256([]byte(key))
-		hashes[i] = hex.EncodeToString(sum[:6])
-	}
-	return hashes
 }

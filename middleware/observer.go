@@ -65,6 +65,15 @@ type Event struct {
 // labels. A panic in the observer is logged with its stack, and the task goes on.
 type Observer func(ctx context.Context, e Event)
 
+// observe reports an event of this run to the observer.
+func (r *run) observe(ctx context.Context, e Event) {
+	if e.Task == (delayqueue.Task{}) {
+		e.Task = delayqueue.Task(r.id)
+	}
+	e.Type, e.Keys = r.task.Type(), r.keys
+	tell(ctx, r.Observer, r.Logger, e)
+}
+
 // tell reports an event to an observer, if there is one.
 func tell(ctx context.Context, observer Observer, log *slog.Logger, e Event) {
 	if observer == nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/tasklimits"
+	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -88,7 +88,7 @@ func (r *sequence) bringBack(
 	if err != nil {
 		r.Logger.WarnContext(ctx,
 			"a task whose worker has died could not be brought back; asynq does so in a minute or two",
-			"task", t.String(), "error", tasklimits.WithoutKeys(err))
+			"task", t.String(), "error", redact.Error(err))
 	}
 	return back, nil
 }

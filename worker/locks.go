@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/gated"
+	"github.com/railtoken/railtoken/internal/gatedlocker"
 )
 
 // openLocks makes the Locker. It has connections of its own, so that asynq's commands do not delay a renewal. They give
@@ -20,13 +20,13 @@ func (w *Worker) openLocks() (err error) {
 				o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, -1
 			}))
 		}
-		w.locker, err = gated.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
+		w.locker, err = gatedlocker.OnNodes(at.nodes(), w.cfg.LockGuard, w.cfg.MaxHold)
 		return err
 	}
 	w.lockConn = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
-	w.locker, err = gated.OnClient(w.lockConn, w.cfg.MaxHold)
+	w.locker, err = gatedlocker.OnClient(w.lockConn, w.cfg.MaxHold)
 	if !w.cfg.LockRedis.isZero() {
 		w.locker.RedisKeys = nil // another Redis than that of the tasks
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/gated"
+	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -24,7 +24,7 @@ type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient   // nil if the locks are on several servers
-	locker   gated.Locker            // its RedisKeys is set if the locks are on the Redis of the tasks
+	locker   gatedlocker.Locker      // its RedisKeys is set if the locks are on the Redis of the tasks
 	lockTest []redis.UniversalClient // of several lock servers, for the preflight
 	attached *attach.Attached
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/railtoken/railtoken/locking"
 )
 
 // MaxTTL is above every TTL of a task's locks. asynq brings back the task of a crashed worker after 55 to 120 s, and
@@ -62,12 +60,4 @@ func distinct(keys []string) []string {
 		}
 	}
 	return once
-}
-
-// WithoutKeys returns err without the keys that it names, for logs.
-func WithoutKeys(err error) error {
-	if op, ok := errors.AsType[*locking.OpError](err); ok {
-		return op.Err
-	}
-	return err
 }

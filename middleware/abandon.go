@@ -3,8 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-
-	"github.com/railtoken/railtoken/delayqueue"
 )
 
 // errBroken stands for the result of a run whose code has panicked or ended its goroutine. asynq makes the error that
@@ -25,13 +23,4 @@ func (r *run) abandon(ctx context.Context) {
 	default:
 		r.leave(ctx)
 	}
-}
-
-// observe reports an event of this run to the observer.
-func (r *run) observe(ctx context.Context, e Event) {
-	if e.Task == (delayqueue.Task{}) {
-		e.Task = delayqueue.Task(r.id)
-	}
-	e.Type, e.Keys = r.task.Type(), r.keys
-	tell(ctx, r.Observer, r.Logger, e)
 }

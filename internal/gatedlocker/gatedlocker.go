@@ -1,6 +1,6 @@
-// Package gated makes the Locker that the tasks of a server share: locks on one Redis, or on several independent
+// Package gatedlocker makes the Locker that the tasks of a server share: locks on one Redis, or on several independent
 // servers, behind a locking.Gate, so that tasks of the same server do not compete in Redis.
-package gated
+package gatedlocker
 
 import (
 	"io"

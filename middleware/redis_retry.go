@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/railtoken/railtoken/internal/redact"
 )
 
 // retry makes a call on behalf of waiting tasks, and repeats it while Redis refuses it, as it does during a failover.
@@ -29,6 +31,6 @@ func retry[T any](ctx context.Context, r *run, inVain string, call func(context.
 		return reply, nil
 	}
 	r.Logger.WarnContext(ctx, "waking the next task failed", "result", inVain, "task", r.id.String(), "keys",
-		r.hashed(r.keys), "error", cause)
+		redact.Keys(r.keys), "error", cause)
 	return reply, cause // rather than that the time is up
 }
