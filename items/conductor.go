@@ -416,7 +416,10 @@ func (c *conductor) judge(ctx context.Context, end ending, lost error) {
 		return // it was interrupted: this does not count
 	}
 	before := c.store.noted[end.index]
-	r := record{Attempt: c.run.Attempt(), Result: Result{Index: end.index, State: Failed, Tries: before.Tries + 1, Err: short(err)}}
+	r := record{
+		Attempt: c.run.Attempt(),
+		Result:  Result{Index: end.index, State: Failed, Tries: before.Tries + 1, Err: short(err)},
+	}
 	if skip, ok := errors.AsType[*skipError](err); ok {
 		r.State, r.Err = Skipped, short(skip.err)
 		c.store.note(r)

@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// callCounter counts round trips: commands that are sent by themselves, and pipelines. Looks of an idle server for tasks
-// and heartbeats are not among them.
+// callCounter counts round trips for tasks: commands that are sent by themselves, and pipelines. Heartbeats, and the
+// fetches of an idle server, do not count.
 type callCounter struct{ n atomic.Int64 }
 
 func (*callCounter) DialHook(next redis.DialHook) redis.DialHook {
@@ -57,8 +57,8 @@ func isCounted(cmd redis.Cmder) bool {
 	return false
 }
 
-// countCalls returns the round trips of what enqueue adds, the median of some rounds. It is done when ended, unless that is nil, has
-// received a value and the queue is empty.
+// countCalls returns the round trips of what enqueue adds: the median of some rounds. A round has ended when ended,
+// unless it is nil, has received a value and the queue is empty.
 func countCalls(t *testing.T, s *site, count *callCounter, rounds int, enqueue func(), ended <-chan struct{}) int64 {
 	t.Helper()
 	round := func() {
@@ -81,7 +81,9 @@ func countCalls(t *testing.T, s *site, count *callCounter, rounds int, enqueue f
 
 // idle reports whether no task is active or pending.
 func (s *site) idle() bool {
-	return s.client.LLen(s.Context(), "asynq:{default}:active").Val()+s.client.LLen(s.Context(), "asynq:{default}:pending").Val() == 0
+	active := s.client.LLen(s.Context(), "asynq:{default}:active")
+	pending := s.client.LLen(s.Context(), "asynq:{default}:pending")
+	return active.Val()+pending.Val() == 0
 }
 
 func TestItemsCostAFewCallsInAll(t *testing.T) {
@@ -116,7 +118,8 @@ func TestItemsCostAFewCallsInAll(t *testing.T) {
 func TestATaskEachCostsMoreCalls(t *testing.T) {
 	const k, rounds = 40, 5
 	count := &callCounter{}
-	s := newSite(t, handler(func(context.Context, string) error { return nil }), func(c *worker.Config) { counted(t, c, count) })
+	h := handler(func(context.Context, string) error { return nil })
+	s := newSite(t, h, func(c *worker.Config) { counted(t, c, count) })
 	calls := countCalls(t, s, count, rounds, func() {
 		for _, order := range ordersFrom(k).Orders {
 			if _, err := s.producer.Enqueue(t.Context(), "audit", order); err != nil {
@@ -134,7 +137,8 @@ func TestATaskEachCostsMoreCalls(t *testing.T) {
 func counted(t *testing.T, c *worker.Config, count *callCounter) {
 	t.Helper()
 	addr := c.Redis.Addr
-	tasks, locks := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	tasks := redis.NewClient(&redis.Options{Addr: addr})
+	locks := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _, _ = tasks.Close(), locks.Close() })
 	tasks.AddHook(count)
 	locks.AddHook(count)

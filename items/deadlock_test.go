@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,10 @@ func TestTasksWithKeysInCommonNeverDeadlock(t *testing.T) {
 	s := newSite(t, handler(func(context.Context, string) error { return nil }))
 	var mu sync.Mutex
 	inside, ended := map[string]string{}, make(chan string, 1000)
-	w, err := worker.New(worker.Config{Redis: worker.Redis{Addr: s.server.Addr()}, Queues: map[string]int{"crossing": 1}, Concurrency: 8})
+	w, err := worker.New(worker.Config{
+		Redis: worker.Redis{Addr: s.server.Addr()}, Queues: map[string]int{"crossing": 1}, Concurrency: 8,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
 		return c.run.Pause(pauseAfter, err)
 	}
 	parked, err := c.outcome(ctx, task)
-	if !parked {
+	// An item that has run has released its keys and woken the next task of each.
+	if !parked && len(c.todo)+len(c.behind)+len(c.refused) > 0 {
 		c.run.Leave(ctx)
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/items"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -125,7 +126,10 @@ func TestItemsRunOnAnAttachedServerAndACluster(t *testing.T) {
 	}
 	task := delayqueue.Task{Queue: info.Queue, ID: info.ID}
 	s := &site{T: t, producer: producer}
-	s.until("the others are done", func() bool { r := s.report(task); return r.Done == 18 && r.Refused == 1 && r.Failed == 1 })
+	s.until("the others are done", func() bool {
+		r := s.report(task)
+		return r.Done == 18 && r.Refused == 1 && r.Failed == 1
+	})
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -142,4 +146,30 @@ func TestItemsRunOnAnAttachedServerAndACluster(t *testing.T) {
 	})
 	s.until("it is all done", func() bool { return s.report(task).Done == 20 })
 	ran.wantAll(t, orders, 1, map[string]int{"3": 3})
+}
+
+func TestALimitEndsTheWaitForAnItem(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error { ran.add(order); return nil })
+	h.Strategy = middleware.Requeue{Limits: delayqueue.Limits{Conflicts: 1}}
+	s := newSite(t, h)
+	release := s.hold(orderKey("1"))
+	run := ordersFrom(3)
+	task := s.enqueue("run", run)
+	s.until("it is archived", func() bool {
+		if _, err := s.worker.Queue().Wake(t.Context(), orderKey("1"), delayqueue.WakeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return s.info(task).State == asynq.TaskStateArchived
+	})
+	if conflict, err := middleware.ParseConflict(s.info(task).Result); err != nil || conflict.Key != orderKey("1") {
+		t.Errorf("the result has the conflict %+v, %v", conflict, err)
+	}
+	release()
+	if n, err := items.Replay(t.Context(), s.producer.Queue(), task); err != nil || n != 1 {
+		t.Fatalf("the replay is of %d items, %v", n, err)
+	}
+	s.await(task, asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, nil)
 }

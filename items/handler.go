@@ -108,8 +108,8 @@ func (h Handler[T, I]) Validate() error {
 		errs = append(errs, fmt.Errorf("items: Sequential is set and Parallel is %d: choose one", h.Parallel))
 	}
 	if requeue, ok := middleware.RequeueOf(h.Strategy); ok && requeue.Order != middleware.BestEffort {
-		errs = append(errs, fmt.Errorf("items: Strategy keeps the order %v: a task of items cannot run in order, use BestEffort",
-			requeue.Order))
+		errs = append(errs, fmt.Errorf(
+			"items: Strategy keeps the order %v: a task of items cannot run in order, use BestEffort", requeue.Order))
 	}
 	return errors.Join(errs...)
 }
@@ -136,7 +136,8 @@ func New[T, I any](locks *attach.Attached, h Handler[T, I]) (asynq.Handler, erro
 			return err
 		}
 		c := &conductor{
-			plan: h.plan(d), run: d.items.Run, log: d.items.Run.Logger(), store: newStore(client, t, d.items.Of), average: average,
+			plan: h.plan(d), run: d.items.Run, log: d.items.Run.Logger(), store: newStore(client, t, d.items.Of),
+			average: average,
 		}
 		return c.process(ctx, task)
 	}))
@@ -171,7 +172,8 @@ type divided[T, I any] struct {
 	items   *itemrun.ItemsError
 }
 
-// divide is the key function of the tasks. Its error is an [itemrun.ItemsError] unless something is wrong with the task.
+// divide is the key function of the tasks. Its error is an [itemrun.ItemsError] unless something is wrong with the
+// task.
 func (h Handler[T, I]) divide(ctx context.Context, task *asynq.Task) ([]string, error) {
 	d, _ := ctx.Value(dividedKey{}).(*divided[T, I])
 	payload, err := h.decode(task)

@@ -109,7 +109,8 @@ func (s *site) startWorker(h items.Handler[warehouseRun, string], mods ...func(*
 // enqueue adds a task, which stays for an hour once it is completed.
 func (s *site) enqueue(taskType string, payload any, opts ...asynq.Option) delayqueue.Task {
 	s.Helper()
-	info, err := s.producer.Enqueue(s.Context(), taskType, payload, append([]asynq.Option{asynq.Retention(time.Hour)}, opts...)...)
+	opts = append([]asynq.Option{asynq.Retention(time.Hour)}, opts...)
+	info, err := s.producer.Enqueue(s.Context(), taskType, payload, opts...)
 	if err != nil {
 		s.Fatal(err)
 	}

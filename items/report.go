@@ -81,8 +81,8 @@ func (r Report) Err() error {
 	return &Error{Report: r}
 }
 
-// ParseReport reads the result of a task (asynq.TaskInfo.Result) that has ended with items that are not done. It returns
-// an error for any other result.
+// ParseReport reads the result of a task (asynq.TaskInfo.Result) that has ended with items that are not done. Any
+// other result is an error.
 func ParseReport(result []byte) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(result, &r); err != nil || r.Total == 0 {

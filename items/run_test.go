@@ -116,10 +116,12 @@ func TestAHeldKeyHoldsUpNoOtherItem(t *testing.T) {
 		}
 		waits = append(waits, time.Unix(0, last.Load()).Sub(released))
 	}
-	t.Logf("39 items were done after %v at most; the last one ran %v after the release", longest.Round(time.Millisecond), waits)
+	t.Logf("39 items were done after %v at most; the last one ran %v after the release",
+		longest.Round(time.Millisecond), waits)
 	slices.Sort(waits)
 	if *exact && (longest > time.Second || waits[rounds/2] > 10*time.Millisecond) {
-		t.Errorf("39 items took %v, want 1 s; the last one ran %v after the release (median), want 10 ms", longest, waits[rounds/2])
+		t.Errorf("39 items took %v, want 1 s; the last one ran %v after the release (median), want 10 ms",
+			longest, waits[rounds/2])
 	}
 	if waiting := s.client.Exists(t.Context(), "railtoken:parked").Val(); waiting != 0 {
 		t.Error("the index of waiting tasks is still there")
@@ -156,7 +158,8 @@ func TestGoOnReportsWhatWasRefused(t *testing.T) {
 		t.Fatalf("the result is %s", info.Result)
 	}
 	refused := r.Items[0]
-	if refused.Index != 7 || refused.Key != orderKey("7") || refused.Holder != "audit" || refused.RetryAfter <= 0 || refused.RetryAfter > 20*time.Second {
+	if refused.Index != 7 || refused.Key != orderKey("7") || refused.Holder != "audit" ||
+		refused.RetryAfter <= 0 || refused.RetryAfter > 20*time.Second {
 		t.Errorf("the result has %+v", refused)
 	}
 	wantText(t, info.LastErr, "39 of 40 done", "1 refused", "order:7", "audit")
@@ -252,7 +255,9 @@ func TestAnItemThatWaitsBurnsNoTriesOfOthers(t *testing.T) {
 	release := s.hold(orderKey("0"))
 	run := ordersFrom(2)
 	task := s.enqueue("run", run)
-	s.until("it is parked", func() bool { return s.report(task).Refused == 1 && s.info(task).State == asynq.TaskStateRetry })
+	s.until("it is parked", func() bool {
+		return s.report(task).Refused == 1 && s.info(task).State == asynq.TaskStateRetry
+	})
 	if n := ran.of("1"); n != 1 {
 		t.Errorf("the failing item ran %d times before the task was retried", n)
 	}
@@ -304,7 +309,9 @@ func TestSequentialItemsStopAtTheFirstFailure(t *testing.T) {
 	s := newSite(t, h)
 	release := s.hold(orderKey("4"))
 	task := s.enqueue("run", ordersFrom(6))
-	s.until("it waits for 4", func() bool { return s.report(task).Done == 4 && s.info(task).State == asynq.TaskStateRetry })
+	s.until("it waits for 4", func() bool {
+		return s.report(task).Done == 4 && s.info(task).State == asynq.TaskStateRetry
+	})
 	release()
 	s.await(task, asynq.TaskStateCompleted)
 	if got := fmt.Sprint(order); got != "[0 1 2 2 3 4 5]" {

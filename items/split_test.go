@@ -19,6 +19,7 @@ func TestATaskThatCannotBeDividedIsArchived(t *testing.T) {
 	h := handler(func(context.Context, string) error { ran.Add(1); return nil })
 	h.Keys = func(r warehouseRun) []string { return []string{middleware.Key("order", r.Shift)} }
 	s := newSite(t, h)
+	orders := func(ids ...string) warehouseRun { return warehouseRun{Shift: "7", Orders: ids} }
 	for name, tt := range map[string]struct {
 		payload any
 		want    []string
@@ -26,8 +27,8 @@ func TestATaskThatCannotBeDividedIsArchived(t *testing.T) {
 		"no items":        {warehouseRun{Shift: "early"}, []string{"Split returned 0 of them", "1 to 10000"}},
 		"too many":        {ordersFrom(10_001), []string{"Split returned 10001 of them", "1 to 10000 (MaxItems)"}},
 		"no key":          {warehouseRun{Shift: "early", Orders: []string{"1", ""}}, []string{"item 1", "the key is empty"}},
-		"key of the run":  {warehouseRun{Shift: "7", Orders: []string{"6", "7"}}, []string{"item 1", `"order:7"`, "for the whole run"}},
-		"key too long":    {warehouseRun{Shift: "7", Orders: []string{strings.Repeat("9", 2000)}}, []string{"item 0", "MaxKeySize"}},
+		"key of the run":  {orders("6", "7"), []string{"item 1", `"order:7"`, "for the whole run"}},
+		"key too long":    {orders(strings.Repeat("9", 2000)), []string{"item 0", "MaxKeySize"}},
 		"no key of a run": {warehouseRun{Orders: []string{"1"}}, []string{"the key is empty"}},
 		"other payload":   {[]int{1}, []string{"the payload cannot be decoded"}},
 	} {
@@ -111,8 +112,8 @@ func TestNewReturnsEveryFaultAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("there is no error")
 	}
-	wantText(t, err.Error(), `handler of "run"`, "Split is not set", "ItemKeys is not set", "Run is not set", "Policy is 7", "Parallel is -1",
-		"the order FIFO")
+	wantText(t, err.Error(), `handler of "run"`, "Split is not set", "ItemKeys is not set", "Run is not set",
+		"Policy is 7", "Parallel is -1", "the order FIFO")
 	if err := worker.HandleItems(w, "", items.Handler[string, string]{}); err == nil {
 		t.Error("a handler without a type was registered")
 	}

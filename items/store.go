@@ -148,7 +148,8 @@ func (s *store) load(ctx context.Context) error {
 func (s *store) changed(head string) error {
 	was, _, _ := strings.Cut(head, ":")
 	return fmt.Errorf("%w: Split returned %d of them with keys of the hash %s, and when the task first ran %s with %s: "+
-		"bring back the code that divided it so, and replay it: %w", ErrSplit, s.total, hashIn(s.head), was, hashIn(head), asynq.SkipRetry)
+		"bring back the code that divided it so, and replay it: %w",
+		ErrSplit, s.total, hashIn(s.head), was, hashIn(head), asynq.SkipRetry)
 }
 
 func hashIn(head string) string {
@@ -166,7 +167,8 @@ func isLasting(err error) bool {
 	return errors.Is(err, ErrSplit) || errors.Is(err, errNoTask) || errors.Is(err, errUnclear)
 }
 
-// load reads the progress of a task. The head is empty when there is none. The error is errNoTask when the task is gone.
+// load reads the progress of a task. The head is empty when there is none. The error is errNoTask when the task is
+// gone.
 func load(ctx context.Context, client redis.UniversalClient, t parking.Task) (p progress, head string, err error) {
 	reply, err := loadScript.Run(ctx, client, []string{t.Hash()}).StringSlice()
 	if err != nil {

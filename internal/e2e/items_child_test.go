@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-// itemsVariable makes the child allocate orders as the items of tasks, and audit single ones. With "mark" each effect is written
-// together with a mark of its item, which makes it exactly once.
+// itemsVariable makes the child allocate orders as the items of tasks, and audit single ones. If it is "mark", a mark
+// of the item is written with each effect, so that the effect happens exactly once.
 const itemsVariable = "E2E_ITEMS"
 
 // allocation is the payload of a task that allocates stock to orders.
@@ -40,7 +40,8 @@ end
 redis.call('SET', KEYS[1], ARGV[1])
 return tonumber(redis.call('HGET', KEYS[2], ARGV[2]) or '0')
 `)
-	// bookScript writes how much is left, and counts the effects of an item. With a mark it writes nothing when the effect is there already.
+	// bookScript writes how much is left, and counts the effects of an item. With a mark it writes nothing if the effect
+	// is there already.
 	// KEYS 1 token, 2 stocks, 3 effects; ARGV 1 token, 2 stock, 3 how much is left, 4 item, 5 mark.
 	bookScript = redis.NewScript(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

@@ -37,7 +37,8 @@ func TestASoakOfItemsLeavesTheStockExact(t *testing.T) {
 			server, dbServer := redistest.Start(t), redistest.Start(t)
 			s := &itemsSoak{
 				soak: soak{
-					T: t, server: server, dbServer: dbServer, client: server.Client(t), db: dbServer.Client(t), queues: []string{"audit", "allocate"},
+					T: t, server: server, dbServer: dbServer, client: server.Client(t), db: dbServer.Client(t),
+					queues: []string{"audit", "allocate"},
 				},
 				mark: mark,
 			}
@@ -73,7 +74,8 @@ func (s *itemsSoak) run(random *rand.Rand) {
 		s.workers[i] = s.start()
 	}
 	drained(s.T, s.client, s.queues...)
-	s.Logf("%d tasks were in the hands of killed processes; all was done after %v", aged, time.Since(began).Round(time.Millisecond))
+	s.Logf("%d tasks were in the hands of killed processes; all was done after %v", aged,
+		time.Since(began).Round(time.Millisecond))
 	s.check()
 	nothingRemains(s.T, s.client)
 }
@@ -169,7 +171,8 @@ func (s *itemsSoak) check() {
 		}
 	}
 	overlaps, _ := s.db.Get(s.Context(), "overlaps").Int()
-	s.Logf("mark %q: %d items, %d doubles, %d of %d stocks are wrong, %d overlaps", s.mark, len(effects), doubles, wrong, len(s.want), overlaps)
+	s.Logf("mark %q: %d items, %d doubles, %d of %d stocks are wrong, %d overlaps", s.mark, len(effects), doubles, wrong,
+		len(s.want), overlaps)
 	if overlaps > 0 {
 		s.Errorf("%d overlaps", overlaps)
 	}

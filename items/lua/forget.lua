@@ -1,5 +1,5 @@
--- Forgets the results of some items of a task that has ended, so that they run again when it does. It must be atomic: the
--- task may begin to run at any moment, and the results of a task that runs stay.
+-- Forgets the results of some items of a task that has ended, so that they run again when it does. It must be atomic:
+-- the task may begin to run at any moment, and the results of a task that runs stay.
 --
 -- KEYS  1 the task's hash
 -- ARGV  the index of each item
