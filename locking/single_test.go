@@ -51,20 +51,20 @@ func singleHarness[C redis.UniversalClient](client func(t *testing.T) C) locking
 func TestSingleConformsOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	lockingtest.Run(t, singleHarness(func(t *testing.T) *redis.Client { return server.Client(t) }))
+	conform(t, singleHarness(func(t *testing.T) *redis.Client { return server.Client(t) }))
 }
 
 func TestSingleConformsOnRedisCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
-	lockingtest.Run(t, singleHarness(func(t *testing.T) *redis.ClusterClient { return cluster.Client(t) }))
+	conform(t, singleHarness(func(t *testing.T) *redis.ClusterClient { return cluster.Client(t) }))
 }
 
 func TestSingleConformsInVirtualTime(t *testing.T) {
 	t.Parallel()
 	h := singleHarness(virtualClients())
 	h.Run = synctest.Test
-	lockingtest.Run(t, h)
+	conform(t, h)
 }
 
 func TestAClientThatCannotKeepLocksIsRefused(t *testing.T) {

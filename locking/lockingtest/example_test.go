@@ -17,8 +17,15 @@ import (
 // memory is a backend in the memory of one process: the smallest one that keeps every promise.
 type memory struct {
 	mu     sync.Mutex
-	owners map[string]*grant // by key
-	tokens map[string]int64
+	locks  map[string]*lock // by key; some have expired
+	tokens map[string]int64 // the last one reserved
+}
+
+// lock is the lock of one key.
+type lock struct {
+	grant *grant
+	token int64 // the first of its block
+	end   time.Time
 }
 
 // grant is one acquisition.
@@ -26,9 +33,9 @@ type grant struct {
 	in     *memory
 	keys   []string
 	tokens []int64
+	block  int
 	label  string
 	since  time.Time
-	end    time.Time
 	notify bool
 }
 
@@ -41,70 +48,79 @@ func (m *memory) Acquire(ctx context.Context, r backend.Request) (backend.Grant,
 	defer m.mu.Unlock()
 	now := time.Now()
 	for _, key := range r.Keys {
-		if held := m.owners[key]; held != nil && now.Before(held.end) {
-			held.notify = held.notify || r.Notify > 0
+		if l := m.locks[key]; l != nil && now.Before(l.end) {
+			l.grant.notify = l.grant.notify || r.Notify > 0
 			return nil, &locking.HeldError{Key: key, Holder: locking.Holder{
-				Label: held.label, Since: held.since, Fence: m.tokens[key], Remaining: held.end.Sub(now),
+				Label: l.grant.label, Since: l.grant.since, Fence: l.token, Remaining: l.end.Sub(now),
 			}}
 		}
 	}
-	g := &grant{in: m, keys: r.Keys, label: r.Label, since: now, end: now.Add(r.TTL)}
+	g := &grant{in: m, keys: r.Keys, block: r.Block, label: r.Label, since: now}
 	for _, key := range r.Keys {
-		m.tokens[key]++
-		m.owners[key] = g
-		g.tokens = append(g.tokens, m.tokens[key])
+		token := m.tokens[key] + 1
+		m.tokens[key] += int64(r.Block)
+		m.locks[key] = &lock{grant: g, token: token, end: now.Add(r.TTL)}
+		g.tokens = append(g.tokens, token)
 	}
 	return g, nil
 }
 
-// Fence returns the token of a key.
+// Fence returns the first token of the block of a key.
 func (g *grant) Fence(_ context.Context, i int) (int64, error) { return g.tokens[i], nil }
 
-// Renew makes the keys last for ttl from now.
+// Block returns how many tokens are reserved for each key.
+func (g *grant) Block() int { return g.block }
+
+// Renew makes the keys last for ttl from now, unless the lock of one of them is gone.
 func (g *grant) Renew(_ context.Context, ttl time.Duration) error {
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
-	if g.lost() {
-		return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+	now := time.Now()
+	for _, key := range g.keys {
+		if !g.owns(key) || !now.Before(g.in.locks[key].end) {
+			return g.lost(key)
+		}
 	}
-	g.end = time.Now().Add(ttl)
+	g.extend(ttl)
 	return nil
 }
 
-// Release gives up the keys that are still this holder's.
-func (g *grant) Release(context.Context) (bool, error) {
+// Release deletes the locks that are still this grant's.
+func (g *grant) Release(context.Context) (notify bool, err error) {
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
-	lost := g.lost()
-	for _, key := range g.keys {
-		if g.in.owners[key] == g {
-			delete(g.in.owners, key)
+	for i, key := range g.keys {
+		if g.in.tokens[key] != g.tokens[i]+int64(g.block)-1 {
+			err = g.lost(key) // there was another grant
+		}
+		if g.owns(key) {
+			delete(g.in.locks, key)
 		}
 	}
-	if lost {
-		return g.notify, &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
-	}
-	return g.notify, nil
+	return g.notify, err
 }
 
-func (g *grant) lost() bool {
+func (g *grant) owns(key string) bool { return g.in.locks[key] != nil && g.in.locks[key].grant == g }
+
+func (g *grant) extend(ttl time.Duration) {
 	for _, key := range g.keys {
-		if g.in.owners[key] != g {
-			return true
-		}
+		g.in.locks[key].end = time.Now().Add(ttl)
 	}
-	return false
+}
+
+func (g *grant) lost(key string) error {
+	return &locking.LostError{Keys: []string{key}, Reason: locking.LossTaken}
 }
 
 func newMemory() *memory {
-	return &memory{owners: map[string]*grant{}, tokens: map[string]int64{}}
+	return &memory{locks: map[string]*lock{}, tokens: map[string]int64{}}
 }
 
-// lose makes the store forget who has a key.
+// lose ends the TTL of a lock early.
 func (m *memory) lose(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.owners, key)
+	m.locks[key].end = time.Now()
 }
 
 // A backend's own test calls Run. With synctest.Test the suite takes no time, if the backend lives in the process.

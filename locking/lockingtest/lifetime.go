@@ -3,8 +3,6 @@ package lockingtest
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
@@ -36,8 +34,7 @@ func tokensGrow(s *suite) {
 
 func tokensGrowPastAnExpiry(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
-	opts := short
-	opts.MaxHold = opts.TTL
+	opts := locking.Options{TTL: 2 * time.Second, MaxHold: 2 * time.Second}
 	first := s.fence(s.acquire(a, opts, key), key)
 	if second := s.fence(s.onceExpired(b, key), key); second <= first {
 		s.Errorf("token %d after %d", second, first)
@@ -46,9 +43,8 @@ func tokensGrowPastAnExpiry(s *suite) {
 
 func aLeaseRenewsItself(s *suite) {
 	a, b, key := s.locker(), s.locker(), s.key("order")
-	lease := s.acquire(a, short, key)
-	for range 30 {
-		pass(100 * time.Millisecond)
+	lease := s.acquire(a, renewed, key)
+	for began := time.Now(); time.Since(began) < renewed.TTL*3/2; pass(200 * time.Millisecond) {
 		s.refused(b, locking.Options{}, key)
 		if err := lease.Err(); err != nil {
 			s.Fatalf("the lease ended: %v", err)
@@ -82,7 +78,7 @@ func aLeaseEndsBeforeTheNextBegins(s *suite) {
 
 func renewExtends(s *suite) {
 	l, key := s.locker(), s.key("order")
-	lease := s.acquire(l, short, key)
+	lease := s.acquire(l, renewed, key)
 	before := lease.ValidUntil()
 	pass(200 * time.Millisecond)
 	if err := lease.Renew(s.Context()); err != nil {
@@ -95,40 +91,4 @@ func renewExtends(s *suite) {
 	if err := lease.Renew(s.Context()); !errors.Is(err, locking.ErrReleased) {
 		s.Errorf("Renew after the release says %v, want ErrReleased", err)
 	}
-}
-
-// A lease is handed off only if the backend reserves blocks of tokens; then no other holder may get a token of the
-// block.
-func tokensGrowWhileALeaseIsHandedOff(s *suite) {
-	key := s.key("hot")
-	gates := []*locking.Gate{
-		locking.NewGate(s.locker(), locking.GateOptions{HandOffs: 2}),
-		locking.NewGate(s.locker(), locking.GateOptions{}),
-	}
-	var last, handedOff int64 // last is guarded by the lock under test alone
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for range 5 {
-				lease, err := locking.Wait(s.Context(), gates[i%2], []string{key}, locking.Options{})
-				if err != nil {
-					s.Errorf("wait: %v", err)
-					return
-				}
-				token, err := lease.Fence(s.Context())
-				if err != nil || token <= last {
-					s.Errorf("token %d, %v, after %d", token, err, last)
-				}
-				last = token
-				if err := lease.Release(s.Context()); err != nil {
-					s.Errorf("release: %v", err)
-				}
-				if lease.HandedOff() {
-					atomic.AddInt64(&handedOff, 1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	s.Logf("%d leases were handed off", handedOff)
 }

@@ -67,7 +67,7 @@ func releaseFreesWhatIsLeft(s *suite) {
 func (s *suite) lose(key string) {
 	s.Helper()
 	if s.h.Lose == nil {
-		s.Skip("Harness.Lose is nil")
+		s.skip("Harness.Lose is nil")
 	}
 	s.h.Lose(s.T, key)
 }

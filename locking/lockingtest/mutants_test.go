@@ -24,41 +24,65 @@ var mutants = map[string]struct {
 	"none": {},
 	"Renew does not check the owner": {
 		"RenewReportsALostLock", faults{renew: func(g *grant, ttl time.Duration) error {
-			g.end = time.Now().Add(ttl)
+			g.extend(ttl)
+			return nil
+		}},
+	},
+	"Renew revives its own expired lock": {
+		"RenewReportsALostLock", faults{renew: func(g *grant, ttl time.Duration) error {
+			for _, key := range g.keys {
+				if !g.owns(key) {
+					return g.lost(key)
+				}
+			}
+			g.extend(ttl)
+			return nil
+		}},
+	},
+	"Renew takes a deleted lock again": {
+		"RenewReportsALostLock", faults{deletes: true, renew: func(g *grant, ttl time.Duration) error {
+			for _, key := range g.keys {
+				if g.in.locks[key] != nil && !g.owns(key) {
+					return g.lost(key)
+				}
+				g.in.locks[key] = &lock{grant: g, end: time.Now().Add(ttl)}
+			}
 			return nil
 		}},
 	},
 	"Renew takes the lock from the next holder": {
 		"RenewLeavesTheNextHolderAlone", faults{renew: func(g *grant, _ time.Duration) error {
 			for _, key := range g.keys {
-				g.in.owners[key] = g
+				g.in.locks[key].grant = g
 			}
 			return nil
 		}},
 	},
 	"Renew checks the first key only": {
 		"RenewReportsAPartlyLostLock", faults{renew: func(g *grant, ttl time.Duration) error {
-			if g.in.owners[g.keys[0]] != g {
-				return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+			if first := g.keys[0]; !g.owns(first) || !time.Now().Before(g.in.locks[first].end) {
+				return g.lost(first)
 			}
-			g.end = time.Now().Add(ttl)
+			g.extend(ttl)
 			return nil
 		}},
 	},
 	"Renew reports a loss as another error": {
 		"RenewReportsALostLock", faults{renew: func(g *grant, ttl time.Duration) error {
-			if g.lost() {
-				return errors.New("not found")
+			for _, key := range g.keys {
+				if !g.owns(key) || !time.Now().Before(g.in.locks[key].end) {
+					return errors.New("not found")
+				}
 			}
-			g.end = time.Now().Add(ttl)
+			g.extend(ttl)
 			return nil
 		}},
 	},
 	"Release of a lost lock returns nil": {
 		"ReleaseReportsALostLock", faults{release: func(g *grant) error {
 			for _, key := range g.keys {
-				if g.in.owners[key] == g {
-					delete(g.in.owners, key)
+				if g.owns(key) {
+					delete(g.in.locks, key)
 				}
 			}
 			return nil
@@ -67,12 +91,11 @@ var mutants = map[string]struct {
 	"Release looks at the present owner only": {
 		"ReleaseReportsALockThatAnotherHolderHad", faults{release: func(g *grant) (err error) {
 			for _, key := range g.keys {
-				switch g.in.owners[key] {
-				case nil:
-				case g:
-					delete(g.in.owners, key)
-				default:
-					err = &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+				switch {
+				case g.owns(key):
+					delete(g.in.locks, key)
+				case g.in.locks[key] != nil:
+					err = g.lost(key)
 				}
 			}
 			return err
@@ -80,23 +103,31 @@ var mutants = map[string]struct {
 	},
 	"Release of a partly lost lock keeps the other keys": {
 		"ReleaseFreesWhatIsLeft", faults{release: func(g *grant) error {
-			if g.lost() {
-				return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken}
+			for _, key := range g.keys {
+				if !g.owns(key) {
+					return g.lost(key)
+				}
 			}
 			for _, key := range g.keys {
-				delete(g.in.owners, key)
+				delete(g.in.locks, key)
 			}
 			return nil
 		}},
 	},
+	"Block is larger than what is reserved":  {"TokensGrowWhileALeaseIsHandedOff", faults{onlyOne: true}},
 	"Acquire ignores the end of its context": {"AFailedAttemptLeavesNothing", faults{deaf: true}},
 	"locks expire an hour late":              {"TokensGrowPastAnExpiry", faults{late: time.Hour}},
+	"locks that are lost are deleted":        {"", faults{deletes: true}},
+	"Block is ignored":                       {"", faults{onlyOne: true, skips: "TokensGrowWhileALeaseIsHandedOff"}},
 }
 
 // faults changes what a memory does.
 type faults struct {
 	renew   func(g *grant, ttl time.Duration) error // called with the mutex held
 	release func(g *grant) error                    // called with the mutex held
+	deletes bool                                    // a lost lock is deleted, rather than its TTL ended
+	onlyOne bool                                    // one token is reserved, and Block returns more, unless skips is set
+	skips   string                                  // the test that is skipped besides that of watches
 	deaf    bool
 	late    time.Duration
 }
@@ -113,18 +144,40 @@ func (f *faulty) Acquire(ctx context.Context, r backend.Request) (backend.Grant,
 		ctx = context.WithoutCancel(ctx)
 	}
 	r.TTL += f.faults.late
+	block := r.Block
+	if f.faults.onlyOne {
+		r.Block = 1
+	}
+	if f.faults.skips != "" {
+		block = 1
+	}
 	g, err := f.memory.Acquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return &faultyGrant{g.(*grant), f.faults}, nil
+	return &faultyGrant{g.(*grant), f.faults, block}, nil
+}
+
+// lose ends the TTL of a lock, or deletes it.
+func (f *faulty) lose(key string) {
+	if !f.faults.deletes {
+		f.memory.lose(key)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.locks, key)
 }
 
 // faultyGrant is a grant of a faulty memory.
 type faultyGrant struct {
 	*grant
 	faults faults
+	block  int
 }
+
+// Block returns how many tokens the request was for.
+func (g *faultyGrant) Block() int { return g.block }
 
 // Renew makes the keys last for ttl from now, or fails to.
 func (g *faultyGrant) Renew(ctx context.Context, ttl time.Duration) error {
@@ -188,6 +241,12 @@ func runOnMutant(t *testing.T, f faults) {
 	lockingtest.Run(t, lockingtest.Harness{
 		Run: func(t *testing.T, test func(t *testing.T)) {
 			t.Helper()
+			t.Cleanup(func() {
+				_, test, _ := strings.Cut(t.Name(), "/")
+				if want := test == "AReleaseNotifiesWatches" || test == f.skips; t.Skipped() != want {
+					t.Errorf("skipped: %t, want %t", t.Skipped(), want)
+				}
+			})
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				t.Cleanup(func() {
