@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// maxWave is how many items of a task have their keys at a time, at most: more than Parallel only when items are
-	// short, so that their keys can be asked for together. No item has its keys for much longer than ahead before it
-	// runs, or aheadContended once another caller has wanted a key of this run.
+	// maxWave is the maximum number of items of a task that have their keys at the same time. They are more than
+	// Parallel only if items run briefly, so that their keys can be asked for together: as many as run within ahead, or
+	// within aheadContended once another caller has wanted a key of this run.
 	maxWave        = 64
 	ahead          = 25 * time.Millisecond
 	aheadContended = 5 * time.Millisecond
-	// linger is how long the release of an item waits for items that end at the same moment. It waits longer, up to
-	// lingerMost, while there is nothing to ask for and no other caller wants a key of this run.
+	// linger is how long the release of an item waits for other items to end, so that they are released together. It
+	// waits up to lingerMost while no keys are to be asked for and no other caller wants a key of this run.
 	linger     = time.Millisecond
 	lingerMost = 5 * time.Millisecond
-	// saveEvery is how long a result may be unsaved while other items run.
+	// saveEvery is how long a result may stay unsaved while other items run.
 	saveEvery = 10 * time.Millisecond
 )
 
-// plan is what is to be done with the items of a task. An item is known by its index.
+// plan is what to do with the items of a task. Items are identified by their indexes.
 type plan struct {
 	keys     [][]string
 	policy   Policy
@@ -43,8 +43,8 @@ type plan struct {
 	finish   func(ctx context.Context, r Report) error // may be nil
 }
 
-// conductor runs the items of one run of a task. Its fields belong to the goroutine of process. It never waits for the
-// keys of an item: an item that is refused goes to the back.
+// conductor runs the items of a task in one run of the task. Its fields belong to the goroutine of process. It never
+// waits for the keys of an item: a refused item is tried again after the others.
 type conductor struct {
 	plan
 	run     itemrun.Run
@@ -58,7 +58,7 @@ type conductor struct {
 	granted []locked         // items that have their keys and do not run yet
 	running int
 	ended   chan ending
-	settle  []ending // items that have ended and have their keys yet
+	settle  []ending // items that have ended and still have their keys
 	refused []refusal
 	held    map[string]*locking.HeldError // the keys that were refused, until the refused items are tried again
 	away    bool                          // the lock servers could not be reached
@@ -69,7 +69,7 @@ type conductor struct {
 	err       error // that ends the run
 }
 
-// locked is an item that has its keys. Its lease is nil under the policy Whole.
+// locked is an item that has its keys. keys is nil with the policy Whole.
 type locked struct {
 	index int
 	keys  itemrun.Item
@@ -91,7 +91,7 @@ type refusal struct {
 	ran   int // how many items had ended by then
 }
 
-// begin finds out what is left to do.
+// begin loads the progress and lists the items that are to run.
 func (c *conductor) begin(ctx context.Context) error {
 	c.busy, c.behind, c.held = map[string]bool{}, map[string][]int{}, map[string]*locking.HeldError{}
 	c.ended = make(chan ending, c.parallel)
@@ -103,7 +103,7 @@ func (c *conductor) begin(ctx context.Context) error {
 		if isLasting(err) {
 			return err
 		}
-		if err := c.run.SitOut(ctx, fmt.Errorf("%w: %w", locking.ErrUnavailable, err)); err != nil {
+		if err := c.run.AwaitRedis(ctx, fmt.Errorf("%w: %w", locking.ErrUnavailable, err)); err != nil {
 			return err
 		}
 	}
@@ -119,8 +119,8 @@ func (c *conductor) begin(ctx context.Context) error {
 	return nil
 }
 
-// rests reports whether an item does not run in this run: it is not to be tried again, or not before asynq has retried
-// the task.
+// rests reports whether an item does not run in this run of the task, because its result is final or it must not be
+// tried again before asynq has retried the task.
 func (c *conductor) rests(i int) bool {
 	r, ok := c.store.noted[i]
 	if !ok || r.State == Refused {
@@ -129,7 +129,7 @@ func (c *conductor) rests(i int) bool {
 	return c.isFinal(r) || r.Attempt == c.run.Attempt() || !c.run.IsLast() && time.Now().UnixMilli() < r.Due
 }
 
-// isFinal reports whether a result counts for good.
+// isFinal reports whether an item with this result is not tried again.
 func (c *conductor) isFinal(r record) bool {
 	switch r.State {
 	case Skipped:
@@ -165,7 +165,7 @@ func (c *conductor) conduct(ctx context.Context) {
 	}
 }
 
-// halted reports whether no further item is to begin.
+// halted reports whether no further item may begin.
 func (c *conductor) halted(ctx context.Context) bool {
 	if c.broken || c.err != nil || ctx.Err() != nil {
 		return true
@@ -178,7 +178,7 @@ func (c *conductor) halted(ctx context.Context) bool {
 	}
 }
 
-// start begins items that have their keys.
+// start starts items that have their keys, as many as may run at the same time.
 func (c *conductor) start(ctx context.Context) {
 	if c.halted(ctx) {
 		for _, item := range c.granted {
@@ -217,7 +217,7 @@ func (c *conductor) perform(ctx context.Context, item locked) {
 
 var errGoexit = errors.New("items: the run of the item ended its goroutine")
 
-// wave returns the items whose keys are to be asked for now.
+// wave returns the items whose keys to ask for now.
 func (c *conductor) wave(ctx context.Context) (wave []int) {
 	room := c.parallel - c.running - len(c.granted)
 	if room <= 0 || len(c.todo) == 0 || c.halted(ctx) {
@@ -248,7 +248,7 @@ func (c *conductor) wave(ctx context.Context) (wave []int) {
 	return wave
 }
 
-// isHeld returns the refusal of a key of an item, if another item was refused it.
+// isHeld returns the refusal that another item of this run has met for a key of this item, or nil.
 func (c *conductor) isHeld(i int) *locking.HeldError {
 	for _, key := range c.keys[i] {
 		if held := c.held[key]; held != nil {
@@ -258,7 +258,7 @@ func (c *conductor) isHeld(i int) *locking.HeldError {
 	return nil
 }
 
-// isBusy returns a key of an item that another item of this run has.
+// isBusy returns a key of an item that another item of this run holds.
 func (c *conductor) isBusy(i int) (string, bool) {
 	for _, key := range c.keys[i] {
 		if c.busy[key] {
@@ -268,7 +268,8 @@ func (c *conductor) isBusy(i int) (string, bool) {
 	return "", false
 }
 
-// setBusy notes that an item has its keys, or has released them: then items that wait for one are next.
+// setBusy notes that an item has its keys, or has released them. Items of this run that wait for a released key are
+// next.
 func (c *conductor) setBusy(i int, busy bool) {
 	for _, key := range c.keys[i] {
 		if busy {
@@ -283,7 +284,8 @@ func (c *conductor) setBusy(i int, busy bool) {
 	}
 }
 
-// await waits until an item ends, and a moment longer for those that end at the same time. It saves what is due.
+// await waits until an item ends, and a moment longer for items that end at about the same time. It also saves results
+// that are due.
 func (c *conductor) await(ctx context.Context) {
 	for len(c.settle) == 0 {
 		var due <-chan time.Time
@@ -316,8 +318,8 @@ func (c *conductor) await(ctx context.Context) {
 	}
 }
 
-// turn releases the keys of items that have ended and asks for those of a wave, all at the same time: the calls to the
-// lock servers go out together.
+// turn releases the keys of items that have ended and asks for those of a wave, all at the same time, so that the calls
+// to the lock servers are batched.
 func (c *conductor) turn(ctx context.Context, wave []int) {
 	settled := c.settle
 	c.settle = nil
@@ -363,7 +365,7 @@ func (c *conductor) turn(ctx context.Context, wave []int) {
 	}
 	if failed != nil || c.away && len(wave) > 0 {
 		c.away = failed != nil
-		c.err = c.run.SitOut(ctx, failed)
+		c.err = c.run.AwaitRedis(ctx, failed)
 	}
 }
 
@@ -375,7 +377,8 @@ func (c *conductor) refuse(r refusal) {
 	c.broken = c.broken || c.inOrder
 }
 
-// again has the refused items tried once more if others have ended since, and reports whether there are some.
+// again lists those refused items for another try that were refused before another item ended, and reports whether
+// there are any.
 func (c *conductor) again() bool {
 	if c.broken || c.err != nil {
 		return false
@@ -433,7 +436,8 @@ func (c *conductor) judge(ctx context.Context, end ending, lost error) {
 	c.broken = c.broken || c.inOrder || c.policy == Whole
 }
 
-// measure notes how long an item has run. When two do so at the same moment one of them is lost, which does not matter.
+// measure adds a duration to the average. If two tasks do so at the same moment, one duration may be lost, which does
+// no harm.
 func (c *conductor) measure(took time.Duration) {
 	average := c.average.Load()
 	if average == 0 {
@@ -442,7 +446,7 @@ func (c *conductor) measure(took time.Duration) {
 	c.average.Store(max(average+(int64(took)-average)/8, 1))
 }
 
-// maxErr is how much of an item's error is kept, in bytes.
+// maxErr is the maximum size of an item's error text, in bytes.
 const maxErr = 200
 
 func short(err error) string {

@@ -17,7 +17,7 @@ const (
 	// saveTimeout bounds a save while items run, and savePatience those at the end of a run.
 	saveTimeout  = time.Second
 	savePatience = 5 * time.Second
-	// pauseAfter is when a task runs again whose results could not be saved.
+	// pauseAfter is when a task runs again if its results could not be saved.
 	pauseAfter = 10 * time.Second
 )
 
@@ -27,7 +27,7 @@ var errStopping = errors.New("items: the server shuts down; the task goes on els
 // process runs the items that are left, and returns the error for asynq.
 func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
 	if err := c.begin(ctx); err != nil {
-		c.run.Leave(ctx)
+		c.run.ForwardWake(ctx)
 		return err
 	}
 	c.conduct(ctx)
@@ -43,7 +43,7 @@ func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
 	if err := c.saveAll(ctx); err != nil {
 		c.log.WarnContext(ctx, "results of items could not be saved; these items run again", "task",
 			c.store.task.String(), "error", err)
-		c.run.Leave(ctx)
+		c.run.ForwardWake(ctx)
 		if isLasting(err) {
 			return err
 		}
@@ -52,7 +52,7 @@ func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
 	parked, err := c.outcome(ctx, task)
 	// An item that has run has released its keys and woken the next task of each.
 	if !parked && len(c.todo)+len(c.behind)+len(c.refused) > 0 {
-		c.run.Leave(ctx)
+		c.run.ForwardWake(ctx)
 	}
 	return err
 }
@@ -100,9 +100,9 @@ func (c *conductor) left() (retried []record, blocked *refusal) {
 	return retried, blocked
 }
 
-// freeIn estimates when the key of a refused item is released. A key that was taken a moment ago is most likely held
-// briefly, and one that has been held for long is held for about as long again, whatever is left of a lease that is
-// renewed. A holder that has died releases nothing: then the lease ends.
+// freeIn estimates when the key of a refused item will be free. A key that was taken a moment ago is likely to be held
+// briefly, and one that has been held for long is likely to be held for about as long again. The remaining time of the
+// lease is an upper limit that matters when the holder has died, because a living holder renews its lease.
 func (r refusal) freeIn() time.Duration {
 	h, estimate := r.held.Holder, time.Duration(math.MaxInt64)
 	if h.Remaining >= 0 {
@@ -114,7 +114,7 @@ func (r refusal) freeIn() time.Duration {
 	return estimate
 }
 
-// failed returns the error that has asynq retry the task for the items that have failed.
+// failed returns the error that makes asynq retry the task for its failed items.
 func (c *conductor) failed(report Report, retried []record) error {
 	err := &Error{Report: report, Retried: true}
 	var due int64
@@ -141,7 +141,7 @@ func (c *conductor) keep(ctx context.Context, task *asynq.Task, report Report) {
 	}
 }
 
-// saveSoon saves the results of items while others run. What fails is tried again later.
+// saveSoon saves results while other items run. If that fails, a later save includes them.
 func (c *conductor) saveSoon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()

@@ -3,10 +3,13 @@ package items_test
 import (
 	"context"
 	"errors"
+	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
@@ -32,6 +35,36 @@ func TestItemsWaitWhileTheLockServerIsAway(t *testing.T) {
 	ran.wantAll(t, run, 1, nil)
 	if info.Retried != 0 {
 		t.Errorf("the outage has used up %d retries", info.Retried)
+	}
+}
+
+func TestALostReplyRepeatsNoItem(t *testing.T) {
+	t.Parallel()
+	var ran counts
+	h := handler(func(_ context.Context, order string) error {
+		if ran.add(order) <= 2 && order == "5" {
+			return errBoom
+		}
+		return nil
+	})
+	var cut atomic.Int64 // every second reply about items is lost
+	s := newSite(t, h, func(c *worker.Config) {
+		client := redis.NewClient(&redis.Options{Addr: c.Redis.Addr})
+		t.Cleanup(func() { _ = client.Close() })
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if len(cmd.Args()) > 3 && cmd.Args()[2] == 1 && err == nil && cut.Add(1)%2 == 1 {
+				return redistest.Fail(cmd, io.ErrUnexpectedEOF)
+			}
+			return err
+		}))
+		c.Redis, c.LockRedis = worker.Redis{Client: client}, c.Redis
+	})
+	run := ordersFrom(40)
+	s.await(s.enqueue("run", run), asynq.TaskStateCompleted)
+	ran.wantAll(t, run, 1, map[string]int{"5": 3})
+	if cut.Load() < 6 {
+		t.Errorf("only %d calls were about items", cut.Load())
 	}
 }
 

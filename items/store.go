@@ -34,7 +34,7 @@ var (
 	forgetScript = redis.NewScript(forgetSource)
 )
 
-// record is what is saved of an item that has run, or was refused, and is not done.
+// record is what is saved about an item that has run or was refused, and is not done.
 type record struct {
 	Result
 	Attempt int   `json:"attempt"`         // the retry count of the task at that time
@@ -42,7 +42,7 @@ type record struct {
 	Due     int64 `json:"due,omitempty"`   // ms since 1970 before which it is not tried again
 }
 
-// recordJSON has the fields of a record side by side: the methods of a Result would hide the others.
+// recordJSON is a record in JSON. Without it, record would use the methods of Result and lose the other fields.
 type recordJSON struct {
 	resultJSON
 	Attempt int   `json:"attempt"`
@@ -67,7 +67,7 @@ func (r *record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// progress is what became of the items of a task.
+// progress is what has become of the items of a task.
 type progress struct {
 	total int
 	done  []bool
@@ -100,7 +100,7 @@ func (p progress) report() Report {
 	return r
 }
 
-// store keeps the progress of a task in the task's hash. What a run finds out is unsaved until save succeeds.
+// store keeps the progress of a task in the task's hash. Results are unsaved until save has succeeded.
 type store struct {
 	progress
 	client  redis.UniversalClient
@@ -117,7 +117,7 @@ func newStore(client redis.UniversalClient, t parking.Task, keys [][]string) *st
 	}
 }
 
-// headOf returns what tells the items of a task from others: their number and a hash of their keys.
+// headOf returns what identifies the items of a task: their number and a hash of their keys.
 func headOf(keys [][]string) string {
 	hash := sha256.New()
 	var size [8]byte
@@ -131,7 +131,7 @@ func headOf(keys [][]string) string {
 	return strconv.Itoa(len(keys)) + ":" + hex.EncodeToString(hash.Sum(nil)[:8]) + ":"
 }
 
-// load reads the progress. The error matches ErrSplit when it is that of other items.
+// load reads the progress. The error matches ErrSplit if the progress is that of other items.
 func (s *store) load(ctx context.Context) error {
 	saved, head, err := load(ctx, s.client, s.task)
 	if err != nil || head == "" {
@@ -144,11 +144,11 @@ func (s *store) load(ctx context.Context) error {
 	return nil
 }
 
-// changed is the error of a task whose items are not those of its first run.
+// changed returns the error for a task whose items are not those of its first run.
 func (s *store) changed(head string) error {
 	was, _, _ := strings.Cut(head, ":")
 	return fmt.Errorf("%w: Split returned %d of them with keys of the hash %s, and when the task first ran %s with %s: "+
-		"bring back the code that divided it so, and replay it: %w",
+		"deploy the code that divided it that way, and replay it: %w",
 		ErrSplit, s.total, hashIn(s.head), was, hashIn(head), asynq.SkipRetry)
 }
 
@@ -162,7 +162,7 @@ var (
 	errUnclear = errors.New("items: the progress of the task cannot be read")
 )
 
-// isLasting reports whether it is in vain to repeat what has failed with err.
+// isLasting reports whether a call that failed with err would fail again.
 func isLasting(err error) bool {
 	return errors.Is(err, ErrSplit) || errors.Is(err, errNoTask) || errors.Is(err, errUnclear)
 }
@@ -210,7 +210,7 @@ func (s *store) setDone(i int) {
 	s.touch(i)
 }
 
-// note notes another result of an item.
+// note notes a result of an item that is not done.
 func (s *store) note(r record) {
 	s.noted[r.Index] = r
 	s.touch(r.Index)
@@ -223,7 +223,7 @@ func (s *store) touch(i int) {
 	s.unsaved[i] = true
 }
 
-// save writes what is unsaved, in one call to Redis.
+// save writes all unsaved results in one call to Redis.
 func (s *store) save(ctx context.Context) error {
 	if len(s.unsaved) == 0 {
 		return nil

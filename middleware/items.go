@@ -16,7 +16,7 @@ import (
 // errItemsInOrder is the error of a task of items whose handler keeps an order.
 var errItemsInOrder = errors.New("a task of items cannot run in order: give its handler a strategy in BestEffort order")
 
-// useItems makes the run that of a task of items. It returns what is wrong with their keys.
+// useItems prepares the run of a task of items. It returns the first fault of their keys, or nil.
 func (r *run) useItems(items *itemrun.ItemsError) (err error) {
 	if r.order != BestEffort {
 		return errItemsInOrder
@@ -39,7 +39,7 @@ func (r *run) useItems(items *itemrun.ItemsError) (err error) {
 // itemsRun is the run of a task of items, as package items sees it.
 type itemsRun struct {
 	*run
-	goesOn atomic.Bool // an item has told how long the task has waited
+	waitReported atomic.Bool // an event has said how long the task waited
 }
 
 // Acquire makes one attempt to lock the keys of an item.
@@ -61,7 +61,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 		return nil, nil, err
 	}
 	var waited time.Duration
-	if !r.goesOn.Swap(true) {
+	if !r.waitReported.Swap(true) {
 		waited = item.waited()
 	}
 	item.observe(ctx, Event{Kind: Acquired, Waited: waited})
@@ -69,8 +69,8 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	return lockedItem{item, lease}, nil, nil
 }
 
-// SitOut waits for a moment after an error of Acquire.
-func (r *itemsRun) SitOut(ctx context.Context, err error) error {
+// AwaitRedis waits for a moment after an error of Acquire that may pass.
+func (r *itemsRun) AwaitRedis(ctx context.Context, err error) error {
 	if err == nil {
 		r.outage = outage{}
 		return nil
@@ -109,8 +109,8 @@ func (r *itemsRun) Pause(delay time.Duration, cause error) error {
 	return &itemrun.PausedError{Err: cause, Delay: delay}
 }
 
-// Leave forwards a wake that the task has not used. A task that has never waited was not woken.
-func (r *itemsRun) Leave(ctx context.Context) {
+// ForwardWake forwards a wake that the task has not used. A task that has never waited was not woken.
+func (r *itemsRun) ForwardWake(ctx context.Context) {
 	if r.active.Met(r.attempt).Count > 0 {
 		r.leave(ctx)
 	}

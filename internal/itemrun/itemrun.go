@@ -11,7 +11,7 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// ItemsError is the error by which a key function tells the middleware that its task is made of items. The middleware
+// ItemsError is what a key function returns as its error to say that the task is made of items. The middleware then
 // checks the keys, sets Run and calls the handler, under the lock of Keys if Locked is set.
 type ItemsError struct {
 	Locked bool
@@ -20,7 +20,7 @@ type ItemsError struct {
 	Run    Run
 }
 
-// Error is what a middleware reports that does not know items.
+// Error is the text of the error for a middleware that does not know items.
 func (e *ItemsError) Error() string {
 	return fmt.Sprintf("the task has %d items with keys of their own", len(e.Of))
 }
@@ -30,15 +30,15 @@ func (e *ItemsError) Error() string {
 type Run interface {
 	// Acquire makes one attempt to lock the keys of an item. Exactly one of its results is not nil.
 	Acquire(ctx context.Context, keys []string) (Item, *locking.HeldError, error)
-	// SitOut waits for a moment after an error of Acquire that may pass. It returns the error that ends the run if the
+	// AwaitRedis waits for a moment after an error of Acquire that may pass. It returns the error that ends the run if the
 	// error will not pass, or Redis has been away for too long. After an attempt that was answered, call it with nil.
-	SitOut(ctx context.Context, err error) error
+	AwaitRedis(ctx context.Context, err error) error
 	// Park has the task wait for a key that was refused at that time, and returns the error that ends the run.
 	Park(ctx context.Context, held *locking.HeldError, refused time.Time) error
 	// Pause has the task run again after a delay without using up a retry, and returns the error that ends the run.
 	Pause(delay time.Duration, cause error) error
-	// Leave forwards a wake that the task has not used. Call it when the run ends and the task is not parked.
-	Leave(ctx context.Context)
+	// ForwardWake forwards a wake that the task has not used. Call it when the run ends and the task is not parked.
+	ForwardWake(ctx context.Context)
 	// Stopping is closed when the server begins to shut down and the run should end by Pause; nil if it must go on.
 	Stopping() <-chan struct{}
 	// Attempt is the retry count of the task. IsLast reports whether asynq archives the task after a failure.

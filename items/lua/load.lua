@@ -1,4 +1,4 @@
--- Reads what is saved of a task of items.
+-- Reads the saved progress of a task of items.
 --
 -- KEYS  1 the task's hash
 --

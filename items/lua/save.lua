@@ -1,11 +1,12 @@
--- Saves the results of items in fields of asynq's hash of their task, so that they go with the task. railtoken:items is
--- the head (the number of items and a hash of their keys) and a bit for each item that is done. An item with another
--- result has a record, the field railtoken:item:<index>, and a bit in railtoken:items:noted. It must be atomic because
--- two runs of a task may save at the same time, when asynq has given one of them up. What is done stays done.
+-- Saves the results of items in fields of asynq's hash of their task, so that they are deleted with the task. The field
+-- railtoken:items has the head (the number of items and a hash of their keys) and a bit for each item that is done. An
+-- item with another result has a record in the field railtoken:item:<index>, and a bit in railtoken:items:noted. It
+-- must be atomic because two runs of a task may save at the same time, after asynq has given one of them up. An item
+-- that is done stays done.
 --
 -- KEYS  1 the task's hash
--- ARGV  1 the head   2 the number of items   3 how many of them are done now   then the index of each of those
---       then the index and the record of each item that has another result now
+-- ARGV  1 the head   2 the number of items   3 how many items are now done   then the index of each of these
+--       then the index and the record of each item that now has another result
 --
 -- Returns 'saved'; 'gone' when there is no such task; or the other head that the task has.
 local task, head, dones = KEYS[1], ARGV[1], tonumber(ARGV[3])
