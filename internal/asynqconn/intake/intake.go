@@ -48,6 +48,8 @@ const (
 	repeatFirst = 5 * time.Millisecond
 	repeatMost  = time.Second
 	repeatLimit = time.Hour
+	// callTimeout bounds one pipeline.
+	callTimeout = 2 * time.Second
 	// leaders is how many pipelines are under way at a time: one is answered while the next one is sent.
 	leaders = 2
 	// parts is how many keys a queue has in a script.
@@ -89,13 +91,14 @@ type Intake struct {
 	drained  atomic.Bool
 	quiet    atomic.Bool // asynq does not fetch
 	spawn    func(limit time.Duration, do func(context.Context)) bool
-	calls    sync.WaitGroup // under way
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
 
 	mu    sync.Mutex
-	timer *time.Timer // looks for tasks that lie in memory for too long
+	calls int           // under way
+	idle  chan struct{} // closed when none is; nil while Drain does not wait
+	timer *time.Timer   // looks for tasks that lie in memory for too long
 }
 
 // New returns an Intake on the Redis of a client.
@@ -112,7 +115,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	in.oneNode = oneNode && len(queues) <= mostQueues
 	sending := pipeline.Options{}
 	if oneNode {
-		sending.Leaders = leaders
+		sending.Leaders, sending.Timeout = leaders, callTimeout
 	}
 	in.server = pipeline.New(client, sending)
 	if in.spawn == nil {
@@ -147,8 +150,10 @@ func (in *Intake) namesFor(queue string) []string {
 
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for.
 func (in *Intake) Fetch(ctx context.Context, queue string) error {
-	in.calls.Add(1)
-	defer in.calls.Done()
+	if !in.begin(false) {
+		return redis.Nil
+	}
+	defer in.end()
 	in.quiet.Store(false)
 	names := in.namesFor(queue)
 	n := in.slots.ask(1)
@@ -177,16 +182,16 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	}
 	in.lost = func(ctx context.Context) error {
 		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds())}, names, 0)
-		if !unanswered(err) {
+		if !passes(err) {
 			in.came(n, tasks)
-			return nil
+			err = nil
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
 		return nil
 	}
-	in.background(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
+	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}
 		defer func() { <-in.recalling }()
 		return in.recall(ctx)
@@ -244,12 +249,14 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	if at < 0 {
 		return false, nil
 	}
+	if !in.begin(false) {
+		return false, nil
+	}
+	defer in.end()
 	n := in.slots.ask(0)
 	if n == 0 {
 		return false, nil
 	}
-	in.calls.Add(1)
-	defer in.calls.Done()
 	names, call := in.order.names, rand.Text()
 	keys := slices.Concat(a.Keys, keysOf(names))
 	args := make([]any, 0, len(a.Args)+8+n)
@@ -267,11 +274,11 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return true, err
 	}
 	args[len(a.Args)+5] = 1
-	if in.background(func(ctx context.Context) error {
+	if in.repeat(func(ctx context.Context) error {
 		tasks, _, err := in.run(ctx, script, keys, args, names, 1)
-		if !unanswered(err) {
+		if !passes(err) {
 			in.came(n, tasks)
-			return nil
+			err = nil
 		}
 		return err
 	}) {
@@ -279,6 +286,20 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	}
 	in.slots.answered(n, nil, time.Time{})
 	return true, err
+}
+
+// passes reports whether a call may succeed later: it was not answered, or Redis has refused it for the moment, as it does
+// during a failover.
+func passes(err error) bool {
+	if unanswered(err) {
+		return true
+	}
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok || errors.Is(err, redis.Nil) {
+		return false
+	}
+	kind, _, _ := strings.Cut(reply.Error(), " ")
+	return kind != "ERR" && kind != "NOPERM" && kind != "WRONGTYPE" && kind != "NOT"
 }
 
 // errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
@@ -315,14 +336,17 @@ func (in *Intake) look() {
 // Drain gives back what is in memory, once the calls under way are answered. Nothing is taken with acknowledgements
 // from then on.
 func (in *Intake) Drain(ctx context.Context) {
+	in.mu.Lock()
 	in.drained.Store(true)
-	done := make(chan struct{})
-	go func() {
-		in.calls.Wait()
-		close(done)
-	}()
+	idle := make(chan struct{})
+	if in.calls == 0 {
+		close(idle)
+	} else {
+		in.idle = idle
+	}
+	in.mu.Unlock()
 	select {
-	case <-done:
+	case <-idle:
 	case <-ctx.Done():
 	}
 	left, _ := in.slots.expired(time.Now())
@@ -334,7 +358,7 @@ func (in *Intake) giveBack(tasks []Task) {
 	if len(tasks) == 0 {
 		return
 	}
-	in.background(func(ctx context.Context) error {
+	in.repeat(func(ctx context.Context) error {
 		for ; len(tasks) > 0; tasks = tasks[:len(tasks)-1] {
 			t := tasks[len(tasks)-1]
 			queue, woken := keysOf([]string{t.Queue}), 0
@@ -344,7 +368,7 @@ func (in *Intake) giveBack(tasks []Task) {
 			_, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript,
 				[]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]},
 				t.Run, t.ID, time.Now().UnixNano(), woken))
-			if unanswered(err) {
+			if passes(err) {
 				return err
 			}
 		}
@@ -352,19 +376,41 @@ func (in *Intake) giveBack(tasks []Task) {
 	})
 }
 
-// background makes a call until it is answered, and reports false when that is not possible any more.
-func (in *Intake) background(call func(context.Context) error) bool {
-	in.calls.Add(1)
+// repeat makes a call in the background until it returns no error, and reports false when the process is ending.
+func (in *Intake) repeat(call func(context.Context) error) bool {
+	in.begin(true)
 	ok := in.spawn(repeatLimit, func(ctx context.Context) {
-		defer in.calls.Done()
+		defer in.end()
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(repeatFirst),
 			backoff.WithMaxInterval(repeatMost), backoff.WithMaxElapsedTime(repeatLimit))
 		_ = backoff.Retry(func() error { return call(ctx) }, backoff.WithContext(wait, ctx))
 	})
 	if !ok {
-		in.calls.Done()
+		in.end()
 	}
 	return ok
+}
+
+// begin notes that a call is under way. After a Drain it reports false, unless the call must be made all the same.
+func (in *Intake) begin(always bool) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.drained.Load() && !always {
+		return false
+	}
+	in.calls++
+	return true
+}
+
+// end notes that a call is over.
+func (in *Intake) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.calls--
+	if in.calls == 0 && in.idle != nil {
+		close(in.idle)
+		in.idle = nil
+	}
 }
 
 // fuses reports whether tasks are taken with acknowledgements: the queues are on one node, and asynq fetches.

@@ -10,21 +10,26 @@
 -- earlier copy of the call, whose tasks are returned again. An error is that of asynq's script.
 local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
 local call = ARGV[args + 3]
-if redis.call('HGET', KEYS[tonumber(ARGV[args + 1])], 'railtoken:run') ~= ARGV[args + 2] then
+local repeated = ARGV[args + 6] == '1'
+local function over()
   local reply = {0}
-  if ARGV[args + 6] == '1' then
+  if repeated then
     granted(reply, keys + 1, (#KEYS - keys) / 4, call)
   end
   return reply
+end
+if redis.call('HGET', KEYS[tonumber(ARGV[args + 1])], 'railtoken:run') ~= ARGV[args + 2] then
+  return over()
 end
 local function acknowledge()
 --SCRIPT--
 end
 local done = acknowledge()
-if done.err then
-  return done
+if done.err then -- the task is not active any more; its hash may still have the run
+  return repeated and over() or done
 end
 ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
 local reply = {1}
-grant(reply, keys + 1, tonumber(ARGV[args + 4]), call, ARGV[args + 5], args + 7)
+-- An error of the next fetch must not look like one of this acknowledgement.
+pcall(grant, reply, keys + 1, tonumber(ARGV[args + 4]), call, ARGV[args + 5], args + 7)
 return reply

@@ -8,6 +8,9 @@
 -- conflicts, first conflict (us), '1' when it was woken.
 local reply = {}
 if redis.call('EXISTS', KEYS[#KEYS]) == 0 then
-  grant(reply, 1, tonumber(ARGV[2]), ARGV[1], ARGV[3], 4)
+  local ok, err = pcall(grant, reply, 1, tonumber(ARGV[2]), ARGV[1], ARGV[3], 4)
+  if not ok and #reply == 0 then
+    return type(err) == 'table' and err or redis.error_reply(err)
+  end
 end
 return reply
