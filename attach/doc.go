@@ -37,6 +37,7 @@
 //   - [Attached.LockWith] gives a handler its own strategy, TTL or MaxHold. Options.Strategy applies to all others.
 //   - locking.FromContext returns the lease of a handler, and its FenceOf the fencing token of a key: let the database
 //     refuse smaller tokens.
+//   - Package items makes handlers for tasks that are divided into many items, each with a lock of its own.
 //   - Wrap handlers without keys with [Attached.Unlocked], so that the servers know how many slots are free.
 //   - With middleware.Requeue{Order: middleware.FIFO}, tasks run in the order in which [Producer.EnqueueInOrder]
 //     enqueued them.

@@ -39,6 +39,14 @@ const (
 	Whole
 )
 
+// String returns the policy in words.
+func (p Policy) String() string {
+	if p < FinishLater || p > Whole {
+		return fmt.Sprintf("Policy(%d)", int(p))
+	}
+	return [...]string{"finish later", "go on", "whole"}[p]
+}
+
 // Handler says how the tasks of one type are divided into items, and how each item is worked on. T is the payload of a
 // task and I an item. Split, ItemKeys and Run must be set; every other zero value is a default.
 type Handler[T, I any] struct {
@@ -80,7 +88,8 @@ type Handler[T, I any] struct {
 	MaxItems int
 
 	// Strategy decides what happens in a conflict over Keys, or over all keys with the policy Whole. Its Requeue limits
-	// how long a task waits for items. The default is that of attach.Options. It must be in BestEffort order.
+	// how long a task waits for items; a task whose Strategy has none, such as FailFast, waits for items without limits.
+	// The default is that of attach.Options. It must be in BestEffort order.
 	Strategy middleware.Strategy
 	// TTL and MaxHold are those of each lock; those of attach.Options when zero.
 	TTL, MaxHold time.Duration
@@ -98,7 +107,7 @@ func (h Handler[T, I]) Validate() error {
 		}
 	}
 	if h.Policy < FinishLater || h.Policy > Whole {
-		errs = append(errs, fmt.Errorf("items: Policy is %d: use FinishLater, GoOn or Whole", h.Policy))
+		errs = append(errs, fmt.Errorf("items: Policy is %v: use FinishLater, GoOn or Whole", h.Policy))
 	}
 	if h.Parallel < 0 || h.Tries < 0 || h.MaxItems < 0 {
 		errs = append(errs, fmt.Errorf("items: Parallel is %d, Tries %d and MaxItems %d: they cannot be negative",

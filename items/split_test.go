@@ -113,7 +113,7 @@ func TestNewReturnsEveryFaultAtOnce(t *testing.T) {
 		t.Fatal("there is no error")
 	}
 	wantText(t, err.Error(), `handler of "run"`, "Split is not set", "ItemKeys is not set", "Run is not set",
-		"Policy is 7", "Parallel is -1", "the order FIFO")
+		"Policy is Policy(7)", "Parallel is -1", "the order FIFO")
 	if err := worker.HandleItems(w, "", items.Handler[string, string]{}); err == nil {
 		t.Error("a handler without a type was registered")
 	}
