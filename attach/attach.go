@@ -83,7 +83,8 @@ type Attached struct {
 	checking sync.Mutex
 	fit      bool // Check has succeeded
 
-	locker   locking.Locker
+	locker   locking.Locker // of the tasks
+	outside  locking.Locker // of work outside of tasks
 	closers  []io.Closer
 	queue    *delayqueue.Queue
 	budget   *middleware.SlotBudget
@@ -130,6 +131,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		}
 		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
 	}
+	a.outside = a.follow(a.locker)
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey()}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
 	}
@@ -220,9 +222,6 @@ var isFailure = middleware.ServerConfig(asynq.Config{}).IsFailure
 
 // Queue returns the queue of waiting tasks, which lists and reorders them.
 func (a *Attached) Queue() *delayqueue.Queue { return a.queue }
-
-// Locker returns the Locker, for work on the same keys outside of tasks.
-func (a *Attached) Locker() locking.Locker { return a.locker }
 
 // Stop ends all waits in slots and parks their tasks. Call it before the servers are shut down, so that the shutdown
 // does not wait for them. Without it, they wait until their strategy's time is up.

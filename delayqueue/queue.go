@@ -26,8 +26,9 @@ type Options struct {
 
 // Queue parks tasks on keys and wakes them. It is safe for concurrent use.
 //
-// Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one: a program
-// calls Park and Wake only for conflicts of its own.
+// Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one. So does the
+// Locker of attach.Attached and worker.Worker, which work outside of tasks uses. A program calls Park and Wake only for
+// conflicts of its own, and Wake also after it has released a key by another Locker.
 type Queue parking.Engine // packages of this module convert it
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
@@ -134,7 +135,9 @@ type Woken struct {
 	Left int
 }
 
-// Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the key is released.
+// Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the conflict of a task
+// that was parked by [Queue.Park] is over. A release by package middleware, or by the Locker of attach.Attached and
+// worker.Worker, wakes by itself.
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
 // works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of its

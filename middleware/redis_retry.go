@@ -2,10 +2,8 @@ package middleware
 
 import (
 	"context"
-	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redact"
 )
 
@@ -13,24 +11,10 @@ import (
 // Without this a finished task would stay in the sequence, and the next one would have to wait for its timer. A worker
 // that is shutting down tries once. If the call fails in the end, the log says what that means for the tasks.
 func retry[T any](ctx context.Context, r *run, inVain string, call func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
-	defer cancel()
-	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
-		backoff.WithMaxInterval(500*time.Millisecond))
-	var cause error
-	reply, err := backoff.RetryWithData(func() (reply T, err error) {
-		if reply, err = call(ctx); err != nil {
-			cause = err
-			if r.isStopping() {
-				err = backoff.Permanent(err)
-			}
-		}
-		return reply, err
-	}, backoff.WithContext(wait, ctx))
-	if err == nil {
-		return reply, nil
+	reply, err := parking.Retry(ctx, r.Stopping, call)
+	if err != nil {
+		r.Logger.WarnContext(ctx, "waking the next task failed", "result", inVain, "task", r.id.String(), "keys",
+			redact.Keys(r.keys), "error", err)
 	}
-	r.Logger.WarnContext(ctx, "waking the next task failed", "result", inVain, "task", r.id.String(), "keys",
-		redact.Keys(r.keys), "error", cause)
-	return reply, cause // rather than that the time is up
+	return reply, err
 }

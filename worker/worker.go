@@ -171,8 +171,9 @@ func (w *Worker) Schedule(
 // Queue returns the queue of waiting tasks, which lists and reorders them.
 func (w *Worker) Queue() *delayqueue.Queue { return w.attached.Queue() }
 
-// Locker returns the Locker, for work on the same keys outside of tasks.
-func (w *Worker) Locker() locking.Locker { return w.locker }
+// Locker returns a Locker for work on the same keys outside of tasks, such as an HTTP request. The release of one of its
+// leases wakes the next task that waits for each key: see [attach.Attached.Locker].
+func (w *Worker) Locker() locking.Locker { return w.attached.Locker() }
 
 // ProcessTask runs the handler of the task's type, with the middlewares around it. asynq calls it.
 func (w *Worker) ProcessTask(ctx context.Context, task *asynq.Task) error {

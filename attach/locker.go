@@ -1,0 +1,49 @@
+package attach
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/releasehook"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// Locker returns a Locker for work on the same keys outside of tasks, such as an HTTP request. The release of one of
+// its leases wakes the next task that waits for each key, as the end of a task does; no call of Queue().Wake is needed.
+// While Redis cannot be reached, Release therefore takes up to 5 s longer. Leases of a Locker that was set in Options
+// wake no task when they are used directly.
+func (a *Attached) Locker() locking.Locker { return a.outside }
+
+// follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.
+func (a *Attached) follow(inner locking.Locker) locking.Locker {
+	return releasehook.Follow(inner, a.wakeNext).(locking.Locker)
+}
+
+// wakeNext wakes the next task of each key after a release.
+func (a *Attached) wakeNext(keys []string) {
+	ctx, engine := context.Background(), (*parking.Engine)(a.queue)
+	for _, key := range keys {
+		woken, err := parking.Retry(ctx, a.stopping, func(ctx context.Context) (parking.Woken, error) {
+			front, err := engine.Front(ctx, key)
+			if err != nil {
+				return parking.Woken{}, err
+			}
+			if len(front.Next) > 0 { // only the first task of a sequence may lock the key
+				return engine.WakeTask(ctx, key, front.Next[0])
+			}
+			return engine.Wake(ctx, key, parking.WakeOptions{})
+		})
+		if err != nil {
+			a.opts.Logger.WarnContext(ctx, "waking the next task failed", "result",
+				"the next task was not woken; its timer will bring it back", "keys", redact.Keys([]string{key}), "error", err)
+		}
+		for _, next := range woken.Tasks {
+			tell(ctx, a.opts.Observer, a.opts.Logger, middleware.Event{
+				Kind: middleware.Woke, Key: key, Cause: middleware.ByRelease, Next: delayqueue.Task(next),
+			})
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package locking
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/internal/releasehook"
+)
+
+func init() {
+	releasehook.Follow = func(locker any, released func(keys []string)) any {
+		f := &followedLocker{locker.(Locker), released}
+		if w, ok := locker.(Watcher); ok {
+			return &followedWatcher{f, w}
+		}
+		return f
+	}
+}
+
+// followedLocker is a Locker whose releases are reported: see [releasehook.Follow].
+type followedLocker struct {
+	inner    Locker
+	released func(keys []string)
+}
+
+// followedWatcher is a followedLocker whose inner Locker implements [Watcher].
+type followedWatcher struct {
+	*followedLocker
+	Watcher
+}
+
+// Acquire makes one attempt: see [Locker].
+func (f *followedLocker) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
+	return f.follow(f.inner.Acquire(ctx, keys, opts))
+}
+
+// wait lets the inner Locker wait, which may be a Gate.
+func (f *followedLocker) wait(ctx context.Context, keys []string, opts Options, ahead bool) (*Lease, error) {
+	return f.follow(wait(ctx, f.inner, keys, opts, ahead))
+}
+
+func (f *followedLocker) follow(l *Lease, err error) (*Lease, error) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.holder = &follower{l.holder, f.released}
+	}
+	return l, err
+}
+
+// follower is the holder of a lease whose release is reported.
+type follower struct {
+	inner  holder // the Gate's, or nil
+	report func(keys []string)
+}
+
+func (f *follower) handOff(l *Lease) bool { return f.inner != nil && f.inner.handOff(l) }
+
+func (f *follower) released(l *Lease, notify bool) bool {
+	if f.inner != nil {
+		notify = f.inner.released(l, notify)
+	}
+	if notify {
+		f.report(l.Keys())
+	}
+	return notify
+}
+
+func (f *follower) lost(l *Lease) {
+	if f.inner != nil {
+		f.inner.lost(l)
+	}
+}
+
+func (f *follower) isOf(l Locker) bool {
+	inner, ok := f.inner.(interface{ isOf(l Locker) bool })
+	return ok && inner.isOf(l)
+}
