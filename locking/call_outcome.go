@@ -14,8 +14,8 @@ import (
 type outcome int
 
 const (
-	answered outcome = iota // the server has executed or refused it
-	unsent                  // the server will never receive it
+	answered outcome = iota // the server has executed it, or refused it with an error
+	unsent                  // the server has not executed it, and never will
 	unknown                 // the server may have executed it, or may still do so
 )
 
@@ -25,13 +25,14 @@ func outcomeOf(err error) outcome {
 	if err == nil || errors.Is(err, errReply) {
 		return answered
 	}
-	if errors.Is(err, pipeline.ErrNotSent) {
+	// The error of a login can be a reply, too, and so can the cause of a refusal by the guard.
+	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || isUnrun(err) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {
 		return answered
 	}
-	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, restartguard.ErrRefused) {
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrPoolTimeout) {
 		return unsent
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {

@@ -39,10 +39,15 @@ func withRules(err error) error {
 	return err
 }
 
-// isUnrun reports whether err says that the user may not run the script, so that it has not run.
+// isUnrun reports whether err says that the user may not log in or run the script, so that it has not run.
 func isUnrun(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && strings.HasPrefix(reply.Error(), "NOPERM") && !strings.Contains(reply.Error(), "script")
+	if !ok {
+		return false
+	}
+	text := reply.Error()
+	return strings.HasPrefix(text, "WRONGPASS") || strings.HasPrefix(text, "NOAUTH") ||
+		strings.HasPrefix(text, "NOPERM") && !strings.Contains(text, "script")
 }
 
 // wrapped matches what Redis before version 7 puts in front of the error of a command in a script: the name of the

@@ -68,11 +68,13 @@ func (g *redlockGrant) anyRelease(state releaseState) bool {
 	return slices.ContainsFunc(g.nodes, func(n grantNode) bool { return n.isRelease(state) })
 }
 
-// account makes Close wait for the grant while releases have no answer. The caller holds the mutex.
+// account makes Close wait for the grant while releases have no answer. It does not wait for a release that would fail
+// again in the same way. The caller holds the mutex.
 func (g *redlockGrant) account() {
 	unanswered := 0
 	for i := range g.nodes {
-		if n := &g.nodes[i]; n.isRelease(releasing) || n.isRelease(unclear) {
+		n := &g.nodes[i]
+		if n.release == releasing || n.release == unclear && !permanent(n.failure) && !isUnrun(n.failure) {
 			unanswered++
 		}
 	}
