@@ -10,8 +10,9 @@ type carried struct {
 	outer *carried
 }
 
-// NewContext returns a context that carries the lease, for [FromContext]. With a nil lease it carries none, so that
-// work that outlives its handler can wait for the handler's keys.
+// NewContext returns a context that carries the lease, for [FromContext] and [ErrReentrant]. It does not end with the
+// lease: see [Lease.Context]. With a nil lease it carries none, so that work that outlives its handler can wait for the
+// handler's keys.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
 	outer, _ := ctx.Value(contextKey{}).(*carried)
 	if lease == nil {

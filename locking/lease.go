@@ -13,7 +13,10 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// Lease is the right to work on some keys until it is released or lost. It renews itself in the background.
+// Lease is the right to work on some keys until it is released or lost. It renews itself in the background once per
+// third of its TTL: with the default TTL, every 10 s or a little sooner. If the lock vanishes from the server in the
+// meantime, for example because an operator deletes it, only the next renewal finds out, and the lease is trusted until
+// then.
 //
 // Every lease must be released, even after it was lost. A Lease is safe for concurrent use.
 type Lease struct {
@@ -86,7 +89,8 @@ func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
 // once. The error matches [ErrLost] if the lease was lost.
 func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 0) }
 
-// FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence].
+// FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence]. It returns an error if the lease is
+// not for that key.
 func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
 	i, ok := slices.BinarySearch(l.keys, key)
 	if !ok {

@@ -19,7 +19,7 @@ func (l *Lease) Done() <-chan struct{} {
 }
 
 // Context returns a context that ends with parent, or when the lease is lost or released, with [Lease.Err] as its
-// cause.
+// cause. It does not carry the lease: pass it to [NewContext] for [FromContext] and [ErrReentrant], as [Do] does.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, _ := l.during(parent)
 	return ctx

@@ -13,8 +13,11 @@ import (
 // [Single], [Redlock] and [Gate] are Lockers, and [New] makes one from a backend.
 type Locker interface {
 	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] if another
-	// holder has one of the keys. After any other error the outcome is unknown, and Acquire has given back what it could.
-	// The order of keys does not matter, and duplicates count once.
+	// holder has one of the keys. Invalid options, no key at all, and a key of the caller's own ([ErrReentrant]) are
+	// refused without asking a server. After any other error the outcome is unknown, and Acquire has given back what it
+	// could.
+	//
+	// Any string is a key, including the empty one. The order of keys does not matter, and duplicates count once.
 	//
 	// ctx bounds the attempt only; the lease outlives it.
 	Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error)

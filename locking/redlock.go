@@ -27,9 +27,9 @@ const (
 	refusalPause = 5 * time.Millisecond
 )
 
-// Redlock is a [Locker] on several independent Redis masters, its nodes. The holder of a key has it on more than half
-// of them, so a lock outlives the loss of the others ("Distributed Locks with Redis"). Fencing tokens grow strictly
-// without consensus, and nearly always without another round trip: see the package documentation.
+// Redlock is a [Locker] on several independent Redis masters, its nodes: at least three. The holder of a key has it on
+// more than half of them, so a lock outlives the loss of the others ("Distributed Locks with Redis"). Fencing tokens
+// grow strictly without consensus, and nearly always without another round trip: see the package documentation.
 //
 // All nodes are asked concurrently, and an attempt ends as soon as its outcome is certain. The nodes must not replicate
 // to each other; an odd number of them works best. It needs Redis 6.2 or later.
@@ -57,8 +57,9 @@ type redlockNode struct {
 	subscription *subscription
 }
 
-// NewRedlock returns a Locker on several servers, one for each element of nodes. It makes its own clients, with a small
-// pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made by the first attempt.
+// NewRedlock returns a Locker on at least three servers, one for each element of nodes. It makes its own clients, with
+// a small pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made by the first
+// attempt. The error names all faults of nodes and opts.
 //
 // The quorum is more than half of the nodes, however many of them are alive. Monitor the servers, because no error
 // shows that a minority of them is down or may not vote. go-redis logs failed connections to stderr; see
@@ -101,8 +102,9 @@ var strictAcquireScript = pipeline.NewScript(restartguard.Script(
 )).ForNewcomers()
 
 // Close ends the watches and the connections. It waits for unanswered releases: for 1.5 s, or NodeTimeout and half a
-// second if that is longer, and for 5 s while so many are unanswered that a key could stay locked. Afterwards leases
-// can no longer be released, so they end with their TTL.
+// second if that is longer, and for 5 s while so many are unanswered that a key could stay locked. It does not wait for
+// releases that fail for good, for example because of a wrong password. Afterwards leases can no longer be released, so
+// they end with their TTL.
 func (r *Redlock) Close() error {
 	r.closing.Store(true)
 	patience := time.Now().Add(r.opts.pipelineTimeout() + cleanupTimeout/2)

@@ -41,6 +41,20 @@ const (
 	GuardOff
 )
 
+// String returns "connect", "strict" or "off".
+func (m GuardMode) String() string {
+	switch m {
+	case GuardConnect:
+		return "connect"
+	case GuardStrict:
+		return "strict"
+	case GuardOff:
+		return "off"
+	default:
+		return fmt.Sprintf("GuardMode(%d)", int(m))
+	}
+}
+
 // RedlockOptions configures a [Redlock]. The zero value has every default.
 type RedlockOptions struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
@@ -104,7 +118,7 @@ func (o RedlockOptions) Validate() error {
 			"it must be at least 1ms and far below the TTL, at most %v", o.NodeTimeout, o.MaxTTL/4))
 	}
 	if o.Guard < GuardConnect || o.Guard > GuardOff {
-		errs = append(errs, fmt.Errorf("locking: Guard is %d: use GuardConnect, GuardStrict or GuardOff", o.Guard))
+		errs = append(errs, fmt.Errorf("locking: Guard is %v: use GuardConnect, GuardStrict or GuardOff", o.Guard))
 	}
 	return errors.Join(errs...)
 }

@@ -122,6 +122,17 @@ func TestAServerNamedTwiceHasOneVote(t *testing.T) {
 	}
 }
 
+func TestGuardModesHaveNames(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[locking.GuardMode]string{
+		locking.GuardConnect: "connect", locking.GuardStrict: "strict", locking.GuardOff: "off", 7: "GuardMode(7)",
+	} {
+		if got := fmt.Sprint(mode); got != want {
+			t.Errorf("%d is %q, want %q", int(mode), got, want)
+		}
+	}
+}
+
 func TestErrorsTellNoPassword(t *testing.T) {
 	t.Parallel()
 	const password, wrong = "correct-horse", "battery-staple"

@@ -15,8 +15,8 @@ import (
 type Backend interface {
 	// Acquire makes one attempt to take all of the keys, and does not wait for their holders. When another holder has one
 	// of the keys, Acquire takes none and returns a *locking.HeldError that describes that holder: its label, when it took
-	// the key, its fencing token, and how long its lock lasts. After any other error the outcome is unknown, and Acquire
-	// has released what it could.
+	// the key, its fencing token, and how long its lock lasts. After any other error the outcome may be unknown, and
+	// Acquire has released what it could.
 	//
 	// Acquire must return an error when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
 	// lease counts from before the call, so a slow attempt leaves less of the TTL; when nothing is left, the grant is
@@ -47,15 +47,17 @@ type Grant interface {
 	// even if ctx has ended.
 	Fence(ctx context.Context, i int) (int64, error)
 
-	// Renew extends the locks so that they last for ttl from now. If one of them is gone, or another holder's, Renew
-	// does not touch it and returns an error that matches locking.ErrLost, which ends the lease. After any other error
-	// the lease renews again later.
+	// Renew extends the locks so that they last for ttl from now. If one of them is gone, because it has expired or was
+	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost, which
+	// ends the lease. It may extend the other locks or leave them, because Release deletes them in either case. After any
+	// other error the lease renews again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 
 	// Release deletes all locks that are still this grant's, and leaves those of other holders alone. It returns an
-	// error that matches locking.ErrLost if another holder has, or has had, one of the keys in the meantime. It may do
-	// so if a lock is merely gone. notify reports whether another caller has subscribed to the release of one of the
-	// keys; it is true if that is unknown.
+	// error that matches locking.ErrLost if another holder has, or has had, one of the keys in the meantime. To tell,
+	// compare the fencing counter of the key with the last token of this grant: it is larger after another grant.
+	// Release may return such an error if a lock is merely gone. notify reports whether another caller has subscribed to
+	// the release of one of the keys; it is true if that is unknown.
 	Release(ctx context.Context) (notify bool, err error)
 }
 

@@ -1,5 +1,5 @@
-// Package lockingtest tests Lockers. [Run] checks that a [locking.Locker], such as one that locking.New makes from a new
-// backend, keeps the promises of the interface.
+// Package lockingtest tests Lockers. [Run] checks that a [locking.Locker] keeps the promises of the interface, for
+// example one that locking.New has made from your own backend.
 package lockingtest
 
 import (
