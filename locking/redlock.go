@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// splitAttempts is how many attempts are made, with short pauses, while several callers hold some of the nodes each.
+	// splitAttempts is how many attempts are made, with short pauses, while several callers each hold some of the nodes.
 	splitAttempts = 4
 	// splitRemaining is the longest Remaining in the refusal of such an attempt, after which no caller has the key.
 	splitRemaining = 100 * time.Millisecond
-	// refusalPause is how long an attempt takes at least that fails without asking the servers. Otherwise callers that try
-	// again at once would keep the machine so busy that the answer that ends the failures is not read.
+	// refusalPause is the shortest duration of an attempt that fails without asking the servers. Otherwise callers that
+	// try again at once would keep the machine too busy to read the answer that ends the failures.
 	refusalPause = 5 * time.Millisecond
 )
 
@@ -122,7 +122,7 @@ func (r *Redlock) Close() error {
 	return errors.Join(errs...)
 }
 
-// Acquire makes one attempt: see [Locker]. When several callers get some of the nodes each, so that none has the key,
+// Acquire makes one attempt: see [Locker]. When several callers each get some of the nodes, so that none has the key,
 // Acquire tries again a few times within milliseconds before it reports the key as held.
 //
 // The lease is valid at once. [Lease.Fence] may take another round trip if the counters of the nodes differ.

@@ -12,7 +12,7 @@ import (
 const notifyWindow = 2 * time.Millisecond
 
 // Watch watches for releases of the keys: see [Watcher]. It subscribes on all nodes, so it works while some of them are
-// down. A notification comes when a quorum of them has reported a release, or shortly after the first report.
+// down. It notifies when a quorum of them has reported a release, or shortly after the first report.
 func (r *Redlock) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
 	released, notify := newNotifier()
 	gather := &gathering{quorum: quorum.Of(len(r.nodes)), notify: notify}

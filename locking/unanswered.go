@@ -36,7 +36,7 @@ func newRetryPauses() *backoff.ExponentialBackOff { return growing(firstRetry, m
 // errTooManyRetries is the error of an unanswered call that is not repeated.
 var errTooManyRetries = errors.New("too many releases wait for an answer")
 
-// errUnanswered is the error of a call that ended before it had any other.
+// errUnanswered is the error of a call that ended without another error.
 var errUnanswered = errors.New("there is no answer yet")
 
 // pending counts what a Locker still has to tell its servers. The zero value is ready for use.

@@ -22,7 +22,7 @@ const (
 type health struct {
 	since    time.Time     // when the pipeline under way was sent; zero when there is none
 	looked   time.Time     // when it was looked at last
-	silent   time.Duration // how long it is unanswered, less the times when this process did not run
+	silent   time.Duration // how long it has been unanswered, less the times when this process did not run
 	told     bool          // its callers know that it is overdue
 	usual    time.Duration // the longest time of a recent answer; it decays
 	failures int           // in a row

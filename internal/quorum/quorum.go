@@ -11,7 +11,7 @@ const (
 	Undecided   Verdict = iota // further answers can decide either way
 	Won                        // a quorum has granted
 	Held                       // a quorum is impossible, because another owner has the lock
-	Split                      // a quorum is impossible, and several owners have some of the nodes each
+	Split                      // a quorum is impossible, because several owners each have some of the nodes
 	Unreachable                // a quorum is impossible for every owner, because too many nodes have failed
 )
 

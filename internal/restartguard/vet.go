@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// recheck is the pause before the next check of a server that needs an operator.
+// recheck is the pause before the next check of a server that an operator must mend.
 const recheck = time.Second
 
 // rounding is the largest error of a server's uptime, which is the difference of two times in whole seconds.
@@ -88,7 +88,7 @@ func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	return refuse(Duplicate, now.Add(recheck), "run_id %.8s votes already", f.RunID)
 }
 
-// meet updates what is known by the facts. A process that has replaced another one counts as born when it was first
+// meet updates what is known from the facts. A process that has replaced another one counts as born when it was first
 // seen, because its clock may have been set since its start, and the earlier process may have been seen long ago. If
 // its own age says that both existed at the same time, it is another server; otherwise the server was restarted. Only
 // the text of the refusal depends on that.
