@@ -127,7 +127,7 @@ func TestGuardModesHaveNames(t *testing.T) {
 	for mode, want := range map[locking.GuardMode]string{
 		locking.GuardConnect: "connect", locking.GuardStrict: "strict", locking.GuardOff: "off", 7: "GuardMode(7)",
 	} {
-		if got := fmt.Sprint(mode); got != want {
+		if got := mode.String(); got != want {
 			t.Errorf("%d is %q, want %q", int(mode), got, want)
 		}
 	}
