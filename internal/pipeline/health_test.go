@@ -75,16 +75,28 @@ func TestHealthDecidesWhetherAServerIsAsked(t *testing.T) {
 			func(h *health) { failed(h, 0, 1, 2, 3) }, 202,
 			"of the last failure",
 		},
-		"and ends":       {func(h *health) { failed(h, 0, 1, 2, 3) }, 203, ""},
-		"up to a second": {func(h *health) { failed(h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) }, 999, "of the last failure"},
-		"and no longer":  {func(h *health) { failed(h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) }, 1000, ""},
+		"and ends": {func(h *health) { failed(h, 0, 1, 2, 3) }, 203, ""},
+		"up to a second": {
+			func(h *health) { failed(h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) }, 999,
+			"of the last failure",
+		},
+		"and no longer": {func(h *health) { failed(h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) }, 1000, ""},
 		"an answer ends the pause": {
 			func(h *health) { failed(h, 0, 1, 2); h.answered(at(3), nil) }, 4,
 			"",
 		},
-		"and makes the next one short":         {func(h *health) { failed(h, 0, 1, 2); h.answered(at(3), nil); failed(h, 10) }, 35, ""},
-		"the try after a pause fails":          {func(h *health) { failed(h, 0); h.sent(at(25)); h.answered(at(40), errDown) }, 89, "within 1ms"},
-		"no answer to the try after the pause": {func(h *health) { failed(h, 0); h.sent(at(25)); looks(h, 35, 45, 55, 65, 75) }, 80, "no answer for 55ms"},
+		"and makes the next one short": {
+			func(h *health) { failed(h, 0, 1, 2); h.answered(at(3), nil); failed(h, 10) }, 35,
+			"",
+		},
+		"the try after a pause fails": {
+			func(h *health) { failed(h, 0); h.sent(at(25)); h.answered(at(40), errDown) }, 89,
+			"within 1ms",
+		},
+		"no answer to the try after the pause": {
+			func(h *health) { failed(h, 0); h.sent(at(25)); looks(h, 35, 45, 55, 65, 75) }, 80,
+			"no answer for 55ms",
+		},
 		"the pause counts from the last answer": {
 			func(h *health) { h.sent(at(0)); h.answered(at(40), errDown) }, 64,
 			"within 1ms",
