@@ -107,6 +107,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	_, oneNode := client.(*redis.Client)
 	cfg.Queues = maps.Clone(cfg.Queues)
+	maps.DeleteFunc(cfg.Queues, func(_ string, priority int) bool { return priority <= 0 }) // asynq leaves them alone
 	a := &Attached{
 		client: client, opts: opts, cfg: cfg, oneNode: oneNode, locker: opts.Locker,
 		interval: cmp.Or(cfg.TaskCheckInterval, DefaultTaskCheckInterval),

@@ -316,3 +316,26 @@ func TestClosingBeforeTheClientLeavesNothing(t *testing.T) {
 	a.Stop()
 	s.Shutdown()
 }
+
+// asynq leaves a queue alone whose priority is zero. A strategy can still let tasks wait in it, and then it is worked on.
+func TestAQueueWithoutPriorityIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.attach(asynq.Config{Concurrency: 4, Queues: map[string]int{"on": 2, "also": 1, "off": 0}}, attach.Options{})
+	ran := make(chan string, 4)
+	off := r.enqueue("order:0", asynq.Queue("off"))
+	r.enqueue("order:1", asynq.Queue("on"))
+	r.enqueue("order:2", asynq.Queue("also"))
+	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		ran <- string(task.Payload())
+		return nil
+	})))
+	for range 2 {
+		if key := receive(t, ran); key == "order:0" {
+			t.Error("its task ran")
+		}
+	}
+	if info, err := r.inspect.GetTaskInfo("off", off.ID); err != nil || info.State != asynq.TaskStatePending {
+		t.Errorf("%+v, %v", info, err)
+	}
+}

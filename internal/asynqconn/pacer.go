@@ -47,7 +47,7 @@ type pacer struct {
 
 func newPacer(opts Options, in *intake.Intake) *pacer {
 	p := &pacer{
-		interval: opts.Interval, queues: int64(max(len(opts.Queues), 1)), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
+		interval: opts.Interval, queues: int64(len(intake.Served(opts.Queues))), stopping: opts.Stopping, woken: opts.Wakes, arrived: in.Arrived(),
 	}
 	if in.AllAtOnce() {
 		p.queues = 1

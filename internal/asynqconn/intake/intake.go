@@ -103,16 +103,12 @@ type Intake struct {
 
 // New returns an Intake on the Redis of a client.
 func New(client redis.UniversalClient, opts Options) *Intake {
-	queues := opts.Queues
-	if len(queues) == 0 {
-		queues = map[string]int{"default": 1}
-	}
 	in := &Intake{
-		order: newOrder(queues, opts.Strict), slots: newSlots(opts.Slots),
+		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 	}
 	_, oneNode := client.(*redis.Client)
-	in.oneNode = oneNode && len(queues) <= mostQueues
+	in.oneNode = oneNode && len(in.order.names) <= mostQueues
 	sending := pipeline.Options{}
 	if oneNode {
 		sending.Leaders, sending.Timeout = leaders, callTimeout

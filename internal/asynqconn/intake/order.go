@@ -19,7 +19,19 @@ type order struct {
 // mostQueues is how many queues have a byte each in an order.
 const mostQueues = 255
 
+// Served returns the queues that an asynq server with these in its Config works on: those whose priority is above zero, and
+// the default one when there are none.
+func Served(queues map[string]int) map[string]int {
+	served := maps.Clone(queues)
+	maps.DeleteFunc(served, func(_ string, priority int) bool { return priority <= 0 })
+	if len(served) == 0 {
+		return map[string]int{"default": 1}
+	}
+	return served
+}
+
 func newOrder(queues map[string]int, strict bool) *order {
+	queues = Served(queues)
 	o := &order{}
 	o.names = slices.SortedFunc(maps.Keys(queues), func(a, b string) int {
 		return cmp.Or(cmp.Compare(queues[b], queues[a]), cmp.Compare(a, b))

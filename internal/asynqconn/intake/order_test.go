@@ -41,3 +41,14 @@ func TestWithStrictPriorityTheOrderIsFixed(t *testing.T) {
 		}
 	}
 }
+
+// asynq leaves a queue alone whose priority is not above zero.
+func TestAQueueWithoutPriorityIsNotLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, strict := range []bool{false, true} {
+		o := newOrder(map[string]int{"a": 3, "b": 1, "off": 0, "negative": -2}, strict)
+		if order := o.next(); len(order) != 2 || len(o.names) != 2 {
+			t.Errorf("with StrictPriority %t: %q of %v", strict, order, o.names)
+		}
+	}
+}
