@@ -133,7 +133,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
 	}
 	a.outside = a.follow(a.locker)
-	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey()}); err != nil { // checks the options
+	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil

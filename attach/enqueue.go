@@ -94,7 +94,7 @@ func (p *Producer) read(
 		case ok && o.strategy != nil:
 			s = o.strategy
 		case ok && o.keys != nil: // WhenHeld(nil) has neither
-			find = middleware.FixedKey(o.keys...)
+			find = func(context.Context, *asynq.Task) ([]string, error) { return o.keys, nil }
 		}
 	}
 	switch {

@@ -38,14 +38,21 @@ type NotWaitingError struct {
 	Key string
 	// State is where it is: StatePending when it was woken, StateActive when it runs, StateGone when it does not exist.
 	State State
+	// Other is the key that it waits for instead, if any.
+	Other string
 }
 
-// Error names the task, the key and the state.
+// Error names the task, the keys and the state.
 func (e *NotWaitingError) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("delayqueue: task %s does not wait: it is %s", e.Task, e.State)
+	text := fmt.Sprintf("delayqueue: task %s does not wait", e.Task)
+	if e.Key != "" {
+		text += fmt.Sprintf(" for key %q", e.Key)
 	}
-	return fmt.Sprintf("delayqueue: task %s does not wait for key %q: it is %s", e.Task, e.Key, e.State)
+	text += ": it is " + e.State.inWords()
+	if e.Other != "" {
+		text += fmt.Sprintf(" and waits for key %q", e.Other)
+	}
+	return text
 }
 
 // Is reports whether target is [ErrNotWaiting].
@@ -59,7 +66,7 @@ type NotArchivedError struct {
 
 // Error names the task and its state.
 func (e *NotArchivedError) Error() string {
-	return fmt.Sprintf("delayqueue: task %s is not archived: it is %s", e.Task, e.State)
+	return fmt.Sprintf("delayqueue: task %s is not archived: it is %s", e.Task, e.State.inWords())
 }
 
 // Is reports whether target is [ErrNotArchived].

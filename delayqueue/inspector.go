@@ -29,7 +29,7 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// Waiters returns the first n tasks that are parked on key, at most 10 000, in the order in which [Queue.Wake] wakes
+// Waiters returns the first n tasks that are parked on key (a larger n than 10 000 counts as 10 000), in the order in which [Queue.Wake] wakes
 // them. Some may be gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run
 // in order may run in another order: see [Inspector.Sequence].
 //
@@ -176,7 +176,11 @@ func (i *Inspector) reorder(ctx context.Context, key string, t Task, first bool)
 			return nil
 		}
 	}
-	return &NotWaitingError{Task: t, Key: key, State: one[0].State}
+	e := &NotWaitingError{Task: t, Key: key, State: one[0].State}
+	if one[0].Key != key && e.State == StateRetry {
+		e.Other = one[0].Key
+	}
+	return e
 }
 
 // Drop deletes a parked task, with its uniqueness lock. The tasks behind it move up.

@@ -9,9 +9,11 @@ import (
 // Limits bounds how long and how often a task waits, and how many others may wait with it. The zero value sets no
 // limit: a task waits until it gets its key.
 type Limits struct {
-	// Conflicts is how many times a task may be refused its key; no limit when zero.
+	// Conflicts is how many runs of a task may end because its key was refused; no limit when zero. The next such run
+	// reaches the limit.
 	Conflicts int
-	// Age is how long a task may wait after its first conflict; no limit when zero.
+	// Age is how long a task may wait after its first conflict; no limit when zero. The first conflict after that time
+	// reaches the limit.
 	Age time.Duration
 	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand
 	// may count for a while: each task that finds no room checks a few of them.
@@ -52,13 +54,13 @@ const (
 
 // Conflict describes the refusals of a task since its handler last ran.
 type Conflict struct {
-	// Count is how often it was refused.
+	// Count is how many runs ended because it was refused.
 	Count int
 	// First is when it was first refused, by the clock of Redis; zero when it never was.
 	First time.Time
 }
 
-// Reached returns the limit on conflicts or age that a task has exceeded, or [NoLimit]. c includes the present
+// Reached returns the limit on conflicts or age that a task has reached, or [NoLimit]. c includes the present
 // conflict.
 func (l Limits) Reached(c Conflict) Limit {
 	switch {

@@ -84,6 +84,8 @@ const defaultRetryAfter = time.Minute
 //   - [ErrNotOurs]: the server that runs the task does not use this Queue;
 //   - the cause of ctx, which has ended: asynq has given up the run.
 //
+// Outside of a handler, Park returns an error that matches none of these.
+//
 // A Wake before the handler has returned does not find the task, which then runs again after RetryAfter. With an
 // unsupported version of asynq the task is retried after RetryAfter, without a wake, and archived on its last attempt.
 //
@@ -120,7 +122,7 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 type WakeOptions struct {
 	// Leaver is the task that releases the key and whose own entry is removed; none when zero.
 	Leaver Task
-	// Most is the largest number of waiters that are woken; 1 when zero, at most 100.
+	// Most is the largest number of waiters that are woken; 1 when zero. More than 100 counts as 100.
 	Most int
 }
 

@@ -28,7 +28,7 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 	case err != nil:
 		return fmt.Errorf("delayqueue: replay task %s: %w", t, err)
 	case State(state) == StateGone:
-		return ErrGone
+		return fmt.Errorf("delayqueue: replay task %s: %w", t, ErrGone)
 	case State(state) != StateArchived:
 		return &NotArchivedError{Task: t, State: State(state)}
 	}

@@ -22,5 +22,13 @@ const (
 	StateGone     State = "gone" // asynq knows no such task
 )
 
+// inWords returns the state for an error text.
+func (s State) inWords() string {
+	if s == StateRetry {
+		return "in state retry"
+	}
+	return string(s)
+}
+
 // over reports whether a task in this state will not run by itself.
 func (s State) over() bool { return s == StateGone || s == StateArchived || s == "completed" }

@@ -7,7 +7,8 @@
 // keeps the next task on standby in its slot.
 //
 // Parking needs a Redis client and an asynq.Config made for it. Package attach makes both for an existing server, and
-// package worker makes a whole server. With any other client, each task fails with [delayqueue.ErrNotOurs].
+// package worker makes a whole server. With any other client, each task of a handler with a [delayqueue.Queue] fails
+// with [delayqueue.ErrNotOurs].
 //
 // Wrap each handler separately: mux.Handle(pattern, lock(handler)). With mux.Use, the middleware would also lock the
 // keys of tasks that have no handler.
@@ -21,6 +22,7 @@
 //
 // A waiting task is never lost and never counts as failed. It waits until it runs or reaches one of the
 // [delayqueue.Limits] of its strategy, even on its last attempt, and even while the lock servers cannot be reached.
+// When a task is parked on its last attempt, asynq logs "Retry exhausted", although the task is not archived.
 // Wakes only save time: if one is lost, the task's own timer brings the task back. A task that FailFast ends is
 // archived, retried or discarded, depending on its Outcome.
 //
@@ -37,7 +39,7 @@
 //
 // # Order
 //
-// With [BestEffort], the default, a release wakes the task that was refused first. This is the usual order, but it is
+// With [BestEffort], the default, a release wakes the task that was parked first. This is the usual order, but it is
 // not guaranteed: a task that arrives while the key is free takes it, and of several tasks on standby the fastest gets
 // it.
 //

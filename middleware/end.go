@@ -39,6 +39,13 @@ func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
 		Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
 }
 
+// undecided reports a run that ends with err, because a conflict has no outcome, and returns err.
+func (r *run) undecided(ctx context.Context, held *locking.HeldError, err error) error {
+	r.observe(ctx,
+		Event{Kind: Ended, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Err: err})
+	return err
+}
+
 // keepReason writes why a conflict archives the task into the task's result, for [ParseConflict].
 func (r *run) keepReason(ctx context.Context, outcome error) {
 	conflict, ok := errors.AsType[*ConflictError](outcome)

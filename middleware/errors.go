@@ -19,6 +19,7 @@ var ErrKey = errors.New("middleware: no usable key")
 // ConflictError reports that a task did not run because another holder had one of its keys. It matches
 // [locking.ErrHeld] and the asynq sentinel error that causes its Outcome.
 type ConflictError struct {
+	// Task is empty when Outcome is NotEnqueued.
 	Task   delayqueue.Task
 	Type   string
 	Key    string
@@ -30,8 +31,9 @@ type ConflictError struct {
 	Outcome Outcome
 	Limit   delayqueue.Limit
 
-	// Conflicts is how often the task was refused since its handler last ran, and Waited is the time since the first of
-	// these refusals.
+	// Conflicts is the number of runs that have ended in a conflict since the handler last ran, if the task is parked or
+	// at a limit. Otherwise it is the number of refusals in this run. Waited is the time since the first refusal since
+	// the handler last ran.
 	Conflicts int
 	Waited    time.Duration
 

@@ -56,7 +56,11 @@ func HeaderKey(name string) KeyFunc {
 }
 
 // FixedKey returns a KeyFunc that returns the same keys for every task, so that only one of these tasks runs at a time.
+// It panics if there is no key, or an empty one.
 func FixedKey(keys ...string) KeyFunc {
+	if len(keys) == 0 || slices.Contains(keys, "") {
+		panic("middleware: FixedKey needs at least one key, and no empty one")
+	}
 	return func(context.Context, *asynq.Task) ([]string, error) { return keys, nil }
 }
 

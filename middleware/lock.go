@@ -87,9 +87,9 @@ func (o Options) Validate() error {
 	if v, ok := o.Strategy.(validator); ok {
 		errs = append(errs, v.Validate())
 	}
-	if o.Queue == nil && parks(o.strategy()) {
+	if o.Queue == nil && needsQueue(o.strategy()) {
 		errs = append(errs,
-			errors.New("middleware: Queue is not set, but the strategy parks tasks: give a delayqueue.Queue, or use FailFast"))
+			errors.New("middleware: Queue is not set, but the strategy may park tasks: give a delayqueue.Queue, or use FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
 	if o.TTL >= tasklimits.MaxTTL {

@@ -14,7 +14,7 @@ type Order int
 
 // The orders of the tasks of a key.
 const (
-	// BestEffort wakes the task that was refused first. A task that arrives while the key is free takes it at once.
+	// BestEffort wakes the task that was parked first. A task that arrives while the key is free takes it at once.
 	BestEffort Order = iota
 	// FIFO runs tasks in the order in which they arrived. A task arrives when attach.Producer.EnqueueInOrder enqueues
 	// it, or else when it first runs. No task overtakes a waiting one. A task whose handler fails leaves the sequence,

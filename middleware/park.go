@@ -18,7 +18,7 @@ var errNoQueue = errors.New("middleware: no delayqueue.Queue is configured")
 // park has the task parked as soon as asynq acknowledges its run, and returns the error that ends the run.
 func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) error {
 	if r.Queue == nil {
-		return errNoQueue
+		return r.undecided(ctx, held, errNoQueue)
 	}
 	met := r.active.Met(r.attempt)
 	met.Count++

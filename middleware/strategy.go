@@ -20,8 +20,8 @@ type Conflict struct {
 	Key    string
 	Holder locking.Holder
 
-	// Attempt counts the refusals in this run of the task, from 1. FirstAt is the time of the first refusal, Now the
-	// current time, and Waited the difference.
+	// Attempt counts the refusals in this run of the task, from 1. FirstAt is the time of the first refusal in this run,
+	// Now the current time, and Waited the difference. Waits of earlier runs do not count: Limits limits the whole wait.
 	Attempt int
 	FirstAt time.Time
 	Now     time.Time
@@ -62,8 +62,8 @@ type Decision struct {
 	// around 10 ms when Delay is zero or negative; a release of the key ends it early.
 	Delay time.Duration
 
-	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set: a task whose WaitUntil is zero or past
-	// does not wait. It is parked as by the zero Requeue, or fails if there is no Queue.
+	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set. A task whose WaitUntil is zero or past, or
+	// that waits although MayWait is false, is parked as by the zero Requeue. Without a Queue, its Outcome is Retry.
 	WaitUntil time.Time
 
 	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts.
@@ -84,6 +84,9 @@ type Decision struct {
 // A strategy that wraps another one returns it from a method Unwrap() Strategy, as [Wait] does. This makes the Order
 // and the Queue of an inner [Requeue] effective. Without it tasks run in [BestEffort] order and wait in their own
 // queue.
+//
+// A strategy needs [Options].Queue, unless it is [FailFast] or its chain of wrapped strategies ends in FailFast. If it
+// has a method Validate() error, [Lock] calls it and returns the error.
 type Strategy interface {
 	Decide(c Conflict) Decision
 }
@@ -110,6 +113,17 @@ type parker interface{ parks() bool }
 func parks(s Strategy) bool {
 	p, ok := s.(parker)
 	return !ok || p.parks()
+}
+
+// needsQueue reports whether a strategy, or the last one of its chain, may park tasks.
+func needsQueue(s Strategy) bool {
+	if _, known := s.(parker); known {
+		return parks(s)
+	}
+	if link, ok := s.(interface{ Unwrap() Strategy }); ok {
+		return needsQueue(link.Unwrap())
+	}
+	return true
 }
 
 // validator is a strategy with options that can be invalid.

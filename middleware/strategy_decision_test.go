@@ -84,6 +84,10 @@ func TestAnOutcomeThatIsNoneFailsTheRun(t *testing.T) {
 				r.serve(r.options(wrong), asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
 				task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 				info := r.settled(task, asynq.TaskStateRetry)
+				e := r.events.await(r, 1, ofKind(middleware.Ended))[0]
+				if n := r.events.count(ofKind(middleware.Refused)); n != 1 || e.Key != "order:1" || !strings.Contains(e.Err.Error(), "cannot choose") {
+					r.Errorf("%d refusals, ended with %+v", n, e)
+				}
 				if info.Retried != 1 || !strings.Contains(info.LastErr, "cannot choose") {
 					r.Errorf("the task has %d failures, the last one %q", info.Retried, info.LastErr)
 				}

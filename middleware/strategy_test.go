@@ -209,6 +209,9 @@ func TestFailFastNeedsNoDelayQueue(t *testing.T) {
 		"wait alone":          {middleware.Wait{}, false},
 		"default":             {nil, false},
 		"one's own":           {custom{}, false},
+		"around fail fast":    {wrapped{next: middleware.FailFast{}}, true},
+		"around a requeue":    {wrapped{next: middleware.Requeue{}}, false},
+		"around nothing":      {wrapped{}, false},
 	} {
 		_, err := middleware.Lock(middleware.Options{Locker: locker, Key: middleware.FixedKey("k"), Strategy: tt.strategy})
 		if (err == nil) != tt.ok {
@@ -221,6 +224,14 @@ func TestFailFastNeedsNoDelayQueue(t *testing.T) {
 type custom struct{}
 
 func (custom) Decide(middleware.Conflict) middleware.Decision { return middleware.Decision{} }
+
+// wrapped is a strategy that a user may write around another one.
+type wrapped struct {
+	custom
+	next middleware.Strategy
+}
+
+func (w wrapped) Unwrap() middleware.Strategy { return w.next }
 
 // lockerFunc is a function as a Locker.
 type lockerFunc func(context.Context, []string, locking.Options) (*locking.Lease, error)
@@ -247,5 +258,19 @@ func TestKeyFunctions(t *testing.T) {
 		if !reflect.DeepEqual(got, tt.want) || (err == nil) != (tt.want != nil) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, tt.want)
 		}
+	}
+}
+
+func TestAFixedKeyMustNotBeEmpty(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][]string{nil, {""}, {"a", ""}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q is accepted", keys)
+				}
+			}()
+			middleware.FixedKey(keys...)
+		}()
 	}
 }

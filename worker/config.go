@@ -85,7 +85,7 @@ type Config struct {
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
 	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. The last three are not
-	// called for conflicts.
+	// called for the errors of tasks that wait ([attach.Waits]).
 	BaseContext    func() context.Context
 	IsFailure      func(error) bool
 	RetryDelayFunc asynq.RetryDelayFunc
