@@ -65,8 +65,8 @@ type configured struct{}
 
 // Config returns the configuration for the asynq servers. It is that of New, with changes to these fields:
 //
-//   - IsFailure, RetryDelayFunc and ErrorHandler recognize the errors of waiting tasks, and leave all other errors to the
-//     functions of New's configuration;
+//   - IsFailure, RetryDelayFunc and ErrorHandler recognize the errors of waiting tasks, and leave all other errors to
+//     the functions of New's configuration;
 //   - Queues also has the queues in which strategies let tasks wait, and BaseContext marks the tasks of these servers;
 //   - TaskCheckInterval is 1 ms, because the client of [Attached.Client] paces the fetches: by New's interval, or by
 //     [DefaultTaskCheckInterval];

@@ -29,9 +29,9 @@ func (i *Inspector) Count(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// Waiters returns the first n tasks that are parked on key (a larger n than 10 000 counts as 10 000), in the order in which [Queue.Wake] wakes
-// them. Some may be gone: a wake skips those. Tasks that wait in their worker slots are not among them. Tasks that run
-// in order may run in another order: see [Inspector.Sequence].
+// Waiters returns the first n tasks that are parked on key, in the order in which [Queue.Wake] wakes them. If n is
+// larger than 10 000, it counts as 10 000. Some may be gone: a wake skips those. Tasks that wait in their worker slots
+// are not among them. Tasks that run in order may run in another order: see [Inspector.Sequence].
 //
 // It makes one call to Redis, and two more for each 500 tasks. The result is not a snapshot: tasks come and go
 // meanwhile.

@@ -28,8 +28,8 @@ type Policy int
 
 // The policies.
 const (
-	// FinishLater parks the task once nothing else is left to do. The release of one of the keys wakes it, and it goes on
-	// with the items that are not done.
+	// FinishLater parks the task once nothing else is left to do. The release of the key that it waits for wakes it,
+	// and it goes on with the refused items. Items that have failed wait for asynq's retry.
 	FinishLater Policy = iota
 	// GoOn ends the run without them: they are reported as refused.
 	GoOn
