@@ -8,7 +8,7 @@ import (
 
 func init() {
 	releasehook.Follow = func(locker any, released func(keys []string)) any {
-		f := &followedLocker{locker.(Locker), released}
+		f := &followedLocker{locker.(Locker), released} //nolint:errcheck,forcetypeassert // every caller has a Locker
 		if w, ok := locker.(Watcher); ok {
 			return &followedWatcher{f, w}
 		}
