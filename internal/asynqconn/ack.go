@@ -76,6 +76,9 @@ var texts sync.Map
 
 // acknowledge ends a run: Tasks may answer, else the next tasks are fetched with it, or asynq's script is sent alone.
 // text is that of the script if go-redis sends it, and empty otherwise.
+//
+// That the run is over already is no error: asynq would repeat the acknowledgement seconds later, and might end a run
+// that the task has begun on another server by then.
 func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string, args []any,
 	send func(context.Context) *redis.Cmd,
 ) *redis.Cmd {
@@ -91,7 +94,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	if text != "" {
 		texts.LoadOrStore(sum, text)
 	}
-	return OnceSettled(ctx, settleLimit, func() *redis.Cmd {
+	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
 			return send(ctx)
 		}
@@ -116,6 +119,10 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		}
 		return send(ctx)
 	})
+	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
+		return answer(ctx, sum, nil)
+	}
+	return cmd
 }
 
 // answer returns the command that asynq gets for a script that was not sent.
