@@ -159,7 +159,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	}
 	call := rand.Text()
 	keys := append(keysOf(names), recalledKey(queue, call))
-	args := []any{call, n, time.Now().Add(lease).Unix()}
+	args := []any{call, n, leaseEnd()}
 	if len(names) > 1 {
 		args = in.orders(args, n)
 	} else {
@@ -177,7 +177,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 		return err
 	}
 	in.lost = func(ctx context.Context) error {
-		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds())}, names, 0)
+		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds()), leaseEnd()}, names, 0)
 		if !passes(err) {
 			in.came(n, tasks)
 			err = nil
@@ -257,7 +257,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	keys := slices.Concat(a.Keys, keysOf(names))
 	args := make([]any, 0, len(a.Args)+8+n)
 	args = append(args, a.Args...)
-	args = append(args, at+1, run, call, n, time.Now().Add(lease).Unix(), 0)
+	args = append(args, at+1, run, call, n, leaseEnd(), 0)
 	args = in.orders(args, n)
 	args = append(args, len(a.Keys), len(a.Args))
 	script := ackScript(a.Text)
@@ -271,6 +271,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	}
 	args[len(a.Args)+5] = 1
 	if in.repeat(func(ctx context.Context) error {
+		args[len(a.Args)+4] = leaseEnd()
 		tasks, _, err := in.run(ctx, script, keys, args, names, 1)
 		if !passes(err) {
 			in.came(n, tasks)
@@ -283,6 +284,9 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	in.slots.answered(n, nil, time.Time{})
 	return true, err
 }
+
+// leaseEnd returns when the lease ends of a task that is taken now (s).
+func leaseEnd() int64 { return time.Now().Add(lease).Unix() }
 
 // passes reports whether a call may succeed later: it was not answered, or Redis has refused it for the moment, as it does
 // during a failover.

@@ -14,7 +14,7 @@ local repeated = ARGV[args + 6] == '1'
 local function over()
   local reply = {0}
   if repeated then
-    granted(reply, keys + 1, (#KEYS - keys) / 4, call)
+    granted(reply, keys + 1, (#KEYS - keys) / 4, call, ARGV[args + 5])
   end
   return reply
 end

@@ -55,14 +55,16 @@ local function grant(reply, first, most, call, lease, at)
   end
 end
 
--- granted(reply, first, queues, call) adds what an earlier copy of a call has taken, and is still in that run.
-local function granted(reply, first, queues, call)
+-- granted(reply, first, queues, call, lease) adds what an earlier copy of a call has taken, and is still in that run. Its
+-- lease may be about to end, or asynq would recover it before the server extends it.
+local function granted(reply, first, queues, call, lease)
   for q = 1, queues do
     local active = KEYS[first + 4 * (q - 1) + 2]
     for _, id in ipairs(redis.call('LRANGE', active, 0, -1)) do
       local task = hashOf(active, id)
       local run = redis.call('HGET', task, 'railtoken:run')
       if run and string.sub(run, 1, #call + 1) == call .. '.' then
+        redis.call('ZADD', KEYS[first + 4 * (q - 1) + 3], lease, id)
         tell(reply, q, id, run, task)
       end
     end
