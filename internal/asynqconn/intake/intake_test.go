@@ -475,3 +475,24 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 		t.Errorf("%v, want what Redis has answered", err)
 	}
 }
+
+// A reply with the messages of all free slots might take longer than the client waits, and its recall as long again.
+func TestLongMessagesComeInSeveralCalls(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	tasks := asynq.NewClientFromRedisClient(client)
+	for range 8 {
+		if _, err := tasks.Enqueue(asynq.NewTask("test", make([]byte, 400_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := intake.New(client, intake.Options{Slots: 8})
+	if err := in.Fetch(ctx, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if n := client.LLen(ctx, "asynq:{default}:active").Val(); n != 3 {
+		t.Errorf("%d tasks with 400 kB each come in one call, want 3", n)
+	}
+	in.Drain(ctx)
+}

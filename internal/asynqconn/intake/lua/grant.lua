@@ -20,9 +20,11 @@ end
 
 -- grant(reply, first, most, call, lease, at) takes as many tasks as most says and adds them to a reply. The queues that
 -- each of them is looked for in are a byte each, in ARGV from at on; the last order is that of all further ones. lease
--- is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq.
+-- is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long messages
+-- come in several calls, or a slow network would not bring the reply in time.
 local function grant(reply, first, most, call, lease, at)
   local empty, open = {}, {}
+  local room = 1000000 -- bytes of messages
   local order = ''
   for i = 1, most do
     order = ARGV[at + i - 1] or order
@@ -50,8 +52,12 @@ local function grant(reply, first, most, call, lease, at)
     local task, run = hashOf(KEYS[k], id), call .. '.' .. i
     redis.call('ZADD', KEYS[k + 3], lease, id) -- whatever fails from here on, asynq recovers the task
     redis.call('HSET', task, 'state', 'active', 'railtoken:run', run)
-    tell(reply, queue, id, run, task)
+    local message = tell(reply, queue, id, run, task)
     redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
+    room = room - (message and #message or 0)
+    if room <= 0 then
+      return
+    end
   end
 end
 
