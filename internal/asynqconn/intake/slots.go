@@ -31,11 +31,14 @@ func newSlots(most int) *slots {
 	return &slots{most: max(most, 1), running: map[name]string{}, arrived: make(chan struct{}, 1)}
 }
 
+// mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
+const mostAsked = 128
+
 // ask reserves the free slots, least at least, and returns how many to ask for.
 func (s *slots) ask(least int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := max(s.most-len(s.running)-len(s.ready)-s.asked, least)
+	n := max(min(s.most-len(s.running)-len(s.ready)-s.asked, mostAsked), least)
 	s.asked += n
 	return n
 }

@@ -78,3 +78,12 @@ func TestTasksInMemoryExpireInOrder(t *testing.T) {
 		t.Errorf("asynq gets %+v", task)
 	}
 }
+
+// An idle server with many slots would send as many orders of its queues with each fetch.
+func TestOneCallAsksForSoManyTasks(t *testing.T) {
+	t.Parallel()
+	s := newSlots(1000)
+	if n := s.ask(1); n != mostAsked {
+		t.Errorf("a call asks for %d tasks, want %d", n, mostAsked)
+	}
+}
