@@ -157,6 +157,11 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 		in.slots.answered(n-1, nil, time.Time{})
 		n = 1
 	}
+	if !in.oneNode {
+		share := in.order.share(queue, n)
+		in.slots.answered(n-share, nil, time.Time{})
+		n = share
+	}
 	call := rand.Text()
 	keys := append(keysOf(names), recalledKey(queue, call))
 	args := []any{call, n, leaseEnd()}

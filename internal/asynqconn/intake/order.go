@@ -19,8 +19,8 @@ type order struct {
 // mostQueues is how many queues have a byte each in an order.
 const mostQueues = 255
 
-// Served returns the queues that an asynq server with these in its Config works on: those whose priority is above zero, and
-// the default one when there are none.
+// Served returns the queues that an asynq server with these in its Config works on: those whose priority is above zero,
+// and the default one when there are none.
 func Served(queues map[string]int) map[string]int {
 	served := maps.Clone(queues)
 	maps.DeleteFunc(served, func(_ string, priority int) bool { return priority <= 0 })
@@ -71,4 +71,23 @@ func (o *order) next() string {
 		}
 	}
 	return string(positions)
+}
+
+// share returns how many of n tasks, one at least, to take from a queue that is looked at alone and comes first for one
+// of them: as many as there would be if each task had an order of its own.
+func (o *order) share(queue string, n int) int {
+	at := slices.Index(o.names, queue)
+	switch {
+	case at < 0:
+		return 1
+	case o.fixed != "":
+		return n
+	}
+	taken := 1
+	for range n - 1 {
+		if rand.IntN(o.total) < o.weights[at] {
+			taken++
+		}
+	}
+	return taken
 }

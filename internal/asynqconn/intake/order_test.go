@@ -52,3 +52,24 @@ func TestAQueueWithoutPriorityIsNotLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// On a Redis Cluster a fetch looks at one queue, and must not fill all slots with tasks of little weight.
+func TestAQueueThatIsLookedAtAloneTakesItsShare(t *testing.T) {
+	t.Parallel()
+	queues := map[string]int{"high": 9, "low": 1}
+	o := newOrder(queues, false)
+	for queue, want := range map[string]int{"high": 901, "low": 101} {
+		if n := o.share(queue, 1001); n < want-60 || n > want+60 {
+			t.Errorf("%s has %d of 1001 tasks, want about %d", queue, n, want)
+		}
+		if n := o.share(queue, 1); n != 1 {
+			t.Errorf("%s has %d tasks of one", queue, n)
+		}
+		if n := newOrder(queues, true).share(queue, 50); n != 50 {
+			t.Errorf("with StrictPriority %s has %d of 50 tasks", queue, n)
+		}
+	}
+	if n := o.share("other", 50); n != 1 {
+		t.Errorf("a queue that is not the server's has %d tasks", n)
+	}
+}
