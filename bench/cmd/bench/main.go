@@ -24,6 +24,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/stock"
 	"github.com/railtoken/railtoken/bench/internal/targets"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
@@ -39,7 +40,7 @@ const (
 var parts = []struct {
 	name    string
 	measure func(context.Context, *measure.Env) error
-}{{"locks", locks.Measure}, {"tasks", tasks.Measure}, {"growth", growth.Measure}, {"cost", cost.Measure}}
+}{{"locks", locks.Measure}, {"tasks", tasks.Measure}, {"stock", stock.Measure}, {"growth", growth.Measure}, {"cost", cost.Measure}}
 
 // modules are the libraries whose versions the report names.
 var modules = []string{

@@ -22,7 +22,8 @@ func TestManyAreUnderWayAtTheSameTime(t *testing.T) {
 		const far, many, apart = 500 * time.Millisecond, 30, time.Millisecond
 		here, sent := io.Pipe()
 		received, there := io.Pipe()
-		go carry(pipe{PipeReader: here, PipeWriter: sent}, pipe{PipeReader: received, PipeWriter: there}, far)
+		go carry(pipe{PipeReader: here, PipeWriter: sent}, pipe{PipeReader: received, PipeWriter: there}, far,
+			func(due time.Time) { time.Sleep(time.Until(due)) })
 		began := time.Now()
 		go func() {
 			for i := range many {

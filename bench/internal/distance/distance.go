@@ -89,8 +89,8 @@ func (p *Proxy) serve(client net.Conn) {
 	to, areTCP := server.(end)
 	if isTCP && areTCP {
 		var ways sync.WaitGroup
-		ways.Go(func() { carry(from, to, p.oneWay) })
-		ways.Go(func() { carry(to, from, p.oneWay) })
+		ways.Go(func() { carry(from, to, p.oneWay, sleepUntil) })
+		ways.Go(func() { carry(to, from, p.oneWay, sleepUntil) })
 		ways.Wait()
 	}
 }
@@ -124,11 +124,12 @@ type end interface {
 	CloseWrite() error
 }
 
-// carry is one way of a connection, until its sender has no more to say, or one of the two is gone.
-func carry(from, to end, oneWay time.Duration) {
+// carry is one way of a connection, until its sender has no more to say, or one of the two is gone. until returns at a
+// time.
+func carry(from, to end, oneWay time.Duration, until func(time.Time)) {
 	queue := make(chan parcel, underWay)
 	var delivery sync.WaitGroup
-	delivery.Go(func() { deliver(queue, from, to) })
+	delivery.Go(func() { deliver(queue, from, to, until) })
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
@@ -145,13 +146,13 @@ func carry(from, to end, oneWay time.Duration) {
 	delivery.Wait()
 }
 
-func deliver(queue <-chan parcel, from, to end) {
+func deliver(queue <-chan parcel, from, to end, until func(time.Time)) {
 	gone := false
 	for next := range queue {
 		if gone {
 			continue // until the reader has noticed too
 		}
-		time.Sleep(time.Until(next.due))
+		until(next.due)
 		if next.bytes == nil {
 			_ = to.CloseWrite()
 		} else if _, err := to.Write(next.bytes); err != nil {
