@@ -108,7 +108,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		switch script, _ := known.(string); {
 		case name == "", repeated, a.Requeues():
 			c.intake.End(a.Queue, a.ID)
-		case script == "" && c.intake.Fuses(a.Queue, a.ID): // go-redis sends the text next
+		case script == "" && c.intake.Knows(a.Queue, a.ID): // go-redis sends the text next
 			return answer(ctx, sum, noScriptError{})
 		default:
 			if done, err := c.intake.Acknowledge(ctx, intake.Acknowledgement{

@@ -59,11 +59,15 @@ func (s *slots) answered(n int, tasks []Task, at time.Time) {
 	}
 }
 
+// stale is how old a task in memory may be: its lease has long to go. One that is older, because the process was
+// suspended, goes back.
+const stale = lease / 2
+
 // take gives asynq the oldest task in memory, if there is one.
 func (s *slots) take() (t Task, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ready) == 0 {
+	if len(s.ready) == 0 || time.Since(s.ready[0].at) > stale {
 		return Task{}, false
 	}
 	t = s.ready[0].Task

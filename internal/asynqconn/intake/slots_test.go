@@ -87,3 +87,16 @@ func TestOneCallAsksForSoManyTasks(t *testing.T) {
 		t.Errorf("a call asks for %d tasks, want %d", n, mostAsked)
 	}
 }
+
+// The process was suspended: another server may have the task by now.
+func TestAStaleTaskIsNotGivenToAsynq(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	s.answered(0, numbered(1), time.Now().Add(-stale-time.Second))
+	if task, ok := s.take(); ok {
+		t.Errorf("asynq gets %+v", task)
+	}
+	if old, _ := s.expired(time.Now()); len(old) != 1 {
+		t.Errorf("%d tasks go back, want 1", len(old))
+	}
+}

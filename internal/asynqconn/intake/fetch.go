@@ -1,0 +1,101 @@
+package intake
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for.
+func (in *Intake) Fetch(ctx context.Context, queue string) error {
+	if !in.begin(false) {
+		return redis.Nil
+	}
+	defer in.end()
+	in.quiet.Store(false)
+	names := in.namesFor(queue)
+	n := in.slots.ask(1)
+	if in.isStopping() {
+		in.slots.answered(n-1, nil, time.Time{})
+		n = 1
+	}
+	if !in.oneNode {
+		share := in.order.share(queue, n)
+		in.slots.answered(n-share, nil, time.Time{})
+		n = share
+	}
+	call := rand.Text()
+	keys := append(keysOf(names), recalledKey(queue, call))
+	args := []any{call, n, leaseEnd()}
+	if len(names) > 1 {
+		args = in.orders(args, n)
+	} else {
+		args = append(args, "\x01")
+	}
+	in.recalling <- struct{}{}
+	defer func() { <-in.recalling }()
+	if err := in.recall(ctx); err != nil {
+		in.slots.answered(n, nil, time.Time{})
+		return err
+	}
+	tasks, _, err := in.run(ctx, fetchScript, keys, args, names, 0)
+	if !unanswered(err) {
+		in.came(n, tasks)
+		return err
+	}
+	in.lost = func(ctx context.Context) error {
+		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds()), leaseEnd()}, names, 0)
+		if !passes(err) {
+			in.came(n, tasks)
+			err = nil
+		}
+		return err
+	}
+	if in.recall(ctx) == nil {
+		return nil
+	}
+	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
+		in.recalling <- struct{}{}
+		defer func() { <-in.recalling }()
+		return in.recall(ctx)
+	})
+	return err
+}
+
+// namesFor returns the queues that a Fetch for one of them looks at.
+func (in *Intake) namesFor(queue string) []string {
+	if in.oneNode && slices.Contains(in.order.names, queue) {
+		return in.order.names
+	}
+	return []string{queue}
+}
+
+// recall asks for the tasks of the last fetch if it was not answered. The caller has put a value into recalling.
+func (in *Intake) recall(ctx context.Context) error {
+	if in.lost == nil {
+		return nil
+	}
+	err := in.lost(ctx)
+	if err == nil {
+		in.lost = nil
+	}
+	return err
+}
+
+// orders adds n orders of the queues to the arguments of a script.
+func (in *Intake) orders(args []any, n int) []any {
+	if in.order.fixed != "" {
+		return append(args, in.order.fixed)
+	}
+	for range n {
+		args = append(args, in.order.next())
+	}
+	return args
+}
+
+// recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
+// asynq's may have no rights to others.
+func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }

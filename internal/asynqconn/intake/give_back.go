@@ -1,0 +1,79 @@
+package intake
+
+import (
+	"context"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/pipeline"
+)
+
+// came notes what a call that asked for n tasks has brought.
+func (in *Intake) came(n int, tasks []Task) {
+	in.slots.answered(n, tasks, time.Now())
+	if len(tasks) == 0 {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.timer == nil {
+		in.timer = time.AfterFunc(unclaimed, in.look)
+	}
+}
+
+// look gives back what lies in memory for too long.
+func (in *Intake) look() {
+	in.mu.Lock()
+	old, next := in.slots.expired(time.Now().Add(-unclaimed))
+	in.timer = nil
+	if !next.IsZero() {
+		in.timer = time.AfterFunc(time.Until(next.Add(unclaimed)), in.look)
+	}
+	in.mu.Unlock()
+	if len(old) > 0 {
+		in.quiet.Store(true)
+	}
+	in.giveBack(old)
+}
+
+// Drain gives back what is in memory, once the calls under way are answered. Nothing is taken with acknowledgements
+// from then on.
+func (in *Intake) Drain(ctx context.Context) {
+	in.mu.Lock()
+	in.drained.Store(true)
+	idle := make(chan struct{})
+	if in.calls == 0 {
+		close(idle)
+	} else {
+		in.idle = idle
+	}
+	in.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	left, _ := in.slots.expired(time.Now())
+	in.giveBack(left)
+}
+
+// giveBack puts tasks back that asynq has not taken, the oldest last, so that it is at the head.
+func (in *Intake) giveBack(tasks []Task) {
+	if len(tasks) == 0 {
+		return
+	}
+	in.repeat(func(ctx context.Context) error {
+		for ; len(tasks) > 0; tasks = tasks[:len(tasks)-1] {
+			t := tasks[len(tasks)-1]
+			queue, woken := keysOf([]string{t.Queue}), 0
+			if t.Woken {
+				woken = 1
+			}
+			_, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript,
+				[]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]},
+				t.Run, t.ID, time.Now().UnixNano(), woken))
+			if passes(err) {
+				return err
+			}
+		}
+		return nil
+	})
+}
