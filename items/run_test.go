@@ -322,7 +322,7 @@ func TestSequentialItemsStopAtTheFirstFailure(t *testing.T) {
 func TestItemsWithAKeyInCommonNeverMeet(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []items.Policy{items.FinishLater, items.Whole} {
-		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+		t.Run(policy.String(), func(t *testing.T) {
 			t.Parallel()
 			var inside, most atomic.Int32
 			var ran counts
