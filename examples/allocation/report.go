@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -44,9 +45,7 @@ func (w *warehouse) check(ctx context.Context, orders []order, stock map[string]
 		failed[f.Order] = true
 	}
 	left := map[string]int{}
-	for seller, pieces := range stock {
-		left[seller] = pieces
-	}
+	maps.Copy(left, stock)
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for i, o := range orders {
 		revisions := 0
