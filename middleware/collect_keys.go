@@ -12,7 +12,7 @@ import (
 
 const (
 	// collectAfter is the number of refusals after which a task with several keys collects them.
-	collectAfter = 3
+	collectAfter = 2
 	// leastCollect and mostCollect limit how long collecting may take.
 	leastCollect = 3 * time.Second
 	mostCollect  = time.Minute

@@ -77,7 +77,7 @@
 //
 // # Several keys
 //
-// A task with several keys locks all of them at once or none. A task that has been refused three times and is about to
+// A task with several keys locks all of them at once or none. A task that has been refused twice and is about to
 // be parked instead collects its keys: it locks them one after another, in sorted order, and keeps those that it has
 // while it waits in its slot for the next. Otherwise it would starve, because many busy keys are hardly ever free at
 // the same moment. Only one task of a server does this at a time, outside the SlotBudget, for 3 s to 1 min depending on
