@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"time"
 
@@ -60,6 +61,9 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}
 		defer func() { <-in.recalling }()
+		if in.lost != nil && time.Since(in.recalled) < repeatMost { // asynq does fetch
+			return errRecalled
+		}
 		return in.recall(ctx)
 	})
 	return err
@@ -73,11 +77,15 @@ func (in *Intake) namesFor(queue string) []string {
 	return []string{queue}
 }
 
+// errRecalled has a recall in the background wait, because the last one was a moment ago.
+var errRecalled = errors.New("asynqconn: the last fetch was recalled just now")
+
 // recall asks for the tasks of the last fetch if it was not answered. The caller has put a value into recalling.
 func (in *Intake) recall(ctx context.Context) error {
 	if in.lost == nil {
 		return nil
 	}
+	in.recalled = time.Now()
 	err := in.lost(ctx)
 	if err == nil {
 		in.lost = nil

@@ -88,6 +88,7 @@ type Intake struct {
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
+	recalled  time.Time                   // when that was last tried
 
 	mu    sync.Mutex
 	calls int           // under way
