@@ -70,9 +70,10 @@ var scenarios = []scenario{
 		jobs: []job{
 			{ID: "one", Keys: []string{"a"}, Hold: 6 * time.Second, Retries: 5},
 			{ID: "two", Keys: []string{"a", "b"}, At: 2 * time.Second, Hold: 2 * time.Second, Retries: 5},
-			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 6 * time.Second, Retries: 5},
+			// The second task collects its keys, and waits for this one when its time is up.
+			{ID: "three", Keys: []string{"b"}, At: 4 * time.Second, Hold: 30 * time.Second, Retries: 5},
 		},
-		within: 24 * time.Second,
+		within: time.Minute,
 		steps:  []string{"suspend", "enter", "join", "discard", "promote", "stand"},
 	},
 	{

@@ -21,7 +21,7 @@ func TestATaskCostsACommandForEachStep(t *testing.T) {
 	// Without a conflict it is locked, released and finished; commands go out together with those of others.
 	// A life is enqueued, fetched twice, refused, parked, woken, locked, released and finished.
 	for name, want := range map[string][2]float64{
-		"growth-keys": {1, 8}, "growth-waiters": {7, 40}, "growth-waiters-fifo": {7, 40},
+		"growth-keys": {1, 8}, "growth-waiters": {5, 40}, "growth-waiters-fifo": {5, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
