@@ -73,8 +73,20 @@ func (s *slots) take() (t Task, ok bool) {
 	t = s.ready[0].Task
 	s.ready[0] = arrival{}
 	s.ready = s.ready[1:]
+	s.calm()
 	s.begin(name{t.Queue, t.ID}, t.Run)
 	return t, true
+}
+
+// calm takes the value out of arrived when no task is in memory, so that it ends no pause. The caller holds the mutex.
+func (s *slots) calm() {
+	if len(s.ready) > 0 {
+		return
+	}
+	select {
+	case <-s.arrived:
+	default:
+	}
 }
 
 // begin notes that asynq has a task. It had a free slot for it: so of the runs that are known one is over, if they are
@@ -126,5 +138,6 @@ func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
 	if len(s.ready) > 0 {
 		next = s.ready[0].at
 	}
+	s.calm()
 	return tasks, next
 }

@@ -100,3 +100,23 @@ func TestAStaleTaskIsNotGivenToAsynq(t *testing.T) {
 		t.Errorf("%d tasks go back, want 1", len(old))
 	}
 }
+
+// Otherwise the pause of an idle server would end at once, and it would look in vain.
+func TestATaskThatWasTakenEndsNoPause(t *testing.T) {
+	t.Parallel()
+	s := newSlots(4)
+	s.answered(0, numbered(2), time.Now())
+	_, _ = s.take()
+	if len(s.arrived) != 1 {
+		t.Error("nothing tells of the second task")
+	}
+	_, _ = s.take()
+	if len(s.arrived) != 0 {
+		t.Error("a task is announced that asynq has")
+	}
+	s.answered(0, numbered(1), time.Now())
+	_, _ = s.expired(time.Now())
+	if len(s.arrived) != 0 {
+		t.Error("a task is announced that was put back")
+	}
+}
