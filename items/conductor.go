@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -451,8 +452,5 @@ const maxErr = 200
 
 func short(err error) string {
 	text := err.Error()
-	if len(text) > maxErr {
-		text = text[:maxErr]
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), maxErr)], "")
 }
