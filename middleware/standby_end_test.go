@@ -17,7 +17,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// The wake that a waiter on standby absorbed goes on to the next waiter when it gives up.
+// The wake that a waiter on standby absorbed goes on to the next waiter when it gives up: at once, or after 3 s when it has
+// collected its keys until then.
 func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
@@ -36,7 +37,7 @@ func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 		for range 3 {
 			r.enqueue(payload{Key: "a", N: 5}, asynq.MaxRetry(3))
 		}
-		r.until(2*time.Second, "the others", func() bool { return u.finished() == 4 })
+		r.until(5*time.Second, "the others", func() bool { return u.finished() == 4 })
 	})
 }
 
