@@ -44,7 +44,7 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	if err != nil {
 		return nil, err
 	}
-	lease, err := newLease(grant, keys, opts, began)
+	lease, err := newLease(ctx, grant, keys, opts, began)
 	if err != nil {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()

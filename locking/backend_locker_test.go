@@ -13,12 +13,13 @@ import (
 // slowServer is a backend whose answer takes some time.
 type slowServer struct {
 	takes    time.Duration
+	renewal  error
 	released bool
 }
 
 func (s *slowServer) Acquire(context.Context, backend.Request) (backend.Grant, error) {
 	time.Sleep(s.takes)
-	return &slowGrant{&fakeGrant{}, s}, nil
+	return &slowGrant{&fakeGrant{renew: func(context.Context, int) error { return s.renewal }}, s}, nil
 }
 
 type slowGrant struct {
@@ -34,12 +35,20 @@ func (g *slowGrant) Release(context.Context) (bool, error) {
 func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, takes := range []time.Duration{time.Second, DefaultTTL} {
-			s := &slowServer{takes: takes}
+		for _, tt := range []struct {
+			takes   time.Duration
+			renewal error
+			late    bool
+		}{
+			{takes: time.Second, renewal: errNoAnswer},
+			{takes: DefaultTTL - time.Second},
+			{takes: DefaultTTL - time.Second, renewal: errNoAnswer, late: true},
+			{takes: DefaultTTL, late: true},
+		} {
+			s := &slowServer{takes: tt.takes, renewal: tt.renewal}
 			lease, err := New(s).Acquire(t.Context(), []string{"order"}, Options{})
-			late := takes == DefaultTTL
-			if errors.Is(err, ErrLost) != late || (lease == nil) != late || s.released != late {
-				t.Errorf("after %v: lease %v, error %v, released: %v", takes, lease, err, s.released)
+			if errors.Is(err, ErrLost) != tt.late || (lease == nil) != tt.late || s.released != tt.late {
+				t.Errorf("%+v: lease %v, error %v, released: %v", tt, lease, err, s.released)
 			}
 			if lease != nil {
 				_ = lease.Release(t.Context())

@@ -30,7 +30,7 @@ func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	if err := grant.Renew(ctx, opts.TTL); err != nil {
 		return nil, err
 	}
-	joined, err := newLease(grant, sorted, opts, began)
+	joined, err := newLease(ctx, grant, sorted, opts, began)
 	if err != nil {
 		return nil, err
 	}

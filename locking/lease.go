@@ -60,12 +60,23 @@ type holder interface {
 
 // newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request
 // was about to be sent. If the grant has expired since then, the error matches ErrLost.
-func newLease(grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
+//
+// A grant that comes so late that less than a third of the TTL is left is renewed first. Otherwise its holder would
+// begin, and would lose the lease before the first renewal is answered. If this renewal is not answered while ctx and
+// the grant last, the error matches ErrLost, too.
+func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
 		term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
 	}
-	next := l.term.next(l.watch.elapsed())
+	now := l.watch.elapsed()
+	next := l.term.next(now)
+	if next.renew && l.term.endsSoon(now) {
+		if err := l.renewFirst(ctx, now, next.ttl); err != nil {
+			return nil, err
+		}
+		next = l.term.next(l.watch.elapsed())
+	}
 	if next.lost != "" {
 		return nil, &LostError{Keys: keys, Reason: next.lost}
 	}

@@ -43,7 +43,7 @@ func BenchmarkLeaseContext(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	lease, err := newLease(&fakeGrant{}, keys, opts, began)
+	lease, err := newLease(b.Context(), &fakeGrant{}, keys, opts, began)
 	if err != nil {
 		b.Fatal(err)
 	}

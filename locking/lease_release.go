@@ -94,7 +94,7 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.check()
-	if l.cause != nil || l.term.ttl != opts.TTL || l.term.until-now < l.term.ttl/3 || l.term.maxHold-now < l.term.ttl {
+	if l.cause != nil || l.term.ttl != opts.TTL || l.term.endsSoon(now) || l.term.maxHold-now < l.term.ttl {
 		return nil
 	}
 	next := &Lease{

@@ -40,6 +40,22 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return err
 }
 
+// renewFirst renews a lease that no holder has yet.
+func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, l.term.until-sent)
+	defer cancel()
+	err := l.grant.Renew(ctx, ttl)
+	switch {
+	case errors.Is(err, ErrLost):
+		return err
+	case err != nil:
+		return &LostError{Keys: l.keys, Reason: LossExpired, Err: err}
+	case l.watch.elapsed() < l.term.until: // otherwise another holder may have had the keys in the meantime
+		l.term = l.term.renewed(sent, ttl)
+	}
+	return nil
+}
+
 // tick renews the lease when a renewal is due, and ends it when its time is over. It is called by the timer, and when
 // the wall clock got ahead.
 func (l *Lease) tick() {

@@ -95,7 +95,7 @@ func TestLeasesTakenTogetherAreNotRenewedTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := newLease(grants[i], keys, opts, (&suspensionDetector{}).now())
+			lease, err := newLease(t.Context(), grants[i], keys, opts, (&suspensionDetector{}).now())
 			if err != nil {
 				t.Fatal(err)
 			}

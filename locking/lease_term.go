@@ -11,6 +11,7 @@ import (
 const (
 	renewFraction = 3    // a lease is renewed after 1/3 of its TTL
 	retryFraction = 20   // and after another 1/20 if that renewal failed
+	leastFraction = 3    // a holder begins with 1/3 of its TTL or more
 	jitter        = 0.1  // the largest share of such a time by which a renewal comes early
 	spread        = 0.75 // the same, for the first renewal and after a failed one
 )
@@ -64,6 +65,9 @@ func (t term) next(now time.Duration) step {
 	}
 	return step{sleep: min(t.until, t.nextRenew) - now}
 }
+
+// endsSoon reports whether less than a third of the TTL is left at the time now: too little for a new holder to begin.
+func (t term) endsSoon(now time.Duration) bool { return t.until-now < t.ttl/leastFraction }
 
 // renewed returns the term after a renewal for ttl that was sent at the time sent.
 func (t term) renewed(sent, ttl time.Duration) term {

@@ -88,7 +88,7 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 		if err != nil {
 			t.Fatal(err)
 		}
-		lease, err := newLease(g, keys, opts, began)
+		lease, err := newLease(t.Context(), g, keys, opts, began)
 		if err != nil {
 			t.Fatal(err)
 		}

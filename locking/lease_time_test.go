@@ -101,7 +101,7 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 			}
 			return time.Now().Round(0).Add(time.Hour)
 		})}).now()
-		l, err := newLease(g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
+		l, err := newLease(t.Context(), g, []string{"order"}, Options{TTL: 20 * time.Second, MaxHold: time.Minute}, began)
 		if suspended == 2 {
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("suspended during the acquire: %v, want ErrLost", err)
@@ -128,20 +128,21 @@ func TestARenewalIsNeverForNoTime(t *testing.T) {
 func TestASlowAcquireGivesNoLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &fakeGrant{began: time.Now(), renew: func(context.Context, int) error { return errNoAnswer }}
+		g := &fakeGrant{began: time.Now()}
 		opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
 		began := (&suspensionDetector{}).now()
 		time.Sleep(validity(opts.TTL) - 1)
-		lease, err := newLease(g, []string{"order"}, opts, began)
+		lease, err := newLease(t.Context(), g, []string{"order"}, opts, began)
 		if err != nil {
 			t.Fatalf("no lease one moment before its end: %v", err)
 		}
-		if lost, _ := lostAt(t, lease, g); lost.Reason != LossExpired {
-			t.Errorf("lost: %v", lost)
-		}
 		_ = lease.Release(t.Context())
-		if lease, err := newLease(g, []string{"order"}, opts, began); lease != nil || !errors.Is(err, ErrLost) {
+		time.Sleep(1)
+		if lease, err := newLease(t.Context(), g, []string{"order"}, opts, began); lease != nil || !errors.Is(err, ErrLost) {
 			t.Errorf("lease %v, error %v, want no lease and ErrLost", lease, err)
+		}
+		if got := g.renewals(); len(got) != 1 {
+			t.Errorf("renewals at %v, want none of the grant that has expired", got)
 		}
 	})
 }
@@ -149,17 +150,96 @@ func TestASlowAcquireGivesNoLease(t *testing.T) {
 func TestASlowAcquireIsRenewedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &fakeGrant{began: time.Now()}
-		began := (&suspensionDetector{}).now()
-		time.Sleep(8 * time.Second)
-		lease, err := newLease(g, []string{"order"}, Options{TTL: 10 * time.Second, MaxHold: time.Minute}, began)
-		if err != nil {
-			t.Fatal(err)
+		for _, took := range []time.Duration{5 * time.Second, 8 * time.Second} {
+			g := &fakeGrant{began: time.Now()}
+			began := (&suspensionDetector{}).now()
+			time.Sleep(took)
+			opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
+			lease, err := newLease(t.Context(), g, []string{"order"}, opts, began)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := g.renewals(); !slices.Equal(got, []time.Duration{took}) {
+				t.Errorf("renewals at %v, want one at once, at %v", got, took)
+			}
+			_ = lease.Release(t.Context())
 		}
-		synctest.Wait()
-		if got := g.renewals(); !slices.Equal(got, []time.Duration{8 * time.Second}) {
-			t.Errorf("renewals at %v, want one at once, at 8s", got)
-		}
-		_ = lease.Release(t.Context())
 	})
+}
+
+func TestALateLeaseIsRenewedBeforeItsHolderBegins(t *testing.T) {
+	t.Parallel()
+	const ttl, ms = 9 * time.Second, time.Millisecond
+	end, late := validity(ttl), validity(ttl)-ttl/3+1 // late: less than a third of the TTL is left
+	for name, tt := range map[string]struct {
+		took      time.Duration               // by the acquisition
+		renew     func(context.Context) error // the first renewal
+		impatient bool                        // the caller's context ends after 8 s
+		begins    time.Duration               // when newLease returns
+		until     time.Duration               // when the lease ends without another renewal; 0 for no lease
+		reason    LossReason                  // why there is none
+	}{
+		"a third is left": {took: late - 1, renew: hangs, begins: late - 1, until: end},
+		"less is left":    {took: late, renew: answers(900*ms, nil), begins: late + 900*ms, until: late + end},
+		"the renewal fails": {
+			took: 8000 * ms, renew: answers(100*ms, errNoAnswer), begins: 8100 * ms, reason: LossExpired,
+		},
+		"the renewal is late": {took: 8000 * ms, renew: answers(5000*ms, nil), begins: 13_000 * ms, reason: LossExpired},
+		"the renewal hangs":   {took: 8000 * ms, renew: hangs, begins: end, reason: LossExpired},
+		"the caller gives up": {took: 7000 * ms, renew: hangs, impatient: true, begins: 8000 * ms, reason: LossExpired},
+		"the key is taken": {
+			took: 8000 * ms, renew: answers(0, &LostError{Reason: LossTaken}), begins: 8000 * ms, reason: LossTaken,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := &fakeGrant{began: time.Now(), renew: func(ctx context.Context, n int) error {
+					if n == 1 {
+						return tt.renew(ctx)
+					}
+					return hangs(ctx)
+				}}
+				began, ctx := (&suspensionDetector{}).now(), t.Context()
+				if tt.impatient {
+					bounded, cancel := context.WithTimeout(ctx, 8000*ms)
+					defer cancel()
+					ctx = bounded
+				}
+				time.Sleep(tt.took)
+				lease, err := newLease(ctx, g, []string{"order"}, Options{TTL: ttl, MaxHold: time.Hour}, began)
+				if at := time.Since(g.began); at != tt.begins {
+					t.Errorf("newLease returns after %v, want %v", at, tt.begins)
+				}
+				if tt.until == 0 {
+					if loss, ok := errors.AsType[*LostError](err); lease != nil || !ok || loss.Reason != tt.reason {
+						t.Errorf("lease %v, error %v, want no lease and %q", lease, err, tt.reason)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, at := lostAt(t, lease, g); at != tt.until {
+					t.Errorf("the lease lasts until %v, want %v", at, tt.until)
+				}
+				_ = lease.Release(t.Context())
+			})
+		})
+	}
+}
+
+// answers returns a renewal that is answered after some time, whatever its context does.
+func answers(after time.Duration, err error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(after)
+		return err
+	}
+}
+
+// hangs is a renewal that is never answered.
+func hangs(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

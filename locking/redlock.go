@@ -191,7 +191,7 @@ func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Op
 		g.abandon()
 		return nil, verdict, err
 	}
-	lease, err := newLease(g, keys, opts, began)
+	lease, err := newLease(ctx, g, keys, opts, began)
 	if err == nil && lease.age() >= r.opts.MaxTTL/2 {
 		// The proposal is so old that a server that has lost its data since then may have given a larger token.
 		_ = lease.Release(ctx)

@@ -211,7 +211,7 @@ func (s *Single) attempt(
 			return nil, g.giveBack(ctx), err
 		}
 	}
-	if lease, err = newLease(g, keys, opts, began); err != nil {
+	if lease, err = newLease(ctx, g, keys, opts, began); err != nil {
 		return nil, g.giveBack(ctx), err
 	}
 	return lease, false, nil

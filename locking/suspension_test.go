@@ -21,7 +21,7 @@ func detecting(
 			return time.Now().Round(0).Add(time.Duration(wall.Load()))
 		})}
 		test(p, &wall, func(maxHold time.Duration) *Lease {
-			l, err := newLease(&fakeGrant{began: time.Now()}, []string{"order"},
+			l, err := newLease(t.Context(), &fakeGrant{began: time.Now()}, []string{"order"},
 				Options{TTL: 30 * time.Second, MaxHold: maxHold}, p.now())
 			if err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestAClockStepEndsAHangingRenewal(t *testing.T) {
 			ended <- time.Since(sent)
 			return context.Cause(ctx)
 		}
-		l, err := newLease(g, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: time.Hour}, p.now())
+		l, err := newLease(t.Context(), g, []string{"order"}, Options{TTL: 30 * time.Second, MaxHold: time.Hour}, p.now())
 		if err != nil {
 			t.Fatal(err)
 		}

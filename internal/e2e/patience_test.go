@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -31,9 +32,14 @@ func TestTasksThatOnlyWaitOutliveAnOutage(t *testing.T) {
 			if err := client.Set(t.Context(), held, "foreign", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			queues := []string{"parked", "slots"}
+			queues, log := []string{"parked", "slots"}, &lines{}
+			logger := slog.New(slog.NewTextHandler(log, nil))
+			defer logIfFailed(t, client, db, log, queues, "order:0")
 			for _, queue := range queues {
-				cfg := worker.Config{Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second}
+				cfg := worker.Config{
+					Redis: worker.Redis{Addr: server.Addr()}, Queues: map[string]int{queue: 1}, LockTTL: 2 * time.Second,
+					Logger: logger.With("worker", queue),
+				}
 				if queue == "slots" {
 					cfg.Strategy = middleware.Wait{Max: time.Hour}
 				}
