@@ -17,8 +17,10 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/observe"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -131,6 +133,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 			return nil, errors.Join(err, queue.Close())
 		}
 		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
+	}
+	if oneNode && a.opts.RedisKeys != nil {
+		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
 	a.outside = a.follow(a.locker)
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options

@@ -24,28 +24,13 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 func (l *Lease) doRelease(ctx context.Context) error {
-	l.mu.Lock()
-	holder := l.holder
-	l.mu.Unlock()
-	if holder != nil && holder.handOff(l) {
-		l.handedOff.Store(true)
+	holder := l.heldBy()
+	ended, lost := l.beginRelease(holder)
+	if !ended {
 		return nil
 	}
-	l.mu.Lock()
-	l.check()
-	lost := l.cause
-	l.end(ErrReleased)
-	renewal := l.renewal
-	l.mu.Unlock()
-
 	bounded := &lazyDeadline{Context: context.WithoutCancel(ctx), deadline: time.Now().Add(releaseTimeout)}
 	defer bounded.end()
-	if renewal != nil {
-		select {
-		case <-renewal:
-		case <-time.After(renewalTimeout):
-		}
-	}
 	notify, err := l.grant.Release(bounded)
 	notify = notify || err != nil && !errors.Is(err, ErrLost)
 	if holder != nil {
@@ -56,6 +41,35 @@ func (l *Lease) doRelease(ctx context.Context) error {
 		return lost
 	}
 	return err
+}
+
+// heldBy returns the Gate's part of the lease, or nil.
+func (l *Lease) heldBy() holder {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder
+}
+
+// beginRelease hands the lease off, or ends it: then ended is true, and the keys are to be released. lost says why the
+// lease was over before, if it was.
+func (l *Lease) beginRelease(holder holder) (ended bool, lost error) {
+	if holder != nil && holder.handOff(l) {
+		l.handedOff.Store(true)
+		return false, nil
+	}
+	l.mu.Lock()
+	l.check()
+	lost = l.cause
+	l.end(ErrReleased)
+	renewal := l.renewal
+	l.mu.Unlock()
+	if renewal != nil {
+		select {
+		case <-renewal:
+		case <-time.After(renewalTimeout):
+		}
+	}
+	return true, lost
 }
 
 // ShouldNotify reports, after Release, whether another caller has subscribed to it by [Options.Notify], or may have.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -21,7 +22,9 @@ var (
 	//go:embed lua/abandon.lua
 	abandonSource string
 	//go:embed lua/batch.lua
-	batchSource string
+	batchOwnSource string
+
+	batchSource = fused.OneKey + batchOwnSource
 
 	batch = pipeline.NewBatchScript(batchSource, 3) // for calls of one key
 

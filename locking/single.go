@@ -81,6 +81,7 @@ type Single struct {
 	label        string
 	fenceTTL     time.Duration
 	lockKey      func(string) string
+	usualKeys    bool // lockKey is the default
 	sharded      bool
 	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
 	suspension   suspensionDetector // of its leases
@@ -100,8 +101,11 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	if err := errors.Join(validateClient(client), opts.Validate()); err != nil {
 		return nil, err
 	}
+	usualKeys := opts.RedisKey == nil
 	setDefaults(&opts.Label, &opts.FenceTTL, &opts.RedisKey)
-	s := &Single{client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey}
+	s := &Single{
+		client: client, label: opts.Label, fenceTTL: opts.FenceTTL, lockKey: opts.RedisKey, usualKeys: usualKeys,
+	}
 	// A plain client talks to one server. Any other kind (a cluster client, a wrapper) may talk to several, so each call
 	// has the keys of one slot only.
 	_, plain := client.(*redis.Client)

@@ -29,21 +29,35 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 }
 
 // giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
-// why the lease was lost, or nil.
+// why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
+// are on the Redis of the tasks; if it turns out then that the lease was lost, the task does not count as done.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
-	lost := r.release(ctx, lease, !stays)
-	if stays && lease.ShouldNotify() {
-		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
-	}
 	var held time.Duration
 	if !r.began.IsZero() {
 		held = time.Since(r.began)
 	}
+	r.lease = nil
+	after := context.WithoutCancel(ctx)
+	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, lease.Committed(), func(lost error) {
+		r.wakeNext(after, lease, parking.Front{}, true, lost)
+		r.observeEnd(after, held, lossOf(lost))
+	}) {
+		return nil
+	}
+	lost := r.release(ctx, lease, !stays)
+	if stays && lease.ShouldNotify() {
+		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
+	}
+	r.observeEnd(ctx, held, lost)
+	return lost
+}
+
+// observeEnd reports that the keys were released. lost says why the lease was lost, if it was.
+func (r *run) observeEnd(ctx context.Context, held time.Duration, lost error) {
 	if lost != nil {
 		r.observe(ctx, Event{Kind: Lost, Held: held, Err: lost})
 	}
 	r.observe(ctx, Event{Kind: Released, Held: held, Err: lost})
-	return lost
 }
 
 // release releases the keys and, for each key that has waiters, wakes the next task. A task that is leaving has ended,
@@ -54,21 +68,32 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	if leaving {
 		left = r.ordering.leave(ctx, lost != nil)
 	}
-	r.lease = nil
-	if err := lease.Release(ctx); err != nil {
-		switch loss, ok := errors.AsType[*locking.LostError](err); {
-		case ok && loss.Reason != locking.LossTaken:
-			// It expired only after the handler had returned, or lost says so already.
-		case errors.Is(err, locking.ErrLost):
-			lost = err
-		default:
-			r.warnOfKept(ctx, lease, err)
-		}
+	err := lease.Release(ctx)
+	if loss := lossOf(err); loss != nil {
+		lost = loss
+	}
+	r.wakeNext(ctx, lease, left, leaving, err)
+	return lost
+}
+
+// lossOf returns the error of a release if it says that the lease was lost, and nil otherwise. That a lease has expired
+// after the handler returned is no loss, or its end was one before.
+func lossOf(released error) error {
+	if loss, ok := errors.AsType[*locking.LostError](released); ok && loss.Reason != locking.LossTaken ||
+		!errors.Is(released, locking.ErrLost) {
+		return nil
+	}
+	return released
+}
+
+// wakeNext wakes the next tasks after a release with the given error.
+func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool, released error) {
+	if released != nil && !errors.Is(released, locking.ErrLost) {
+		r.warnOfKept(ctx, lease, released)
 	}
 	if r.Queue != nil {
 		r.ordering.wakeNext(ctx, lease, left, leaving)
 	}
-	return lost
 }
 
 // warnOfKept logs that keys could not be released.

@@ -271,6 +271,8 @@ func (e *events) await(t testing.TB, n int, fits func(middleware.Event) bool) []
 // parked is a filter for tasks that have been parked: asynq has acknowledged their runs.
 func parked(e middleware.Event) bool { return e.Kind == middleware.Parked }
 
+func released(e middleware.Event) bool { return e.Kind == middleware.Released }
+
 // ended returns a filter for runs that ended in conflict with an outcome. A task that ended as Parked is not parked
 // yet: see parked.
 func ended(o middleware.Outcome) func(middleware.Event) bool {

@@ -83,7 +83,7 @@ func TestAnObserverThatPanicsFailsNoTask(t *testing.T) {
 }
 
 // A task that was woken meets code of the user's that does not return. The next waiter runs all the same, at once; the
-// task is retried as after any panic of a handler, and nothing of its run is left.
+// task is retried as after any panic of a handler, unless it was acknowledged before, and nothing of its run is left.
 func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	hooks := map[string]userCode{
@@ -145,7 +145,7 @@ func TestUserCodeThatPanicsLeavesNothingBehind(t *testing.T) {
 type userCode struct {
 	refused   bool // it runs for a task that is refused its key
 	recovered bool // from its panics
-	runs      bool // the task's handler has run by then
+	runs      bool // the task was acknowledged by then
 	set       func(o *options, handle *asynq.HandlerFunc, end func())
 }
 
@@ -207,10 +207,23 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 	}
 	r.gone(other)
 	r.wantFree("order:1")
+	if hook.runs {
+		r.gone(victim)
+	} else {
+		r.retried(victim, released, panics)
+	}
+	if waiters, err := r.queue.Inspector().Waiters(r.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
+		r.Errorf("waiters %v, %v; want none", waiters, err)
+	}
+}
+
+// retried waits until a task was retried after its code has panicked, or has ended its goroutine.
+func (r *rig) retried(victim delayqueue.Task, since time.Time, panics bool) {
+	r.Helper()
 	info := r.settled(victim, asynq.TaskStateRetry)
 	for info.Retried == 0 { // of a goroutine that has ended asynq hears nothing: it is the task's timeout that ends it
 		<-time.After(time.Second)
-		if time.Since(released) > limit {
+		if time.Since(since) > limit {
 			r.Fatalf("the task was not retried: %+v", info)
 		}
 		info = r.settled(victim, asynq.TaskStateRetry)
@@ -221,9 +234,6 @@ func (r *rig) breakOff(hook userCode, panics bool, end func()) {
 	}
 	if !strings.Contains(info.LastErr, want) {
 		r.Errorf("the task's error is %q, want %q in it", info.LastErr, want)
-	}
-	if waiters, err := r.queue.Inspector().Waiters(r.Context(), "order:1", 10); err != nil || len(waiters) != 0 {
-		r.Errorf("waiters %v, %v; want none", waiters, err)
 	}
 }
 

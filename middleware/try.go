@@ -1,8 +1,10 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
@@ -68,9 +70,44 @@ func mayPass(err error) bool {
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
+	if lease := r.claim(ctx); lease != nil {
+		r.lease = lease
+		return lease, nil
+	}
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease = lease
+	if err == nil && r.order == BestEffort {
+		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL))
+	}
 	return lease, err
+}
+
+// claim returns a lease of the keys if they were taken together with the task, and nil if they must be locked.
+func (r *run) claim(ctx context.Context) *locking.Lease {
+	taken := r.active.Claim()
+	if taken == nil {
+		return nil
+	}
+	if !slices.Equal(sortedKeys(r.keys), taken.Keys) || r.order != BestEffort {
+		r.active.Mistaken(ctx, r.task.Type(), taken)
+		return nil
+	}
+	lease, err := taken.Locks.Adopt(ctx, taken, r.options())
+	if err != nil {
+		r.active.Reject(ctx, taken)
+		return nil
+	}
+	return lease.(*locking.Lease) //nolint:errcheck,forcetypeassert // Adopt returns nothing else
+}
+
+// sortedKeys returns keys in the order of a lease's.
+func sortedKeys(keys []string) []string {
+	if len(keys) < 2 {
+		return keys
+	}
+	sorted := slices.Clone(keys)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
 }
 
 // options returns the options of an attempt.

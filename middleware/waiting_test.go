@@ -268,6 +268,7 @@ func TestRetriesAreExhaustedExactlyWhenAsynqsAre(t *testing.T) {
 						r.Errorf("failure %d is told of as %v", n+1, got)
 					}
 					if n < retries && waits {
+						r.events.await(r, n+1, released)
 						lease = r.hold("order:1")
 					}
 				}

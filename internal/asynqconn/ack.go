@@ -2,6 +2,7 @@ package asynqconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn/intake"
+	"github.com/railtoken/railtoken/internal/fused"
 )
 
 // Tasks learns of the tasks that an asynq server fetches, and answers their acknowledgements.
@@ -19,6 +21,9 @@ type Tasks interface {
 	// Acknowledge is called before an acknowledgement is sent. When answered is true, asynq's script is not sent, and
 	// asynq gets err.
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
+	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
+	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
+	Release(a Acknowledgement) (r *fused.Release, lost func(context.Context))
 }
 
 // Fetched is a task that was fetched.
@@ -94,31 +99,46 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	if text != "" {
 		texts.LoadOrStore(sum, text)
 	}
+	known, _ := texts.Load(sum)
+	script, _ := known.(string)
+	if name != "" && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
+		c.texting.Store(a.Queue+"/"+a.ID, nil)
+		return answer(ctx, sum, noScriptError{})
+	}
+	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Keys: keys, Args: args}
+	released := false
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
 			return send(ctx)
 		}
-		if c.tasks != nil && text == "" { // also of an asynq that is not known: a run that began here ends here
+		// Once, and also of an asynq that is not known: a run that began here ends here.
+		_, unasked := c.texting.LoadAndDelete(a.Queue + "/" + a.ID)
+		if c.tasks != nil && (text == "" || unasked) {
+			if end.Release == nil {
+				end.Release, end.Lost = c.tasks.Release(a)
+			}
 			if answered, err := c.tasks.Acknowledge(ctx, a); answered {
 				c.intake.End(a.Queue, a.ID)
 				return answer(ctx, sum, err)
 			}
 		}
-		known, _ := texts.Load(sum)
-		switch script, _ := known.(string); {
-		case name == "", repeated, a.Requeues():
+		if name == "" || repeated || a.Requeues() {
 			c.intake.End(a.Queue, a.ID)
-		case script == "" && c.intake.Knows(a.Queue, a.ID): // go-redis sends the text next
-			return answer(ctx, sum, noScriptError{})
-		default:
-			if done, err := c.intake.Acknowledge(ctx, intake.Acknowledgement{
-				Queue: a.Queue, ID: a.ID, Text: script, Keys: keys, Args: args,
-			}); done {
-				return answer(ctx, sum, err)
+			return send(ctx)
+		}
+		if done, err := c.intake.Acknowledge(ctx, end); done {
+			released = true
+			if errors.Is(err, intake.ErrLost) {
+				end.Lost(ctx)
+				err = nil
 			}
+			return answer(ctx, sum, err)
 		}
 		return send(ctx)
 	})
+	if end.Release != nil && !released {
+		end.Release.Run(ctx, false)
+	}
 	if err := cmd.Err(); err != nil && name != "" && strings.HasPrefix(err.Error(), "NOT FOUND") {
 		return answer(ctx, sum, nil)
 	}

@@ -3,12 +3,14 @@ package asynqconn
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn/intake"
+	"github.com/railtoken/railtoken/internal/fused"
 )
 
 // CheckInterval is the TaskCheckInterval that an asynq server must have behind a [Conn]: asynq's own pause between two
@@ -33,6 +35,11 @@ type Options struct {
 	// Tasks learns of the tasks of the server, and answers their acknowledgements. When nil, every script is asynq's
 	// own.
 	Tasks Tasks
+	// Locks are taken with the tasks of some Types, and released with their acknowledgements, if they are on the Redis of
+	// the tasks. Freed is called with keys that were released because their task goes back, if others wait for one.
+	Locks fused.Locks
+	Types *fused.Types
+	Freed func(keys []string)
 	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
 	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
 	Foreign *atomic.Bool
@@ -55,6 +62,7 @@ type Conn struct {
 	log      *slog.Logger
 	foreign  *atomic.Bool
 	ready    func(context.Context) error
+	texting  sync.Map // tasks whose acknowledgements come again, with their texts
 }
 
 // New returns a Conn over a client.
@@ -72,6 +80,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
+			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed,
 		}),
 	}
 	c.pacer = newPacer(opts, c.intake)
@@ -84,8 +93,7 @@ func (c *Conn) EvalSha(ctx context.Context, sum string, keys []string, args ...a
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sum, keys, args...) })
 }
 
-// Eval runs a script by its text. go-redis calls it when Redis does not know the script, after EvalSha, which has
-// called Tasks.
+// Eval runs a script by its text. go-redis calls it when Redis does not know the script, after EvalSha.
 func (c *Conn) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	return c.run(ctx, script, sumOf(script), keys, args,
 		func(ctx context.Context) *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })

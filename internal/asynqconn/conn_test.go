@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -31,6 +32,10 @@ func (w *witness) Fetched(f Fetched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fetched = append(w.fetched, f)
+}
+
+func (*witness) Release(Acknowledgement) (*fused.Release, func(context.Context)) {
+	return nil, nil
 }
 
 func (w *witness) Acknowledge(_ context.Context, a Acknowledgement) (bool, error) {

@@ -44,7 +44,7 @@ func (r *run) keep(cmd redis.Cmder) {
 	}
 	queues := fetchedFrom(cmd)
 	if reply, ok := answer.Val().([]any); ok && len(queues) > 0 {
-		for taken := reply[len(reply)%8:]; len(taken) > 0; taken = taken[8:] { // an acknowledgement has its own answer first
+		for taken := reply[len(reply)%10:]; len(taken) > 0; taken = taken[10:] { // an acknowledgement has its own answer first
 			r.held.Store(fmt.Sprintf("%s/%s", queues[taken[0].(int64)-1], taken[1]), true)
 		}
 	}

@@ -164,6 +164,9 @@ func isLook(step string) bool {
 func asynqStep(m *miniredis.Miniredis, keys []any) string {
 	var parts []string
 	for _, k := range keys {
+		if strings.HasPrefix(fmt.Sprint(k), "railtoken:lock:{") { // released with the acknowledgement
+			continue
+		}
 		if strings.HasPrefix(fmt.Sprint(k), "asynq:servers:{") {
 			return idleChatter
 		}

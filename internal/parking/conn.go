@@ -13,6 +13,7 @@ import (
 // Conn returns the Redis client of an asynq server whose tasks are to be parked. Each server needs a Conn of its own.
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
+	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
 	opts.Background = func(limit time.Duration, do func(context.Context)) bool {
 		return e.background(e.closing, limit, do)
 	}
@@ -32,13 +33,18 @@ type tasks Engine
 func (e *tasks) Fetched(f asynqconn.Fetched) {
 	r := &Run{
 		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
-		tries: f.Retried, woken: f.Woken, since: time.Now(),
+		tries: f.Retried, woken: f.Woken, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
 	}
 	r.met.Count, _ = strconv.Atoi(f.Conflicts)
 	if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
 		r.met.First = time.UnixMicro(us)
 	}
 	e.runs.add(r)
+}
+
+// succeeds reports whether asynq takes the run for a success.
+func succeeds(a asynqconn.Acknowledgement) bool {
+	return strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark")
 }
 
 // Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
@@ -63,7 +69,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		e.runs.drop(r)
 		return false, nil
 	}
-	if strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark") {
+	if succeeds(a) {
 		e.log.ErrorContext(ctx,
 			"a waiting task was reported as done: a middleware around the lock has swallowed its error; it still waits",
 			"task", r.task.String())

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
@@ -65,6 +66,9 @@ type Engine struct {
 	unserved  unservedQueues
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list
+
+	locks fused.Locks // taken with the tasks of some types; may be nil
+	types fused.Types
 }
 
 // New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of
@@ -120,6 +124,7 @@ func (e *Engine) background(until context.Context, limit time.Duration, do func(
 // parked once Redis can be reached again. A task that was not woken runs when its timer ends. One that could not be
 // parked is logged, and asynq recovers it: as failed, and archived when it has no retry left.
 func (e *Engine) Close() error {
+	e.releaseAll()
 	e.mu.Lock()
 	e.closed = true
 	for _, f := range e.lastWakes {

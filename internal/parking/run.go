@@ -10,19 +10,22 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/fused"
 )
 
 // Run is one run of a task on a server of this process, from its fetch to its acknowledgement. Its methods are safe for
 // concurrent use. A nil Run is that of an asynq whose scripts are unknown, where no task can be parked.
 type Run struct {
-	queue   *Engine
-	task    Task
-	nonce   string
-	message string // as it was fetched
-	met     Conflict
-	tries   string // the retry count to which met belongs
-	woken   bool
-	since   time.Time
+	queue    *Engine
+	task     Task
+	nonce    string
+	message  string // as it was fetched
+	met      Conflict
+	tries    string // the retry count to which met belongs
+	woken    bool
+	since    time.Time
+	recorded string // the keys that were recorded with it, encoded
 
 	mu           sync.Mutex
 	parking      *parking
@@ -31,6 +34,9 @@ type Run struct {
 	judged       bool      // it returned in time: asynq acknowledges its result
 	inBackground bool      // it is parked in the background
 	putBack      bool
+	taken        *fused.Taken   // locks that came with the task, until its handler claims them
+	release      *fused.Release // of the locks, until the acknowledgement or the timer takes it
+	releaseAt    *time.Timer
 }
 
 // parking is what becomes of a task at the end of its run.

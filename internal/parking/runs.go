@@ -2,6 +2,7 @@ package parking
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,13 @@ func (all *runs) drop(r *Run) {
 	if all.tasks[r.task] == r {
 		delete(all.tasks, r.task)
 	}
+}
+
+// all returns the runs.
+func (all *runs) all() []*Run {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return slices.Collect(maps.Values(all.tasks))
 }
 
 // isOver reports whether a run will not be acknowledged any more.

@@ -115,7 +115,7 @@ func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
 	call := regexp.MustCompile(`call\('([A-Z]+)'`)
 	found := 0
-	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../items/lua", "../../internal/restartguard/lua"} {
+	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../internal/fused/lua", "../../items/lua", "../../internal/restartguard/lua"} {
 		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("scripts in %s: %q, %v", dir, scripts, err)

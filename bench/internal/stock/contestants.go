@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // contestant starts servers that give their tasks to a handler, and returns what stops them.
@@ -30,6 +31,9 @@ var contestants = []contestant{
 		return attached(client, handler, false)
 	}},
 	{"railtoken", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+		return attached(client, handler, true)
+	}},
+	{"railtoken's producer", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
 		return attached(client, handler, true)
 	}},
 	bare("sleep-retry", 1, setNX), bare("redsync", 1, mutex),
@@ -66,16 +70,14 @@ func config(concurrency int) asynq.Config {
 }
 
 // attached is a stock asynq server with railtoken, as one attaches it.
-func attached(client *redis.Client, handler asynq.HandlerFunc, keys bool) (func(), error) {
+func attached(client *redis.Client, handler asynq.HandlerFunc, locked bool) (func(), error) {
 	a, err := attach.New(client, config(slots), attach.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
 	work := a.Unlocked(handler)
-	if keys {
-		work = a.Lock(func(_ context.Context, task *asynq.Task) ([]string, error) {
-			return []string{string(task.Payload())}, nil
-		})(handler)
+	if locked {
+		work = a.Lock(keys)(handler)
 	}
 	s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
 	if err := s.Start(work); err != nil {
@@ -118,11 +120,29 @@ func mutex(client *redis.Client, next asynq.HandlerFunc) asynq.HandlerFunc {
 // producers enqueue at the same time.
 const producers = 8
 
+// enqueuer is asynq's Client, or railtoken's Producer, which records the keys of the tasks.
+type enqueuer interface {
+	EnqueueContext(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error)
+}
+
+// keys returns the keys of a task.
+func keys(_ context.Context, task *asynq.Task) ([]string, error) {
+	return []string{string(task.Payload())}, nil
+}
+
 // enqueue adds tasks, whose payload is a key of their own.
-func enqueue(ctx context.Context, addr string, tasks int) error {
+func enqueue(ctx context.Context, addr string, tasks int, recorded bool) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: producers})
 	defer func() { _ = client.Close() }()
-	queue := asynq.NewClientFromRedisClient(client)
+	var queue enqueuer = asynq.NewClientFromRedisClient(client)
+	if recorded {
+		p, err := attach.NewProducer(client, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"noop": keys}})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = p.Close() }()
+		queue = p
+	}
 	failed := make([]error, producers)
 	var all sync.WaitGroup
 	for p := range producers {

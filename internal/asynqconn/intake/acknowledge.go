@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -17,6 +18,10 @@ type Acknowledgement struct {
 	Text      string // of asynq's script; "" when it is not known yet
 	Keys      []string
 	Args      []any
+	// Release is the release of the task's locks, nil for none. Lost is called when an acknowledgement that was repeated
+	// in the background has failed with ErrLost.
+	Release *fused.Release
+	Lost    func(context.Context)
 }
 
 // End notes that a run ends whose acknowledgement the caller sends by itself.
@@ -25,8 +30,20 @@ func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 // Knows reports whether Acknowledge would end a run.
 func (in *Intake) Knows(queue, id string) bool { return in.oneNode && in.slots.has(name{queue, id}) }
 
-// Acknowledge ends a run, if the task is still in it, and takes tasks for the slots that are free then. ok is false when
-// nothing was sent: the run is not one of this Intake, or the queues are on several nodes.
+// ackHead is how many numbers come before the tasks in the reply of an acknowledgement.
+const ackHead = 3
+
+// Values of the first number in the reply of an acknowledgement.
+const (
+	ackOver int64 = 0 // the run was over
+	ackLost int64 = 2 // a lock was lost, and the run goes on
+)
+
+// ErrLost reports that a run was not ended, because a lock of the task was lost. Its locks were released.
+var ErrLost = errors.New("asynqconn: a lock of the task was lost")
+
+// Acknowledge ends a run, if the task is still in it, releases its locks, and takes tasks for the slots that are free
+// then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on several nodes.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, err error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
 	if !known || !in.oneNode || a.Text == "" {
@@ -44,47 +61,89 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	if !in.quiet.Load() && !in.isStopping() {
 		n = in.slots.ask(0)
 	}
-	var names []string
+	r := reader{head: ackHead}
 	if n > 0 {
-		names = in.order.names
+		r.names, r.asking = in.order.names, in.ask()
 	}
-	call := rand.Text()
-	keys := slices.Concat(a.Keys, keysOf(names))
-	args := make([]any, 0, len(a.Args)+8+n)
-	args = append(args, a.Args...)
-	args = append(args, at+1, run, call, n, leaseEnd(), 0)
-	args = in.orders(args, n)
-	args = append(args, len(a.Keys), len(a.Args))
+	keys, args := in.ackCall(a, at, run, n, &r)
 	script := ackScript(a.Text)
-	tasks, live, err := in.run(ctx, script, keys, args, names, 1)
+	got, err := in.run(ctx, script, keys, args, r)
 	if !unanswered(err) {
-		in.came(n, tasks)
-		if err == nil && !live {
+		in.came(n, got.tasks)
+		released(ctx, a.Release, got, err, false)
+		switch {
+		case err == nil && got.head[0] == ackOver:
 			err = errNotFound
+		case err == nil && got.head[0] == ackLost:
+			err = ErrLost
 		}
 		return true, err
 	}
 	args[len(a.Args)+5] = 1
 	if in.repeat(func(ctx context.Context) error {
 		args[len(a.Args)+4] = leaseEnd()
-		tasks, _, err := in.run(ctx, script, keys, args, names, 1)
-		if !passes(err) {
-			in.came(n, tasks)
-			err = nil
+		got, err := in.run(ctx, script, keys, args, r)
+		if passes(err) {
+			return err
 		}
-		return err
+		in.came(n, got.tasks)
+		released(ctx, a.Release, got, err, true)
+		if err == nil && got.head[0] == ackLost && a.Lost != nil {
+			a.Lost(ctx)
+		}
+		return nil
 	}) {
 		return true, nil
 	}
 	in.slots.answered(n, nil, time.Time{})
+	released(ctx, a.Release, got, err, true)
 	return true, err
+}
+
+// ackCall returns the keys and arguments of ack.lua.
+func (in *Intake) ackCall(a Acknowledgement, at int, run string, n int, r *reader) (keys []string, args []any) {
+	locks := a.Release
+	if locks == nil {
+		locks = &fused.Release{}
+	}
+	strict := 0
+	if locks.Strict {
+		strict = 1
+	}
+	keys = slices.Concat(a.Keys, locks.Keys, keysOf(r.names))
+	args = make([]any, 0, len(a.Args)+18+len(locks.Tops)+n)
+	args = append(args, a.Args...)
+	args = append(args, at+1, run, rand.Text(), n, leaseEnd(), 0)
+	args = r.add(args)
+	args = append(args, locks.Owner, strict, len(locks.Tops))
+	for _, top := range locks.Tops {
+		args = append(args, top)
+	}
+	args = in.orders(args, n)
+	return keys, append(args, len(a.Keys), len(a.Args))
+}
+
+// released tells the release of a task's locks what an acknowledgement has done with them. repeated says that the
+// acknowledgement was sent before: what has become of the locks since proves nothing, unless the run goes on.
+func released(ctx context.Context, r *fused.Release, got answer, err error, repeated bool) {
+	switch {
+	case r == nil:
+	case err != nil:
+		r.Run(ctx, true)
+	default:
+		lost := int(got.head[1])
+		if repeated && got.head[0] != ackLost {
+			lost = 0
+		}
+		r.Answered(fused.Outcome{Lost: lost, Notify: got.head[2] > 0})
+	}
 }
 
 // ackScript returns the script that has an acknowledgement of asynq in it.
 func ackScript(text string) *pipeline.Script {
 	known, ok := ackScripts.Load(text)
 	if !ok {
-		source := grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
+		source := fused.OneKey + grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
 		known, _ = ackScripts.LoadOrStore(text, pipeline.NewScript(source))
 	}
 	script, _ := known.(*pipeline.Script)

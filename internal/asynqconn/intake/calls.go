@@ -15,13 +15,13 @@ import (
 )
 
 // run makes one call. No client sends it again by itself.
-func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args []any, names []string, from int,
-) (tasks []Task, live bool, err error) {
+func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args []any, r reader,
+) (answer, error) {
 	reply, err := in.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
 	if err != nil {
-		return nil, false, err
+		return answer{}, err
 	}
-	return tasksOf(reply, names, from)
+	return r.read(reply)
 }
 
 // repeat makes a call in the background until it returns no error, and reports false when the process is ending.
@@ -100,26 +100,47 @@ func keysOf(queues []string) []string {
 
 var errReply = errors.New("asynqconn: unexpected script reply")
 
-// tasksOf reads the reply of a script: the tasks from a position on, and whether the first value is not 0.
-func tasksOf(values any, names []string, from int) (tasks []Task, live bool, err error) {
+// reader reads the replies of a call.
+type reader struct {
+	names []string // of the queues
+	head  int      // how many numbers come before the tasks
+	asking
+}
+
+// answer is the reply of a call.
+type answer struct {
+	head  [ackHead]int64
+	tasks []Task
+}
+
+// read reads a reply.
+func (r reader) read(values any) (a answer, err error) {
 	reply, _ := values.([]any)
-	if (len(reply)-from)%fields != 0 || len(reply) < from {
-		return nil, false, fmt.Errorf("%w: %d values", errReply, len(reply))
+	if len(reply) < r.head || (len(reply)-r.head)%fields != 0 {
+		return a, fmt.Errorf("%w: %d values", errReply, len(reply))
 	}
-	live = from == 0 || reply[0] != int64(0)
-	for rest := reply[from:]; len(rest) > 0; rest = rest[fields:] {
+	for i := range r.head {
+		n, ok := reply[i].(int64)
+		if !ok {
+			return a, fmt.Errorf("%w: %v", errReply, reply[i])
+		}
+		a.head[i] = n
+	}
+	for rest := reply[r.head:]; len(rest) > 0; rest = rest[fields:] {
 		queue, _ := rest[0].(int64)
-		if queue < 1 || int(queue) > len(names) {
-			return nil, false, fmt.Errorf("%w: queue %v", errReply, rest[0])
+		if queue < 1 || int(queue) > len(r.names) {
+			return a, fmt.Errorf("%w: queue %v", errReply, rest[0])
 		}
 		if rest[3] == nil { // its hash is gone: asynq's own script leaves it, too
 			continue
 		}
-		t := Task{Queue: names[queue-1], Woken: rest[7] != nil}
+		t := Task{Queue: r.names[queue-1], Woken: rest[7] != nil}
 		for i, to := range []*string{&t.ID, &t.Run, &t.Message, &t.Retried, &t.Conflicts, &t.First} {
 			*to, _ = rest[1+i].(string)
 		}
-		tasks = append(tasks, t)
+		t.Recorded, _ = rest[8].(string)
+		t.Taken = r.taken(&t, rest[9])
+		a.tasks = append(a.tasks, t)
 	}
-	return tasks, live, nil
+	return a, nil
 }

@@ -7,6 +7,9 @@
 // memory is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of
 // a second is put back at the head of its queue.
 //
+// Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
+// acknowledgement releases them: see package fused.
+//
 // A lost reply strands no task. Each call has a name of its own, and the runs of the tasks that it takes bear that
 // name, so that a repeated call finds them. go-redis never sends such a call twice: an acknowledgement is repeated by
 // the Intake until it is answered, and takes effect in that run of the task alone; a fetch is recalled by its name,

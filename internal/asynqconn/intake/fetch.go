@@ -30,27 +30,28 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	}
 	call := rand.Text()
 	keys := append(keysOf(names), recalledKey(queue, call))
-	args := []any{call, n, leaseEnd()}
-	if len(names) > 1 {
-		args = in.orders(args, n)
-	} else {
-		args = append(args, "\x01")
-	}
 	in.recalling <- struct{}{}
 	defer func() { <-in.recalling }()
 	if err := in.recall(ctx); err != nil {
 		in.slots.answered(n, nil, time.Time{})
 		return err
 	}
-	tasks, _, err := in.run(ctx, fetchScript, keys, args, names, 0)
+	r := reader{names: names, asking: in.ask()}
+	args := r.add([]any{call, n, leaseEnd()})
+	if len(names) > 1 {
+		args = in.orders(args, n)
+	} else {
+		args = append(args, "\x01")
+	}
+	got, err := in.run(ctx, fetchScript, keys, args, r)
 	if !unanswered(err) {
-		in.came(n, tasks)
+		in.came(n, got.tasks)
 		return err
 	}
 	in.lost = func(ctx context.Context) error {
-		tasks, _, err := in.run(ctx, recallScript, keys, []any{call, int(lateCall.Seconds()), leaseEnd()}, names, 0)
+		got, err := in.run(ctx, recallScript, keys, r.add([]any{call, int(lateCall.Seconds()), leaseEnd()}), r)
 		if !passes(err) {
-			in.came(n, tasks)
+			in.came(n, got.tasks)
 			err = nil
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -55,7 +56,7 @@ func (in *Intake) Drain(ctx context.Context) {
 	in.giveBack(left)
 }
 
-// giveBack puts tasks back that asynq has not taken, the oldest last, so that it is at the head.
+// giveBack puts tasks back that asynq has not taken, without their locks, the oldest last, so that it is at the head.
 func (in *Intake) giveBack(tasks []Task) {
 	if len(tasks) == 0 {
 		return
@@ -67,12 +68,17 @@ func (in *Intake) giveBack(tasks []Task) {
 			if t.Woken {
 				woken = 1
 			}
-			_, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript,
-				[]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]},
-				t.Run, t.ID, time.Now().UnixNano(), woken))
+			locks := &fused.Release{}
+			if t.Taken != nil {
+				locks = t.Taken.Release(in.freed)
+			}
+			keys := append([]string{"asynq:{" + t.Queue + "}:t:" + t.ID, queue[2], queue[3], queue[0]}, locks.Keys...)
+			reply, err := in.server.Run(ctx, pipeline.NewCall(nil, giveBackScript, keys,
+				t.Run, t.ID, time.Now().UnixNano(), woken, locks.Owner))
 			if passes(err) {
 				return err
 			}
+			locks.Answered(fused.Outcome{Notify: reply != int64(0)})
 		}
 		return nil
 	})

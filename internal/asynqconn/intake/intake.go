@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -24,9 +25,9 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	fetchScript    = pipeline.NewScript(grantSource + fetchSource)
-	recallScript   = pipeline.NewScript(grantSource + recallSource)
-	giveBackScript = pipeline.NewScript(giveBackSource)
+	fetchScript    = pipeline.NewScript(fused.OneKey + grantSource + fetchSource)
+	recallScript   = pipeline.NewScript(fused.OneKey + grantSource + recallSource)
+	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
 	ackScripts     sync.Map // by asynq's text
 )
 
@@ -49,7 +50,7 @@ const (
 	// parts is how many keys a queue has in a script.
 	parts = 4
 	// fields is how many values a script returns of a task.
-	fields = 8
+	fields = 10
 )
 
 // Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the
@@ -59,6 +60,9 @@ type Task struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
 	Woken                     bool
+	// Recorded are the keys that were recorded with the task, encoded, and Taken their locks, if they were taken with it.
+	Recorded string
+	Taken    *fused.Taken
 }
 
 // Options configures an [Intake].
@@ -73,6 +77,11 @@ type Options struct {
 	// Background runs a call until it is answered, beyond the call of asynq, and reports false when that is no longer
 	// possible. A goroutine of its own when nil.
 	Background func(limit time.Duration, do func(context.Context)) bool
+	// Locks are the locks that tasks of some Types are taken with, if they are on the Redis of the tasks. Freed is called
+	// with the keys that were released because their task goes back, if others wait for one of them.
+	Locks fused.Locks
+	Types *fused.Types
+	Freed func(keys []string)
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -85,6 +94,9 @@ type Intake struct {
 	drained  atomic.Bool
 	quiet    atomic.Bool // asynq does not fetch
 	spawn    func(limit time.Duration, do func(context.Context)) bool
+	locks    fused.Locks
+	types    *fused.Types
+	freed    func(keys []string)
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -101,6 +113,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
+		locks: opts.Locks, types: opts.Types, freed: opts.Freed,
 	}
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues

@@ -15,6 +15,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/asynqconn/intake"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -24,6 +25,10 @@ const patience = 30 * time.Second
 type noTasks struct{ fetched atomic.Int64 }
 
 func (n *noTasks) Fetched(asynqconn.Fetched) { n.fetched.Add(1) }
+
+func (*noTasks) Release(asynqconn.Acknowledgement) (*fused.Release, func(context.Context)) {
+	return nil, nil
+}
 
 func (*noTasks) Acknowledge(context.Context, asynqconn.Acknowledgement) (bool, error) {
 	return false, nil

@@ -1,12 +1,19 @@
--- Puts a task back at the head of its queue that was taken and has not begun, as asynq's own requeueCmd (v0.26) does.
--- It must be atomic: the task may be in another run by now.
+-- Puts a task back at the head of its queue that was taken and has not begun, as asynq's own requeueCmd (v0.26) does, and
+-- releases its locks. It must be atomic: the task may be in another run by now, and no task may have locks that does not
+-- run. Before it stands one_key.lua of package fused.
 --
--- KEYS  1 the task's hash   2 active   3 lease   4 pending of its queue
--- ARGV  1 its run   2 ID   3 now (ns)   4 1 when it was woken
+-- KEYS  1 the task's hash   2 active   3 lease   4 pending of its queue   5... lock, fence counter and subscription of
+--       each key
+-- ARGV  1 its run   2 ID   3 now (ns)   4 1 when it was woken   5 owner of the locks
 --
--- Returns 1, or 0 when the run is over.
+-- Returns how many of the locks have a subscription.
+local subscribed = 0
+for k = 5, #KEYS, 3 do
+  local answer = release(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[5])
+  subscribed = subscribed + (answer ~= 0 and answer[2] or 0)
+end
 if redis.call('HGET', KEYS[1], 'railtoken:run') ~= ARGV[1] or redis.call('LREM', KEYS[2], 0, ARGV[2]) == 0 then
-  return 0
+  return subscribed
 end
 redis.call('ZREM', KEYS[3], ARGV[2])
 redis.call('RPUSH', KEYS[4], ARGV[2])
@@ -15,4 +22,4 @@ redis.call('HDEL', KEYS[1], 'railtoken:run')
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'railtoken:woken', '1')
 end
-return 1
+return subscribed

@@ -1,28 +1,70 @@
--- Part of the scripts: takes tasks for one server of asynq. The queues are KEYS from first on, four of each: pending,
--- paused, active and lease. A task that is granted is active, and its run has a name that begins with that of the call.
+-- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
+-- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
+-- has a name that begins with that of the call. Before it stands one_key.lua of package fused.
+--
+-- What is needed for locks is in ARGV from an index locks on:
+--   1 types of tasks whose keys are taken, with TTLs (ms): "|type=ttl|type=ttl|", empty for none   2 and 3 beginning and
+--   end of the owner values   4 proposal   5 FenceTTL (ms)   6 size of the blocks of tokens: see acquire.lua
 
--- taskOf(pending or active key, ID) returns the name of a task's hash.
+-- hashOf(pending or active key, ID) returns the name of a task's hash.
 local function hashOf(key, id)
   return string.match(key, '^(.*}:)') .. 't:' .. id
 end
 
--- told(reply, queue, id, run, task) adds a granted task to a reply: position of its queue, ID, run, message, retry count
--- of the record, conflicts, first conflict (us), and '1' when it was woken.
-local function tell(reply, queue, id, run, task)
-  local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken')
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3] = queue, id, run
-  for i = 1, 5 do
-    reply[n + 3 + i] = found[i]
+-- lock(message, recorded, id, number, locks) takes the locks of all recorded keys, for the n-th task of the call, or
+-- none. It returns the counters of the keys, or false. The type of a task is the first field of its message.
+local function lock(message, recorded, id, number, locks)
+  local types = ARGV[locks]
+  if types == '' or not message or not recorded or string.byte(message) ~= 10 then
+    return false
   end
-  return found[1], found[5]
+  local kind = string.sub(message, 3, 2 + string.byte(message, 2))
+  local _, found = string.find(types, '|' .. kind .. '=', 1, true)
+  if not found then
+    return false
+  end
+  local ttl = string.match(types, '^%d+', found + 1)
+  local owner = string.sub(string.format('%s%03d%s%s/%s', ARGV[locks + 1], number, ARGV[locks + 2], kind, id), 1, 500)
+  local counters, names = {}, {}
+  for key in string.gmatch(recorded, '[^ ]+') do
+    local name = 'railtoken:lock:{' .. key .. '}'
+    local ok, counter = pcall(acquire, name, name .. ':fence', name .. ':notify', owner, ttl, ARGV[locks + 4],
+      ARGV[locks + 3], 0, tonumber(ARGV[locks + 5]))
+    names[#names + 1], counters[#counters + 1] = name, counter
+    if not ok or type(counter) == 'table' then -- it cannot be had, or is held
+      for _, taken in ipairs(names) do
+        release(taken, taken .. ':fence', taken .. ':notify', owner)
+      end
+      return false
+    end
+  end
+  return counters
 end
 
--- grant(reply, first, most, call, lease, at) takes as many tasks as most says and adds them to a reply. The queues that
--- each of them is looked for in are a byte each, in ARGV from at on; the last order is that of all further ones. lease
--- is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long messages
--- come in several calls, or a slow network would not bring the reply in time.
-local function grant(reply, first, most, call, lease, at)
+-- tell(reply, queue, id, call, number, task, locks) adds the n-th task that a call was granted to a reply: position of
+-- its queue, ID, run, message, retry count of the record, conflicts, first conflict (us), '1' when it was woken, the
+-- recorded keys, and their counters if their locks were taken. What a lock fails with, the handler's own attempt meets
+-- again.
+local function tell(reply, queue, id, call, number, task, locks)
+  local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
+    'railtoken:woken', 'railtoken:keys')
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = queue, id, call .. '.' .. number
+  for i = 1, 6 do
+    reply[n + 3 + i] = found[i]
+  end
+  reply[n + 10] = false
+  if found[6] then
+    reply[n + 10] = lock(found[1], found[6], id, number, locks)
+  end
+  return found[1]
+end
+
+-- grant(reply, first, most, call, lease, locks, at) takes as many tasks as most says and adds them to a reply. The queues
+-- that each of them is looked for in are a byte each, in ARGV from at on; the last order is that of all further ones.
+-- lease is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long
+-- messages come in several calls, or a slow network would not bring the reply in time.
+local function grant(reply, first, most, call, lease, locks, at)
   local empty, open = {}, {}
   local room = 1000000 -- bytes of messages
   local order = ''
@@ -49,10 +91,10 @@ local function grant(reply, first, most, call, lease, at)
       return
     end
     local k = first + 4 * (queue - 1)
-    local task, run = hashOf(KEYS[k], id), call .. '.' .. i
+    local task = hashOf(KEYS[k], id)
     redis.call('ZADD', KEYS[k + 3], lease, id) -- whatever fails from here on, asynq recovers the task
-    redis.call('HSET', task, 'state', 'active', 'railtoken:run', run)
-    local message = tell(reply, queue, id, run, task)
+    redis.call('HSET', task, 'state', 'active', 'railtoken:run', call .. '.' .. i)
+    local message = tell(reply, queue, id, call, i, task, locks)
     redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
     room = room - (message and #message or 0)
     if room <= 0 then
@@ -61,9 +103,9 @@ local function grant(reply, first, most, call, lease, at)
   end
 end
 
--- granted(reply, first, queues, call, lease) adds what an earlier copy of a call has taken, and is still in that run. Its
+-- granted(reply, first, queues, call, lease, locks) adds what an earlier copy of a call has taken, and is still in that run. Its
 -- lease may be about to end, or asynq would recover it before the server extends it.
-local function granted(reply, first, queues, call, lease)
+local function granted(reply, first, queues, call, lease, locks)
   for q = 1, queues do
     local active = KEYS[first + 4 * (q - 1) + 2]
     for _, id in ipairs(redis.call('LRANGE', active, 0, -1)) do
@@ -71,7 +113,7 @@ local function granted(reply, first, queues, call, lease)
       local run = redis.call('HGET', task, 'railtoken:run')
       if run and string.sub(run, 1, #call + 1) == call .. '.' then
         redis.call('ZADD', KEYS[first + 4 * (q - 1) + 3], lease, id)
-        tell(reply, q, id, run, task)
+        tell(reply, q, id, call, tonumber(string.sub(run, #call + 2)), task, locks)
       end
     end
   end

@@ -1,0 +1,70 @@
+-- Takes and releases the lock of one key for one owner, as acquire.lua and release.lua of package locking do: a change
+-- there is one here, and a test compares them. The functions are part of scripts that do more in the same call.
+
+local call = redis.call
+local now, clock = nil, nil -- of this server (us), as a number and as it is written
+
+local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposal, notify, block)
+  if not call('SET', lock, owner, 'NX', 'PX', ttl) then
+    local value = call('GET', lock)
+    if value == owner then
+      return tonumber(string.match(call('GET', fence) or '0', '^%d+'))
+    end
+    notify = tonumber(notify or 0)
+    if notify > 0 and notify > call('PTTL', subscription) then
+      call('SET', subscription, '1', 'PX', notify)
+    end
+    return {0, 1, value, call('PTTL', lock), call('GET', fence) or '0'}
+  end
+  block = block or 1
+  local last, text = tonumber(proposal or 0), proposal
+  if last <= 0 then
+    if not now then
+      local time = call('TIME')
+      now = time[1] * 1000000 + time[2]
+      clock = string.format('%.0f', now)
+    end
+    local floor = -last
+    last, text = now, clock
+    if block ~= 1 or floor >= now then
+      last = math.max(now - 1, floor) + block
+      text = string.format('%.0f', last)
+    end
+  end
+  local before, marks = call('SET', fence, text, 'PX', fence_ttl, 'GET') or 0, ''
+  if not tonumber(before) then
+    if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
+      call('SET', fence, before, 'PX', fence_ttl)
+      call('DEL', lock)
+      error('GIVENUP the call came after its owner had given the keys up', 0)
+    end
+    local seconds = tonumber(call('TIME')[1])
+    before, marks = string.match(before, '^(%d+)(.*)$')
+    marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= seconds and '' or nil end)
+  end
+  if before + block > last or marks ~= '' then
+    last = math.max(before + block, last)
+    call('SET', fence, string.format('%.0f', last) .. marks, 'PX', fence_ttl)
+  end
+  return last
+end
+
+local function release(lock, fence, subscription, owner, token)
+  local value = call('GET', lock)
+  local notify = call('EXISTS', subscription)
+  if value == owner then
+    call('DEL', lock)
+    if notify == 1 then
+      redis.pcall('PUBLISH', lock, '1')
+    end
+  else
+    local counter = token and call('GET', fence)
+    if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
+      return {1, notify}
+    end
+  end
+  if notify == 1 then
+    return {0, 1}
+  end
+  return 0
+end

@@ -1,0 +1,75 @@
+package fused
+
+import (
+	"context"
+	"sync"
+)
+
+// Release is the release of the locks of a task. It is carried out once: by the script that acknowledges the task
+// ([Release.Answered]), or on its own ([Release.Run]).
+type Release struct {
+	Keys  []string // lock, fence counter and subscription of each
+	Owner string
+	Tops  []int64 // the last token of each
+	// Strict says that the task is not done if one of its locks was another owner's before the acknowledgement.
+	Strict bool
+
+	send func(ctx context.Context, sent bool) (Outcome, error)
+	once sync.Once
+
+	mu    sync.Mutex
+	ended bool
+	out   Outcome
+	err   error
+	then  func(Outcome, error)
+}
+
+// Outcome is the outcome of a release.
+type Outcome struct {
+	Lost   int  // position of the first key that another owner has, or has had, since; 0 for none
+	Notify bool // another caller waits for one of the keys
+}
+
+// NewRelease returns a Release. send carries it out on its own; sent says that a script may have done so before.
+func NewRelease(keys []string, owner string, tops []int64,
+	send func(ctx context.Context, sent bool) (Outcome, error),
+) *Release {
+	return &Release{Keys: keys, Owner: owner, Tops: tops, send: send}
+}
+
+// Then has a function called with the outcome, once. Functions are called in the order of these calls.
+func (r *Release) Then(do func(Outcome, error)) {
+	r.mu.Lock()
+	if !r.ended {
+		before := r.then
+		r.then = func(o Outcome, err error) {
+			if before != nil {
+				before(o, err)
+			}
+			do(o, err)
+		}
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	do(r.out, r.err)
+}
+
+// Answered notes that a script has carried out the release.
+func (r *Release) Answered(o Outcome) { r.once.Do(func() { r.end(o, nil) }) }
+
+// Run carries the release out on its own, unless it is over. sent says that a script may have done so before.
+func (r *Release) Run(ctx context.Context, sent bool) {
+	r.once.Do(func() { r.end(r.send(ctx, sent)) })
+}
+
+func (r *Release) end(o Outcome, err error) {
+	r.mu.Lock()
+	r.ended, r.out, r.err = true, o, err
+	then := r.then
+	r.then = nil
+	r.mu.Unlock()
+	if then != nil {
+		then(o, err)
+	}
+}

@@ -1,0 +1,139 @@
+package parking
+
+import (
+	"context"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/fused"
+)
+
+// Fuse has the locks of tasks taken as the tasks are fetched, and released as they are acknowledged. Call it before
+// [Engine.Conn], and only if the locks are on the Redis of the tasks. nil changes nothing.
+func (e *Engine) Fuse(locks fused.Locks) { e.locks = locks }
+
+// Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
+// other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free.
+func (r *Run) Learn(kind string, keys []string, ttl time.Duration) {
+	if r != nil && r.recorded != "" && r.queue.locks != nil && r.recorded == encoded(keys) {
+		r.queue.types.Learn(kind, ttl)
+	}
+}
+
+// Claim returns the locks that were taken with the task, and leaves them to the caller; nil if there are none.
+func (r *Run) Claim() *fused.Taken {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.taken
+	r.taken = nil
+	return taken
+}
+
+// Reject releases locks that were taken with the task and are of no use to its handler.
+func (r *Run) Reject(ctx context.Context, taken *fused.Taken) {
+	taken.Release(r.queue.freed).Run(ctx, false)
+}
+
+// Mistaken releases such locks because the handler locks other keys than those that were recorded. Tasks of this type
+// are fetched without locks from then on.
+func (r *Run) Mistaken(ctx context.Context, kind string, taken *fused.Taken) {
+	r.queue.types.Forget(kind)
+	r.Reject(ctx, taken)
+}
+
+// unacknowledged is how long after the end of a handler its locks are kept for the acknowledgement. None comes if
+// asynq's lease on the task has ended.
+const unacknowledged = time.Second
+
+// Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
+// Unless the work is committed, a success does not count if the lease was lost by then: the task runs again. done is
+// called with the error of the release, once. Release reports false, and does nothing, if the caller must release the
+// lease: it is no lock of the tasks' Redis, it is over or was handed off, the run is over, or its task waits for a key.
+func (r *Run) Release(lease any, committed bool, done func(error)) bool {
+	if r == nil || r.queue.locks == nil || !r.current() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.parking != nil || r.release != nil || r.putBack {
+		return false
+	}
+	release := r.queue.locks.Defer(lease, done)
+	if release == nil {
+		return false
+	}
+	release.Strict = !committed
+	r.release = release
+	r.releaseAt = time.AfterFunc(unacknowledged, func() {
+		if release := r.takeRelease(); release != nil {
+			release.Run(context.Background(), false)
+		}
+	})
+	return true
+}
+
+// takeRelease returns the release of the locks of a run, if it is still to be carried out.
+func (r *Run) takeRelease() *fused.Release {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	release := r.release
+	if release != nil {
+		r.releaseAt.Stop()
+	} else if r.taken != nil {
+		release = r.taken.Release(r.queue.freed)
+	}
+	r.release, r.taken = nil, nil
+	return release
+}
+
+// releaseAll carries out the releases whose acknowledgements have not come.
+func (e *Engine) releaseAll() {
+	for _, r := range e.runs.all() {
+		if release := r.takeRelease(); release != nil {
+			release.Run(e.closing, false)
+		}
+	}
+}
+
+// Release returns what is left of a task's locks once its run ends: see [asynqconn.Tasks].
+func (e *tasks) Release(a asynqconn.Acknowledgement) (*fused.Release, func(context.Context)) {
+	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
+	if r == nil || a.Repeated {
+		return nil, nil
+	}
+	release := r.takeRelease()
+	if release != nil && !succeeds(a) {
+		release.Strict = false
+	}
+	return release, func(context.Context) { r.runAgain() }
+}
+
+// runAgain lets asynq run a task again whose lease was lost. Its retry count stays as it is, because asynq takes the run
+// for a success, and acknowledges it no more.
+func (r *Run) runAgain() {
+	r.queue.runs.add(r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = time.Now()
+	again := &parking{opts: ParkOptions{RetryAfter: time.Second}}
+	if !r.parkInBackground(again, nil, r.ended.Add(backgroundLimit)) {
+		r.queue.log.Warn("a task whose lease was lost could not be put back; asynq recovers it", "task", r.task.String())
+	}
+}
+
+// freed wakes a task for each of some keys that were released, because their task went back.
+func (e *Engine) freed(keys []string) {
+	e.background(e.closing, freedTimeout, func(ctx context.Context) {
+		for _, key := range keys {
+			if _, err := e.Wake(ctx, key, WakeOptions{}); err != nil {
+				e.log.WarnContext(ctx, "the next task was not woken; its timer will bring it back", "error", err)
+			}
+		}
+	})
+}
+
+// freedTimeout bounds the wakes after a release.
+const freedTimeout = 5 * time.Second

@@ -1,0 +1,199 @@
+package locking
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/fused"
+)
+
+func init() {
+	fused.Of = func(locker any) fused.Locks {
+		type fusible interface{ fusedLocks() *fusedLocks }
+		if f, ok := locker.(fusible); ok {
+			if locks := f.fusedLocks(); locks != nil {
+				return locks
+			}
+		}
+		return nil
+	}
+}
+
+// fusedLocks are the locks of a Single, behind a Gate or not, as the scripts of tasks use them: see [fused.Locks].
+type fusedLocks struct {
+	single *Single
+	gate   *Gate // may be nil
+}
+
+func (s *Single) fusedLocks() *fusedLocks {
+	if _, plain := s.client.(*redis.Client); !plain || !s.usualKeys {
+		return nil
+	}
+	return &fusedLocks{single: s}
+}
+
+func (g *Gate) fusedLocks() *fusedLocks {
+	if s, ok := g.inner.(*Single); ok {
+		if locks := s.fusedLocks(); locks != nil {
+			locks.gate = g
+			return locks
+		}
+	}
+	return nil
+}
+
+// Ask returns what a call needs that may take locks.
+func (f *fusedLocks) Ask() fused.Ask {
+	block := 1
+	if f.gate != nil {
+		block = f.gate.block
+	}
+	began := f.single.suspension.now()
+	owner := newOwner(f.single.label+"/", block, began.watch.last)
+	return fused.Ask{
+		ID: owner[:ownerSize-3], Tail: owner[ownerSize:], Floor: -f.single.clock.Last(), FenceTTL: f.single.fenceTTL,
+		Block: block, Began: began,
+	}
+}
+
+// errInUse reports that a caller of this process has, or asks for, a key that a script has taken.
+var errInUse = errors.New("locking: another caller of this process has the key, or asks for it")
+
+// Adopt makes a Lease of keys that a script has taken.
+func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (any, error) {
+	opts, _ := options.(Options)
+	opts = opts.withDefaults()
+	began, _ := t.Ask.Began.(instant)
+	if opts.TTL != t.TTL {
+		return nil, errors.New("locking: the keys were taken with another TTL")
+	}
+	if err := opts.outlives(f.single.fenceTTL); err != nil {
+		return nil, err
+	}
+	grant, err := f.grant(t)
+	if err != nil {
+		return nil, err
+	}
+	see(&f.single.clock, t.Tops, f.single.fenceTTL)
+	if f.gate != nil {
+		return f.gate.adopt(ctx, grant, t.Keys, opts, began)
+	}
+	lease, err := newLease(ctx, grant, t.Keys, opts, began)
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// grant returns the grant of keys that a script has taken.
+func (f *fusedLocks) grant(t *fused.Taken) (*singleGrant, error) {
+	redisKeys, err := redisKeysOf(t.Keys, f.single.lockKey)
+	if err != nil {
+		return nil, err
+	}
+	for _, top := range t.Tops {
+		if top >= tokenLimit {
+			return nil, errTokens
+		}
+	}
+	p := part{keys: t.Keys, redisKeys: redisKeys}
+	opts := Options{TTL: t.TTL, block: 1}
+	p.acquire = acquireCommand(acquireScript, redisKeys, t.Owner, f.single.fenceTTL, 0, opts, false)
+	return &singleGrant{
+		single: f.single, owner: t.Owner, block: t.Ask.Block, ttl: t.TTL, parts: []part{p}, tops: t.Tops,
+	}, nil
+}
+
+// adopt makes a lease of a grant that a script has got, for keys that no caller of this process holds.
+func (g *Gate) adopt(
+	ctx context.Context, grant *singleGrant, keys []string, opts Options, began instant,
+) (*Lease, error) {
+	h, _ := g.tryHold(keys, opts)
+	if h == nil {
+		return nil, errInUse
+	}
+	lease, err := newLease(ctx, grant, keys, opts, began)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h.opts = opts
+	if err != nil {
+		h.err = err
+		g.free(h, nil)
+		return nil, err
+	}
+	h.lease, h.left = lease, min(grant.block, g.block)-1
+	close(h.ready)
+	lease.setHolder(h)
+	return lease, nil
+}
+
+// Release returns the release of keys that a script has taken and nobody has adopted.
+func (f *fusedLocks) Release(t *fused.Taken) *fused.Release {
+	grant, err := f.grant(t)
+	if err != nil {
+		failed := func(context.Context, bool) (fused.Outcome, error) { return fused.Outcome{}, err }
+		return fused.NewRelease(nil, t.Owner, nil, failed)
+	}
+	return grant.fusedRelease()
+}
+
+// fusedRelease returns the release of a grant in one part, for a script to carry out.
+func (g *singleGrant) fusedRelease() *fused.Release {
+	p := g.parts[0]
+	return fused.NewRelease(p.redisKeys, g.owner, g.tops, func(ctx context.Context, sent bool) (fused.Outcome, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		reply, err := g.sendRelease(ctx, p, g.tops)
+		if err != nil {
+			return fused.Outcome{Notify: true}, &OpError{Op: "release", Keys: p.keys, Err: err}
+		}
+		if sent { // what has become of the keys since proves nothing
+			reply.lost = 0
+		}
+		return fused.Outcome{Lost: reply.lost, Notify: reply.notify}, nil
+	})
+}
+
+// Defer ends a Lease and leaves its release to the caller.
+func (f *fusedLocks) Defer(l any, done func(error)) *fused.Release {
+	lease, _ := l.(*Lease)
+	if lease == nil {
+		return nil
+	}
+	grant, ok := lease.grant.(*singleGrant)
+	if !ok || grant.single != f.single || len(grant.parts) != 1 {
+		return nil
+	}
+	return lease.deferRelease(grant, done)
+}
+
+// deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
+// is lost, was handed off, or is released already. Until the call is answered, the Gate takes the keys for held.
+func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fused.Release) {
+	if l.Err() != nil {
+		return nil
+	}
+	l.release.Do(func() {
+		holder := l.heldBy()
+		ended, lost := l.beginRelease(holder)
+		if !ended {
+			return
+		}
+		deferred = grant.fusedRelease()
+		deferred.Then(func(o fused.Outcome, err error) {
+			notify := o.Notify || err != nil
+			if holder != nil {
+				notify = holder.released(l, notify)
+			}
+			l.notify.Store(notify)
+			if err == nil && o.Lost > 0 {
+				err = &LostError{Keys: l.keys[o.Lost-1 : o.Lost], Reason: LossTaken}
+			}
+			done(err)
+		})
+		l.releaseErr = lost
+	})
+	return deferred
+}
