@@ -98,11 +98,9 @@ func (f *fusedLocks) grant(t *fused.Taken) (*singleGrant, error) {
 			return nil, errTokens
 		}
 	}
-	p := part{keys: t.Keys, redisKeys: redisKeys}
-	opts := Options{TTL: t.TTL, block: 1}
-	p.acquire = acquireCommand(acquireScript, redisKeys, t.Owner, f.single.fenceTTL, 0, opts, false)
 	return &singleGrant{
-		single: f.single, owner: t.Owner, block: t.Ask.Block, ttl: t.TTL, parts: []part{p}, tops: t.Tops,
+		single: f.single, owner: t.Owner, block: t.Ask.Block, ttl: t.TTL, tops: t.Tops,
+		parts: []part{{keys: t.Keys, redisKeys: redisKeys}},
 	}, nil
 }
 

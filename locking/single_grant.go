@@ -161,10 +161,23 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (no
 	}
 }
 
+// releaseCommand returns the call that releases a part. A grant that a script has got has made no call before.
+func (g *singleGrant) releaseCommand(p *part, tops []int64) pipeline.Command {
+	if !p.acquire.Empty() {
+		return releaseCommand(&p.acquire, tops)
+	}
+	c := releaseScript.Command(p.redisKeys, 1+len(tops))
+	c.Add(g.owner)
+	for _, top := range tops {
+		c.Add(top)
+	}
+	return c
+}
+
 // sendRelease releases one part. An unanswered call is repeated until the locks have expired, and sendRelease waits for
 // that until ctx ends: a key that stays locked stops its users for a TTL.
 func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
-	command := releaseCommand(&p.acquire, tops)
+	command := g.releaseCommand(&p, tops)
 	first := true // the answer is to the only release that may have been executed
 	type sender func(context.Context, *pipeline.Call) (any, error)
 	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {

@@ -1,10 +1,8 @@
 package intake
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/keys"
@@ -45,40 +43,40 @@ func (a *asking) taken(t *Task, counters any) *fused.Taken {
 	}
 	kind := typeOf(t.Message)
 	number := t.Run[strings.LastIndexByte(t.Run, '.')+1:]
-	owner := fmt.Sprintf("%s%03s%s%s/%s", a.ask.ID, number, a.ask.Tail, kind, t.ID)
+	owner := a.ask.ID + "000"[min(len(number), 3):] + number + a.ask.Tail + kind + "/" + t.ID
 	taken := &fused.Taken{
-		Ask: a.ask, Owner: owner[:min(len(owner), mostOwner)], TTL: a.ttl(kind), Locks: a.locks,
-	}
-	encoded := strings.Fields(t.Recorded)
-	if len(encoded) != len(list) {
-		return nil
-	}
-	type grant struct {
-		key string
-		top int64
+		Ask: a.ask, Owner: owner[:min(len(owner), mostOwner)], TTL: a.types.TTL(kind), Locks: a.locks,
 	}
 	grants := make([]grant, len(list))
+	rest := t.Recorded
 	for i, counter := range list {
-		top, ok1 := counter.(int64)
-		key, ok2 := keys.Decode(encoded[i])
-		if !ok1 || !ok2 {
+		var ok bool
+		if grants[i], rest, ok = grantOf(rest, counter); !ok {
+			a.types.Forget(kind) // not our record; its locks end with their TTL
 			return nil
 		}
-		grants[i] = grant{key, top}
 	}
 	slices.SortFunc(grants, func(a, b grant) int { return strings.Compare(a.key, b.key) })
+	taken.Keys, taken.Tops = make([]string, 0, len(grants)), make([]int64, 0, len(grants))
 	for _, g := range slices.CompactFunc(grants, func(a, b grant) bool { return a.key == b.key }) {
 		taken.Keys, taken.Tops = append(taken.Keys, g.key), append(taken.Tops, g.top)
 	}
 	return taken
 }
 
-// ttl returns the TTL with which the locks of a type were taken.
-func (a *asking) ttl(kind string) time.Duration {
-	_, rest, _ := strings.Cut(a.text, "|"+kind+"=")
-	ms, _, _ := strings.Cut(rest, "|")
-	d, _ := time.ParseDuration(ms + "ms")
-	return d
+// grant is one lock that a script has taken.
+type grant struct {
+	key string
+	top int64 // its counter
+}
+
+// grantOf returns the grant of the first recorded key, and the keys after it.
+func grantOf(recorded string, counter any) (g grant, rest string, ok bool) {
+	encoded, rest, _ := strings.Cut(recorded, " ")
+	g.key, ok = keys.Decode(encoded)
+	top, isTop := counter.(int64)
+	g.top = top
+	return g, rest, ok && isTop
 }
 
 // typeOf returns the type of the task of a message, its first field, as grant.lua does.

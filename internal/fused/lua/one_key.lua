@@ -22,11 +22,12 @@ local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposa
     if not now then
       local time = call('TIME')
       now = time[1] * 1000000 + time[2]
-      clock = string.format('%.0f', now)
     end
     local floor = -last
-    last, text = now, clock
-    if block ~= 1 or floor >= now then
+    if block == 1 and floor < now then
+      clock = clock or string.format('%.0f', now)
+      last, text = now, clock
+    else
       last = math.max(now - 1, floor) + block
       text = string.format('%.0f', last)
     end
