@@ -423,3 +423,41 @@ func (r *rig) wantGone(task *asynq.TaskInfo) {
 	}
 	r.Fatal("the task is still there")
 }
+
+// A task waits for the key of a task at work, and one that comes later is pending when that ends: the first goes first.
+func TestATaskThatWaitsGoesBeforeOneThatComesLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	producer := r.produce()
+	began, end := make(chan string, 20), make(chan struct{})
+	handle := asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		began <- id
+		if !strings.HasPrefix(id, "warm") {
+			<-end
+		}
+		return nil
+	})
+	a := r.attach(asynq.Config{Concurrency: 1}, attach.Options{})
+	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(handle))
+	for i := range 8 {
+		r.record(producer, fmt.Sprintf("warm%d", i), asynq.TaskID(fmt.Sprintf("warm%d", i)))
+		receive(t, began)
+	}
+	r.record(producer, "order:1", asynq.TaskID("holds"))
+	receive(t, began)
+	waits := r.record(producer, "order:1", asynq.TaskID("waits"))
+	b := r.attach(asynq.Config{Concurrency: 1}, attach.Options{})
+	other := asynq.NewServerFromRedisClient(b.Client(), b.Config())
+	if err := other.Start(b.Lock(byPayloads)(handle)); err != nil {
+		t.Fatal(err)
+	}
+	r.settled(waits, asynq.TaskStateRetry)
+	other.Shutdown()
+	r.record(producer, "order:1", asynq.TaskID("comes later"))
+	close(end)
+	if first, second := receive(t, began), receive(t, began); first != "waits" || second != "comes later" {
+		t.Errorf("%q began before %q", first, second)
+	}
+	r.wantNoLocks()
+}

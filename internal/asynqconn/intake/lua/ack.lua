@@ -49,6 +49,10 @@ if done.err then -- the task is not active any more; its hash may still have the
 end
 ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
 local reply = {1, lost, subscribed}
+-- Another caller that waits for one of the keys is woken first: a task that came later would have the key before it.
+if subscribed > 0 then
+  return reply
+end
 -- An error of the next fetch must not look like one of this acknowledgement.
 pcall(grant, reply, queues, tonumber(ARGV[args + 4]), call, ARGV[args + 5], locks, args + 16 + held)
 return reply
