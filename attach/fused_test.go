@@ -461,3 +461,37 @@ func TestATaskThatWaitsGoesBeforeOneThatComesLater(t *testing.T) {
 	}
 	r.wantNoLocks()
 }
+
+// A handler has a Locker of its own, whose locks are not those that a fetch takes.
+func TestAHandlersOwnLockerTakesItsLocks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	producer := r.produce()
+	a := r.attach(asynq.Config{Concurrency: 1}, attach.Options{})
+	own, err := locking.NewSingle(r.client, locking.SingleOptions{
+		RedisKey: func(key string) string { return "own:{" + key + "}" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	lock, err := middleware.Lock(middleware.Options{Locker: own, Key: byPayloads, Queue: a.Queue()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan []string, 20)
+	r.serve(a.Client(), a.Config(), lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		key := "{" + string(task.Payload()) + "}"
+		held <- slices.DeleteFunc([]string{"own:" + key, "railtoken:lock:" + key}, func(name string) bool {
+			return r.client.Exists(ctx, name).Val() == 0
+		})
+		return nil
+	})))
+	for i := range 8 {
+		key := fmt.Sprintf("k%d", i)
+		r.record(producer, key)
+		if got := receive(t, held); !slices.Equal(got, []string{"own:{" + key + "}"}) {
+			t.Errorf("locked are %q", got)
+		}
+	}
+}

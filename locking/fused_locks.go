@@ -27,6 +27,12 @@ type fusedLocks struct {
 	gate   *Gate // may be nil
 }
 
+// Are reports whether these are the locks of a Locker.
+func (f *fusedLocks) Are(locker any) bool {
+	other, _ := fused.Of(locker).(*fusedLocks)
+	return other != nil && *other == *f
+}
+
 func (s *Single) fusedLocks() *fusedLocks {
 	if _, plain := s.client.(*redis.Client); !plain || !s.usualKeys {
 		return nil

@@ -141,6 +141,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		l.order, l.maxAge, l.toQueue = requeue.Order, requeue.Limits.Age, requeue.Queue
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
+	l.fused = l.engine().Fuses(opts.Locker)
 	return func(next asynq.Handler) asynq.Handler {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
 			task *asynq.Task,
@@ -154,6 +155,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 type lock struct {
 	Options                   // with its defaults
 	watcher   locking.Watcher // nil if the locker does not notify of releases
+	fused     bool            // the locks can be taken and released with the tasks
 	toQueue   string          // the queue in which tasks wait; "" for their own queue
 	opts      locking.Options
 	notifyFor time.Duration // how long a refused attempt subscribes to the release

@@ -76,7 +76,7 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	}
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease = lease
-	if err == nil && r.order == BestEffort {
+	if err == nil && r.fused && r.order == BestEffort {
 		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL))
 	}
 	return lease, err
@@ -88,7 +88,7 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 	if taken == nil {
 		return nil
 	}
-	if !slices.Equal(sortedKeys(r.keys), taken.Keys) || r.order != BestEffort {
+	if !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order != BestEffort {
 		r.active.Mistaken(ctx, r.task.Type(), taken)
 		return nil
 	}

@@ -25,6 +25,8 @@ type Locks interface {
 	// Ask returns what a call needs that may take locks. It must be called before the call is sent, because the validity
 	// of the leases counts from it.
 	Ask() Ask
+	// Are reports whether these are the locks of a locking.Locker.
+	Are(locker any) bool
 	// Adopt makes a *locking.Lease of keys that a script has taken. opts are the locking.Options of the handler. The error
 	// says why the keys are of no use; then the caller must release them.
 	Adopt(ctx context.Context, t *Taken, opts any) (lease any, err error)

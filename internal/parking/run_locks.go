@@ -12,6 +12,9 @@ import (
 // [Engine.Conn], and only if the locks are on the Redis of the tasks. nil changes nothing.
 func (e *Engine) Fuse(locks fused.Locks) { e.locks = locks }
 
+// Fuses reports whether the locks that are taken and released with the tasks are those of a locking.Locker.
+func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e.locks.Are(locker) }
+
 // Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
 // other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration) {
