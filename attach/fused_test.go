@@ -495,3 +495,24 @@ func TestAHandlersOwnLockerTakesItsLocks(t *testing.T) {
 		}
 	}
 }
+
+// The value of a lock names the task, whatever bytes its ID has.
+func TestALockIsThatOfItsTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	producer := r.produce()
+	a := r.attach(asynq.Config{Concurrency: 1}, attach.Options{})
+	renewed := make(chan error, 20)
+	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		lease, _ := locking.FromContext(ctx)
+		renewed <- lease.Renew(ctx)
+		return nil
+	})))
+	for i, id := range []string{"a", "b", "c", "\x00d", "e\x00", "ä %s %d", strings.Repeat("f", 1000)} {
+		r.record(producer, fmt.Sprintf("k%d", i), asynq.TaskID(id))
+		if err := receive(t, renewed); err != nil {
+			t.Errorf("%.20q: %v", id, err)
+		}
+		r.wantNoLocks()
+	}
+}

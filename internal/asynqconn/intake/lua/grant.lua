@@ -24,7 +24,7 @@ local function lock(message, recorded, id, number, locks)
     return false
   end
   local ttl = string.match(types, '^%d+', found + 1)
-  local owner = string.sub(string.format('%s%03d%s%s/%s', ARGV[locks + 1], number, ARGV[locks + 2], kind, id), 1, 500)
+  local owner = string.sub(ARGV[locks + 1] .. string.format('%03d', number) .. ARGV[locks + 2] .. kind .. '/' .. id, 1, 500)
   local counters, names = {}, {}
   for key in string.gmatch(recorded, '[^ ]+') do
     local name = 'railtoken:lock:{' .. key .. '}'
@@ -33,7 +33,7 @@ local function lock(message, recorded, id, number, locks)
     names[#names + 1], counters[#counters + 1] = name, counter
     if not ok or type(counter) == 'table' then -- it cannot be had, or is held
       for _, taken in ipairs(names) do
-        release(taken, taken .. ':fence', taken .. ':notify', owner)
+        pcall(release, taken, taken .. ':fence', taken .. ':notify', owner)
       end
       return false
     end
