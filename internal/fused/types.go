@@ -19,15 +19,22 @@ type Types struct {
 	text atomic.Pointer[string]
 }
 
-// Learn adds a type with the TTL of its leases, unless it was forgotten.
+// Learn adds a type with the TTL of its leases, unless it was forgotten. A type whose handlers have
+// different TTLs is forgotten.
 func (t *Types) Learn(name string, ttl time.Duration) {
 	if known := t.text.Load(); known != nil && strings.Contains(*known, entry(name, ttl)) {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if before, known := t.ttls[name]; known && before != ttl || len(t.ttls) >= mostTypes {
-		return // forgotten; or two handlers of the type differ
+	if before, known := t.ttls[name]; known {
+		if before != ttl { // two handlers of the type differ, or it was forgotten
+			t.forget(name)
+		}
+		return
+	}
+	if len(t.ttls) >= mostTypes || ttl%time.Millisecond != 0 {
+		return
 	}
 	if len(name) > 127 || strings.ContainsAny(name, "|=") { // more than the script reads
 		return
@@ -43,7 +50,12 @@ func (t *Types) Learn(name string, ttl time.Duration) {
 func (t *Types) Forget(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.ttls[name]; known {
+	t.forget(name)
+}
+
+// forget removes a type. The caller holds the mutex.
+func (t *Types) forget(name string) {
+	if t.ttls[name] > 0 {
 		t.ttls[name] = 0
 		t.write()
 	}
