@@ -21,9 +21,12 @@ const (
 // has arrived, because neither node can tell where a key belongs that does not exist. asynq itself would repeat an
 // acknowledgement every 5 s, and give up when its lease ends.
 func OnceSettled(ctx context.Context, limit time.Duration, send func() *redis.Cmd) *redis.Cmd {
+	cmd := send()
+	if !Moving(cmd.Err()) { // nearly always
+		return cmd
+	}
 	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(settleFirst), backoff.WithMaxInterval(settleMost),
 		backoff.WithMaxElapsedTime(limit))
-	var cmd *redis.Cmd
 	_ = backoff.Retry(func() error {
 		cmd = send()
 		if err := cmd.Err(); Moving(err) {

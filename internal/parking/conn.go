@@ -35,9 +35,11 @@ func (e *tasks) Fetched(f asynqconn.Fetched) {
 		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
 		tries: f.Retried, woken: f.Woken, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
 	}
-	r.met.Count, _ = strconv.Atoi(f.Conflicts)
-	if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
-		r.met.First = time.UnixMicro(us)
+	if f.Conflicts != "" || f.First != "" {
+		r.met.Count, _ = strconv.Atoi(f.Conflicts)
+		if us, err := strconv.ParseInt(f.First, 10, 64); err == nil && us > 0 {
+			r.met.First = time.UnixMicro(us)
+		}
 	}
 	e.runs.add(r)
 }

@@ -110,7 +110,10 @@ func (in *Intake) ackCall(a Acknowledgement, at int, run string, n int, r *reade
 	if locks.Strict {
 		strict = 1
 	}
-	keys = slices.Concat(a.Keys, locks.Keys, keysOf(r.names))
+	keys = slices.Concat(a.Keys, locks.Keys)
+	if n > 0 {
+		keys = append(keys, in.keys...)
+	}
 	args = make([]any, 0, len(a.Args)+18+len(locks.Tops)+n)
 	args = append(args, a.Args...)
 	args = append(args, at+1, run, rand.Text(), n, leaseEnd(), 0)

@@ -29,7 +29,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 		n = share
 	}
 	call := rand.Text()
-	keys := append(keysOf(names), recalledKey(queue, call))
+	keys := append(in.keysFor(names), recalledKey(queue, call))
 	in.recalling <- struct{}{}
 	defer func() { <-in.recalling }()
 	if err := in.recall(ctx); err != nil {
@@ -76,6 +76,14 @@ func (in *Intake) namesFor(queue string) []string {
 		return in.order.names
 	}
 	return []string{queue}
+}
+
+// keysFor returns the keys of queues in the scripts.
+func (in *Intake) keysFor(names []string) []string {
+	if slices.Equal(names, in.order.names) {
+		return slices.Clone(in.keys)
+	}
+	return keysOf(names)
 }
 
 // errRecalled has a recall in the background wait, because the last one was a moment ago.

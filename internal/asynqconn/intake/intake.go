@@ -88,6 +88,7 @@ type Options struct {
 type Intake struct {
 	server   *pipeline.Server
 	order    *order
+	keys     []string // of its queues
 	slots    *slots
 	oneNode  bool
 	stopping <-chan struct{}
@@ -115,6 +116,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed,
 	}
+	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues
 	sending := pipeline.Options{}
