@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -174,7 +175,8 @@ func (f *fusedLocks) Defer(l any, done func(error)) *fused.Release {
 }
 
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
-// is lost, was handed off, or is released already. Until the call is answered, the Gate takes the keys for held.
+// is lost, was handed off, or is released already. Until the call is answered, the Gate takes the keys for held, but for
+// no longer than a Release takes: while Redis cannot be reached, callers must learn that, and not wait for a holder.
 func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fused.Release) {
 	if l.Err() != nil {
 		return nil
@@ -186,9 +188,14 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fu
 			return
 		}
 		deferred = grant.fusedRelease()
+		var late *time.Timer
+		if holder != nil {
+			late = time.AfterFunc(releaseTimeout, func() { holder.released(l, true) })
+		}
 		deferred.Then(func(o fused.Outcome, err error) {
 			notify := o.Notify || err != nil
 			if holder != nil {
+				late.Stop()
 				notify = holder.released(l, notify)
 			}
 			l.notify.Store(notify)

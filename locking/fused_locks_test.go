@@ -1,0 +1,44 @@
+package locking_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/fused"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+func TestAnUnansweredReleaseHoldsItsKeyBriefly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Virtual(t)
+		single := newSingle(t, client, locking.SingleOptions{})
+		gate := locking.NewGate(single, locking.GateOptions{})
+		opts := locking.Options{TTL: 2 * time.Second}
+		first := acquire(t, gate, opts, "order")
+		released := make(chan error, 1)
+		release := fused.Of(gate).Defer(first, func(err error) { released <- err })
+		if release == nil {
+			t.Fatal("the release is not left to the caller")
+		}
+		time.Sleep(4 * time.Second) // the lock has expired, but its release may be under way
+		if _, err := gate.Acquire(t.Context(), []string{"order"}, opts); !errors.Is(err, locking.ErrHeld) {
+			t.Errorf("error %v while a release is under way, want ErrHeld", err)
+		}
+		time.Sleep(2 * time.Second)
+		second := acquire(t, gate, opts, "order")
+		release.Answered(fused.Outcome{})
+		if err := <-released; err != nil {
+			t.Errorf("the release gives %v", err)
+		}
+		if _, err := gate.Acquire(t.Context(), []string{"order"}, opts); !errors.Is(err, locking.ErrHeld) || second.Err() != nil {
+			t.Errorf("error %v after a late answer, want ErrHeld; the next lease: %v", err, second.Err())
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
