@@ -57,7 +57,7 @@ func everyStep(t *testing.T, p plan) {
 			t.Parallel()
 			hit := hitAll(t, sc)
 			t.Logf("faults %s %v", p.fault, hit)
-			for _, step := range slices.Concat(always, sc.steps) {
+			for _, step := range slices.Concat(sc.always(), sc.steps) {
 				if hit[step] == 0 && sc.plays(step) && !t.Failed() {
 					t.Errorf("no fault was at %q; there were some at %s", step, strings.Join(slices.Sorted(maps.Keys(hit)), ", "))
 				}
@@ -90,7 +90,7 @@ func hitAll(t *testing.T, sc scenario) (hit map[string]int) {
 	t.Helper()
 	hit = map[string]int{}
 	known := play(t, sc, spot{}) // it learns the steps and the scripts
-	for _, name := range slices.Concat(always, sc.steps) {
+	for _, name := range slices.Concat(sc.always(), sc.steps) {
 		known[name] = max(known[name], 1) // the mate may have taken it in this run
 	}
 	tries := map[spot]int{}

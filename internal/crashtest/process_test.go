@@ -14,6 +14,7 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -28,6 +29,7 @@ type job struct {
 	Hold    time.Duration // how long its handler runs
 	Fails   int           // how many runs fail before one writes the effect
 	Retries int           // MaxRetry
+	Record  bool          // enqueued by an attach.Producer that records its keys
 	InLine  bool          // enqueued by parking.Engine.Enqueue
 	Waits   bool          // enqueued by an attach.Producer, and parked when a key is held; without both by asynq's client
 }
@@ -45,6 +47,7 @@ type settings struct {
 	Queues   map[string]int
 	Apart    bool // its locks are on a Redis of their own, as far as it knows
 	Cluster  bool // its tasks are on a Redis Cluster, and its locks elsewhere
+	Fused    bool // its locks are released with the acknowledgements, and taken with the tasks whose keys are recorded
 	Eager    bool // it looks for tasks often, as a worker does that holds its keys briefly
 	// NoLocks is from when until when, after the begin of the run, the locks cannot be reached.
 	NoLocks [2]time.Duration
@@ -108,6 +111,9 @@ func (p *process) serve(t *testing.T, locker locking.Locker, s *settings) {
 	names := p.single.RedisKeys
 	if s.Apart || s.Cluster {
 		names = nil
+	}
+	if s.Fused {
+		(*parking.Engine)(p.queue).Fuse(fused.Of(locker))
 	}
 	lock, err := middleware.Lock(middleware.Options{
 		Locker: locker, Queue: p.queue, Strategy: s.Strategy, Stopping: p.stopping, Label: p.name,

@@ -93,6 +93,8 @@ func (r *run) enqueue(p *producer, j job) {
 			// Its timer is short: when its producer stops at once, the holder of the key does not know that it waits.
 			waits := slices.Concat(opts, []asynq.Option{attach.Keys(j.keys()...), attach.WhenHeld(middleware.Requeue{Delay: 2 * time.Second})})
 			_, err = p.tasks.EnqueueContext(r.Context(), asynq.NewTask("job", payload), waits...)
+		case j.Record:
+			_, err = p.tasks.EnqueueContext(r.Context(), asynq.NewTask("job", payload), append(opts, attach.Keys(j.keys()...))...)
 		default:
 			_, err = p.plainly.Enqueue(asynq.NewTask("job", payload), opts...)
 		}

@@ -27,8 +27,14 @@ type scenario struct {
 	steps []string
 }
 
-// always are the steps of every scenario.
-var always = []string{"acquire", "release", "asynq/fetch", "asynq/done", effect}
+// always returns the steps of every scenario.
+func (sc scenario) always() []string {
+	steps := []string{"acquire", "asynq/fetch", "asynq/done", effect}
+	if !sc.Fused { // otherwise the acknowledgement releases
+		steps = append(steps, "release")
+	}
+	return steps
+}
 
 // Queues of the scenarios.
 var (
@@ -127,6 +133,19 @@ var scenarios = []scenario{
 		},
 		within: 14 * time.Second,
 		steps:  []string{"park", "wake"},
+	},
+	{
+		name: "locks that come and go with the tasks", settings: settings{Queues: own, Fused: true},
+		jobs: []job{
+			{ID: "teacher", Hold: time.Second, Retries: 5, Record: true}, // the process learns that its keys are the recorded ones
+			{ID: "first", At: 3 * time.Second, Hold: 2 * time.Second, Retries: 5, Record: true},
+			{ID: "second", At: 4 * time.Second, Hold: time.Second, Record: true}, // parks
+			{ID: "both", Keys: []string{"a", "k"}, At: 8 * time.Second, Hold: time.Second, Retries: 5, Record: true},
+			{ID: "fails", Keys: []string{"b"}, At: 8 * time.Second, Hold: time.Second, Fails: 1, Retries: 5, Record: true},
+			{ID: "unrecorded", Keys: []string{"c"}, At: 9 * time.Second, Hold: time.Second, Retries: 5},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
 		name: "locks on a Redis of their own", settings: settings{Queues: own, Apart: true},
