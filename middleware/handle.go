@@ -32,24 +32,35 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 // why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
 // are on the Redis of the tasks; if it turns out then that the lease was lost, the task does not count as done.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
-	var held time.Duration
-	if !r.began.IsZero() {
-		held = time.Since(r.began)
-	}
-	r.lease = nil
-	after := context.WithoutCancel(ctx)
+	held, after := r.heldFor(), context.WithoutCancel(ctx)
 	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, lease.Committed(), func(lost error) {
 		r.wakeNext(after, lease, parking.Front{}, true, lost)
 		r.observeEnd(after, held, lossOf(lost))
 	}) {
+		r.lease = nil
 		return nil
 	}
+	return r.giveBackNow(ctx, lease, stays)
+}
+
+// giveBackNow does what giveBack does, without waiting for an acknowledgement.
+func (r *run) giveBackNow(ctx context.Context, lease *locking.Lease, stays bool) error {
+	r.lease = nil
+	held := r.heldFor()
 	lost := r.release(ctx, lease, !stays)
 	if stays && lease.ShouldNotify() {
 		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
 	}
 	r.observeEnd(ctx, held, lost)
 	return lost
+}
+
+// heldFor returns how long the handler has run, zero if it has not begun.
+func (r *run) heldFor() time.Duration {
+	if r.began.IsZero() {
+		return 0
+	}
+	return time.Since(r.began)
 }
 
 // observeEnd reports that the keys were released. lost says why the lease was lost, if it was.

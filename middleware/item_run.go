@@ -139,9 +139,9 @@ type lockedItem struct {
 
 func (i lockedItem) Lease() *locking.Lease { return i.lease }
 
-// Release releases the keys and wakes the next task of each.
+// Release releases the keys and wakes the next task of each. Other items of the task go on.
 func (i lockedItem) Release(ctx context.Context) error {
-	if lost := i.giveBack(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
+	if lost := i.giveBackNow(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
 		return lost
 	}
 	return nil
