@@ -17,7 +17,7 @@ func (r *run) abandon(ctx context.Context) {
 	r.stopWaiting(ctx, false)
 	switch {
 	case r.lease != nil:
-		_ = r.giveBack(ctx, r.lease, r.ordering.stays(ctx, true, nil))
+		_ = r.giveBackNow(ctx, r.lease, r.ordering.stays(ctx, true, nil))
 	case r.ordering.returns(errBroken):
 		// The task comes back and keeps its position.
 	default:

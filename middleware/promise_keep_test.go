@@ -243,6 +243,7 @@ func TestScriptsAreSentAgainAfterAFailover(t *testing.T) {
 		}
 	}
 	// And a conflict after it is parked as ever.
+	r.events.await(r, tasks, released)
 	lease = r.hold("order:1")
 	task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 	r.settled(task, asynq.TaskStateRetry)
