@@ -516,3 +516,49 @@ func TestALockIsThatOfItsTask(t *testing.T) {
 		r.wantNoLocks()
 	}
 }
+
+// Redis goes away as a handler ends, and comes back when the lock has expired and another process has had the key. The
+// work was done under the lock: it is not done again.
+func TestADoneTaskOutlivesAnOutageLongerThanItsLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client := redis.NewClient(&redis.Options{Addr: r.client.Options().Addr})
+	t.Cleanup(func() { _ = client.Close() })
+	var down atomic.Bool
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if down.Load() {
+			return redistest.Fail(cmd, errors.New("connection reset by peer"))
+		}
+		return next(ctx, cmd)
+	}))
+	a, err := attach.New(client, asynq.Config{Concurrency: 1, LogLevel: asynq.FatalLevel}, attach.Options{TTL: locking.MinTTL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	ran := make(chan struct{}, 10)
+	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		down.Store(true)
+		ran <- struct{}{}
+		return nil
+	})))
+	task := r.enqueue("order:1")
+	receive(t, ran)
+	single, err := locking.NewSingle(r.client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	other, err := locking.Wait(t.Context(), single, []string{"order:1"}, locking.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down.Store(false)
+	r.wantGone(task)
+	if err := other.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(ran) > 0 {
+		t.Error("the task ran again")
+	}
+}

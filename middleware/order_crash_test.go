@@ -141,7 +141,12 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 			looks[name] = len(r.events.await(r, tasks-1, parked)) - (tasks - 1)
 			<-time.After(4 * time.Minute)
 			if got := s.saw(); len(got) != tasks {
-				r.Errorf("%s: %d of %d have run", name, len(got), tasks)
+				r.Errorf("%s: %d of %d have run: %v", name, len(got), tasks, got)
+				for _, e := range r.events.await(r, 0, func(e middleware.Event) bool {
+					return e.Kind == middleware.Lost || e.Kind == middleware.Unavailable || e.Cause == middleware.ByTimer
+				}) {
+					r.Logf("%+v", e)
+				}
 			}
 		})
 	}

@@ -23,7 +23,7 @@ type Tasks interface {
 	Acknowledge(ctx context.Context, a Acknowledgement) (answered bool, err error)
 	// Release returns what is left of a task's locks once its run ends, nil for nothing. It is called before Acknowledge.
 	// lost lets the task run again, for which a Release that is Strict has found that a lock was lost.
-	Release(a Acknowledgement) (r *fused.Release, lost func(context.Context))
+	Release(a Acknowledgement) (r *fused.Release, lost func())
 }
 
 // Fetched is a task that was fetched.
@@ -106,6 +106,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Keys: keys, Args: args}
+	var lost func() // lets the task run again
 	released := false
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {
 		if !ok {
@@ -115,7 +116,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		_, unasked := c.texting.LoadAndDelete(a.Queue + "/" + a.ID)
 		if c.tasks != nil && (text == "" || unasked) {
 			if end.Release == nil {
-				end.Release, end.Lost = c.tasks.Release(a)
+				end.Release, lost = c.tasks.Release(a)
 			}
 			if answered, err := c.tasks.Acknowledge(ctx, a); answered {
 				c.intake.End(a.Queue, a.ID)
@@ -129,7 +130,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 		if done, err := c.intake.Acknowledge(ctx, end); done {
 			released = true
 			if errors.Is(err, intake.ErrLost) {
-				end.Lost(ctx)
+				lost()
 				err = nil
 			}
 			return answer(ctx, sum, err)

@@ -34,7 +34,7 @@ func (w *witness) Fetched(f Fetched) {
 	w.fetched = append(w.fetched, f)
 }
 
-func (*witness) Release(Acknowledgement) (*fused.Release, func(context.Context)) {
+func (*witness) Release(Acknowledgement) (*fused.Release, func()) {
 	return nil, nil
 }
 

@@ -102,7 +102,7 @@ func (e *Engine) releaseAll() {
 }
 
 // Release returns what is left of a task's locks once its run ends: see [asynqconn.Tasks].
-func (e *tasks) Release(a asynqconn.Acknowledgement) (*fused.Release, func(context.Context)) {
+func (e *tasks) Release(a asynqconn.Acknowledgement) (*fused.Release, func()) {
 	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil || a.Repeated {
 		return nil, nil
@@ -111,7 +111,7 @@ func (e *tasks) Release(a asynqconn.Acknowledgement) (*fused.Release, func(conte
 	if release != nil && !succeeds(a) {
 		release.Strict = false
 	}
-	return release, func(context.Context) { r.runAgain() }
+	return release, r.runAgain
 }
 
 // runAgain lets asynq run a task again whose lease was lost. Its retry count stays as it is, because asynq takes the run

@@ -18,10 +18,8 @@ type Acknowledgement struct {
 	Text      string // of asynq's script; "" when it is not known yet
 	Keys      []string
 	Args      []any
-	// Release is the release of the task's locks, nil for none. Lost is called when an acknowledgement that was repeated
-	// in the background has failed with ErrLost.
+	// Release is the release of the task's locks, nil for none.
 	Release *fused.Release
-	Lost    func(context.Context)
 }
 
 // End notes that a run ends whose acknowledgement the caller sends by itself.
@@ -69,8 +67,8 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	script := ackScript(a.Text)
 	got, err := in.run(ctx, script, keys, args, r)
 	if !unanswered(err) {
-		in.came(n, got.tasks)
 		released(ctx, a.Release, got, err, false)
+		in.came(n, got.tasks)
 		switch {
 		case err == nil && got.head[0] == ackOver:
 			err = errNotFound
@@ -80,17 +78,15 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return true, err
 	}
 	args[len(a.Args)+5] = 1
+	args[len(a.Args)+13] = 0 // a lock that has expired since the handler returned was not lost
 	if in.repeat(func(ctx context.Context) error {
 		args[len(a.Args)+4] = leaseEnd()
 		got, err := in.run(ctx, script, keys, args, r)
 		if passes(err) {
 			return err
 		}
-		in.came(n, got.tasks)
 		released(ctx, a.Release, got, err, true)
-		if err == nil && got.head[0] == ackLost && a.Lost != nil {
-			a.Lost(ctx)
-		}
+		in.came(n, got.tasks)
 		return nil
 	}) {
 		return true, nil
@@ -127,18 +123,16 @@ func (in *Intake) ackCall(a Acknowledgement, at int, run string, n int, r *reade
 }
 
 // released tells the release of a task's locks what an acknowledgement has done with them. repeated says that the
-// acknowledgement was sent before: what has become of the locks since proves nothing, unless the run goes on.
+// acknowledgement was sent before: what has become of the locks since proves nothing.
 func released(ctx context.Context, r *fused.Release, got answer, err error, repeated bool) {
 	switch {
 	case r == nil:
 	case err != nil:
 		r.Run(ctx, true)
+	case repeated:
+		r.Answered(fused.Outcome{Notify: got.head[2] > 0})
 	default:
-		lost := int(got.head[1])
-		if repeated && got.head[0] != ackLost {
-			lost = 0
-		}
-		r.Answered(fused.Outcome{Lost: lost, Notify: got.head[2] > 0})
+		r.Answered(fused.Outcome{Lost: int(got.head[1]), Notify: got.head[2] > 0})
 	}
 }
 

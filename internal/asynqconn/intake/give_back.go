@@ -78,7 +78,11 @@ func (in *Intake) giveBack(tasks []Task) {
 			if passes(err) {
 				return err
 			}
-			locks.Answered(fused.Outcome{Notify: reply != int64(0)})
+			if err == nil {
+				locks.Answered(fused.Outcome{Notify: reply != int64(0)})
+			} else if t.Taken != nil {
+				locks.Run(ctx, true)
+			}
 		}
 		return nil
 	})

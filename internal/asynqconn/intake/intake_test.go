@@ -26,7 +26,7 @@ type noTasks struct{ fetched atomic.Int64 }
 
 func (n *noTasks) Fetched(asynqconn.Fetched) { n.fetched.Add(1) }
 
-func (*noTasks) Release(asynqconn.Acknowledgement) (*fused.Release, func(context.Context)) {
+func (*noTasks) Release(asynqconn.Acknowledgement) (*fused.Release, func()) {
 	return nil, nil
 }
 
