@@ -25,6 +25,9 @@ type contestant struct {
 	start func(client *redis.Client, handler asynq.HandlerFunc) (stop func(), err error)
 }
 
+// recorded is the contestant whose tasks are enqueued with their keys.
+const recorded = "railtoken, keys recorded"
+
 var contestants = []contestant{
 	bare("bare x 1", 1, nil), bare("bare x 2", 2, nil), bare("bare x 4", 4, nil), bare("bare x 8", 8, nil),
 	{"attached, no keys", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
@@ -33,7 +36,7 @@ var contestants = []contestant{
 	{"railtoken", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
 		return attached(client, handler, true)
 	}},
-	{"railtoken's producer", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+	{recorded, func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
 		return attached(client, handler, true)
 	}},
 	bare("sleep-retry", 1, setNX), bare("redsync", 1, mutex),

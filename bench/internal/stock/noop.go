@@ -80,7 +80,7 @@ func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c cont
 		defer func() { _ = proxy.Close() }()
 		at = proxy.Addr()
 	}
-	if err := enqueue(ctx, s.Addr(), tasks, c.name == "railtoken's producer"); err != nil {
+	if err := enqueue(ctx, s.Addr(), tasks, c.name == recorded); err != nil {
 		return err
 	}
 	client := redis.NewClient(&redis.Options{Addr: at, PoolSize: 2 * slots, ContextTimeoutEnabled: true})

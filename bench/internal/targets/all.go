@@ -20,6 +20,15 @@ var All = slices.Concat(
 	contended("C1x8", 0, single), contended("C4x8", 0, single), contended("C1-five", 0, several),
 	outage("Dstop"), outage("Dkill"),
 
+	stock("stock", map[string]float64{recorded: 1.8, plain: 1.9}, map[string]float64{recorded: 0.95, plain: 1.1}),
+	[]Target{
+		{"stock", "tasks/s with keys against sleep-retry", atLeast(2), ratio("tasks/s", recorded, "sleep-retry")},
+		{"stock", "tasks/s with keys against redsync", atLeast(2), ratio("tasks/s", recorded, "redsync")},
+		{"stock", "client µs with keys against one stock server", atMost(0.6), ratio("client µs", recorded, "bare x 1")},
+		{"stock", "server µs with keys against one stock server", atMost(1), ratio("server µs", recorded, "bare x 1")},
+	},
+	stock("stock-far", map[string]float64{recorded: 8}, map[string]float64{recorded: 1.5}),
+
 	tasks("K1", 0.92), tasks("K4", 0.92), tasks("K20", 0.92), tasks("orders", 0.9), tasks("sellers", 0),
 	[]Target{
 		ahead("zipf-0.8", "of ideal"), ahead("zipf-1.0", "of ideal"),
@@ -54,6 +63,30 @@ var (
 
 // forgotten is the row of a key that nothing is left of.
 const forgotten = "key that was given back, after FenceTTL"
+
+// The rows of attached servers whose tasks have recorded keys, or none.
+const (
+	recorded = "railtoken, keys recorded"
+	plain    = "attached, no keys"
+)
+
+// stock demands throughputs of some rows against one stock server of asynq, and against the best number of them in one
+// process.
+func stock(table string, one, best map[string]float64) []Target {
+	var all []Target
+	for _, row := range []string{recorded, plain} {
+		if least := one[row]; least > 0 {
+			all = append(all, Target{table, row + ": tasks/s against one stock server", atLeast(least), ratio("tasks/s", row, "bare x 1")})
+		}
+		if least := best[row]; least > 0 {
+			all = append(all, Target{
+				table, row + ": tasks/s against the best of several, ", atLeast(least),
+				overBest("tasks/s", row, []string{"bare x 2", "bare x 4", "bare x 8"}),
+			})
+		}
+	}
+	return all
+}
 
 // contended demands that no library is ahead, and a share of the ideal when it is not 0.
 func contended(table string, least float64, peers []string) []Target {

@@ -24,8 +24,11 @@ func figure(row, column string) figureOf {
 }
 
 // versus is a column of ours by that of another row.
-func versus(column, row string) figureOf {
-	return func(t *results.Table) (results.Values, string) { return t.Against(column, ours, row), "" }
+func versus(column, row string) figureOf { return ratio(column, ours, row) }
+
+// ratio is a column of a row by that of another row.
+func ratio(column, row, base string) figureOf {
+	return func(t *results.Table) (results.Values, string) { return t.Against(column, row, base), "" }
 }
 
 // share is a column of ours by another column of ours.
@@ -57,12 +60,15 @@ func perConflict(t *results.Table) (results.Values, string) {
 	return perTask, ""
 }
 
-// quickest is a column of ours by that of the quickest pattern written by hand. One that was not through in time, let
-// tasks overlap or has another fault does not count.
-func quickest(column string) figureOf {
+// quickest is a column of ours by that of the quickest pattern written by hand.
+func quickest(column string) figureOf { return overBest(column, ours, byHand) }
+
+// overBest is a column of a row by that of the best of several peers. One that was not through in time, let tasks
+// overlap or has another fault does not count.
+func overBest(column, of string, peers []string) figureOf {
 	return func(t *results.Table) (results.Values, string) {
 		best := ""
-		for _, name := range byHand {
+		for _, name := range peers {
 			row := t.Row(name)
 			if row == nil || row.Note != "" || slices.Contains(row.Values["finished"], 0) {
 				continue
@@ -71,7 +77,7 @@ func quickest(column string) figureOf {
 				best = name
 			}
 		}
-		return t.Against(column, ours, best), best
+		return t.Against(column, of, best), best
 	}
 }
 
