@@ -41,7 +41,8 @@
 //   - Wrap handlers without keys with [Attached.Unlocked], so that the servers know how many slots are free.
 //   - With middleware.Requeue{Order: middleware.FIFO}, tasks run in the order in which [Producer.EnqueueInOrder]
 //     enqueued them.
-//   - [NewProducer] enqueues tasks with their keys, and can refuse a task whose key is held.
+//   - [NewProducer] enqueues tasks with their keys, and can refuse a task whose key is held. A server then takes the
+//     locks of a task with the task itself, and the task costs no call more than without locks.
 //   - For locks on several servers, set Options.Locker to a locking.Gate over locking.NewRedlock, with [FenceTTL]. For
 //     locks with connections of their own, use locking.NewSingle on a second client instead.
 //
