@@ -81,7 +81,7 @@ crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the re
 	@scripts/crowd.sh
 
 .PHONY: items
-items: ## Kill workers while 1000 tasks of 40 items run (RUNS) beside 5000 audits (AUDITS), with and without a mark, and check 1000 pairs (PAIRS)
+items: ## Kill workers while 1500 tasks of 40 items run (RUNS) beside 7500 audits (AUDITS), with and without a mark, and check 1000 pairs (PAIRS)
 	@scripts/items.sh
 
 .PHONY: overload
