@@ -15,13 +15,8 @@ type Release struct {
 	Strict bool
 
 	send func(ctx context.Context, sent bool) (Outcome, error)
+	then []func(Outcome, error)
 	once sync.Once
-
-	mu    sync.Mutex
-	ended bool
-	out   Outcome
-	err   error
-	then  func(Outcome, error)
 }
 
 // Outcome is the outcome of a release.
@@ -37,23 +32,9 @@ func NewRelease(keys []string, owner string, tops []int64,
 	return &Release{Keys: keys, Owner: owner, Tops: tops, send: send}
 }
 
-// Then has a function called with the outcome, once. Functions are called in the order of these calls.
-func (r *Release) Then(do func(Outcome, error)) {
-	r.mu.Lock()
-	if !r.ended {
-		before := r.then
-		r.then = func(o Outcome, err error) {
-			if before != nil {
-				before(o, err)
-			}
-			do(o, err)
-		}
-		r.mu.Unlock()
-		return
-	}
-	r.mu.Unlock()
-	do(r.out, r.err)
-}
+// Then has a function called with the outcome, after those of earlier calls. It must be called before the release is
+// carried out.
+func (r *Release) Then(do func(Outcome, error)) { r.then = append(r.then, do) }
 
 // Answered notes that a script has carried out the release.
 func (r *Release) Answered(o Outcome) { r.once.Do(func() { r.end(o, nil) }) }
@@ -64,12 +45,7 @@ func (r *Release) Run(ctx context.Context, sent bool) {
 }
 
 func (r *Release) end(o Outcome, err error) {
-	r.mu.Lock()
-	r.ended, r.out, r.err = true, o, err
-	then := r.then
-	r.then = nil
-	r.mu.Unlock()
-	if then != nil {
-		then(o, err)
+	for _, do := range r.then {
+		do(o, err)
 	}
 }
