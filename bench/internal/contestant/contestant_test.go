@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
-	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/internal/etcdtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -225,7 +225,7 @@ func TestAWaitForEtcdThatIsCalledOffKeepsNobodyWaiting(t *testing.T) {
 // servers are what a contestant locks on.
 type servers struct {
 	redis []*redistest.Server
-	etcd  *server.Etcd
+	etcd  *etcdtest.Cluster
 }
 
 func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locker) {
@@ -234,7 +234,7 @@ func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locke
 	var addrs []string
 	if kind.Store == contestant.OnEtcd {
 		var err error
-		if s.etcd, err = server.StartEtcd(t.Context(), t.TempDir(), n, nil); err != nil {
+		if s.etcd, err = etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n}); err != nil {
 			t.Fatal("needs etcd, which make test installs: ", err)
 		}
 		t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/internal/etcdtest"
 )
 
 // oneWay is how long bytes take to a server that is far away, and back again.
@@ -24,7 +25,7 @@ type place struct {
 // site is where contestants find their servers: as many redis-servers as members of etcd.
 type site struct {
 	redis fleet
-	etcd  *server.Etcd
+	etcd  *etcdtest.Cluster
 	// Where clients connect: proxies when the servers are far away.
 	redisAddrs, etcdAddrs []string
 }
@@ -82,7 +83,7 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 	if at.far {
 		reach = l.far
 	}
-	if s.etcd, err = server.StartEtcd(ctx, l.env.Dir, at.servers, reach); err != nil {
+	if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
 		return nil, err
 	}
 	l.closes = append(l.closes, s.etcd.End)
@@ -100,7 +101,7 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 }
 
 // note adds the version of etcd to the setting.
-func (l *lab) note(ctx context.Context, e *server.Etcd) error {
+func (l *lab) note(ctx context.Context, e *etcdtest.Cluster) error {
 	version, err := e.Version(ctx)
 	text := "etcd " + version + " (data on disk)"
 	if e.InMemory() {
@@ -121,7 +122,7 @@ func (l *lab) far(ctx context.Context, addr string) (string, error) {
 	return p.Addr(), nil
 }
 
-func reachAll(ctx context.Context, addrs []string, reach server.Reach) ([]string, error) {
+func reachAll(ctx context.Context, addrs []string, reach etcdtest.Reach) ([]string, error) {
 	reached := make([]string, len(addrs))
 	for i, addr := range addrs {
 		var err error

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/bench/internal/distance"
-	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/internal/etcdtest"
 )
 
 func TestAClusterOfEtcdServesWithoutAFollower(t *testing.T) {
@@ -94,9 +94,9 @@ func TestEtcdLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func startEtcd(t *testing.T, n int, reach server.Reach) *server.Etcd {
+func startEtcd(t *testing.T, n int, reach etcdtest.Reach) *etcdtest.Cluster {
 	t.Helper()
-	e, err := server.StartEtcd(t.Context(), t.TempDir(), n, reach)
+	e, err := etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n, Reach: reach})
 	if err != nil {
 		t.Fatal("needs etcd, which make test installs: ", err)
 	}

@@ -1,5 +1,4 @@
-// Package server runs the servers of a benchmark, redis-servers and clusters of etcd: each a process of its own on a
-// free port, with nothing on disk.
+// Package server runs the redis-servers of a benchmark: each a process of its own on a free port, with nothing on disk.
 package server
 
 import (
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 
 // Server is a redis-server that this program has started.
 type Server struct {
-	*process
+	*process.Process
 
 	addr  string
 	probe *redis.Client
@@ -30,7 +31,7 @@ type Server struct {
 // Start runs a server in the directory, where its log goes, and returns when it answers.
 func Start(ctx context.Context, dir string) (*Server, error) {
 	for range 20 {
-		addrs, err := freeAddrs(ctx, 1)
+		addrs, err := process.FreeAddrs(ctx, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func (s *Server) Probe() *redis.Client { return s.probe }
 
 // Kill ends the process at once, also a paused one, and returns when it is gone.
 func (s *Server) Kill() {
-	s.end()
+	s.Process.Kill()
 	_ = s.probe.Close()
 }
 
@@ -72,7 +73,7 @@ func start(dir, addr string) (*Server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p, err := run(log, "redis-server",
+	p, err := process.Run(log, "redis-server",
 		"--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func start(dir, addr string) (*Server, error) {
 	probe := redis.NewClient(&redis.Options{
 		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 	})
-	return &Server{process: p, addr: addr, probe: probe}, nil
+	return &Server{Process: p, addr: addr, probe: probe}, nil
 }
 
 // await returns when this very process answers: another one may have taken the port.
@@ -95,14 +96,14 @@ func (s *Server) await(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if got := info["Server"]["process_id"]; got != strconv.Itoa(s.cmd.Process.Pid) {
+			if got := info["Server"]["process_id"]; got != strconv.Itoa(s.PID()) {
 				return fmt.Errorf("process %s answers on %s", got, s.addr)
 			}
 			return nil
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
-		case <-s.exited:
+		case <-s.Exited():
 			return fmt.Errorf("redis-server %s has ended: %w", s.addr, err)
 		case <-ctx.Done():
 			return fmt.Errorf("redis-server %s: %w", s.addr, err)

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package server
+package process
 
 import "syscall"
 
 // dieWithParent does nothing: only Linux knows how.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// inMemory knows no directory whose files are in memory.
-func inMemory(int) (dir string, ok bool) { return "", false }
+// MemoryDir knows no directory whose files are in memory.
+func MemoryDir(uint64) (dir string, ok bool) { return "", false }
