@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: redis-server, etcd, and a C compiler for the race detector.
+# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, and a C compiler for the race detector.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -66,6 +66,27 @@ if ! have etcd; then
   have etcd ||
     fail "cannot install etcd. Install it by hand (Debian: apt-get install etcd-server; Fedora: dnf install etcd;" \
       "Alpine: apk add etcd; macOS: brew install etcd) and run \"make test\" again."
+fi
+
+# has_postgres looks where Debian puts the server, too, which is not in PATH.
+has_postgres() { have postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
+
+if ! has_postgres; then
+  say "the tests start PostgreSQL servers of their own, and there is none here"
+  install_packages postgresql "postgresql-server postgresql" postgresql postgresql || true
+  hash -r
+  has_postgres ||
+    fail "cannot install PostgreSQL. Install it by hand (Debian: apt-get install postgresql; Fedora: dnf install postgresql-server;" \
+      "Alpine: apk add postgresql; macOS: brew install postgresql) and run \"make test\" again."
+fi
+
+if ! have pgbouncer && [[ ! -x /usr/sbin/pgbouncer ]]; then
+  say "the tests start PgBouncer processes of their own, and there is no pgbouncer here"
+  install_packages pgbouncer pgbouncer pgbouncer pgbouncer || true
+  hash -r
+  have pgbouncer || [[ -x /usr/sbin/pgbouncer ]] ||
+    fail "cannot install PgBouncer. Install it by hand (Debian: apt-get install pgbouncer; Fedora: dnf install pgbouncer;" \
+      "Alpine: apk add pgbouncer; macOS: brew install pgbouncer) and run \"make test\" again."
 fi
 
 if ! compiles_c; then

@@ -1,11 +1,7 @@
 package redistest
 
 // What the tests in the external package need of the inside.
-var (
-	LeftOut      = leftOut
-	ModuleRoot   = moduleRoot
-	ErrPortTaken = errPortTaken
-)
+var ErrPortTaken = errPortTaken
 
 // RunOnPortOf moves a stopped server to the port of another and runs it.
 func (s *Server) RunOnPortOf(other *Server) error {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/testproc"
 )
 
 // movedTogether is how many keys one MIGRATE takes along, as with redis-cli --cluster reshard.
@@ -150,7 +152,7 @@ func (m *Move) finish(ctx context.Context) error {
 		}
 	}
 	for _, s := range slices.Concat([]*Server{m.from}, others) {
-		if err := poll(ctx, nil, func() error { return s.hasHeard(ctx, m.to, target) }); err != nil {
+		if err := testproc.Poll(ctx, nil, func() error { return s.hasHeard(ctx, m.to, target) }); err != nil {
 			return err
 		}
 	}

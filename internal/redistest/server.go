@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,12 +15,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/railtoken/railtoken/internal/testproc"
 )
 
 const (
+	loopback     = testproc.Loopback
 	readyTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
+
+// errPortTaken reports that redis-server ended because another process listens on its port.
+var errPortTaken = errors.New("redistest: the port is taken")
 
 // A Server is a redis-server process that belongs to one test. Its methods may be called from any goroutine, except
 // that those with a [testing.TB] must be called from the goroutine of the test.
@@ -32,7 +38,7 @@ type Server struct {
 	port     int
 
 	mu   sync.Mutex
-	proc *process // nil when not running
+	proc *testproc.Process // nil when not running
 }
 
 // Start runs a redis-server on a free port of 127.0.0.1 and returns when it answers. It keeps nothing on disk, unless args
@@ -47,12 +53,12 @@ func Start(tb testing.TB, args ...string) *Server {
 	tb.Cleanup(func() {
 		s.Stop()
 		if tb.Failed() {
-			tb.Logf("end of the log of redis-server %s:\n%s", s.Addr(), s.logTail(0))
+			tb.Logf("end of the log of redis-server %s:\n%s", s.Addr(), testproc.LogTail(s.log(), 0))
 		}
 	})
 
 	for range 20 {
-		s.port = freePort(tb)
+		s.port = testproc.FreePort(tb, busPortOffset)
 		err := s.run()
 		if err == nil {
 			return s
@@ -77,7 +83,7 @@ func (s *Server) PID() int {
 	if s.proc == nil {
 		return 0
 	}
-	return s.proc.cmd.Process.Pid
+	return s.proc.PID()
 }
 
 // Client returns a new client of the server, closed at the end of the test. Each mod may change its options first.
@@ -98,16 +104,16 @@ func (s *Server) Stop() {
 	if s.proc == nil {
 		return
 	}
-	_ = s.proc.resume()
+	_ = s.proc.Resume()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if s.shutdown(ctx) != nil {
-		_ = s.proc.interrupt()
+		_ = s.proc.Interrupt()
 	}
 	select {
-	case <-s.proc.exited:
+	case <-s.proc.Exited():
 	case <-ctx.Done():
-		s.proc.kill()
+		s.proc.Kill()
 	}
 	s.proc = nil
 }
@@ -119,7 +125,7 @@ func (s *Server) Kill() {
 	if s.proc == nil {
 		return
 	}
-	s.proc.kill()
+	s.proc.Kill()
 	s.proc = nil
 }
 
@@ -130,7 +136,7 @@ func (s *Server) Restart(tb testing.TB) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	err := poll(ctx, nil, func() error {
+	err := testproc.Poll(ctx, nil, func() error {
 		err := s.run()
 		if err != nil && !errors.Is(err, errPortTaken) {
 			tb.Fatal(err)
@@ -149,7 +155,7 @@ func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc != nil {
-		_ = s.proc.pause()
+		_ = s.proc.Pause()
 	}
 }
 
@@ -158,7 +164,7 @@ func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proc != nil {
-		_ = s.proc.resume()
+		_ = s.proc.Resume()
 	}
 }
 
@@ -166,21 +172,21 @@ func (s *Server) Resume() {
 func (s *Server) run() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	logStart := s.logSize()
-	proc, err := startProcess(s.bin, s.dir, s.args())
+	logStart := testproc.LogSize(s.log())
+	proc, err := testproc.Start(testproc.Command{Path: s.bin, Args: s.args(), Dir: s.dir, Log: s.log()})
 	if err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	err = poll(ctx, proc.exited, func() error { return s.probe(ctx, proc.cmd.Process.Pid) })
+	err = testproc.Poll(ctx, proc.Exited(), func() error { return s.probe(ctx, proc.PID()) })
 	if err == nil {
 		s.proc = proc
 		return nil
 	}
-	proc.kill()
-	log := s.logTail(logStart)
+	proc.Kill()
+	log := testproc.LogTail(s.log(), logStart)
 	if strings.Contains(log, "Address already in use") {
 		return fmt.Errorf("%w: %s", errPortTaken, s.Addr())
 	}
@@ -241,23 +247,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 	return c.ShutdownNoSave(ctx).Err()
 }
 
-func (s *Server) logSize() int64 {
-	fi, err := os.Stat(logFile(s.dir))
-	if err != nil {
-		return 0
-	}
-	return fi.Size()
-}
-
-// logTail returns the last lines that the server has logged from this offset on.
-func (s *Server) logTail(from int64) string {
-	b, err := os.ReadFile(logFile(s.dir))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(b[min(from, int64(len(b))):])), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
-}
+// log is where the server's output goes.
+func (s *Server) log() string { return filepath.Join(s.dir, "redis.log") }
 
 func listens(ctx context.Context, addr string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)

@@ -1,4 +1,5 @@
-package redistest
+// Package leftout finds the tests that cannot run because a server is not installed.
+package leftout
 
 import (
 	"errors"
@@ -11,18 +12,44 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 )
 
-// importPath is this package's own.
-const importPath = "github.com/railtoken/railtoken/internal/redistest"
+// Server is a program that tests need, and how they start it.
+type Server struct {
+	Name     string   // of the program
+	Import   string   // path of the package with the functions that start it
+	Starters []string // those functions
+}
 
-// starters are the functions that need redis-server.
-var starters = []string{"Start", "StartCluster", "StartSentinel"}
+// Require fails if missing says why the server is not installed, with every test that is left out for want of it and the
+// remedy. If REDISTEST_ALLOW_LEFT_OUT accepts that, it skips with the same list.
+func (s Server) Require(tb testing.TB, missing error) {
+	tb.Helper()
+	if missing == nil {
+		return
+	}
+	root, rootErr := ModuleRoot()
+	if rootErr != nil {
+		tb.Fatal(missing, rootErr)
+	}
+	names, listErr := s.Find(root)
+	if listErr != nil {
+		tb.Fatal(missing, listErr)
+	}
+	list := "  " + strings.Join(names, "\n  ")
+	if os.Getenv("REDISTEST_ALLOW_LEFT_OUT") != "" {
+		tb.Skipf("no %s (%v): these %d tests are left out:\n%s", s.Name, missing, len(names), list)
+	}
+	tb.Fatalf("no %s (%v): these %d tests are left out:\n%s\n"+
+		"Run \"make test\", which installs it, or set REDISTEST_ALLOW_LEFT_OUT=1 to accept that they are left out.",
+		s.Name, missing, len(names), list)
+}
 
-// leftOut names the tests, benchmarks and fuzz targets below root that cannot run without redis-server, as "dir: name", sorted.
+// Find names the tests, benchmarks and fuzz targets below root that cannot run without the server, as "dir: name", sorted.
 // They are found in the source: a test counts when it, or a function or variable of its directory that it mentions, calls
 // one of the starters. Nested modules are included.
-func leftOut(root string) ([]string, error) {
+func (s Server) Find(root string) ([]string, error) {
 	dirs := map[string][]*ast.File{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -54,7 +81,7 @@ func leftOut(root string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, test := range testsThatStart(files) {
+		for _, test := range s.testsThatStart(files) {
 			names = append(names, "./"+filepath.ToSlash(rel)+": "+test)
 		}
 	}
@@ -67,22 +94,22 @@ func skipDir(name string) bool {
 }
 
 // testsThatStart returns the tests in the files of one directory that reach a starter.
-func testsThatStart(files []*ast.File) []string {
+func (s Server) testsThatStart(files []*ast.File) []string {
 	mentions := map[string]map[string]bool{} // declaration -> what its body mentions
 	reaches := map[string]bool{}
 	tests := map[string]bool{}
 	for _, f := range files {
-		pkg := importedAs(f)
+		pkg := s.importedAs(f)
 		for _, decl := range f.Decls {
 			for _, d := range named(decl) {
-				uses, starts := used(d.node, pkg)
+				uses, starts := s.used(d.node, pkg)
 				if mentions[d.name] == nil {
 					mentions[d.name] = map[string]bool{}
 				}
 				for name := range uses {
 					mentions[d.name][name] = true
 				}
-				if starts || pkg == "." && slices.Contains(starters, d.name) {
+				if starts || pkg == "." && slices.Contains(s.Starters, d.name) {
 					reaches[d.name] = true
 				}
 				tests[d.name] = tests[d.name] || isTest(d.node)
@@ -114,19 +141,19 @@ func testsThatStart(files []*ast.File) []string {
 	return names
 }
 
-// importedAs returns the name by which the file knows this package, "." when it belongs to it, "" when it does not import it.
-func importedAs(f *ast.File) string {
-	if f.Name.Name == path.Base(importPath) {
+// importedAs returns the name by which the file knows the package of the starters, "." when it belongs to it, "" when it does not import it.
+func (s Server) importedAs(f *ast.File) string {
+	if f.Name.Name == path.Base(s.Import) {
 		return "."
 	}
 	for _, imp := range f.Imports {
-		if strings.Trim(imp.Path.Value, `"`) != importPath {
+		if strings.Trim(imp.Path.Value, `"`) != s.Import {
 			continue
 		}
 		if imp.Name != nil {
 			return imp.Name.Name
 		}
-		return path.Base(importPath)
+		return path.Base(s.Import)
 	}
 	return ""
 }
@@ -160,7 +187,7 @@ func named(decl ast.Decl) []declared {
 
 // used returns the names that node mentions, those behind a dot with the dot, and whether one of them is a starter of the package
 // imported as pkg.
-func used(node ast.Node, pkg string) (names map[string]bool, starts bool) {
+func (s Server) used(node ast.Node, pkg string) (names map[string]bool, starts bool) {
 	names = map[string]bool{}
 	var visit func(ast.Node) bool
 	visit = func(n ast.Node) bool {
@@ -169,7 +196,7 @@ func used(node ast.Node, pkg string) (names map[string]bool, starts bool) {
 			names[n.Name] = true
 		case *ast.SelectorExpr:
 			names["."+n.Sel.Name] = true
-			if x, ok := n.X.(*ast.Ident); ok && pkg != "" && x.Name == pkg && slices.Contains(starters, n.Sel.Name) {
+			if x, ok := n.X.(*ast.Ident); ok && pkg != "" && x.Name == pkg && slices.Contains(s.Starters, n.Sel.Name) {
 				starts = true
 			}
 			ast.Inspect(n.X, visit)
@@ -196,8 +223,8 @@ func isTest(node ast.Node) bool {
 
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
-// moduleRoot returns the closest directory with a go.mod, from the working directory upwards.
-func moduleRoot() (string, error) {
+// ModuleRoot returns the closest directory with a go.mod, from the working directory upwards.
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -208,7 +235,7 @@ func moduleRoot() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("redistest: no go.mod in the working directory or above")
+			return "", errors.New("leftout: no go.mod in the working directory or above")
 		}
 		dir = up
 	}

@@ -1,4 +1,4 @@
-package redistest
+package testproc
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// errEnded reports that the process polled for has ended.
-var errEnded = errors.New("the process has ended")
+// ErrEnded reports that the process polled for has ended.
+var ErrEnded = errors.New("the process has ended")
 
-// poll calls try until it succeeds, at first every millisecond, later every 20 ms. It gives up with the last error of try when
+// Poll calls try until it succeeds, at first every millisecond, later every 20 ms. It gives up with the last error of try when
 // ctx or the process ends.
-func poll(ctx context.Context, ended <-chan struct{}, try func() error) error {
+func Poll(ctx context.Context, ended <-chan struct{}, try func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := try()
 		if err == nil {
@@ -23,7 +23,7 @@ func poll(ctx context.Context, ended <-chan struct{}, try func() error) error {
 		case <-timer.C:
 		case <-ended:
 			timer.Stop()
-			return fmt.Errorf("%w: %w", errEnded, err)
+			return fmt.Errorf("%w: %w", ErrEnded, err)
 		case <-ctx.Done():
 			timer.Stop()
 			return fmt.Errorf("%w: %w", ctx.Err(), err)

@@ -1,4 +1,4 @@
-package redistest_test
+package leftout_test
 
 import (
 	"os"
@@ -6,8 +6,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/leftout"
 )
+
+var redis = leftout.Server{
+	Name: "redis-server", Import: "github.com/railtoken/railtoken/internal/redistest",
+	Starters: []string{"Start", "StartCluster", "StartSentinel"},
+}
 
 func TestLeftOutFindsDirectAndIndirectCalls(t *testing.T) {
 	t.Parallel()
@@ -42,7 +47,7 @@ func TestLeftOutFindsDirectAndIndirectCalls(t *testing.T) {
 		import ("testing"; "github.com/railtoken/railtoken/internal/redistest")
 		func TestInTestdata(t *testing.T) { redistest.Start(t) }`)
 
-	got, err := redistest.LeftOut(root)
+	got, err := redis.Find(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +70,7 @@ func TestLeftOutReportsAFileThatDoesNotParse(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, root, "a_test.go", "package")
-	if _, err := redistest.LeftOut(root); err == nil {
+	if _, err := redis.Find(root); err == nil {
 		t.Error("no error")
 	}
 }

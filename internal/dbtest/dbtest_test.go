@@ -1,0 +1,99 @@
+package dbtest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/leftout"
+)
+
+func TestMain(m *testing.M) { leaktest.Verify(dbtest.Stopping(m)) }
+
+// These tests keep a plain "go test ./..." from leaving tests out silently.
+func TestPostgresIsInstalled(t *testing.T) {
+	leftout.Server{
+		Name: "PostgreSQL", Import: "github.com/railtoken/railtoken/internal/dbtest",
+		Starters: []string{"StartPostgres", "SharedPostgres"},
+	}.Require(t, dbtest.FindPostgres())
+}
+
+func TestPgBouncerIsInstalled(t *testing.T) {
+	leftout.Server{
+		Name: "PgBouncer", Import: "github.com/railtoken/railtoken/internal/dbtest", Starters: []string{"StartPgBouncer"},
+	}.Require(t, dbtest.FindPgBouncer())
+}
+
+func TestDatabasesOfTestsAreApart(t *testing.T) {
+	t.Parallel()
+	p := dbtest.SharedPostgres(t)
+	one, two := p.Database(t), p.Database(t)
+	p.Exec(t, one, "CREATE TABLE t (x int)")
+	if n := p.Exec(t, two, "SELECT count(*) FROM pg_tables WHERE tablename = 't'"); n != "0" {
+		t.Errorf("the other database has %s tables of that name", n)
+	}
+	if dbtest.SharedPostgres(t) != p {
+		t.Error("the tests do not share their server")
+	}
+}
+
+func TestDataOutlivesKillAndRestart(t *testing.T) {
+	t.Parallel()
+	p := dbtest.StartPostgres(t)
+	db := p.Database(t)
+	p.Exec(t, db, "CREATE TABLE t (x int); INSERT INTO t VALUES (7)")
+	before := p.PID()
+	p.Kill(t)
+	if old, err := os.FindProcess(before); p.PID() != 0 || err == nil && old.Signal(syscall.Signal(0)) == nil {
+		t.Errorf("process %d still runs", before)
+	}
+	p.Restart(t)
+	if x := p.Exec(t, db, "SELECT x FROM t"); x != "7" || p.PID() == before {
+		t.Errorf("the table has %q", x)
+	}
+}
+
+func TestAPausedServerAnswersOnceResumed(t *testing.T) {
+	t.Parallel()
+	p := dbtest.StartPostgres(t)
+	p.Pause(t)
+	state := stateOf(t, p.PID())
+	if state != "T" {
+		t.Errorf("the paused server is in state %s", state)
+	}
+	p.Resume()
+	if one := p.Exec(t, "postgres", "SELECT 1"); one != "1" {
+		t.Errorf("the resumed server answers %q", one)
+	}
+}
+
+func stateOf(t *testing.T, pid int) string {
+	t.Helper()
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest[:1]
+}
+
+func TestPgBouncerPoolsTransactions(t *testing.T) {
+	t.Parallel()
+	p := dbtest.SharedPostgres(t)
+	db := p.Database(t)
+	b := dbtest.StartPgBouncer(t, p)
+	if out := p.ExecAt(t, b.URL(db), "SELECT current_database()"); out != db {
+		t.Errorf("through PgBouncer the database is %q, want %q", out, db)
+	}
+	for pool := range strings.Lines(p.ExecAt(t, b.URL("pgbouncer"), "SHOW POOLS")) {
+		if strings.HasPrefix(pool, db+"|") && strings.HasSuffix(strings.TrimSpace(pool), "|transaction") {
+			return
+		}
+	}
+	t.Error("PgBouncer has no pool of transactions for the database")
+}

@@ -1,0 +1,71 @@
+package dbtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// envRequire turns a missing server from a skip into a failure.
+const envRequire = "REDISTEST_REQUIRE"
+
+// Folders outside PATH in which packages put servers. Those of PostgreSQL have one folder for each version.
+const (
+	postgresFolders = "/usr/lib/postgresql/*/bin"
+	systemFolder    = "/usr/sbin"
+)
+
+// FindPostgres returns why PostgreSQL is not installed, or nil.
+func FindPostgres() error {
+	_, err := find("postgres")
+	return err
+}
+
+// FindPgBouncer returns why PgBouncer is not installed, or nil.
+func FindPgBouncer() error {
+	_, err := find("pgbouncer")
+	return err
+}
+
+// find returns the path of a program: of the newest version if there are several.
+func find(program string) (string, error) {
+	folders, err := filepath.Glob(postgresFolders)
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(folders, func(a, b string) int { return version(b) - version(a) })
+	for _, folder := range append(folders, systemFolder) {
+		if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath(program)
+}
+
+// version returns the version in the path of a folder, 0 if there is none.
+func version(folder string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// program returns the path of a program. Without it tb is skipped, or fails when REDISTEST_REQUIRE is set.
+func program(tb testing.TB, name string) string {
+	tb.Helper()
+	path, err := find(name)
+	if err == nil {
+		return path
+	}
+	why := fmt.Sprintf("needs %s: %s cannot run: %v (\"make test\" installs it)", name, tb.Name(), err)
+	if os.Getenv(envRequire) != "" {
+		tb.Fatal(why)
+	}
+	tb.Skip(why)
+	return ""
+}

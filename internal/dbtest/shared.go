@@ -1,0 +1,58 @@
+package dbtest
+
+import (
+	"os"
+	"sync"
+	"testing"
+)
+
+// Stopping returns an m whose Run also stops the server of [SharedPostgres]. TestMain of a package that uses it calls
+// leaktest.Verify(dbtest.Stopping(m)).
+func Stopping(m interface{ Run() int }) interface{ Run() int } {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.stopped = true
+	return stopping{m}
+}
+
+type stopping struct{ inner interface{ Run() int } }
+
+// Run runs the tests, and then stops the server.
+func (s stopping) Run() int {
+	code := s.inner.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.postgres != nil {
+		shared.postgres.Stop()
+		_ = os.RemoveAll(shared.postgres.dir)
+		shared.postgres = nil
+	}
+	return code
+}
+
+// shared is the server of all tests.
+var shared struct {
+	mu       sync.Mutex
+	stopped  bool // by TestMain
+	postgres *Postgres
+}
+
+// SharedPostgres returns the server of all tests of the package, which it starts with the first call. A test must not
+// stop or pause it, and works in a [Postgres.Database] of its own.
+func SharedPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	program(tb, "postgres")
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.stopped {
+		tb.Fatal("dbtest: TestMain must call leaktest.Verify(dbtest.Stopping(m)), which stops the server")
+	}
+	if shared.postgres == nil {
+		p, err := startPostgres(tb, nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		shared.postgres = p
+	}
+	return shared.postgres
+}
