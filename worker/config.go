@@ -40,6 +40,9 @@ type Config struct {
 	// connect (the default), strict or off. Unless it is off, servers that have just started do not vote for 55 s. It
 	// has no effect on a single Redis.
 	LockGuard locking.GuardMode
+	// Locker locks the keys elsewhere than on Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker puts a
+	// locking.Gate in front of it, unless it is one. The caller closes it after the worker.
+	Locker locking.Locker
 
 	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
 	// "audit=3,allocate=1".
@@ -102,6 +105,9 @@ func (c Config) Validate() error {
 		errs = append(errs, c.LockRedis.validate(lockVariable))
 	}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("worker: "+format, args...)) }
+	if c.Locker != nil && !c.LockRedis.isZero() {
+		fault("Locker and LockRedis are both set: locks are on one of them, so remove the other")
+	}
 	for name, weight := range c.Queues {
 		switch {
 		case strings.TrimSpace(name) == "":

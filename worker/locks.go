@@ -11,6 +11,10 @@ import (
 // openLocks makes the Locker. It has connections of its own, so that asynq's commands do not delay a renewal. They give
 // up quickly on a server that cannot be reached, because each caller tries again or goes on without that server.
 func (w *Worker) openLocks() (err error) {
+	if w.cfg.Locker != nil {
+		w.locker = gatedlocker.On(w.cfg.Locker)
+		return nil
+	}
 	at := w.lockAt()
 	if at.isRedlock() {
 		for _, addr := range at.Nodes {

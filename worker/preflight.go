@@ -20,6 +20,8 @@ func (w *Worker) preflight(ctx context.Context) error {
 		return err
 	}
 	switch {
+	case w.cfg.Locker != nil:
+		return nil
 	case w.lockConn == nil:
 		return w.preflightNodes(ctx)
 	case w.locker.RedisKeys == nil: // else the locks are checked with the tasks

@@ -23,7 +23,7 @@ import (
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
-	lockConn redis.UniversalClient   // nil if the locks are on several servers
+	lockConn redis.UniversalClient   // nil if the locks are on several servers, or not on Redis
 	locker   gatedlocker.Locker      // its RedisKeys is set if the locks are on the Redis of the tasks
 	lockTest []redis.UniversalClient // of several lock servers, for the preflight
 	attached *attach.Attached

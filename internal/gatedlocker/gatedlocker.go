@@ -43,6 +43,20 @@ func OnNodes(nodes []*redis.Options, guard locking.GuardMode, maxHold time.Durat
 	return behindGate(redlock), nil
 }
 
+// On returns a Locker of the caller's behind a Gate. Close leaves it open.
+func On(l locking.Locker) Locker {
+	gate, ok := l.(*locking.Gate)
+	if !ok {
+		gate = locking.NewGate(l, locking.GateOptions{})
+	}
+	return Locker{Gate: gate, Closer: open{}}
+}
+
+// open closes nothing.
+type open struct{}
+
+func (open) Close() error { return nil }
+
 // FenceTTL returns how long fence counters must be kept for leases of at most maxHold.
 func FenceTTL(maxHold time.Duration) time.Duration { return max(locking.DefaultFenceTTL, 2*maxHold) }
 
