@@ -24,6 +24,7 @@
 //   - [github.com/railtoken/railtoken/worker]: servers, locks and clients from one Config or the environment
 //   - [github.com/railtoken/railtoken/middleware]: the asynq middleware: keys, strategies for conflicts, errors, events
 //   - [github.com/railtoken/railtoken/delayqueue]: the waiting tasks: list, reorder, drop, replay
+//   - [github.com/railtoken/railtoken/inspect]: who holds a key, who waits for it, what the workers are doing
 //   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); also
 //     without tasks
 //   - [github.com/railtoken/railtoken/locking/backend]: what a new kind of Locker is made from

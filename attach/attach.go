@@ -55,6 +55,10 @@ type Options struct {
 	// [Attached.Check].
 	AllowEviction bool
 
+	// DisableReports ends the reports of what the tasks of the servers hold, which package inspect reads. A report costs
+	// three commands every 5 s, however many locks are held.
+	DisableReports bool
+
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
 	// Logger receives failures and what an operator should know, with hashed keys. When nil, the log goes to
@@ -93,6 +97,7 @@ type Attached struct {
 	wakes    asynqconn.Wakes
 	stopping chan struct{}
 	stop     sync.Once
+	reports  reports
 	told     sync.Once // a missing line has been logged
 	running  sync.WaitGroup
 }
@@ -253,6 +258,7 @@ func (a *Attached) Close() error {
 		a.opts.Logger.Error(
 			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
+	a.reports.close()
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {
 		errs = append(errs, c.Close())

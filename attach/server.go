@@ -24,7 +24,7 @@ func (a *Attached) Client() redis.UniversalClient {
 	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
 		Slots: a.budget.Slots, Stopping: a.stopping,
-		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.Check,
+		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.ready,
 	})
 }
 

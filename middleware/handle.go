@@ -19,6 +19,7 @@ const wakeTimeout = 5 * time.Second
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
 	r.observe(ctx, Event{Kind: Acquired, Waited: r.waited()})
 	r.began = time.Now()
+	r.list(lease, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))
@@ -32,6 +33,7 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 // why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
 // are on the Redis of the tasks; if it turns out then that the lease was lost, the task does not count as done.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
+	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
 	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, lease.Committed(), func(lost error) {
 		r.wakeNext(after, lease, parking.Front{}, true, lost)
@@ -45,6 +47,7 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 
 // giveBackNow does what giveBack does, without waiting for an acknowledgement.
 func (r *run) giveBackNow(ctx context.Context, lease *locking.Lease, stays bool) error {
+	r.unlist()
 	r.lease = nil
 	held := r.heldFor()
 	lost := r.release(ctx, lease, !stays)

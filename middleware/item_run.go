@@ -66,6 +66,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	}
 	item.observe(ctx, Event{Kind: Acquired, Waited: waited})
 	item.began = time.Now()
+	item.list(lease, true)
 	return lockedItem{item, lease}, nil, nil
 }
 
@@ -91,6 +92,7 @@ func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused ti
 		r.firstAt = refused
 	}
 	if r.active.Met(r.attempt).Count == 0 {
+		r.reported().Conflict()
 		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Waited: r.waited()})
 	}
 	requeue, _ := RequeueOf(r.Strategy)

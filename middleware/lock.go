@@ -142,6 +142,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	}
 	l.watcher, _ = opts.Locker.(locking.Watcher)
 	l.fused = l.engine().Fuses(opts.Locker)
+	l.reported().CountSlots(l.SlotBudget.inUse)
 	return func(next asynq.Handler) asynq.Handler {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
 			task *asynq.Task,

@@ -12,6 +12,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/itemrun"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -41,6 +42,7 @@ type run struct {
 	stopWatch func()
 	lease     *locking.Lease // to be released
 	blind     bool           // releases cannot be watched
+	holding   report.Holding // what it holds while its handler runs
 }
 
 // begin returns a new run of the task that asynq has put into the context.
@@ -179,6 +181,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	}
 	r.refusals++
 	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
+		r.reported().Conflict()
 		r.observe(ctx,
 			Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
 	}

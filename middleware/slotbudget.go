@@ -106,3 +106,8 @@ func (s *SlotBudget) take() bool {
 }
 
 func (s *SlotBudget) give() { s.waiting.Add(-1) }
+
+// inUse returns how many tasks occupy a slot, and how many of these wait in it.
+func (s *SlotBudget) inUse() (running, waiting int) {
+	return int(s.running.Load()), int(s.waiting.Load())
+}

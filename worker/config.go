@@ -82,6 +82,10 @@ type Config struct {
 	// refused otherwise. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
+	// DisableReports ends the worker's reports of what its tasks hold, which package inspect reads.
+	// RAILTOKEN_DISABLE_REPORTS.
+	DisableReports bool
+
 	// Logger receives the log of the worker and of asynq; slog.Default when nil. slog.New(slog.DiscardHandler) disables
 	// it.
 	Logger *slog.Logger

@@ -50,6 +50,7 @@ type env struct {
 	MaxKeys                  string   `split_words:"true"`
 	Strategy                 string   `split_words:"true"`
 	AllowEviction            string   `split_words:"true"`
+	DisableReports           string   `split_words:"true"`
 	LockNodes                string   `split_words:"true"`
 	LockGuard                string   `split_words:"true"`
 }
@@ -142,6 +143,7 @@ func (p *parser) config(e env) Config {
 		MaxKeys:                  p.int("MAX_KEYS", e.MaxKeys),
 		Strategy:                 p.strategy("STRATEGY", e.Strategy),
 		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
+		DisableReports:           p.bool("DISABLE_REPORTS", e.DisableReports),
 		LockGuard:                p.guard("LOCK_GUARD", e.LockGuard),
 	}
 }

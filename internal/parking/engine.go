@@ -15,6 +15,7 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/report"
 )
 
 var (
@@ -67,6 +68,7 @@ type Engine struct {
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list
 
+	held  report.Set  // by tasks of the servers of this process
 	locks fused.Locks // taken with the tasks of some types; may be nil
 	types fused.Types
 }
@@ -166,6 +168,9 @@ func (e *Engine) Client() redis.UniversalClient { return e.client }
 
 // Tasks returns asynq's Inspector of the tasks.
 func (e *Engine) Tasks() *asynq.Inspector { return e.inspect }
+
+// Held returns what the tasks of this process hold at the moment.
+func (e *Engine) Held() *report.Set { return &e.held }
 
 // Index returns the name of the sorted set of all parked tasks.
 func (e *Engine) Index() string { return e.index }

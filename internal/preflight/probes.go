@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/report"
 )
 
 // scratchPrefix is the prefix of the key on which commands are tried.
@@ -73,7 +74,8 @@ func namesOf(needs Needs) (names []string) {
 		names = append(names, "asynq:{"+queue+"}:pending", "asynq:{"+queue+"}:t:"+keys.Encode(Key))
 	}
 	if len(needs.Queues) > 0 {
-		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag)
+		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
+			report.Workers, report.Key("preflight"))
 	}
 	return append(names, lockNames(needs)...)
 }

@@ -1,0 +1,66 @@
+package attach
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/report"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// reports are the reports of what the tasks of the servers hold. The zero value has none.
+type reports struct {
+	mu      sync.Mutex
+	writing *report.Reporter
+	closed  bool
+}
+
+// ready checks Redis before a server fetches, and starts the reports.
+func (a *Attached) ready(ctx context.Context) error {
+	if err := a.Check(ctx); err != nil {
+		return err
+	}
+	a.reports.start(a)
+	return nil
+}
+
+// start starts the reports once.
+func (r *reports) start(a *Attached) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.writing != nil || a.opts.DisableReports {
+		return
+	}
+	queues := a.queues()
+	if len(queues) == 0 {
+		queues = map[string]int{"default": 1} // as asynq has it
+	}
+	r.writing = report.Start(a.client, (*parking.Engine)(a.queue).Held(), report.Worker{
+		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(),
+	})
+}
+
+func (r *reports) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.writing != nil {
+		r.writing.Close()
+	}
+}
+
+// fingerprint returns a name for the configuration: servers with different settings have different ones. Functions are
+// not part of it.
+func (a *Attached) fingerprint() string {
+	o := a.opts
+	requeue, _ := middleware.RequeueOf(o.Strategy)
+	text := fmt.Sprintf("%v %v %v %v %T %+v %v %v %v %v %v %v %T", a.queues(), a.cfg.StrictPriority, a.budget.Slots,
+		a.budget.Waiting, o.Strategy, requeue, o.TTL, o.MaxHold, o.MaxKeySize, o.MaxKeys, a.interval,
+		a.cfg.DelayedTaskCheckInterval, a.locker)
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
+}

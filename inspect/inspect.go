@@ -1,0 +1,124 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Options says where tasks and locks are. Tasks must be set.
+type Options struct {
+	// Tasks is a client of the Redis where asynq keeps its tasks. The caller closes it, after the Inspector.
+	Tasks redis.UniversalClient
+	// Locks is a client of the Redis of the locks, if they are on one Redis other than that of the tasks. The caller
+	// closes it, after the Inspector.
+	Locks redis.UniversalClient
+	// Nodes are the servers of a Redlock, if the locks are there, and Redlock are the options that the workers use. The
+	// Inspector makes its own clients.
+	Nodes   []*redis.Options
+	Redlock locking.RedlockOptions
+	// RedisKey is that of [locking.SingleOptions], if the workers' Locker has one.
+	RedisKey func(key string) string
+}
+
+// Validate returns all faults of the options in one error, or nil.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Tasks == nil {
+		errs = append(errs, errors.New("inspect: Tasks is nil: give a client of the Redis where asynq keeps its tasks"))
+	}
+	if o.Locks != nil && len(o.Nodes) > 0 {
+		errs = append(errs, errors.New("inspect: Locks and Nodes are both set: locks are on one Redis or on several servers"))
+	}
+	for i, node := range o.Nodes {
+		if node == nil {
+			errs = append(errs, fmt.Errorf("inspect: node %d has no options", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Inspector shows who holds keys and who waits for them, from outside of the workers. It is safe for concurrent use.
+type Inspector struct {
+	opts    Options
+	queue   *delayqueue.Queue
+	servers []server
+}
+
+// server is a Redis with locks.
+type server struct {
+	addr   string
+	client redis.UniversalClient
+	own    bool
+}
+
+// New returns an Inspector. It does not connect. If the options are invalid, it returns all faults at once.
+func New(o Options) (*Inspector, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	queue, err := delayqueue.New(o.Tasks, delayqueue.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if o.RedisKey == nil {
+		o.RedisKey = o.Redlock.RedisKey
+	}
+	i := &Inspector{opts: o, queue: queue}
+	for _, node := range o.Nodes {
+		opts := nodeOptions(*node)
+		i.servers = append(i.servers, server{addr: node.Addr, client: redis.NewClient(&opts), own: true})
+	}
+	if len(i.servers) == 0 {
+		client := o.Locks
+		if client == nil {
+			client = o.Tasks
+		}
+		i.servers = []server{{addr: addrOf(client), client: client}}
+	}
+	return i, nil
+}
+
+// Queue returns the waiting tasks: who waits for what, and in which order.
+func (i *Inspector) Queue() *delayqueue.Queue { return i.queue }
+
+// Close closes the clients that New has made.
+func (i *Inspector) Close() error {
+	errs := []error{i.queue.Close()}
+	for _, s := range i.servers {
+		if s.own {
+			errs = append(errs, s.client.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nodeOptions returns the options of the Inspector's client of a lock server. A server that does not answer must not
+// hold up what the others say.
+func nodeOptions(o redis.Options) redis.Options {
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeout, timeout, timeout, timeout
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 4, 0, 0, 0
+	return o
+}
+
+// addrOf returns the address of a client, as far as it has one.
+func addrOf(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().Addr
+	case *redis.ClusterClient:
+		if addrs := c.Options().Addrs; len(addrs) > 0 {
+			return addrs[0]
+		}
+	}
+	return ""
+}
+
+// quorum is how many servers have the lock of a held key.
+func (i *Inspector) quorum() int { return len(i.servers)/2 + 1 }

@@ -1,0 +1,131 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/report"
+)
+
+// mostWorkers limits how many reports one call reads.
+const mostWorkers = 1000
+
+// Worker is the last report of a worker. Workers report every 5 s, and a report is kept for 15 s: a worker that is
+// killed is listed until then.
+type Worker struct {
+	ID   string
+	Host string
+	PID  int
+	// Version is that of railtoken; empty if unknown. Config is a fingerprint: workers with the same settings have the
+	// same one.
+	Version, Config string
+	// Since is when the worker began, and Seen when it reported, by its own clock.
+	Since, Seen time.Time
+	// Queues are those that the worker serves, with their priorities.
+	Queues map[string]int
+	// Slots is its Concurrency. Running is how many slots are in use; in Waiting of these, tasks wait for a key.
+	Slots, Running, Waiting int
+	// Conflicts is how many tasks were refused a key since the worker began.
+	Conflicts int64
+	// Keys is how many keys its tasks hold. Held has the oldest of them, at most 1000, oldest first.
+	Keys int
+	Held []Holding
+}
+
+// Mode says what holds a key.
+type Mode string
+
+// The modes.
+const (
+	ModeTask Mode = report.ModeTask // the run of a task
+	ModeItem Mode = report.ModeItem // an item of a task: see package items
+)
+
+// Holding is a key that a task holds, as its worker has reported it.
+type Holding struct {
+	Key   string
+	Task  delayqueue.Task
+	Type  string
+	Since time.Time // since when its handler runs
+	Fence int64     // its token; 0 while that is not certain
+	Mode  Mode
+	// Worker is the ID of the worker, Host and PID are those of its process.
+	Worker string
+	Host   string
+	PID    int
+	// Seen is when the worker reported.
+	Seen time.Time
+}
+
+// Workers returns the reports of all workers, ordered by host, PID and ID: at most 1000, those that reported last. It
+// makes two calls to the Redis of the tasks. Workers with DisableReports are missing.
+func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
+	entries, err := i.opts.Tasks.ZRevRangeWithScores(ctx, report.Workers, 0, mostWorkers-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("inspect: list workers: %w", err)
+	}
+	texts := make([]*redis.StringCmd, len(entries))
+	_, err = i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, e := range entries {
+			id, _ := e.Member.(string)
+			texts[n] = p.Get(ctx, report.Key(id))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("inspect: read the reports of workers: %w", err)
+	}
+	var workers []Worker
+	for n, e := range entries {
+		r, err := report.Parse(texts[n].Val())
+		if texts[n].Err() != nil || err != nil { // gone, or not ours
+			continue
+		}
+		id, _ := e.Member.(string)
+		workers = append(workers, workerOf(id, time.UnixMilli(int64(e.Score)), r))
+	}
+	slices.SortFunc(workers, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
+	})
+	return workers, nil
+}
+
+// workerOf returns the worker of a report.
+func workerOf(id string, seen time.Time, r report.Worker) Worker {
+	w := Worker{
+		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Since: time.UnixMilli(r.Since), Seen: seen,
+		Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts, Keys: r.Keys,
+	}
+	for _, h := range r.Held {
+		w.Held = append(w.Held, Holding{
+			Key: string(h.Key), Task: delayqueue.Task{Queue: h.Queue, ID: h.ID}, Type: h.Type,
+			Since: time.UnixMilli(h.Since), Fence: h.Fence, Mode: Mode(h.Mode), Worker: id, Host: r.Host, PID: r.PID, Seen: seen,
+		})
+	}
+	return w
+}
+
+// Held returns the n keys that tasks have held longest, the longest first, as workers have reported them within the
+// last seconds: a key that is held for less than 5 s is seldom among them. It costs what [Inspector.Workers] costs.
+// Locks of other programs, and those taken outside of tasks, are missing: see [Inspector.Scan].
+func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
+	workers, err := i.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var held []Holding
+	for _, w := range workers {
+		held = append(held, w.Held...)
+	}
+	slices.SortStableFunc(held, func(a, b Holding) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
+	})
+	return held[:max(min(n, len(held)), 0)], nil
+}
