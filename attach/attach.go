@@ -86,6 +86,9 @@ type Attached struct {
 	cfg   asynq.Config
 	fixed bool // the queues may no longer change, because a server has them
 
+	servers []*asynqconn.Conn
+	health  vitals
+
 	checking sync.Mutex
 	fit      bool // Check has succeeded
 
@@ -143,6 +146,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
 	a.outside = a.follow(a.locker)
+	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
 	}

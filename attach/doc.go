@@ -46,6 +46,8 @@
 //   - For locks on several servers, set Options.Locker to a locking.Gate over locking.NewRedlock, with [FenceTTL]. For
 //     locks with connections of their own, use locking.NewSingle on a second client instead.
 //
+// [Attached.Ready] and [Attached.Live] are HTTP handlers for probes.
+//
 // [Attached.Schedule] runs an asynq Scheduler in one of several replicas. Package worker does all of this from the
 // environment, with typed handlers.
 //

@@ -21,11 +21,13 @@ const fewServers = 8
 // Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
 // [Attached.Config]. Each server needs its own.
 func (a *Attached) Client() redis.UniversalClient {
-	return (*parking.Engine)(a.queue).Conn(asynqconn.Options{
+	server := (*parking.Engine)(a.queue).Conn(asynqconn.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
 		Slots: a.budget.Slots, Stopping: a.stopping,
 		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.ready,
 	})
+	a.watch(server)
+	return server
 }
 
 // queues returns the queues of the servers. They cannot change afterwards.

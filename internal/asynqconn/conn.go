@@ -56,6 +56,7 @@ type Conn struct {
 	redis.UniversalClient
 
 	failures failures
+	pulse    pulse
 	pacer    *pacer
 	intake   *intake.Intake
 	tasks    Tasks
@@ -126,10 +127,13 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		}
 		return send(ctx)
 	case Stop:
+		c.pulse.over()
 		c.drain()
 		return send(ctx)
 	default:
-		return send(ctx)
+		cmd := send(ctx)
+		c.pulse.called(cmd.Err())
+		return cmd
 	}
 }
 
@@ -146,10 +150,12 @@ func (c *Conn) drain() {
 // fetched fetches a task, by asynq's script when our own cannot be used.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 	send func(context.Context) *redis.Cmd,
-) *redis.Cmd {
+) (cmd *redis.Cmd) {
+	c.pulse.fetching()
+	defer func() { c.pulse.fetched(cmd.Err()) }()
 	if c.ready != nil {
 		if err := c.ready(ctx); err != nil {
-			cmd := redis.NewCmd(ctx, "evalsha")
+			cmd = redis.NewCmd(ctx, "evalsha")
 			cmd.SetErr(err)
 			return cmd
 		}

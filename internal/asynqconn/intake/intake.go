@@ -146,6 +146,9 @@ func (in *Intake) Take() (Task, bool) { return in.slots.take() }
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
 func (in *Intake) AllAtOnce() bool { return in.oneNode }
 
+// Full reports whether asynq has a task for each of its slots, so that it does not fetch.
+func (in *Intake) Full() bool { return in.slots.full() }
+
 func (in *Intake) isStopping() bool {
 	select {
 	case <-in.stopping:

@@ -126,6 +126,13 @@ func (s *slots) has(n name) bool {
 	return ok
 }
 
+// full reports whether asynq has a task for each slot.
+func (s *slots) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running) >= s.most
+}
+
 // expired takes the tasks out of memory that came no later than at a time, and returns when the next one came; the zero
 // time when there is none.
 func (s *slots) expired(by time.Time) (tasks []Task, next time.Time) {
