@@ -60,7 +60,7 @@ if ! have redis-server; then
 fi
 
 if ! have etcd; then
-  say "the tests of the benchmark start etcd processes of their own, and there is no etcd here"
+  say "the tests of etcdlock and of the benchmark start etcd processes of their own, and there is no etcd here"
   install_packages etcd-server etcd etcd etcd || true
   hash -r
   have etcd ||

@@ -1,0 +1,45 @@
+// Package etcdlock keeps locks on etcd: a locking.Locker for work that must stay correct when a server fails.
+//
+// etcd replicates every lock to a majority of its members before it answers, so no failover loses one. Use it where a
+// lock on Redis is not enough, with tasks that stay on Redis:
+//
+//	locks, err := etcdlock.New(client, etcdlock.Options{})
+//	...
+//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locking.NewGate(locks, locking.GateOptions{})})
+//
+// # What is stored
+//
+// The lock of key K is the etcd key railtoken/lock/K, whose value names the holder in JSON. An etcd lease deletes it if
+// its holder crashes. Several keys are taken in one transaction: all of them or none. A lease for more than 128 keys
+// needs a higher --max-txn-ops. The key railtoken/notify/K tells a holder that callers wait for its release. etcd's
+// leases last for whole seconds, and for at least 1.5 times the election timeout, rounded up: 2 s by default. Acquire
+// refuses a shorter TTL.
+//
+// # Fencing tokens
+//
+// The token of a lease is 256 times the revision of the transaction that took its keys, plus the number of times that a
+// locking.Gate has handed it off. etcd's revision grows with each write, so tokens are unique and grow, whatever the
+// clocks of clients and servers say. They stay below 2^53 for 35 trillion writes. Restore a backup with etcdutl
+// snapshot restore --bump-revision, so that tokens do not start again at the revision of the backup.
+//
+// # What a lock with a time limit cannot promise
+//
+// A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of
+// two local clocks. But a process that is stopped after it has looked at the lease, and continues after the TTL, writes
+// late on etcd, too: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an
+// etcd before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
+// successor has renewed.
+//
+// # Calls without an answer
+//
+// A transaction is sent once. If its answer is lost, its etcd lease is revoked in the background until etcd confirms
+// that the lease is gone. Then the transaction has no effect, even if it is applied later, because it names a lease
+// that no longer exists. A call gets 2 s, or less if its context ends. While etcd has no majority, Acquire fails with an
+// error that matches locking.ErrUnavailable, and leases are lost when their TTL ends.
+//
+// # The client
+//
+// Endpoints, TLS and authentication are those of the clientv3.Client. List all members, and set
+// its DialKeepAliveTime and DialKeepAliveTimeout (to 10 s, which is gRPC's minimum, and 3 s), so that it leaves a member
+// that hangs. A user of etcd needs readwrite permission on the prefix railtoken/.
+package etcdlock

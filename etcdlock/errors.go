@@ -1,0 +1,96 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// classify makes err match locking.ErrUnavailable if another attempt may succeed: unless the caller has ended this one,
+// or etcd refuses it for good. It adds the remedy where there is one.
+func (s *store) classify(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(err, cause) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	if s.client.Ctx().Err() != nil {
+		return fmt.Errorf("the client of etcd is closed: %w", err)
+	}
+	if remedy := s.remedy(err); remedy != "" {
+		err = fmt.Errorf("%w: %s", err, remedy)
+	}
+	if isPermanent(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", locking.ErrUnavailable, err)
+}
+
+// remedy returns what to do about an error, if that is known.
+func (s *store) remedy(err error) string {
+	switch {
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		return "lock fewer keys at a time, or raise --max-txn-ops of etcd"
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Sprintf("etcdctl role grant-permission ROLE --prefix=true readwrite %q", s.prefix)
+	case isRefusedUser(err):
+		return "give the client of etcd a Username and a Password, or a certificate, of a user with the permission " +
+			fmt.Sprintf("readwrite on the prefix %q", s.prefix)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return "compact and defragment etcd, then etcdctl alarm disarm"
+	default:
+		return ""
+	}
+}
+
+// isRefusedUser reports whether etcd does not know the user. An operator can mend that, so the caller tries again.
+func isRefusedUser(err error) bool {
+	for _, refusal := range []error{rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// final is an error that the same call will have again.
+type final struct{ error }
+
+// isPermanent reports whether the same call will fail again.
+func isPermanent(err error) bool {
+	if _, ok := errors.AsType[final](err); ok {
+		return true
+	}
+	if isRefusedUser(err) || errors.Is(err, rpctypes.ErrAuthOldRevision) {
+		return false
+	}
+	switch codeOf(err) {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
+		return true
+	default:
+		return false
+	}
+}
+
+// codeOf returns the gRPC code of an error of the client.
+func codeOf(err error) codes.Code {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// isGone reports whether err says that a lease of etcd does not exist.
+func isGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+
+// op returns the error of an operation on keys.
+func (s *store) op(ctx context.Context, name string, keys []string, err error) error {
+	return &locking.OpError{Op: name, Keys: keys, Err: s.classify(ctx, err)}
+}

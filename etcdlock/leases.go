@@ -1,0 +1,221 @@
+package etcdlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	maxSpares    = 256              // etcd leases that wait to be used again
+	maxRevokes   = 4096             // at the same time; beyond that, etcd leases end with their TTL
+	revokeFor    = 10 * time.Minute // how long an unanswered revocation is repeated
+	firstRetry   = 20 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+// etcdLease is a lease of etcd that no lock or one grant uses.
+type etcdLease struct {
+	id      clientv3.LeaseID
+	seconds int64     // its TTL
+	renewed time.Time // before the call that granted or renewed it was sent
+	spare   bool      // it was granted for an earlier attempt, and must be renewed
+}
+
+// leases grants and revokes leases of etcd. The lease of a grant that was released, or of an attempt that was refused,
+// is kept for the next attempt, which then needs one write less.
+type leases struct {
+	client *clientv3.Client
+
+	mu      sync.Mutex
+	spares  []*etcdLease // the last one was used last
+	revokes int
+	none    chan struct{} // closed when revokes is 0; nil when nothing waits for that
+	closed  bool
+
+	ctx    context.Context // of revocations in the background
+	cancel context.CancelFunc
+}
+
+func newLeases(client *clientv3.Client) *leases {
+	l := &leases{client: client}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// secondsOf returns a TTL in etcd's unit, rounded up.
+func secondsOf(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
+
+// take returns a lease for ttl: a spare one, unless fresh, or one that it grants.
+func (l *leases) take(ctx context.Context, ttl time.Duration, fresh bool) (*etcdLease, error) {
+	seconds := secondsOf(ttl)
+	if !fresh {
+		spare, err := l.takeSpare(seconds)
+		if spare != nil || err != nil {
+			return spare, err
+		}
+	}
+	lease, granted, err := l.grant(ctx, seconds)
+	if err != nil {
+		return nil, err
+	}
+	if granted > seconds {
+		l.revoke(lease)
+		return nil, errFloor(ttl, granted)
+	}
+	return lease, nil
+}
+
+// errFloor reports a TTL that is shorter than the shortest lease of etcd.
+func errFloor(ttl time.Duration, floor int64) error {
+	return final{fmt.Errorf("TTL is %v, but this etcd grants leases of at least %d s, which is 1.5 times its election "+
+		"timeout: raise TTL to %d s, or lower --election-timeout of etcd", ttl, floor, floor)}
+}
+
+// grant grants a lease. etcd may grant a longer one.
+func (l *leases) grant(ctx context.Context, seconds int64) (lease *etcdLease, granted int64, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	began := time.Now()
+	resp, err := l.client.Grant(ctx, seconds)
+	if err != nil {
+		return nil, 0, err // without a key, it ends by itself
+	}
+	return &etcdLease{id: resp.ID, seconds: seconds, renewed: began}, resp.TTL, nil
+}
+
+// takeSpare returns the spare lease of this TTL that was used last, or nil.
+func (l *leases) takeSpare(seconds int64) (*etcdLease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errClosed
+	}
+	for i := len(l.spares) - 1; i >= 0; i-- {
+		lease := l.spares[i]
+		if lease.seconds != seconds || lease.age() > lease.ttl()/2 {
+			continue
+		}
+		l.spares = append(l.spares[:i], l.spares[i+1:]...)
+		return lease, nil
+	}
+	return nil, nil
+}
+
+func (e *etcdLease) age() time.Duration { return time.Since(e.renewed) }
+
+func (e *etcdLease) ttl() time.Duration { return time.Duration(e.seconds) * time.Second }
+
+// renew renews a lease.
+func (l *leases) renew(ctx context.Context, id clientv3.LeaseID) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := l.client.KeepAliveOnce(ctx, id)
+	return err
+}
+
+// giveBack keeps a lease that has no key for the next attempt. The lease must be known to have none, and no
+// transaction that names it may be under way.
+func (l *leases) giveBack(lease *etcdLease) {
+	lease.spare = true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.spares) > 0 && l.spares[0].age() > l.spares[0].ttl() {
+		l.spares = l.spares[1:] // it has ended by itself
+	}
+	if l.closed || len(l.spares) >= maxSpares {
+		return // it ends by itself
+	}
+	l.spares = append(l.spares, lease)
+}
+
+// revokeNow revokes a lease, and with it all of its keys. If that fails, it is repeated in the background.
+func (l *leases) revokeNow(ctx context.Context, lease *etcdLease) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err := l.tryRevoke(ctx, lease)
+	if err != nil {
+		l.revoke(lease)
+	}
+	return err
+}
+
+// tryRevoke revokes a lease. A lease that does not exist is revoked.
+func (l *leases) tryRevoke(ctx context.Context, lease *etcdLease) error {
+	if _, err := l.client.Revoke(ctx, lease.id); err != nil && !isGone(err) {
+		return err
+	}
+	return nil
+}
+
+// revoke revokes a lease in the background, again and again until etcd has answered. After that a transaction that
+// names the lease fails, however late it is applied.
+func (l *leases) revoke(lease *etcdLease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.revokes >= maxRevokes {
+		return
+	}
+	l.revokes++
+	ctx, cancel := context.WithTimeout(l.ctx, revokeFor)
+	if l.closed {
+		ctx, cancel = context.WithTimeout(context.Background(), callTimeout)
+	}
+	go func() {
+		defer l.revoked()
+		defer cancel()
+		pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry),
+			backoff.WithMaxInterval(longestPause), backoff.WithMaxElapsedTime(0))
+		for {
+			call, end := bounded(ctx)
+			err := l.tryRevoke(call, lease)
+			end()
+			if err == nil || l.client.Ctx().Err() != nil {
+				return
+			}
+			select {
+			case <-time.After(pauses.NextBackOff()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// revoked counts one revocation less.
+func (l *leases) revoked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revokes--
+	if l.revokes == 0 && l.none != nil {
+		close(l.none)
+		l.none = nil
+	}
+}
+
+// close waits for revocations in the background, and ends them after closeTimeout. Spare leases end by themselves.
+func (l *leases) close() {
+	l.mu.Lock()
+	l.closed, l.spares = true, nil
+	if l.revokes == 0 {
+		l.mu.Unlock()
+		l.cancel()
+		return
+	}
+	if l.none == nil {
+		l.none = make(chan struct{})
+	}
+	none := l.none
+	l.mu.Unlock()
+	select {
+	case <-none:
+		l.cancel()
+	case <-time.After(closeTimeout):
+		l.cancel()
+		<-none
+	}
+}

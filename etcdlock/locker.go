@@ -1,0 +1,71 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// DefaultPrefix is the beginning of all etcd keys.
+const DefaultPrefix = "railtoken/"
+
+// Options configures a [Locker]. The zero value has every default.
+type Options struct {
+	// Label names this process to refused callers if an attempt has no label of its own; locking.DefaultLabel when empty.
+	Label string
+	// Prefix is the beginning of all etcd keys; [DefaultPrefix] when empty. Lockers exclude each other if they have the
+	// same one.
+	Prefix string
+}
+
+// Locker is a [locking.Locker] on etcd. It implements [locking.Watcher] by watches of etcd. It is safe for concurrent
+// use. Put a locking.Gate in front of it, so that the callers of one process do not compete in etcd.
+type Locker struct {
+	inner locking.Locker
+	store *store
+	label string
+}
+
+var _ locking.Watcher = (*Locker)(nil)
+
+// New returns a Locker on the etcd of client. The caller keeps the client, and closes it after the Locker. New sends
+// nothing. It returns an error if client is nil.
+func New(client *clientv3.Client, opts Options) (*Locker, error) {
+	if client == nil {
+		return nil, errors.New("etcdlock: New got a nil client: give it a *clientv3.Client")
+	}
+	if opts.Label == "" {
+		opts.Label = locking.DefaultLabel()
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = DefaultPrefix
+	}
+	s := newStore(client, opts.Prefix)
+	return &Locker{inner: locking.New(s), store: s, label: opts.Label}, nil
+}
+
+// Acquire makes one attempt: see [locking.Locker]. It takes one write in etcd, and another one if no etcd lease of an
+// earlier attempt can be used again. The error is permanent if TTL is shorter than the shortest lease of etcd, or if
+// there are more keys than etcd takes in one transaction.
+func (l *Locker) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	if opts.Label == "" {
+		opts.Label = l.label
+	}
+	return l.inner.Acquire(ctx, keys, opts)
+}
+
+// Watch watches for releases of the keys, and for the ends of leases that were not renewed: see [locking.Watcher].
+func (l *Locker) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(), error) {
+	return l.store.watch(ctx, keys)
+}
+
+// Close ends the watches. It waits up to 5 s for unanswered releases, and for attempts that are being undone, and then
+// stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but new
+// attempts fail.
+func (l *Locker) Close() error {
+	l.store.close()
+	return nil
+}

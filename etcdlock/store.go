@@ -1,0 +1,75 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// callTimeout bounds one call. It is longer than an election takes with the defaults of etcd.
+	callTimeout = 2 * time.Second
+	// closeTimeout is how long Close waits for calls in the background.
+	closeTimeout = 5 * time.Second
+)
+
+var errClosed = final{errors.New("the locker is closed")}
+
+// store is the backend: locks in etcd.
+type store struct {
+	client *clientv3.Client
+	prefix string
+	leases *leases
+	marks  *marks
+
+	ctx    context.Context // of the watches
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	watches sync.WaitGroup
+}
+
+func newStore(client *clientv3.Client, prefix string) *store {
+	s := &store{client: client, prefix: prefix, leases: newLeases(client)}
+	s.marks = newMarks(s.leases)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// lockKey returns the etcd key of the lock of a business key, which may have any bytes.
+func (s *store) lockKey(key string) string { return s.prefix + "lock/" + key }
+
+// notifyKey returns the etcd key that exists while callers wait for the release of a business key.
+func (s *store) notifyKey(key string) string { return s.prefix + "notify/" + key }
+
+func (s *store) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.watches.Wait()
+	s.leases.close()
+}
+
+// tokensPerRevision is how many consecutive tokens a revision has: as many as an attempt can reserve.
+const tokensPerRevision = 256
+
+// tokenOf returns the first fencing token of a revision of etcd. Tokens must stay below 2^53, so that a database or a
+// program that keeps them as floating point numbers does not round them.
+func tokenOf(revision int64) (int64, error) {
+	if revision <= 0 || revision >= 1<<53/tokensPerRevision {
+		return 0, final{fmt.Errorf("etcd is at revision %d, which makes no fencing token between 1 and 2^53: "+
+			"use a new cluster, and reset the tokens that the guarded resources have seen", revision)}
+	}
+	return revision * tokensPerRevision, nil
+}
+
+// bounded returns a context for one call.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, callTimeout)
+}
