@@ -134,6 +134,18 @@ func (g *Gate) adopt(
 	return lease, nil
 }
 
+// Refusal returns the HeldError of keys of which a script has found one held.
+func (*fusedLocks) Refusal(keys []string, reply any) error {
+	_, held, _, err := parseAcquire(reply, keys)
+	if err == nil && held == nil {
+		err = badReply(reply)
+	}
+	if err != nil {
+		return err
+	}
+	return held
+}
+
 // Release returns the release of keys that a script has taken and nobody has adopted.
 func (f *fusedLocks) Release(t *fused.Taken) *fused.Release {
 	grant, err := f.grant(t)

@@ -38,6 +38,12 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 	if r.active == nil {
 		return r.parkPlainly(ctx, d, conflict)
 	}
+	r.active.Park(held.Key, r.parkOptions(d, held), func(p parking.Parked) { r.parked(ctx, held, d, p) })
+	return conflict
+}
+
+// parkOptions returns how the task waits.
+func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptions {
 	opts := parking.ParkOptions{
 		Attempt: r.attempt, MaxWaiters: d.Limits.Waiters, MaxTotal: d.Limits.Total, MaxAge: d.Limits.Age,
 		RetryAfter: d.Delay, Waited: time.Since(r.firstAt), Queue: r.toQueue,
@@ -47,8 +53,7 @@ func (r *run) park(ctx context.Context, d Decision, held *locking.HeldError) err
 		lock, mark := r.RedisKeys(held.Key)
 		opts.Locks = []parking.RedisKeys{{Lock: lock, Notify: mark}}
 	}
-	r.active.Park(held.Key, opts, func(p parking.Parked) { r.parked(ctx, held, d, p) })
-	return conflict
+	return opts
 }
 
 // parked notes that the task has been parked. If parking did not include a look whether the key was released in the

@@ -94,13 +94,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			err = &KeyError{Type: r.task.Type(), Err: err}
 		}
 	}
-	if r.active.ByTimer(r.attempt) {
-		e := Event{Kind: Woke, Cause: ByTimer, Next: delayqueue.Task(r.id)}
-		if len(r.keys) == 1 {
-			e.Key = r.keys[0]
-		}
-		r.observe(ctx, e)
-	}
+	r.observeTimer(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,6 +102,18 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return &KeyError{Type: r.task.Type(), Err: err}
 	}
 	return nil
+}
+
+// observeTimer reports that the task's timer has brought it back.
+func (r *run) observeTimer(ctx context.Context) {
+	if !r.active.ByTimer(r.attempt) {
+		return
+	}
+	e := Event{Kind: Woke, Cause: ByTimer, Next: delayqueue.Task(r.id)}
+	if len(r.keys) == 1 {
+		e.Key = r.keys[0]
+	}
+	r.observe(ctx, e)
 }
 
 // leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
@@ -180,20 +186,8 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		r.firstAt = now
 	}
 	r.refusals++
-	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
-		r.reported().Conflict()
-		r.observe(ctx,
-			Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
-	}
-	state := r.SlotBudget.standby.State(held.Key)
-	if state.Hold == 0 {
-		state.Hold = r.meanHold()
-	}
-	c := Conflict{
-		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
-		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
-		Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
-	}
+	r.observeRefusal(ctx, held)
+	c := r.facts(now, held)
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
 	c.MayStandBy = r.SlotBudget.hasSpare(0)
@@ -214,6 +208,28 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 		d.Delay = defaultDelay(held.Holder)
 	}
 	return d
+}
+
+// observeRefusal reports the first refusal of the task since its handler last ran.
+func (r *run) observeRefusal(ctx context.Context, held *locking.HeldError) {
+	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
+		r.reported().Conflict()
+		r.observe(ctx,
+			Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
+	}
+}
+
+// facts returns what a strategy is told about a conflict, except the task's deadline and whether it may wait.
+func (r *run) facts(now time.Time, held *locking.HeldError) Conflict {
+	state := r.SlotBudget.standby.State(held.Key)
+	if state.Hold == 0 {
+		state.Hold = r.meanHold()
+	}
+	return Conflict{
+		Type: r.task.Type(), Key: held.Key, Holder: held.Holder, Attempt: r.refusals, FirstAt: r.firstAt,
+		Now: now, Waited: now.Sub(r.firstAt), Standby: state.Standby, Hold: state.Hold, Pickup: state.Pickup,
+		Reserved: r.reserved == held.Key || r.ordering.ahead() == 1, Ahead: r.ordering.ahead(), hasWaited: r.noStandby,
+	}
 }
 
 // reserveSlot reserves what waiting in the slot needs: a share of the budget and, on standby, room for the key.

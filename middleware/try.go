@@ -77,7 +77,7 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease = lease
 	if err == nil && r.fused && r.order == BestEffort {
-		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL))
+		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL), r.lock)
 	}
 	return lease, err
 }

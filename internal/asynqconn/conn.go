@@ -40,6 +40,9 @@ type Options struct {
 	Locks fused.Locks
 	Types *fused.Types
 	Freed func(keys []string)
+	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
+	// parked once that is done. When nil, asynq gets all tasks.
+	Park func(f Fetched, parked func()) bool
 	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
 	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
 	Foreign *atomic.Bool
@@ -81,7 +84,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
-			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed,
+			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park,
 		}),
 	}
 	c.pacer = newPacer(opts, c.intake)

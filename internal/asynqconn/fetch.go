@@ -10,15 +10,15 @@ import (
 // fetch gives asynq a task that was taken for it, or takes some.
 func (c *Conn) fetch(ctx context.Context, keys []string) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, "evalsha")
+	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
 	t, ok := c.intake.Take()
-	if !ok {
-		queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
-		if err := c.intake.Fetch(ctx, queue); err != nil {
-			cmd.SetErr(err)
-			return cmd
+	for more := true; !ok; t, ok = c.intake.Take() {
+		var err error = redis.Nil
+		if more {
+			more, err = c.intake.Fetch(ctx, queue)
 		}
-		if t, ok = c.intake.Take(); !ok {
-			cmd.SetErr(redis.Nil)
+		if err != nil {
+			cmd.SetErr(err)
 			return cmd
 		}
 	}

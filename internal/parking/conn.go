@@ -14,6 +14,7 @@ import (
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
+	opts.Park = (*tasks)(e).parkFetched
 	opts.Background = func(limit time.Duration, do func(context.Context)) bool {
 		return e.background(e.closing, limit, do)
 	}
@@ -31,6 +32,11 @@ type tasks Engine
 
 // Fetched notes the run of a task.
 func (e *tasks) Fetched(f asynqconn.Fetched) {
+	e.runs.add(e.runOf(f))
+}
+
+// runOf returns the run of a task that was fetched.
+func (e *tasks) runOf(f asynqconn.Fetched) *Run {
 	r := &Run{
 		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
 		tries: f.Retried, woken: f.Woken, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
@@ -41,7 +47,7 @@ func (e *tasks) Fetched(f asynqconn.Fetched) {
 			r.met.First = time.UnixMicro(us)
 		}
 	}
-	e.runs.add(r)
+	return r
 }
 
 // succeeds reports whether asynq takes the run for a success.

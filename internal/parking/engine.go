@@ -71,6 +71,8 @@ type Engine struct {
 	held  report.Set  // by tasks of the servers of this process
 	locks fused.Locks // taken with the tasks of some types; may be nil
 	types fused.Types
+
+	parkers parkers
 }
 
 // New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of

@@ -4,6 +4,7 @@ import "google.golang.org/protobuf/encoding/protowire"
 
 // Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
 const (
+	typeField         = 1
 	queueField        = 4
 	retryField        = 5
 	retriedField      = 6

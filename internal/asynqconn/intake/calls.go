@@ -139,7 +139,7 @@ func (r reader) read(values any) (a answer, err error) {
 			*to, _ = rest[1+i].(string)
 		}
 		t.Recorded, _ = rest[8].(string)
-		t.Taken = r.taken(&t, rest[9])
+		t.Taken, t.Refused = r.locked(&t, rest[9])
 		a.tasks = append(a.tasks, t)
 	}
 	return a, nil

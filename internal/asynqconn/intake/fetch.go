@@ -10,10 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for.
-func (in *Intake) Fetch(ctx context.Context, queue string) error {
+// Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
+// reports that some of them are being parked, so that there may be others behind them.
+func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
-		return redis.Nil
+		return false, redis.Nil
 	}
 	defer in.end()
 	in.quiet.Store(false)
@@ -34,7 +35,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	defer func() { <-in.recalling }()
 	if err := in.recall(ctx); err != nil {
 		in.slots.answered(n, nil, time.Time{})
-		return err
+		return false, err
 	}
 	r := reader{names: names, asking: in.ask()}
 	args := r.add([]any{call, n, leaseEnd()})
@@ -45,19 +46,18 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 	}
 	got, err := in.run(ctx, fetchScript, keys, args, r)
 	if !unanswered(err) {
-		in.came(n, got.tasks)
-		return err
+		return in.came(n, got.tasks), err
 	}
 	in.lost = func(ctx context.Context) error {
 		got, err := in.run(ctx, recallScript, keys, r.add([]any{call, int(lateCall.Seconds()), leaseEnd()}), r)
 		if !passes(err) {
-			in.came(n, got.tasks)
+			more = in.came(n, got.tasks)
 			err = nil
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
-		return nil
+		return more, nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}
@@ -67,7 +67,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) error {
 		}
 		return in.recall(ctx)
 	})
-	return err
+	return false, err
 }
 
 // namesFor returns the queues that a Fetch for one of them looks at.

@@ -60,9 +60,11 @@ type Task struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
 	Woken                     bool
-	// Recorded are the keys that were recorded with the task, encoded, and Taken their locks, if they were taken with it.
+	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
+	// and Refused says that one of them is held.
 	Recorded string
 	Taken    *fused.Taken
+	Refused  *fused.Refused
 }
 
 // Options configures an [Intake].
@@ -82,6 +84,9 @@ type Options struct {
 	Locks fused.Locks
 	Types *fused.Types
 	Freed func(keys []string)
+	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
+	// that is done. When nil, asynq gets all tasks.
+	Park func(t Task, parked func()) bool
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -98,6 +103,7 @@ type Intake struct {
 	locks    fused.Locks
 	types    *fused.Types
 	freed    func(keys []string)
+	park     func(t Task, parked func()) bool
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -114,7 +120,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
-		locks: opts.Locks, types: opts.Types, freed: opts.Freed,
+		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
 	}
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)

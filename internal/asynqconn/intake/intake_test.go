@@ -254,7 +254,7 @@ func TestATaskThatAsynqDoesNotTakeGoesBack(t *testing.T) {
 	ctx := t.Context()
 	client.HSet(ctx, "asynq:{default}:t:default0", "railtoken:woken", "1")
 	in := intake.New(client, intake.Options{Slots: 3})
-	if err := in.Fetch(ctx, "default"); err != nil {
+	if _, err := in.Fetch(ctx, "default"); err != nil {
 		t.Fatal(err)
 	}
 	if n := client.LLen(ctx, "asynq:{default}:active").Val(); n != 3 {
@@ -270,7 +270,7 @@ func TestATaskThatAsynqDoesNotTakeGoesBack(t *testing.T) {
 	if n := client.ZCard(ctx, "asynq:{default}:lease").Val(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	if err := in.Fetch(ctx, "default"); err != nil {
+	if _, err := in.Fetch(ctx, "default"); err != nil {
 		t.Fatal(err)
 	}
 	if task, ok := in.Take(); !ok || task.ID != "default0" || !task.Woken {
@@ -287,7 +287,7 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	enqueue(t, server.Client(t), "default", 1)
 	client := server.Client(t, server.User(t, "u", "~*", "+@all", "-rpoplpush"))
 	in := intake.New(client, intake.Options{Slots: 1})
-	err := in.Fetch(t.Context(), "default")
+	_, err := in.Fetch(t.Context(), "default")
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		t.Errorf("%v, want what Redis has answered", err)
 	}
@@ -305,7 +305,7 @@ func TestLongMessagesComeInSeveralCalls(t *testing.T) {
 		}
 	}
 	in := intake.New(client, intake.Options{Slots: 8})
-	if err := in.Fetch(ctx, "default"); err != nil {
+	if _, err := in.Fetch(ctx, "default"); err != nil {
 		t.Fatal(err)
 	}
 	if n := client.LLen(ctx, "asynq:{default}:active").Val(); n != 3 {

@@ -35,12 +35,37 @@ func (a *asking) add(args []any) []any {
 // mostOwner is the longest value of a lock.
 const mostOwner = 500
 
-// taken returns the locks that a task was taken with, or nil. counters is the reply of the script about them.
-func (a *asking) taken(t *Task, counters any) *fused.Taken {
-	list, _ := counters.([]any)
-	if len(list) == 0 || a.locks == nil {
-		return nil
+// locked returns the locks that a task was taken with, or that one of them is held, or neither. reply is that of the
+// script about them.
+func (a *asking) locked(t *Task, reply any) (*fused.Taken, *fused.Refused) {
+	list, _ := reply.([]any)
+	switch {
+	case len(list) == 0 || a.locks == nil:
+		return nil, nil
+	case list[0] == int64(0):
+		return nil, a.refused(t, reply)
+	default:
+		return a.taken(t, list), nil
 	}
+}
+
+// refused returns that a lock of a task is held; nil if the reply cannot be read.
+func (a *asking) refused(t *Task, reply any) *fused.Refused {
+	refused := &fused.Refused{}
+	for rest := t.Recorded; rest != ""; {
+		encoded, after, _ := strings.Cut(rest, " ")
+		key, ok := keys.Decode(encoded)
+		if !ok {
+			return nil
+		}
+		refused.Keys, rest = append(refused.Keys, key), after
+	}
+	refused.Held = a.locks.Refusal(refused.Keys, reply)
+	return refused
+}
+
+// taken returns the locks that a task was taken with, by the counters of its keys.
+func (a *asking) taken(t *Task, list []any) *fused.Taken {
 	kind := typeOf(t.Message)
 	number := t.Run[strings.LastIndexByte(t.Run, '.')+1:]
 	owner := a.ask.ID + "000"[min(len(number), 3):] + number + a.ask.Tail + kind + "/" + t.ID

@@ -27,7 +27,7 @@ func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
 	var types fused.Types
 	types.Learn("test", time.Minute)
 	in := intake.New(client, intake.Options{Slots: 3, Locks: fused.Of(single), Types: &types})
-	if err := in.Fetch(t.Context(), "default"); err != nil {
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
 		t.Fatal(err)
 	}
 	locked := map[string]bool{}

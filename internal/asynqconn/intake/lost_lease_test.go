@@ -56,7 +56,7 @@ func TestWhatIsRecalledHasANewLease(t *testing.T) {
 		lose.Store(false)
 	}
 	lose.Store(true)
-	if err := in.Fetch(ctx, "default"); err == nil {
+	if _, err := in.Fetch(ctx, "default"); err == nil {
 		t.Fatal("the reply was not lost")
 	}
 	ended("default0")

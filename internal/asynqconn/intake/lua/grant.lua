@@ -12,7 +12,8 @@ local function hashOf(key, id)
 end
 
 -- lock(message, recorded, id, number, locks) takes the locks of all recorded keys, for the n-th task of the call, or
--- none. It returns the counters of the keys, or false. The type of a task is the first field of its message.
+-- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
+-- counter}; or false. The type of a task is the first field of its message.
 local function lock(message, recorded, id, number, locks)
   local types = ARGV[locks]
   if types == '' or not message or not recorded or string.byte(message) ~= 10 then
@@ -35,7 +36,11 @@ local function lock(message, recorded, id, number, locks)
       for _, taken in ipairs(names) do
         pcall(release, taken, taken .. ':fence', taken .. ':notify', owner)
       end
-      return false
+      if not ok then
+        return false
+      end
+      counter[2] = #names
+      return counter
     end
   end
   return counters
@@ -43,8 +48,7 @@ end
 
 -- tell(reply, queue, id, call, number, task, locks) adds the n-th task that a call was granted to a reply: position of
 -- its queue, ID, run, message, retry count of the record, conflicts, first conflict (us), '1' when it was woken, the
--- recorded keys, and their counters if their locks were taken. What a lock fails with, the handler's own attempt meets
--- again.
+-- recorded keys, and what lock returned. What a lock fails with, the handler's own attempt meets again.
 local function tell(reply, queue, id, call, number, task, locks)
   local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
     'railtoken:woken', 'railtoken:keys')

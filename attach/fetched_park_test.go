@@ -1,0 +1,193 @@
+package attach_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// hotKey is a server that has learned its handler's keys, and has one task that holds a key until end is closed.
+type hotKey struct {
+	*rig
+	producer *attach.Producer
+	runs     atomic.Int64 // of all tasks, from their fetch on, without those of the warm-up
+	began    chan string  // IDs of the tasks whose handlers have begun
+	parked   chan string  // IDs of the tasks that were parked
+	end      chan struct{}
+	holder   *asynq.TaskInfo
+}
+
+func newHotKey(t *testing.T, opts attach.Options) *hotKey {
+	t.Helper()
+	h := &hotKey{rig: newRig(t), began: make(chan string, 1000), parked: make(chan string, 1000), end: make(chan struct{})}
+	h.producer = h.produce()
+	opts.Observer = func(_ context.Context, e middleware.Event) {
+		if e.Kind == middleware.Parked {
+			h.parked <- e.Task.ID
+		}
+	}
+	a := h.attach(asynq.Config{Concurrency: 4}, opts)
+	locked := a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		h.began <- id
+		if id == "holder" {
+			<-h.end
+		}
+		return nil
+	}))
+	h.serve(a.Client(), a.Config(), asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		h.runs.Add(1)
+		return locked.ProcessTask(ctx, task)
+	}))
+	for i := range 8 {
+		h.record(h.producer, fmt.Sprintf("warm%d", i))
+		receive(t, h.began)
+	}
+	h.wantNoLocks()
+	h.holder = h.record(h.producer, "hot", asynq.TaskID("holder"))
+	receive(t, h.began)
+	h.runs.Store(0)
+	return h
+}
+
+func TestATaskOfAHeldKeyIsParkedWithoutARun(t *testing.T) {
+	t.Parallel()
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+	const tasks = 200
+	for i := range tasks {
+		h.record(h.producer, "hot", asynq.TaskID(fmt.Sprintf("t%d", i)))
+	}
+	for range tasks {
+		receive(t, h.parked)
+	}
+	if n := h.runs.Load(); n > 0 {
+		t.Errorf("%d tasks have had a run while their key was held", n)
+	}
+	h.record(h.producer, "cold")
+	if id := receive(t, h.began); id == "holder" {
+		t.Errorf("%s began", id)
+	}
+	close(h.end)
+	for range tasks {
+		receive(t, h.began)
+	}
+	h.wantNoLocks()
+	if n := h.runs.Load() - 1; n > tasks*21/20 { // the cold one has had one, too
+		t.Errorf("%d tasks had %d runs", tasks, n)
+	}
+	t.Logf("%d tasks had %d runs", tasks, h.runs.Load()-1)
+}
+
+// What becomes of a task that is refused when it is fetched, is what its strategy decides.
+func TestOtherStrategiesDecideInARun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		strategy middleware.Strategy
+		state    asynq.TaskState
+	}{
+		{middleware.FailFast{}, asynq.TaskStateArchived},
+		{middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}}, asynq.TaskStateRetry},
+		{middleware.Wait{Max: time.Millisecond}.Then(middleware.Requeue{Standby: -1}), asynq.TaskStateRetry},
+	} {
+		t.Run(fmt.Sprintf("%T", tt.strategy), func(t *testing.T) {
+			t.Parallel()
+			h := newHotKey(t, attach.Options{Strategy: tt.strategy})
+			info := h.record(h.producer, "hot", asynq.TaskID("refused"), asynq.MaxRetry(0))
+			h.settled(info, tt.state)
+			if n := h.runs.Load(); n != 1 {
+				t.Errorf("it had %d runs, want 1", n)
+			}
+			close(h.end)
+		})
+	}
+}
+
+// asynq ends such a task by itself, without its handler.
+func TestAnOverdueTaskIsNotParkedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1, Delay: 100 * time.Millisecond}})
+	info := h.record(h.producer, "hot", asynq.TaskID("late"), asynq.MaxRetry(0), asynq.Deadline(time.Now().Add(2*time.Second)))
+	receive(t, h.parked)
+	h.settled(info, asynq.TaskStateArchived)
+	close(h.end)
+}
+
+// The replies to parks are lost while a server is flooded with tasks of a held key, and then it shuts down.
+func TestLostParksAndAShutdownStrandNoTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	producer := r.produce()
+	proxy := redistest.NewProxy(t, r.client.Options().Addr)
+	var parks atomic.Int64
+	proxy.Cut(func(request, _ []byte) bool {
+		return bytes.Contains(request, []byte("railtoken:parked")) && parks.Add(1)%3 == 0
+	})
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 32})
+	t.Cleanup(func() { _ = client.Close() })
+	const tasks = 300
+	began, end := make(chan string, tasks+10), make(chan struct{})
+	serve := func(client *redis.Client) (stop func()) {
+		a, err := attach.New(client, asynq.Config{Concurrency: 4, LogLevel: asynq.FatalLevel},
+			attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := asynq.NewServerFromRedisClient(a.Client(), a.Config())
+		if err := server.Start(a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			id, _ := asynq.GetTaskID(ctx)
+			began <- id
+			if id == "holder" {
+				<-end
+			}
+			return nil
+		}))); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			server.Shutdown()
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop := serve(client)
+	for i := range 8 {
+		r.record(producer, fmt.Sprintf("warm%d", i))
+		receive(t, began)
+	}
+	r.record(producer, "hot", asynq.TaskID("holder"))
+	receive(t, began)
+	for i := range tasks {
+		r.record(producer, "hot", asynq.TaskID(fmt.Sprintf("t%d", i)))
+	}
+	for parks.Load() < tasks/2 {
+		<-time.After(time.Millisecond)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { close(end) })
+	stop()
+	if ids := r.client.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val(); len(ids) > 0 {
+		t.Errorf("%d tasks are active after the shutdown: %v", len(ids), ids)
+	}
+	defer serve(r.client)()
+	seen := map[string]int{}
+	for len(seen) < tasks {
+		seen[receive(t, began)]++
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("%s ran %d times", id, n)
+		}
+	}
+	r.wantNoLocks()
+}
