@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Lets worker processes do many tasks on shared keys while one after another is killed, and checks that each task was done once and
-# that nobody waits at the end: scripts/soak.sh, with TASKS (100000), KEYS (1000), KILLS (60s), EVERY (2s) and SEED (1). MODES
-# (killed) is a pattern of soaks: unknown-fetch and unknown-acks are of an asynq whose scripts are not known; without-keys, without-keys-in-order and
-# without-waiters are while keys are removed, and take up to ten minutes more.
-# It runs its own redis-servers and takes four to six minutes: asynq brings the tasks of a killed process back after 60 to 120 s.
+# Lets worker processes do many tasks on shared keys while one after another is killed, and checks that each task was done
+# once and that nobody waits at the end: scripts/soak.sh, with TASKS (100000), KEYS (1000), KILLS (60s), EVERY (2s) and
+# SEED (1). MODES (killed) is a pattern of soaks:
+#   recorded       the keys of the tasks are recorded, so that locks are fetched with them
+#   mixed          the same beside workers that take locks by calls of their own
+#   unknown-fetch, unknown-acks   with an asynq whose scripts are not known
+#   without-keys, without-keys-in-order, without-waiters   while keys are removed; these take up to ten minutes more
+# It runs its own redis-servers and takes four to six minutes: asynq brings the tasks of a killed process back after 60 to
+# 120 s.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"

@@ -68,7 +68,7 @@ func runChild(dbAddr string, hang bool) error {
 	db := redis.NewClient(&redis.Options{Addr: dbAddr})
 	defer db.Close()
 	if changed := os.Getenv(changedVariable); changed != "" {
-		return runAttached(ctx, db, kinds[changed])
+		return runAttached(ctx, db, changed)
 	}
 	cfg, err := worker.FromEnv()
 	if err != nil {
@@ -109,8 +109,14 @@ func runChild(dbAddr string, hang bool) error {
 // soon is when a task that has failed runs again: after a crash asynq would let it wait for 15 to 45 s.
 func soon(int, error, *asynq.Task) time.Duration { return time.Second }
 
-// changedVariable makes the child a plain asynq server with locks attached, of an asynq whose scripts of a kind are not known.
+// changedVariable makes the child a plain asynq server with locks attached, of an asynq whose scripts of a kind are not known, or with plainLocks.
 const changedVariable = "E2E_CHANGED"
+
+// plainLocks has the locks taken and released by calls of their own, and never with the tasks.
+const plainLocks = "locks"
+
+// orderKey is the key of a task.
+var orderKey = middleware.PayloadKey(func(o order) string { return o.Order })
 
 var kinds = map[string][]asynqconn.Kind{"fetch": {asynqconn.Fetch}, "acks": {asynqconn.Ack}}
 
@@ -118,19 +124,28 @@ var kinds = map[string][]asynqconn.Kind{"fetch": {asynqconn.Fetch}, "acks": {asy
 const orderVariable = "E2E_ORDER"
 
 // runAttached is such a worker process.
-func runAttached(ctx context.Context, db *redis.Client, changed []asynqconn.Kind) error {
+func runAttached(ctx context.Context, db *redis.Client, changed string) error {
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv("RAILTOKEN_REDIS_ADDR")})
 	defer client.Close()
+	opts := attach.Options{TTL: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	if changed == plainLocks {
+		locker, err := locking.NewSingle(client, locking.SingleOptions{})
+		if err != nil {
+			return err
+		}
+		defer locker.Close()
+		opts.Locker = locker
+	}
 	rt, err := attach.New(client, asynq.Config{
 		Concurrency: 16, Queues: map[string]int{"audit": 1, "allocate": 1}, LogLevel: asynq.FatalLevel, RetryDelayFunc: soon,
-	}, attach.Options{TTL: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	}, opts)
 	if err != nil {
 		return err
 	}
-	lock := rt.Lock(middleware.PayloadKey(func(o order) string { return o.Order }))
+	lock := rt.Lock(orderKey)
 	other := asynqtest.OtherVersion{UniversalClient: rt.Client(), Changed: func(sum string, keys []string) bool {
 		kind, _ := asynqconn.KindOf(sum, keys)
-		return slices.Contains(changed, kind)
+		return slices.Contains(kinds[changed], kind)
 	}}
 	server := asynq.NewServerFromRedisClient(other, rt.Config())
 	err = server.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

@@ -13,7 +13,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // The size of the soak: "make soak" runs a large one. The variables are those of scripts/soak.sh.
@@ -44,10 +46,15 @@ type soakMode struct {
 	removed []string // patterns of railtoken's keys that are removed at random moments
 	unsafe  bool     // locks are among them, so that two tasks may meet, of which fencing lets one write
 	env     []string // of the workers
+	// recorded says that the producer records the keys, so that tasks are fetched with their locks, and mixed that one
+	// worker in two takes the locks by itself.
+	recorded, mixed bool
 }
 
 var soakModes = map[string]soakMode{
 	"killed":                {share: 1},
+	"recorded":              {share: 2, recorded: true},
+	"mixed":                 {share: 2, recorded: true, mixed: true},
 	"unknown-fetch":         {most: 100, share: 1, changed: "fetch"},
 	"unknown-acks":          {most: 100, share: 1, changed: "acks"},
 	"without-keys":          {share: 2, removed: []string{"railtoken:*"}, unsafe: true},
@@ -65,6 +72,7 @@ type soak struct {
 	client, db       *redis.Client
 	queues           []string
 	workers          []*child
+	started          int // workers
 }
 
 func TestASoakOfKilledWorkersDoesEachTaskOnceAndStrandsNobody(t *testing.T) {
@@ -175,7 +183,17 @@ func (s *soak) enqueue(random *rand.Rand) (hottest int) {
 		count[keys[i]]++
 		hottest = max(hottest, count[keys[i]])
 	}
-	producer := asynq.NewClientFromRedisClient(s.client)
+	var producer interface {
+		EnqueueContext(context.Context, *asynq.Task, ...asynq.Option) (*asynq.TaskInfo, error)
+	} = asynq.NewClientFromRedisClient(s.client)
+	if s.recorded {
+		p, err := attach.NewProducer(s.client, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"work": orderKey}})
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer func() { _ = p.Close() }()
+		producer = p
+	}
 	const producers = 8
 	failed := make([]error, producers)
 	var all sync.WaitGroup
@@ -200,8 +218,12 @@ func (s *soak) enqueue(random *rand.Rand) (hottest int) {
 // start starts a worker process.
 func (s *soak) start() *child {
 	s.Helper()
+	changed := s.changed
+	if s.started++; s.mixed && s.started%2 == 0 {
+		changed = plainLocks
+	}
 	return startChild(s.T, s.server.Addr(), s.dbServer.Addr(), false, append([]string{
-		"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", changedVariable + "=" + s.changed,
+		"RAILTOKEN_QUEUES=audit,allocate", "RAILTOKEN_CONCURRENCY=16", "RAILTOKEN_LOCK_TTL=2s", changedVariable + "=" + changed,
 	}, s.env...)...)
 }
 
