@@ -96,6 +96,9 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	name := scripts[sum]
 	a, ok := acknowledgement(name, keys, args)
 	a.Repeated = repeated
+	if ok && !repeated {
+		defer c.intake.Acknowledging(a.Queue, a.ID)()
+	}
 	if text != "" {
 		texts.LoadOrStore(sum, text)
 	}

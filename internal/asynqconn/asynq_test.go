@@ -209,9 +209,9 @@ func TestEveryScriptOfALifeIsRecognised(t *testing.T) {
 		c := redistest.Patient(t, m)
 		var mu sync.Mutex
 		byKeys, bySum := map[Kind]map[string]bool{
-			Ack: {}, Fetch: {}, Recover: {}, Stop: {},
+			Ack: {}, Fetch: {}, Recover: {}, Stop: {}, Beat: {},
 			Other: {},
-		}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Stop: {}, Other: {}}
+		}, map[Kind]map[string]bool{Ack: {}, Fetch: {}, Recover: {}, Stop: {}, Beat: {}, Other: {}}
 		c.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if sum, keys, ok := scriptOf(cmd); ok {
 				mu.Lock()

@@ -133,6 +133,9 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.pulse.over()
 		c.drain()
 		return send(ctx)
+	case Beat:
+		defer c.intake.Beat()()
+		return send(ctx)
 	default:
 		cmd := send(ctx)
 		c.pulse.called(cmd.Err())

@@ -17,6 +17,7 @@ const (
 	Recover             // lists the tasks whose workers asynq considers dead
 	Enqueue             // adds a task to a queue
 	Stop                // says that a server is gone
+	Beat                // says that a server is there: a part of its heartbeat
 )
 
 // scripts maps the SHA-1 of asynq v0.26.0's scripts to their names.
@@ -50,7 +51,7 @@ var scripts = map[string]string{
 
 // kinds has the scripts that a Conn or an Enqueuer treats specially.
 var kinds = map[string]Kind{
-	"dequeue": Fetch, "listLeaseExpired": Recover, "clearServerState": Stop,
+	"dequeue": Fetch, "listLeaseExpired": Recover, "clearServerState": Stop, "writeServerState": Beat,
 	"enqueue": Enqueue, "enqueueUnique": Enqueue, "schedule": Enqueue, "scheduleUnique": Enqueue,
 	"addToGroup": Enqueue, "addToGroupUnique": Enqueue,
 	"done": Ack, "doneUnique": Ack, "markAsComplete": Ack, "markAsCompleteUnique": Ack,

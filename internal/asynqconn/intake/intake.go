@@ -95,6 +95,7 @@ type Intake struct {
 	order    *order
 	keys     []string // of its queues
 	slots    *slots
+	rests    *rests
 	oneNode  bool
 	stopping <-chan struct{}
 	drained  atomic.Bool
@@ -118,7 +119,7 @@ type Intake struct {
 // New returns an Intake on the Redis of a client.
 func New(client redis.UniversalClient, opts Options) *Intake {
 	in := &Intake{
-		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots),
+		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
 	}
@@ -146,8 +147,30 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 // Arrived has a value after tasks have come.
 func (in *Intake) Arrived() <-chan struct{} { return in.slots.arrived }
 
-// Take gives asynq a task that was taken for it, if there is one.
-func (in *Intake) Take() (Task, bool) { return in.slots.take() }
+// Take gives asynq a task that was taken for it, if there is one. A task whose last run on this server has just ended
+// rests for a moment.
+func (in *Intake) Take() (Task, bool) {
+	for {
+		t, ok, wait := in.slots.take(in.rests.of)
+		if wait == 0 {
+			return t, ok
+		}
+		<-time.After(wait) // it rests, or goes back
+	}
+}
+
+// Acknowledging notes that asynq acknowledges a run. over is called when asynq has its answer.
+func (in *Intake) Acknowledging(queue, id string) (over func()) {
+	n := name{queue, id}
+	in.rests.acknowledging(n)
+	return func() { in.rests.acknowledged(n, time.Now()) }
+}
+
+// Beat notes that a call of asynq's heartbeat begins. answered is called with its end.
+func (in *Intake) Beat() (answered func()) {
+	end := in.rests.beat(time.Now())
+	return func() { end(time.Now()) }
+}
 
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
 func (in *Intake) AllAtOnce() bool { return in.oneNode }

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,19 +64,29 @@ func (s *slots) answered(n int, tasks []Task, at time.Time) {
 // suspended, goes back.
 const stale = lease / 2
 
-// take gives asynq the oldest task in memory, if there is one.
-func (s *slots) take() (t Task, ok bool) {
+// take gives asynq the oldest task in memory that need not rest, if there is one. If all of them rest, it returns for how
+// long at least one does.
+func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ready) == 0 || time.Since(s.ready[0].at) > stale {
-		return Task{}, false
+	now := time.Now()
+	for i, ready := range s.ready {
+		if now.Sub(ready.at) > stale {
+			return Task{}, false, 0
+		}
+		n := name{ready.Queue, ready.ID}
+		if left := resting(n, now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		s.ready = slices.Delete(s.ready, i, i+1)
+		s.calm()
+		s.begin(n, ready.Run)
+		return ready.Task, true, 0
 	}
-	t = s.ready[0].Task
-	s.ready[0] = arrival{}
-	s.ready = s.ready[1:]
-	s.calm()
-	s.begin(name{t.Queue, t.ID}, t.Run)
-	return t, true
+	return Task{}, false, wait
 }
 
 // calm takes the value out of arrived when no task is in memory, so that it ends no pause. The caller holds the mutex.

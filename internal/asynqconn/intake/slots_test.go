@@ -13,6 +13,9 @@ func numbered(n int) (tasks []Task) {
 	return tasks
 }
 
+// restless has no task rest.
+func restless(name, time.Time) time.Duration { return 0 }
+
 func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
@@ -28,11 +31,11 @@ func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	}
 	s.answered(1, nil, time.Time{})
 	for range 3 {
-		if _, ok := s.take(); !ok {
+		if _, ok, _ := s.take(restless); !ok {
 			t.Fatal("a task is missing")
 		}
 	}
-	if _, ok := s.take(); ok {
+	if _, ok, _ := s.take(restless); ok {
 		t.Error("there is a fourth task")
 	}
 	if run, ok := s.end(name{"q", "1"}); !ok || run != "run1" {
@@ -52,7 +55,7 @@ func TestARunWithoutAnEndTakesNoSlotForEver(t *testing.T) {
 	s := newSlots(2)
 	for i := range 1000 {
 		s.answered(0, []Task{{Queue: "q", ID: fmt.Sprint(i)}}, time.Now())
-		if _, ok := s.take(); !ok {
+		if _, ok, _ := s.take(restless); !ok {
 			t.Fatal("there is no task")
 		}
 		if i%2 == 0 {
@@ -74,7 +77,7 @@ func TestTasksInMemoryExpireInOrder(t *testing.T) {
 	if len(old) != 2 || old[0].ID != "0" || !next.Equal(began.Add(2*time.Second)) {
 		t.Errorf("%v are old, the next came at %v", old, next.Sub(began))
 	}
-	if task, ok := s.take(); !ok || task.ID != "2" {
+	if task, ok, _ := s.take(restless); !ok || task.ID != "2" {
 		t.Errorf("asynq gets %+v", task)
 	}
 }
@@ -93,7 +96,7 @@ func TestAStaleTaskIsNotGivenToAsynq(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
 	s.answered(0, numbered(1), time.Now().Add(-stale-time.Second))
-	if task, ok := s.take(); ok {
+	if task, ok, _ := s.take(restless); ok {
 		t.Errorf("asynq gets %+v", task)
 	}
 	if old, _ := s.expired(time.Now()); len(old) != 1 {
@@ -106,11 +109,11 @@ func TestATaskThatWasTakenEndsNoPause(t *testing.T) {
 	t.Parallel()
 	s := newSlots(4)
 	s.answered(0, numbered(2), time.Now())
-	_, _ = s.take()
+	_, _, _ = s.take(restless)
 	if len(s.arrived) != 1 {
 		t.Error("nothing tells of the second task")
 	}
-	_, _ = s.take()
+	_, _, _ = s.take(restless)
 	if len(s.arrived) != 0 {
 		t.Error("a task is announced that asynq has")
 	}

@@ -1,0 +1,24 @@
+package asynqconn
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ZAdd adds members to a sorted set. asynq's heartbeat begins with it.
+func (c *Conn) ZAdd(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
+	if key == "asynq:servers" || key == "asynq:workers" {
+		defer c.intake.Beat()()
+	}
+	return c.UniversalClient.ZAdd(ctx, key, members...)
+}
+
+// ZAddXX changes members of a sorted set. asynq's heartbeat ends with it, and extends the leases of the server's tasks.
+func (c *Conn) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
+	if strings.HasPrefix(key, "asynq:{") && strings.HasSuffix(key, "}:lease") {
+		defer c.intake.Beat()()
+	}
+	return c.UniversalClient.ZAddXX(ctx, key, members...)
+}
