@@ -11,13 +11,10 @@ import (
 // says that all tasks have been enqueued.
 func (r *run) check(ctx context.Context, s *store, a *archives, ended error, produced bool) (*report, error) {
 	rep := &report{Stopped: ended}
-	alive := map[string]string{}
-	var err error
-	if ended != nil {
-		// Read before the ledger, so that a task that another process finishes meanwhile is in one of the two.
-		if alive, err = a.alive(); err != nil {
-			return nil, err
-		}
+	// Read before the ledger, so that a task that another process finishes meanwhile is in one of the two.
+	alive, err := a.alive()
+	if err != nil {
+		return nil, err
 	}
 	entries, err := s.ledger(ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ func (r *run) do(ctx context.Context) (rep *report, err error) {
 	began := time.Now()
 	producer := &producer{client: client, run: r.ID, singleTry: r.SingleTry}
 	ended := r.produceAndAwait(ctx, producer, func(ctx context.Context) error {
-		return await(ctx, total, nudge, r.Progress, func() (int, error) { return endedTasks(ctx, store, archives) })
+		return await(ctx, total, nudge, r.Progress, func() (int, error) { return endedTasks(ctx, store, archives, total) })
 	})
 	duration := time.Since(began)
 	r.Progress.close()
@@ -95,12 +95,34 @@ func (r *run) produceAndAwait(ctx context.Context, p *producer, wait func(contex
 	return err
 }
 
-// endedTasks returns how many tasks have ended: they have had their effect or are archived.
-func endedTasks(ctx context.Context, s *store, a *archives) (int, error) {
+// endedTasks returns how many tasks have ended: they have had their effect or are archived. Below total it may count some
+// twice: asynq archives a task on its last attempt whose effect is in the ledger if its acknowledgement does not arrive.
+func endedTasks(ctx context.Context, s *store, a *archives, total int) (int, error) {
 	done, err := s.finished(ctx)
 	if err != nil {
 		return 0, err
 	}
 	archived, err := a.count()
-	return done + archived, err
+	if err != nil || done+archived < total {
+		return done + archived, err
+	}
+	entries, err := s.ledger(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found, err := a.read()
+	if err != nil {
+		return 0, err
+	}
+	ended := map[string]bool{}
+	for _, e := range entries {
+		ended[e.TaskID] = true
+	}
+	for id := range found.Refused {
+		ended[id] = true
+	}
+	for id := range found.Failed {
+		ended[id] = true
+	}
+	return len(ended), nil
 }

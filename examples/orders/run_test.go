@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/worker"
@@ -18,8 +20,7 @@ import (
 func TestEveryStrategyKeepsTheBooks(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"failfast", "wait", "requeue", "default"} {
-		t.Run(strategy, func(t *testing.T) {
-			t.Parallel()
+		t.Run(strategy, func(t *testing.T) { // one after another, because each has an embedded Redis to itself
 			r := newRun(t, strategy, generateOrders(60, 1))
 			rep, err := r.do(t.Context())
 			if err != nil {
@@ -44,6 +45,42 @@ func TestEveryStrategyKeepsTheBooks(t *testing.T) {
 			}
 			expectNoKeys(t, r.Config.Redis.Addr, "asynq:{*", "asynq:queues", "railtoken:waiters:*")
 		})
+	}
+}
+
+// asynq archives a task on its last attempt if it does not learn in time that the task is done.
+func TestADoneTaskThatIsArchivedCountsOnce(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, "", nil)
+	s, err := openStore(t.Context(), r.DB, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	conn := connect(r.Config.Redis)
+	defer conn.Close()
+	a := newArchives(conn, r.ID)
+	queue := r.ID.auditQueue()
+	tasks := asynq.NewClientFromRedisClient(conn)
+	for _, id := range []string{"done", "waiting"} {
+		if _, err := tasks.Enqueue(asynq.NewTask(auditType, nil), asynq.Queue(queue), asynq.TaskID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.commit(t.Context(), effect{TaskID: "done", Type: auditType}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.inspect.ArchiveTask(queue, "done"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := endedTasks(t.Context(), s, a, 2); n != 1 || err != nil {
+		t.Errorf("%d tasks have ended while one of two waits, %v", n, err)
+	}
+	if err := a.inspect.ArchiveTask(queue, "waiting"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := endedTasks(t.Context(), s, a, 2); n != 2 || err != nil {
+		t.Errorf("%d of two tasks have ended, %v", n, err)
 	}
 }
 
@@ -155,13 +192,19 @@ func newRun(t *testing.T, strategy string, orders []order) *run {
 	}
 }
 
-// expectNoKeys checks that a run leaves nothing of the kind behind.
+// expectNoKeys checks that a run leaves nothing of the kind behind. The mark of a fetch whose reply was late ends by itself, a
+// minute later.
 func expectNoKeys(t *testing.T, addr string, patterns ...string) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
 	for _, pattern := range patterns {
-		if keys, err := client.Keys(t.Context(), pattern).Result(); err != nil || len(keys) > 0 {
+		keys, err := client.Keys(t.Context(), pattern).Result()
+		keys = slices.DeleteFunc(keys, func(key string) bool {
+			ttl := client.TTL(t.Context(), key).Val()
+			return strings.Contains(key, "}:recalled:") && ttl > 0 && ttl <= time.Minute
+		})
+		if err != nil || len(keys) > 0 {
 			t.Errorf("left behind: %q, %v", keys, err)
 		}
 	}
