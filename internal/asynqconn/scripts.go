@@ -58,6 +58,17 @@ var kinds = map[string]Kind{
 	"requeue": Ack, "retry": Ack, "archive": Ack,
 }
 
+// Regular returns the SHA-1 of the scripts that every server of the supported asynq runs by itself, whether there are
+// tasks or not: Redis knows them while a server runs.
+func Regular() (sums []string) {
+	for sum, name := range scripts {
+		if name == "forward" || name == "writeServerState" {
+			sums = append(sums, sum)
+		}
+	}
+	return sums
+}
+
 // sumOf returns the SHA-1 of a script, by which Redis knows it.
 func sumOf(script string) string {
 	sum := sha1.Sum([]byte(script)) //nolint:gosec // see above

@@ -1,6 +1,10 @@
 package parking
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Numbers of fields in asynq's message of a task (v0.26, TaskMessage in asynq.proto).
 const (
@@ -9,6 +13,7 @@ const (
 	retryField        = 5
 	retriedField      = 6
 	errorField        = 7
+	timeoutField      = 8
 	deadlineField     = 9
 	uniqueField       = 10
 	lastFailedAtField = 11
@@ -64,4 +69,14 @@ func failed(message string, retried, at int64, text string) string {
 func inQueue(message []byte, queue string) []byte {
 	m := protowire.AppendTag(message[:len(message):len(message)], queueField, protowire.BytesType)
 	return protowire.AppendString(m, queue)
+}
+
+// Described returns the type of a task, its timeout and its deadline, from asynq's message. What the task does not have,
+// or what cannot be read, is zero.
+func Described(message string) (taskType string, timeout time.Duration, deadline time.Time) {
+	timeout = time.Duration(varintOf(message, timeoutField)) * time.Second
+	if s := deadlineOf(message); s > 0 {
+		deadline = time.Unix(s, 0)
+	}
+	return textOf(message, typeField), timeout, deadline
 }

@@ -16,9 +16,6 @@ import (
 // Timeout is the maximum duration of the checks of one Redis.
 const Timeout = 5 * time.Second
 
-// errEvicts says that Redis may evict keys.
-var errEvicts = errors.New("may evict tasks and locks when its memory is full")
-
 // Check returns an error if a Redis cannot be reached, is not fit for tasks and locks, or denies its user what they
 // need. The text of the error continues a text that names the server.
 func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *slog.Logger) error {
@@ -34,7 +31,7 @@ func Check(ctx context.Context, client redis.UniversalClient, needs Needs, log *
 		log.WarnContext(ctx, "INFO is unavailable; make sure that Redis is 6.2 or later and does not evict keys",
 			"error", err)
 	} else if err := checkInfo(info, isCluster, needs.AllowEviction); err != nil {
-		if errors.Is(err, errEvicts) && len(needs.Queues) > 0 {
+		if evicts(err) && len(needs.Queues) > 0 {
 			err = fmt.Errorf("%w, or set AllowEviction (RAILTOKEN_ALLOW_EVICTION=true)", err)
 		}
 		return err
@@ -76,27 +73,11 @@ func checkUser(ctx context.Context, client redis.UniversalClient, user string, n
 
 // checkInfo returns why a Redis whose INFO is info is not fit, or nil. What info lacks is assumed to be right.
 func checkInfo(info string, isCluster, allowEviction bool) error {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
 	var errs []error
-	if v := fields["redis_version"]; v != "" && olderThan(v, 6, 2) {
-		errs = append(errs, fmt.Errorf("has version %s: use 6.2 or later", v))
-	}
-	if fields["role"] == "slave" {
-		errs = append(errs, errors.New("is a replica: give the address of its master, or use Sentinel"))
-	}
-	if fields["cluster_enabled"] == "1" && !isCluster {
-		errs = append(errs, errors.New("is a node of a Redis Cluster: use redis.NewClusterClient, "+
-			"or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)"))
-	}
-	policy := fields["maxmemory_policy"]
-	limit := fields["maxmemory"]
-	if limit != "" && limit != "0" && policy != "" && policy != "noeviction" && !allowEviction {
-		errs = append(errs, fmt.Errorf("%w (maxmemory-policy %s): set maxmemory-policy noeviction there", errEvicts, policy))
+	for _, fault := range Faults(ParseInfo(info), isCluster) {
+		if fault.Kind != Evicts || !allowEviction {
+			errs = append(errs, faultError{fault})
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,185 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// lateActive is how long asynq's lease on a task may have ended: its recoverer comes each minute, and takes tasks
+	// whose leases ended 30 s ago.
+	lateActive = 2 * time.Minute
+	// defaultTimeout is what asynq gives a task without a timeout and a deadline.
+	defaultTimeout = 30 * time.Minute
+	// fewTasks is how many tasks a slot must have at least to count as hot, and hotShare the share of all.
+	fewTasks = 1000
+	hotShare = 0.3
+)
+
+func scripts(f Facts) []Finding {
+	if f.Servings == 0 || f.Scripts == 0 {
+		return nil
+	}
+	return []Finding{{
+		Where: "asynq", What: fmt.Sprintf("%d servers run, and Redis does not know %d of the scripts of the supported asynq",
+			f.Servings, f.Scripts),
+		Cost:    "tasks in conflict cannot be parked: they are tried again by timers, every few seconds",
+		Remedy:  "build the workers with the version of asynq in railtoken's go.mod",
+		Command: "go get github.com/hibiken/asynq@v0.26.0",
+	}}
+}
+
+func unserved(f Facts) (all []Finding) {
+	for _, q := range f.Queues {
+		tasks := q.Pending + q.Waiting
+		switch {
+		case tasks == 0:
+		case q.Paused:
+			all = append(all, Finding{
+				Where: "queue " + q.Name, What: fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Cost: "they do not run, and later tasks of the same keys overtake them", Remedy: "resume the queue",
+				Command: "asynq queue unpause " + q.Name,
+			})
+		case !q.Served:
+			all = append(all, Finding{
+				Where: "queue " + q.Name, What: fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Cost:   "they do not run, and later tasks of the same keys overtake them",
+				Remedy: "start a worker that serves the queue (RAILTOKEN_QUEUES), or delete the queue",
+			})
+		}
+	}
+	return all
+}
+
+func stuck(f Facts) (all []Finding) {
+	for _, a := range f.Active {
+		what, command := "it is active without a lease, so asynq never brings it back",
+			fmt.Sprintf("ZADD asynq:{%s}:lease 0 %s", a.Task.Queue, a.Task.ID)
+		if !a.Lease.IsZero() {
+			late := f.At.Sub(a.Lease)
+			if late <= lateActive {
+				continue
+			}
+			command = ""
+			what = fmt.Sprintf("it is active, and asynq's lease on it ended %v ago", late.Round(time.Second))
+		}
+		all = append(all, Finding{
+			Where: "task " + a.Task.String(), What: what,
+			Cost:   "it does not run, and its uniqueness lock and its place in a sequence stay",
+			Remedy: "make sure that a server works on its queue: it recovers tasks whose leases have ended", Command: command,
+		})
+	}
+	return all
+}
+
+func orphans(f Facts) (all []Finding) {
+	for _, k := range f.Keys {
+		if len(k.Gone) > 0 {
+			all = append(all, Finding{
+				Where: "key " + k.Name, Key: k.Name, What: fmt.Sprintf("%d of its waiters are entries without a task, such as %s", len(k.Gone), k.Gone[0]),
+				Cost:    "each costs a wake a step, and counts towards limits on waiters",
+				Remedy:  "wakes remove them; one by hand does so now. Delete tasks by railtoken drop, not by hand",
+				Command: "railtoken wake " + quoted(k.Name),
+			})
+		}
+	}
+	if len(f.Lost) > 0 {
+		all = append(all, Finding{
+			Where: "railtoken:parked", What: fmt.Sprintf("%d entries of the index have no task, such as %s", len(f.Lost), f.Lost[0]),
+			Cost:    "they count towards the limit on all waiting tasks",
+			Remedy:  "remove them; tasks at that limit do so, a few at a time",
+			Command: "ZREM railtoken:parked " + quoted(entryOf(f.Lost[0])),
+		})
+	}
+	return all
+}
+
+func mixedOrders(f Facts) (all []Finding) {
+	for _, k := range f.Keys {
+		if k.Ordered > 0 && len(k.Unordered) > 0 {
+			all = append(all, Finding{
+				Where: "key " + k.Name, Key: k.Name, What: fmt.Sprintf("%d tasks keep its order, and %d wait without one, such as %s", k.Ordered,
+					len(k.Unordered), k.Unordered[0]),
+				Cost:   "tasks without an order overtake the others, so the order that was promised does not hold",
+				Remedy: "give all handlers of the key the same Order (Requeue, RAILTOKEN_STRATEGY)",
+			})
+		}
+	}
+	return all
+}
+
+func oldestWait(f Facts) []Finding {
+	if len(f.Waits) == 0 {
+		return nil
+	}
+	oldest := slices.MinFunc(f.Waits, func(a, b Wait) int { return a.Since.Compare(b.Since) })
+	late := 0
+	for _, w := range f.Waits {
+		if f.At.Sub(w.Since) > f.Settings.MaxWait {
+			late++
+		}
+	}
+	var all []Finding
+	if late > 0 {
+		all = append(all, Finding{
+			Where: "task " + oldest.Task.String(), Key: oldest.Key, What: fmt.Sprintf("it has waited for key %s for %v, and %d tasks for more than %v",
+				quoted(oldest.Key), f.At.Sub(oldest.Since).Round(time.Second), late, f.Settings.MaxWait),
+			Cost:    "work is late, and tasks with a deadline or a limit on age will be archived",
+			Remedy:  "see what holds it up",
+			Command: "railtoken explain " + oldest.Task.String(),
+		})
+	}
+	for _, w := range f.Waits {
+		if !w.Deadline.IsZero() && f.At.Sub(w.Since) > w.Deadline.Sub(w.Since)/2 {
+			all = append(all, Finding{
+				Where: "task " + w.Task.String(), Key: w.Key, What: fmt.Sprintf("it has used up half of the time until its deadline by waiting for key %s",
+					quoted(w.Key)),
+				Cost: "after its deadline asynq does not run it", Remedy: "see what holds it up, or let it run next",
+				Command: "railtoken put-first " + w.Task.String(),
+			})
+		}
+	}
+	return all
+}
+
+func timeouts(f Facts) (all []Finding) {
+	types := map[string]string{}
+	for _, w := range f.Waits {
+		if w.Timeout == defaultTimeout {
+			types[w.Type] = w.Task.String()
+		}
+	}
+	for _, a := range f.Active {
+		if a.Keyed && a.Timeout == defaultTimeout {
+			types[a.Type] = a.Task.String()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		all = append(all, Finding{
+			Where: "type " + name, What: "its tasks, such as " + types[name] + ", have no timeout of their own: asynq gives them 30 min",
+			Cost:   "a handler that hangs holds its keys for half an hour",
+			Remedy: "enqueue them with asynq.Timeout, a few times of what they need",
+		})
+	}
+	return all
+}
+
+func hotSlot(f Facts) (all []Finding) {
+	total := 0
+	for _, s := range f.Slots {
+		total += s.Tasks
+	}
+	for slot, s := range f.Slots {
+		if s.Tasks >= fewTasks && float64(s.Tasks) > hotShare*float64(total) {
+			all = append(all, Finding{
+				Where: fmt.Sprintf("slot %d", slot), What: fmt.Sprintf("%d of %d waiting and pending tasks are in it, most of them of %s",
+					s.Tasks, total, s.What),
+				Cost:   "one master does their work while the others are idle",
+				Remedy: "divide the queue into several, or lock a narrower key",
+			})
+		}
+	}
+	return all
+}

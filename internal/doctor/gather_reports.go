@@ -1,0 +1,52 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/railtoken/railtoken/inspect"
+)
+
+// mostLooks limits how many locks are looked at: those that have been held longest.
+const mostLooks = 20
+
+// gatherReports reads the reports of the workers, and the locks that they have held longest.
+func (f *Facts) gatherReports(ctx context.Context, i *inspect.Inspector) error {
+	workers, err := i.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		name := w.Host + "/" + strconv.Itoa(w.PID)
+		f.Workers = append(f.Workers, Worker{
+			ID: w.ID, Name: name, Version: w.Version, Fingerprint: w.Config, Queues: queuesOf(w),
+		})
+		for _, h := range w.Held {
+			f.Holds = append(f.Holds, Hold{Key: h.Key, Task: h.Task.String(), Type: h.Type, Worker: name, Since: h.Since})
+		}
+	}
+	slices.SortStableFunc(f.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	for n := range min(len(f.Holds), mostLooks) {
+		k, err := i.Look(ctx, f.Holds[n].Key, 0)
+		if err != nil {
+			return err
+		}
+		if k.Holder != nil && k.Holder.Task != nil && k.Holder.Task.Task.String() == f.Holds[n].Task {
+			f.Holds[n].Remaining = k.Holder.Remaining
+		}
+	}
+	return nil
+}
+
+// queuesOf returns what a worker serves, as text.
+func queuesOf(w inspect.Worker) string {
+	names := make([]string, 0, len(w.Queues))
+	for name := range w.Queues {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
