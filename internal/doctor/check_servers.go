@@ -17,7 +17,7 @@ const (
 )
 
 // answering returns the servers that can be asked.
-func (f Facts) answering() []Server {
+func (f *Facts) answering() []Server {
 	return slices.DeleteFunc(slices.Clone(f.Servers), func(s Server) bool { return s.Err != nil })
 }
 
@@ -122,10 +122,12 @@ func rules(f Facts) (all []Finding) {
 	for _, s := range f.answering() {
 		if len(s.Rules.Missing) > 0 {
 			all = append(all, Finding{
-				Where: s.Addr, What: fmt.Sprintf("user %q lacks the rules %s", s.User, strings.Join(s.Rules.Missing, " ")),
-				Cost:    "workers refuse to start, or their tasks cannot lock and park",
-				Remedy:  "add the rules",
-				Command: "ACL SETUSER " + s.User + " " + strings.Join(slices.Concat(s.Rules.Missing, s.Rules.Hints), " "),
+				Where:  s.Addr,
+				What:   fmt.Sprintf("user %q lacks the rules %s", s.User, strings.Join(s.Rules.Missing, " ")),
+				Cost:   "workers refuse to start, or their tasks cannot lock and park",
+				Remedy: "add the rules",
+				Command: "ACL SETUSER " + s.User + " " + strings.Join(slices.Concat(s.Rules.Missing,
+					s.Rules.Hints), " "),
 			})
 		} else if len(s.Rules.Hints) > 0 {
 			all = append(all, Finding{
@@ -172,8 +174,10 @@ func clocks(f Facts) (all []Finding) {
 			cost = "from 13.75 s on the server may not vote; fencing tokens may shrink when counters are lost"
 		}
 		all = append(all, Finding{
-			Where: s.Addr, Cost: cost, Remedy: "synchronize the clocks of both machines, without steps (chrony, no makestep)",
-			What:    fmt.Sprintf("its clock is %v %s this machine's", s.Skew.Abs().Round(10*time.Millisecond), direction),
+			Where: s.Addr,
+			Cost:  cost, Remedy: "synchronize the clocks of both machines, without steps (chrony, no makestep)",
+			What: fmt.Sprintf("its clock is %v %s this machine's", s.Skew.Abs().Round(10*time.Millisecond),
+				direction),
 			Command: "chronyc tracking",
 		})
 	}
@@ -199,7 +203,8 @@ func latency(f Facts) (all []Finding) {
 		switch {
 		case s.Node && s.RoundTrip > nodeTimeout/2:
 			all = append(all, Finding{
-				Where: s.Addr, What: fmt.Sprintf("it answers after %v at best, and gets %v", s.RoundTrip.Round(time.Millisecond),
+				Where: s.Addr,
+				What: fmt.Sprintf("it answers after %v at best, and gets %v", s.RoundTrip.Round(time.Millisecond),
 					nodeTimeout),
 				Cost:   "attempts fail although the server is alive, or wait for slower ones",
 				Remedy: "move the lock server nearer, or raise NodeTimeout of RedlockOptions",

@@ -23,7 +23,8 @@ func scripts(f Facts) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Where: "asynq", What: fmt.Sprintf("%d servers run, and Redis does not know %d of the scripts of the supported asynq",
+		Where: "asynq",
+		What: fmt.Sprintf("%d servers run, and Redis does not know %d of the scripts of the supported asynq",
 			f.Servings, f.Scripts),
 		Cost:    "tasks in conflict cannot be parked: they are tried again by timers, every few seconds",
 		Remedy:  "build the workers with the version of asynq in railtoken's go.mod",
@@ -38,13 +39,17 @@ func unserved(f Facts) (all []Finding) {
 		case tasks == 0:
 		case q.Paused:
 			all = append(all, Finding{
-				Where: "queue " + q.Name, What: fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Where: "queue " + q.Name,
+				What: fmt.Sprintf("it is paused, and %d of its tasks wait for keys, %d for slots", q.Waiting,
+					q.Pending),
 				Cost: "they do not run, and later tasks of the same keys overtake them", Remedy: "resume the queue",
 				Command: "asynq queue unpause " + q.Name,
 			})
 		case !q.Served:
 			all = append(all, Finding{
-				Where: "queue " + q.Name, What: fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots", q.Waiting, q.Pending),
+				Where: "queue " + q.Name,
+				What: fmt.Sprintf("no server works on it, and %d of its tasks wait for keys, %d for slots",
+					q.Waiting, q.Pending),
 				Cost:   "they do not run, and later tasks of the same keys overtake them",
 				Remedy: "start a worker that serves the queue (RAILTOKEN_QUEUES), or delete the queue",
 			})
@@ -67,8 +72,9 @@ func stuck(f Facts) (all []Finding) {
 		}
 		all = append(all, Finding{
 			Where: "task " + a.Task.String(), What: what,
-			Cost:   "it does not run, and its uniqueness lock and its place in a sequence stay",
-			Remedy: "make sure that a server works on its queue: it recovers tasks whose leases have ended", Command: command,
+			Cost:    "it does not run, and its uniqueness lock and its place in a sequence stay",
+			Remedy:  "make sure that a server works on its queue: it recovers tasks whose leases have ended",
+			Command: command,
 		})
 	}
 	return all
@@ -78,7 +84,8 @@ func orphans(f Facts) (all []Finding) {
 	for _, k := range f.Keys {
 		if len(k.Gone) > 0 {
 			all = append(all, Finding{
-				Where: "key " + k.Name, Key: k.Name, What: fmt.Sprintf("%d of its waiters are entries without a task, such as %s", len(k.Gone), k.Gone[0]),
+				Where: "key " + k.Name, Key: k.Name,
+				What:    fmt.Sprintf("%d of its waiters are entries without a task, such as %s", len(k.Gone), k.Gone[0]),
 				Cost:    "each costs a wake a step, and counts towards limits on waiters",
 				Remedy:  "wakes remove them; one by hand does so now. Delete tasks by railtoken drop, not by hand",
 				Command: "railtoken wake " + quoted(k.Name),
@@ -87,7 +94,8 @@ func orphans(f Facts) (all []Finding) {
 	}
 	if len(f.Lost) > 0 {
 		all = append(all, Finding{
-			Where: "railtoken:parked", What: fmt.Sprintf("%d entries of the index have no task, such as %s", len(f.Lost), f.Lost[0]),
+			Where:   "railtoken:parked",
+			What:    fmt.Sprintf("%d entries of the index have no task, such as %s", len(f.Lost), f.Lost[0]),
 			Cost:    "they count towards the limit on all waiting tasks",
 			Remedy:  "remove them; tasks at that limit do so, a few at a time",
 			Command: "ZREM railtoken:parked " + quoted(entryOf(f.Lost[0])),
@@ -100,7 +108,8 @@ func mixedOrders(f Facts) (all []Finding) {
 	for _, k := range f.Keys {
 		if k.Ordered > 0 && len(k.Unordered) > 0 {
 			all = append(all, Finding{
-				Where: "key " + k.Name, Key: k.Name, What: fmt.Sprintf("%d tasks keep its order, and %d wait without one, such as %s", k.Ordered,
+				Where: "key " + k.Name, Key: k.Name,
+				What: fmt.Sprintf("%d tasks keep its order, and %d wait without one, such as %s", k.Ordered,
 					len(k.Unordered), k.Unordered[0]),
 				Cost:   "tasks without an order overtake the others, so the order that was promised does not hold",
 				Remedy: "give all handlers of the key the same Order (Requeue, RAILTOKEN_STRATEGY)",
@@ -124,7 +133,8 @@ func oldestWait(f Facts) []Finding {
 	var all []Finding
 	if late > 0 {
 		all = append(all, Finding{
-			Where: "task " + oldest.Task.String(), Key: oldest.Key, What: fmt.Sprintf("it has waited for key %s for %v, and %d tasks for more than %v",
+			Where: "task " + oldest.Task.String(), Key: oldest.Key,
+			What: fmt.Sprintf("it has waited for key %s for %v, and %d tasks for more than %v",
 				quoted(oldest.Key), f.At.Sub(oldest.Since).Round(time.Second), late, f.Settings.MaxWait),
 			Cost:    "work is late, and tasks with a deadline or a limit on age will be archived",
 			Remedy:  "see what holds it up",
@@ -134,7 +144,8 @@ func oldestWait(f Facts) []Finding {
 	for _, w := range f.Waits {
 		if !w.Deadline.IsZero() && f.At.Sub(w.Since) > w.Deadline.Sub(w.Since)/2 {
 			all = append(all, Finding{
-				Where: "task " + w.Task.String(), Key: w.Key, What: fmt.Sprintf("it has used up half of the time until its deadline by waiting for key %s",
+				Where: "task " + w.Task.String(), Key: w.Key,
+				What: fmt.Sprintf("it has used up half of the time until its deadline by waiting for key %s",
 					quoted(w.Key)),
 				Cost: "after its deadline asynq does not run it", Remedy: "see what holds it up, or let it run next",
 				Command: "railtoken put-first " + w.Task.String(),
@@ -158,7 +169,8 @@ func timeouts(f Facts) (all []Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		all = append(all, Finding{
-			Where: "type " + name, What: "its tasks, such as " + types[name] + ", have no timeout of their own: asynq gives them 30 min",
+			Where:  "type " + name,
+			What:   "its tasks, such as " + types[name] + ", have no timeout of their own: asynq gives them 30 min",
 			Cost:   "a handler that hangs holds its keys for half an hour",
 			Remedy: "enqueue them with asynq.Timeout, a few times of what they need",
 		})
@@ -174,7 +186,8 @@ func hotSlot(f Facts) (all []Finding) {
 	for slot, s := range f.Slots {
 		if s.Tasks >= fewTasks && float64(s.Tasks) > hotShare*float64(total) {
 			all = append(all, Finding{
-				Where: fmt.Sprintf("slot %d", slot), What: fmt.Sprintf("%d of %d waiting and pending tasks are in it, most of them of %s",
+				Where: fmt.Sprintf("slot %d", slot),
+				What: fmt.Sprintf("%d of %d waiting and pending tasks are in it, most of them of %s",
 					s.Tasks, total, s.What),
 				Cost:   "one master does their work while the others are idle",
 				Remedy: "divide the queue into several, or lock a narrower key",

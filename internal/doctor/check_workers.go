@@ -13,7 +13,8 @@ func maxHold(f Facts) (all []Finding) {
 	for _, h := range f.Holds {
 		if held := f.At.Sub(h.Since); held > f.Settings.MaxHold*8/10 {
 			all = append(all, Finding{
-				Where: "key " + h.Key, Key: h.Key, What: fmt.Sprintf("task %s (%s) has held it for %v, and MaxHold is %v", h.Task, h.Type,
+				Where: "key " + h.Key, Key: h.Key,
+				What: fmt.Sprintf("task %s (%s) has held it for %v, and MaxHold is %v", h.Task, h.Type,
 					held.Round(time.Second), f.Settings.MaxHold),
 				Cost:   "the lease ends at MaxHold: the handler's context is cancelled, and its work is done again",
 				Remedy: "raise MaxHold (RAILTOKEN_MAX_HOLD) above the longest run, or divide the work into items",
@@ -29,10 +30,13 @@ func ttl(f Facts) (all []Finding) {
 	for _, h := range f.Holds {
 		if h.Remaining > 0 && h.Remaining < f.Settings.TTL/10 {
 			all = append(all, Finding{
-				Where: "key " + h.Key, Key: h.Key, What: fmt.Sprintf("its lock ends in %v, and should have been renewed long ago: the TTL is %v", h.Remaining.Round(time.Millisecond),
+				Where: "key " + h.Key, Key: h.Key,
+				What: fmt.Sprintf("its lock ends in %v, and should have been renewed long ago: the TTL is %v",
+					h.Remaining.Round(time.Millisecond),
 					f.Settings.TTL),
-				Cost:   "the lease of task " + h.Task + " is lost in a moment, and its work is done again",
-				Remedy: "see why " + h.Worker + " cannot renew (pauses, CPU, network); a longer TTL (RAILTOKEN_LOCK_TTL) bears longer pauses",
+				Cost: "the lease of task " + h.Task + " is lost in a moment, and its work is done again",
+				Remedy: "see why " + h.Worker + " cannot renew (pauses, CPU, network); a longer TTL " +
+					"(RAILTOKEN_LOCK_TTL) bears longer pauses",
 			})
 		}
 	}

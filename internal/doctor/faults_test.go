@@ -133,7 +133,8 @@ var faults = map[string]fault{
 	}, []string{"ACL SETUSER shop &asynq:* &railtoken:*"}, nil},
 	"no encryption": {"tls", func(t *testing.T) *system {
 		s := newSystem(t)
-		s.src.Tasks = s.server.Client(t, at("10.1.2.3:6379", s.server.Addr()), func(o *redis.Options) { o.TLSConfig = nil })
+		s.src.Tasks = s.server.Client(t, at("10.1.2.3:6379", s.server.Addr()),
+			func(o *redis.Options) { o.TLSConfig = nil })
 		return s
 	}, []string{"10.1.2.3:6379", "RAILTOKEN_REDIS_TLS=true"}, nil},
 	"a clock that is behind": {"clock", func(t *testing.T) *system {
@@ -198,7 +199,11 @@ var faults = map[string]fault{
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = a.Close() })
-		other := asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(string, []string) bool { return true }}
+		other := asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(string,
+			[]string,
+		) bool {
+			return true
+		}}
 		server := asynq.NewServerFromRedisClient(other, a.Config())
 		if err := server.Start(asynq.NewServeMux()); err != nil {
 			t.Fatal(err)
@@ -266,7 +271,8 @@ var faults = map[string]fault{
 		s.hold("order:1")
 		task := s.parked("any", "order:1", asynq.Deadline(time.Now().Add(time.Hour)))
 		hash := "asynq:{default}:t:" + task.ID
-		if err := s.client.HSet(t.Context(), hash, "railtoken:first", time.Now().Add(-2*time.Hour).UnixMicro()).Err(); err != nil {
+		if err := s.client.HSet(t.Context(), hash, "railtoken:first",
+			time.Now().Add(-2*time.Hour).UnixMicro()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		s.src.Settings.MaxWait = 24 * time.Hour

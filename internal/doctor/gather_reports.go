@@ -25,10 +25,16 @@ func (f *Facts) gatherReports(ctx context.Context, i *inspect.Inspector) error {
 			ID: w.ID, Name: name, Version: w.Version, Fingerprint: w.Config, Queues: queuesOf(w),
 		})
 		for _, h := range w.Held {
-			f.Holds = append(f.Holds, Hold{Key: h.Key, Task: h.Task.String(), Type: h.Type, Worker: name, Since: h.Since})
+			f.Holds = append(f.Holds, Hold{
+				Key: h.Key, Task: h.Task.String(), Type: h.Type, Worker: name,
+				Since: h.Since,
+			})
 		}
 	}
-	slices.SortStableFunc(f.Holds, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	slices.SortStableFunc(f.Holds, func(a, b Hold) int {
+		return cmp.Or(a.Since.Compare(b.Since),
+			cmp.Compare(a.Key, b.Key))
+	})
 	for n := range min(len(f.Holds), mostLooks) {
 		k, err := i.Look(ctx, f.Holds[n].Key, 0)
 		if err != nil {

@@ -105,7 +105,8 @@ func (s *Server) gather(ctx context.Context, t target, src Sources, missed *gaps
 		s.User = "default"
 	}
 	s.gatherHosts(ctx, t.client, src)
-	if s.gatherTimes(ctx, t.client); s.Err != nil {
+	s.gatherTimes(ctx, t.client)
+	if s.Err != nil {
 		return
 	}
 	info, err := t.client.Info(ctx).Result()

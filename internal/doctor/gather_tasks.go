@@ -162,7 +162,9 @@ func (w *waiting) read(fields []any) {
 
 // readMessages reads the messages of some of the tasks.
 func (f *Facts) readMessages(ctx context.Context, client redis.UniversalClient, tasks []waiting) error {
-	return pipelined(ctx, client, tasks[:min(len(tasks), mostMessages)], func(p redis.Pipeliner, w *waiting) *redis.StringCmd {
+	return pipelined(ctx, client, tasks[:min(len(tasks), mostMessages)], func(p redis.Pipeliner,
+		w *waiting,
+	) *redis.StringCmd {
 		return p.HGet(ctx, parking.Task(w.task).Hash(), "msg")
 	}, func(w *waiting, msg *redis.StringCmd) { w.msg = msg.Val() })
 }
@@ -204,19 +206,19 @@ func (f *Facts) gatherKeys(ctx context.Context, client redis.UniversalClient) er
 	if err != nil {
 		return err
 	}
-	if err = pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.IntCmd {
+	if err := pipelined(ctx, client, f.Keys, func(p redis.Pipeliner, k *Key) *redis.IntCmd {
 		return p.ZCard(ctx, parking.SequenceKey(k.Name))
 	}, func(k *Key, n *redis.IntCmd) { k.Ordered = int(n.Val()) }); err != nil {
 		return err
 	}
-	if err = pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.StringCmd {
+	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.StringCmd {
 		return p.HGet(ctx, parking.Task(w.task).Hash(), "state")
 	}, func(w *waiter, state *redis.StringCmd) {
 		w.gone = state.Val() == "archived" || state.Val() == "completed"
 	}); err != nil {
 		return err
 	}
-	if err = pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.FloatCmd {
+	if err := pipelined(ctx, client, waiters, func(p redis.Pipeliner, w *waiter) *redis.FloatCmd {
 		return p.ZScore(ctx, parking.SequenceKey(w.key.Name), w.entry)
 	}, func(w *waiter, at *redis.FloatCmd) { w.at = at.Val() }); err != nil {
 		return err
@@ -257,42 +259,38 @@ func (f *Facts) countSlots() {
 
 // gatherActive reads the tasks that run, and their leases.
 func (f *Facts) gatherActive(ctx context.Context, client redis.UniversalClient) error {
-	type active struct {
-		Active
-		msg string
-	}
-	var all []active
+	var all []Active
 	err := pipelined(ctx, client, f.Queues, func(p redis.Pipeliner, q *Queue) *redis.StringSliceCmd {
 		return p.LRange(ctx, "asynq:{"+q.Name+"}:active", 0, mostActive-1)
 	}, func(q *Queue, ids *redis.StringSliceCmd) {
 		for _, id := range ids.Val() {
-			all = append(all, active{Active: Active{Task: delayqueue.Task{Queue: q.Name, ID: id}}})
+			all = append(all, Active{Task: delayqueue.Task{Queue: q.Name, ID: id}})
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if err = pipelined(ctx, client, all, func(p redis.Pipeliner, a *active) *redis.FloatCmd {
+	if err := pipelined(ctx, client, all, func(p redis.Pipeliner, a *Active) *redis.FloatCmd {
 		return p.ZScore(ctx, "asynq:{"+a.Task.Queue+"}:lease", a.Task.ID)
-	}, func(a *active, at *redis.FloatCmd) { a.Lease = time.Unix(int64(at.Val()), 0) }); err != nil {
+	}, func(a *Active, at *redis.FloatCmd) { a.Lease = time.Unix(int64(at.Val()), 0) }); err != nil {
 		return err
 	}
 	held := map[string]bool{}
 	for _, h := range f.Holds {
 		held[h.Task] = true
 	}
-	if err = pipelined(ctx, client, all[:min(len(all), mostMessages)], func(p redis.Pipeliner, a *active) *redis.SliceCmd {
+	if err := pipelined(ctx, client, all[:min(len(all), mostMessages)], func(p redis.Pipeliner,
+		a *Active,
+	) *redis.SliceCmd {
 		return p.HMGet(ctx, parking.Task(a.Task).Hash(), "msg", "railtoken:keys")
-	}, func(a *active, reply *redis.SliceCmd) {
+	}, func(a *Active, reply *redis.SliceCmd) {
 		msg, _ := reply.Val()[0].(string)
 		a.Type, a.Timeout, _ = parking.Described(msg)
 		a.Keyed = reply.Val()[1] != nil || held[a.Task.String()]
 	}); err != nil {
 		return err
 	}
-	for _, a := range all {
-		f.Active = append(f.Active, a.Active)
-	}
+	f.Active = all
 	return nil
 }
 

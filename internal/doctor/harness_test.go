@@ -61,6 +61,7 @@ func (s *system) worker(mods ...func(*worker.Config)) {
 	s.Helper()
 	cfg := worker.Config{
 		Redis: worker.Redis{Addr: s.server.Addr()}, Logger: slog.New(slog.DiscardHandler),
+		ShutdownTimeout: 10 * time.Millisecond,
 		Observer: func(_ context.Context, e middleware.Event) {
 			select {
 			case s.events <- e:

@@ -67,7 +67,8 @@ func Faults(info map[string]string, isCluster bool) (all []Fault) {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	if limit != "" && limit != "0" && policy != "" && policy != "noeviction" {
 		add(Evicts,
-			"may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")", "set maxmemory-policy noeviction there")
+			"may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")",
+			"set maxmemory-policy noeviction there")
 	}
 	return all
 }

@@ -1,0 +1,324 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+// diedAfter is how long asynq's lease on a task must have ended for its worker to count as dead: a heartbeat may be
+// late.
+const diedAfter = 5 * time.Second
+
+// Explanation says why a task does not run. Its JSON names do not change between releases.
+type Explanation struct {
+	Task  string  `json:"task"` // queue/id
+	Type  string  `json:"type,omitempty"`
+	State string  `json:"state"` // in asynq's words; "gone" if asynq knows no such task
+	Cause Cause   `json:"cause"`
+	Also  []Cause `json:"also,omitempty"` // what would hold it up next
+
+	Key string `json:"key,omitempty"` // that it waits for
+	// Position counts from 1: in the sequence of the key if its tasks run in order, otherwise among the waiters.
+	Position  int        `json:"position,omitempty"`
+	Waiters   int        `json:"waiters,omitempty"`
+	Conflicts int        `json:"conflicts,omitempty"`
+	Since     *time.Time `json:"waiting_since,omitempty"` // its first refusal
+
+	Holder     string     `json:"holder,omitempty"`      // its label
+	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is not known, or no task
+	HeldSince  *time.Time `json:"held_since,omitempty"`
+
+	// Timer is when the task runs again by itself, if nothing brings it back before.
+	Timer *time.Time `json:"timer,omitempty"`
+	// Expected says in words when it starts.
+	Expected string `json:"expected_start"`
+	// Why is the cause in a sentence, and Remedy what an operator can do; empty if nothing needs to be done.
+	Why    string `json:"why"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// decide explains the facts.
+func decide(f facts) Explanation {
+	e := Explanation{
+		Task: f.task.String(), Type: f.taskType, State: f.state, Key: f.key, Position: f.position, Waiters: f.waiters,
+		Conflicts: f.conflicts, Since: moment(f.first), Timer: moment(f.due),
+	}
+	if f.sequence.position > 0 {
+		e.Position = f.sequence.position
+	}
+	if e.State == "" {
+		e.State = string(delayqueue.StateGone)
+	}
+	if f.holder != nil && !f.holds {
+		e.Holder, e.HeldSince = f.holder.Label, moment(f.holder.Since)
+		if f.by != (delayqueue.Task{}) {
+			e.HolderTask = f.by.String()
+		}
+	}
+	for i, cause := range causes(f) {
+		if i > 0 {
+			e.Also = append(e.Also, cause)
+			continue
+		}
+		e.Cause = cause
+	}
+	words(&e, f)
+	return e
+}
+
+// causes returns everything that holds the task up, first what an operator must or can do something about.
+func causes(f facts) []Cause {
+	switch f.state {
+	case "":
+		return []Cause{NoSuchTask}
+	case "completed":
+		return []Cause{Completed}
+	case "aggregating":
+		return []Cause{InGroup}
+	case "archived":
+		if f.refused != nil && f.refused.Limit != delayqueue.NoLimit {
+			return []Cause{LimitReached}
+		}
+		return []Cause{Archived}
+	case "active":
+		return active(f)
+	}
+	var all []Cause
+	if !f.deadline.IsZero() && f.now.After(f.deadline) {
+		all = append(all, Overdue)
+	}
+	if f.paused {
+		all = append(all, QueuePaused)
+	} else if f.unserved {
+		all = append(all, QueueUnserved)
+	}
+	switch {
+	case f.state == "pending":
+		return append(all, append(servers(f), InBacklog)...)
+	case f.state == "scheduled":
+		return append(all, Scheduled)
+	case f.key != "":
+		return append(append(all, servers(f)...), forKey(f)...)
+	case f.postponed:
+		return append(all, append(servers(f), RetryLater)...)
+	case f.conflicts > 0:
+		return append(all, LimitReached) // it found the waiters full
+	default:
+		return append(all, RetryLater)
+	}
+}
+
+// active returns what holds up a task that occupies a slot.
+func active(f facts) []Cause {
+	switch {
+	case !f.lease.IsZero() && f.now.After(f.lease.Add(diedAfter)):
+		return []Cause{WorkerDied}
+	case f.holds:
+		return []Cause{Running}
+	case len(servers(f)) > 0: // holders are known, and no other task can lock a key now
+		return servers(f)
+	case f.holder != nil:
+		return []Cause{WaitsInSlot}
+	default:
+		return []Cause{Running}
+	}
+}
+
+// servers returns what is wrong with the lock servers.
+func servers(f facts) []Cause {
+	switch {
+	case !f.votes.quorum(f.votes.reached):
+		return []Cause{NoQuorum}
+	case !f.votes.quorum(f.votes.may):
+		return []Cause{Quarantined}
+	default:
+		return nil
+	}
+}
+
+// forKey returns what holds up a task that is parked.
+func forKey(f facts) []Cause {
+	switch {
+	case f.sequence.failed():
+		return []Cause{BehindFailed}
+	case f.sequence.position > 1, f.sequence.position == 0 && f.position > 1:
+		return []Cause{Behind}
+	case f.holder != nil:
+		return []Cause{Held}
+	default:
+		return []Cause{KeyFree}
+	}
+}
+
+// words writes the explanation out.
+func words(e *Explanation, f facts) {
+	q := f.task.Queue
+	switch e.Cause {
+	case NoSuchTask:
+		e.Why = "asynq knows no task " + f.task.String() + ": it has succeeded, it was deleted, or it was never enqueued"
+		e.Expected = "never"
+	case Running:
+		e.Why, e.Expected = "its handler runs", "it has started"
+	case WaitsInSlot:
+		e.Why = "it waits in a worker slot for its key, which is held by " + holderOf(f)
+		e.Expected = "as soon as the key is released"
+	case Held:
+		e.Why = "its key is held by " + holderOf(f) + ", and it is next"
+		e.Expected = "as soon as the key is released" + latest(f)
+	case Behind:
+		e.Why = fmt.Sprintf("%d tasks are before it", e.Position-1)
+		if e.Position == 2 {
+			e.Why = "one task is before it"
+		}
+		if f.sequence.position > 1 {
+			e.Why += ", the first of which is " + f.sequence.first.String() + " (" + f.sequence.state + ")"
+		}
+		if f.holder != nil {
+			e.Why += "; its key is held by " + holderOf(f)
+		}
+		e.Expected = "when the tasks before it are done" + latest(f)
+		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
+		if f.sequence.position > 0 {
+			e.Remedy = ""
+		}
+	case BehindFailed:
+		e.Why = "its tasks run in order, and the first of them, " + f.sequence.first.String() + ", has failed"
+		if f.sequence.lastErr != "" {
+			e.Why += " (" + f.sequence.lastErr + ")"
+		}
+		e.Expected = "when that task has succeeded or is archived; it is retried at " + at(f.sequence.due)
+		e.Remedy = "repair what makes that task fail, or archive or delete it"
+	case QueuePaused:
+		e.Why, e.Expected = fmt.Sprintf("queue %q is paused", q), "when the queue is resumed"
+		e.Remedy = "resume the queue: asynq queue unpause " + q
+	case QueueUnserved:
+		e.Why, e.Expected = fmt.Sprintf("no running server works on queue %q", q), "when a server works on the queue"
+		e.Remedy = fmt.Sprintf("start a worker that serves queue %q", q)
+	case RetryLater:
+		e.Why = fmt.Sprintf("it has failed %d of %d times", f.retried, f.most+1)
+		switch {
+		case f.postponed:
+			e.Why = "its last run could not reach the lock servers, and it was postponed"
+		case f.lastErr != "":
+			e.Why += ", the last time with: " + f.lastErr
+		case f.retried == 0:
+			e.Why = "it has not failed, but is tried again by its timer"
+		}
+		e.Expected = "at " + at(f.due)
+	case Scheduled:
+		e.Why, e.Expected = "its time has not come", "at "+at(f.due)
+	case LimitReached:
+		limit(e, f)
+	case NoQuorum:
+		e.Why = fmt.Sprintf("only %d of %d lock servers can be reached, which is no majority: %s",
+			f.votes.reached, f.votes.servers, strings.Join(f.votes.refusals, "; "))
+		e.Expected = "when a majority can be reached" + latest(f)
+		e.Remedy = "start the lock servers, or mend the network to them"
+	case Quarantined:
+		e.Why = fmt.Sprintf("only %d of %d lock servers may vote, which is no majority: %s",
+			f.votes.may, f.votes.servers, strings.Join(f.votes.refusals, "; "))
+		e.Expected = "when a majority may vote"
+		if !f.votes.quarantined.IsZero() {
+			e.Expected += ", at " + at(f.votes.quarantined)
+		}
+		e.Expected += latest(f)
+	case InBacklog:
+		e.Why = fmt.Sprintf("%d tasks are before it in queue %q, and it waits for a free slot", f.pending, q)
+		e.Expected = "when a server has a free slot for it"
+	case KeyFree:
+		e.Why, e.Expected = "nothing holds its key", "within a second, or "+strings.TrimPrefix(latest(f), ", and ")
+		e.Remedy = "if it stays so, its wake was lost: railtoken wake " + quoted(f.key)
+	case WorkerDied:
+		e.Why = "its worker has died: asynq's lease on it ended at " + at(f.lease)
+		e.Expected = "within two minutes: a running server brings it back"
+	case Archived:
+		e.Why, e.Expected = "it was archived after its last failure", "never"
+		switch {
+		case f.refused != nil:
+			e.Key, e.Holder, e.HeldSince = f.refused.Key, f.refused.Holder.Label, moment(f.refused.Holder.Since)
+			e.Why = "it was archived because its key was held and its strategy does not wait"
+		case f.lastErr != "":
+			e.Why += ": " + f.lastErr
+		}
+		e.Remedy = "repair the cause, then: railtoken replay --task " + f.task.String()
+	case Completed:
+		e.Why, e.Expected = "it has succeeded", "it has ended"
+	case InGroup:
+		e.Why, e.Expected = "it is in a group that is not complete", "when asynq aggregates its group"
+	case Overdue:
+		e.Why = "its deadline was " + at(f.deadline) + ", so asynq does not run it any more"
+		e.Expected = "never"
+		e.Remedy = "enqueue it again with a later deadline, or: railtoken drop " + f.task.String()
+	}
+}
+
+// limit writes out that a limit on waiting was reached.
+func limit(e *Explanation, f facts) {
+	if f.refused == nil {
+		e.Why = "the limit on waiting tasks was reached, so it is not among the waiters and is tried again by its timer"
+		e.Expected = "at " + at(f.due)
+		return
+	}
+	c := f.refused
+	e.Key, e.Conflicts, e.Holder, e.HeldSince = c.Key, c.Conflicts, c.Holder.Label, moment(c.Holder.Since)
+	e.Why = fmt.Sprintf("it was archived because it reached its limit on %s: %d conflicts in %v", c.Limit, c.Conflicts,
+		c.Waited.Round(time.Millisecond))
+	e.Expected = "never"
+	e.Remedy = "once the key is free: railtoken replay --task " + f.task.String()
+}
+
+// holderOf describes the holder of the key.
+func holderOf(f facts) string {
+	var b strings.Builder
+	switch {
+	case f.by != (delayqueue.Task{}):
+		b.WriteString("task " + f.by.String())
+		if f.holder.Label != "" {
+			b.WriteString(" (" + f.holder.Label + ")")
+		}
+	case f.holder.Label != "":
+		b.WriteString(f.holder.Label)
+	default:
+		b.WriteString("another program")
+	}
+	if !f.holder.Since.IsZero() {
+		fmt.Fprintf(&b, " for %v", max(f.now.Sub(f.holder.Since), 0).Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// latest says when the task's own timer ends.
+func latest(f facts) string {
+	if f.due.IsZero() {
+		return ""
+	}
+	return ", and it tries by itself at " + at(f.due)
+}
+
+// at returns a time as logs show it.
+func at(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// moment returns a time for JSON; nil when it is zero.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// quoted returns a key as an argument of a shell.
+func quoted(key string) string {
+	if key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:_./@%+,-") == "" {
+		return key
+	}
+	return "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
+}

@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+func TestSeveralCausesHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	parked := facts{
+		now: now, task: delayqueue.Task{Queue: "q", ID: "1"}, state: "retry", key: "k", position: 1, due: now.Add(time.Minute),
+		holder: &locking.Holder{Label: "h/1/t/2", Since: now.Add(-time.Second)},
+	}
+	with := func(change func(*facts)) facts {
+		f := parked
+		change(&f)
+		return f
+	}
+	for name, tc := range map[string]struct {
+		facts facts
+		want  []Cause
+		says  string
+	}{
+		"held":              {parked, []Cause{Held}, "for 1s"},
+		"paused, held":      {with(func(f *facts) { f.paused = true }), []Cause{QueuePaused, Held}, "paused"},
+		"paused, unserved":  {with(func(f *facts) { f.paused, f.unserved = true, true }), []Cause{QueuePaused, Held}, "paused"},
+		"unserved, behind":  {with(func(f *facts) { f.unserved, f.position = true, 2 }), []Cause{QueueUnserved, Behind}, "no running server"},
+		"past its deadline": {with(func(f *facts) { f.deadline = now.Add(-time.Hour) }), []Cause{Overdue, Held}, "deadline was"},
+		"no quorum, held": {
+			with(func(f *facts) { f.votes = votes{servers: 3, reached: 1, may: 1} }),
+			[]Cause{NoQuorum, Held},
+			"only 1 of 3",
+		},
+		"quarantine, behind": {
+			with(func(f *facts) { f.votes, f.position = votes{servers: 3, reached: 3, may: 1}, 3 }),
+			[]Cause{Quarantined, Behind},
+			"only 1 of 3 lock servers may vote",
+		},
+		"a minority is dead": {with(func(f *facts) { f.votes = votes{servers: 3, reached: 2, may: 2} }), []Cause{Held}, "it is next"},
+		"first, but woken first": {
+			with(func(f *facts) {
+				f.sequence = place{position: 3, first: delayqueue.Task{Queue: "q", ID: "0"}, state: "pending"}
+			}),
+			[]Cause{Behind},
+			"the first of which is q/0 (pending)",
+		},
+		"behind a parked one": {
+			with(func(f *facts) { f.sequence = place{position: 2, state: "retry", parked: true} }),
+			[]Cause{Behind},
+			"one task is before it",
+		},
+		"postponed in an outage": {
+			with(func(f *facts) { f.key, f.postponed, f.votes = "", true, votes{servers: 3} }),
+			[]Cause{NoQuorum, RetryLater},
+			"only 0 of 3",
+		},
+		"postponed, servers back": {
+			with(func(f *facts) { f.key, f.postponed = "", true }),
+			[]Cause{RetryLater},
+			"could not reach the lock servers",
+		},
+		"no room among the waiters": {
+			with(func(f *facts) { f.key, f.conflicts = "", 1 }),
+			[]Cause{LimitReached},
+			"limit on waiting tasks was reached",
+		},
+		"archived by FailFast": {
+			facts{now: now, state: "archived", refused: failFast()}, []Cause{Archived}, "its strategy does not wait",
+		},
+		"running in an outage": {
+			facts{now: now, state: "active", holds: true, lease: now.Add(time.Second), votes: votes{servers: 3}},
+			[]Cause{Running},
+			"handler runs",
+		},
+		"completed":  {facts{now: now, state: "completed"}, []Cause{Completed}, "succeeded"},
+		"in a group": {facts{now: now, state: "aggregating"}, []Cause{InGroup}, "group"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := decide(tc.facts)
+			if got := append([]Cause{e.Cause}, e.Also...); !slices.Equal(got, tc.want) {
+				t.Errorf("causes %v, want %v", got, tc.want)
+			}
+			if !strings.Contains(e.Why, tc.says) {
+				t.Errorf("%q does not say %q", e.Why, tc.says)
+			}
+			if e.Expected == "" {
+				t.Error("nothing is said about its start")
+			}
+		})
+	}
+}
+
+// failFast is why FailFast has a task archived.
+func failFast() *middleware.ConflictError { return &middleware.ConflictError{Key: "k"} }

@@ -1,0 +1,310 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/restartguard"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// mostPending limits how far back a pending task is looked for in its queue.
+const mostPending = 100_000
+
+// Options says where tasks and locks are. Tasks and Inspector must be set.
+type Options struct {
+	// Tasks is the Redis of the tasks, and Inspector looks at it and at the locks.
+	Tasks     redis.UniversalClient
+	Inspector *inspect.Inspector
+	// Nodes are clients of the servers of a Redlock, if the locks are there; the caller closes them. MaxTTL is that of
+	// locking.RedlockOptions, 55 s when zero. GuardOff says that the workers let every server vote at once.
+	Nodes    []*redis.Client
+	MaxTTL   time.Duration
+	GuardOff bool
+}
+
+// Task explains why a task does not run, as far as can be seen from outside of the workers. A task that asynq does not
+// know is no error: its cause is [NoSuchTask]. Times are those of this machine's clock, except those that Redis or a
+// worker has noted.
+//
+// It makes about twenty calls to Redis, and changes nothing.
+func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error) {
+	f := facts{now: time.Now(), task: t}
+	if err := f.gather(ctx, o); err != nil {
+		return Explanation{}, fmt.Errorf("explain: task %s: %w", t, err)
+	}
+	return decide(f), nil
+}
+
+// gather asks for everything, one thing after another: the task may move on meanwhile, so what is asked first is what
+// the rest depends on.
+func (f *facts) gather(ctx context.Context, o Options) error {
+	tasks := asynq.NewInspectorFromRedisClient(o.Tasks)
+	info, err := tasks.GetTaskInfo(f.task.Queue, f.task.ID)
+	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f.read(info)
+	if err := f.readRecord(ctx, o.Tasks); err != nil {
+		return err
+	}
+	servers, err := tasks.Servers()
+	if err != nil {
+		return err
+	}
+	f.readServers(servers)
+	if f.votes, err = look(ctx, o); err != nil {
+		return err
+	}
+	if err := f.readReports(ctx, o.Inspector); err != nil {
+		return err
+	}
+	if f.key == "" && len(f.keys) > 0 {
+		f.key = f.keys[0]
+	}
+	if f.key == "" {
+		return nil
+	}
+	if err := f.readKey(ctx, o); err != nil {
+		return err
+	}
+	if f.state == "retry" && f.position == 0 && f.sequence.position == 0 {
+		// Its record names the key for which it was woken, but it does not wait for it now.
+		f.key, f.holder, f.conflicts, f.postponed = "", nil, 0, f.putBack
+	}
+	return nil
+}
+
+// read notes what asynq says.
+func (f *facts) read(info *asynq.TaskInfo) {
+	f.state, f.taskType, f.deadline = info.State.String(), info.Type, info.Deadline
+	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.MaxRetry, info.LastErr, info.LastFailedAt
+	if info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled {
+		f.due = info.NextProcessAt
+	}
+	if info.State == asynq.TaskStateArchived {
+		f.refused, _ = middleware.ParseConflict(info.Result)
+	}
+}
+
+// readRecord reads what is recorded of the task's waiting, and where it is in its queue.
+func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) error {
+	t := parking.Task(f.task)
+	var fields *redis.SliceCmd
+	var lease *redis.FloatCmd
+	var paused, length, at *redis.IntCmd
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		fields = p.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:conflicts", "railtoken:first", "railtoken:keys",
+			"railtoken:nonce", "railtoken:run")
+		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
+		paused = p.Exists(ctx, t.Prefix()+"paused")
+		if f.state == "pending" {
+			length = p.LLen(ctx, t.Prefix()+"pending")
+			at = p.LPos(ctx, t.Prefix()+"pending", t.ID, redis.LPosArgs{Rank: -1, MaxLen: mostPending})
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	text := make([]string, 6)
+	for i, field := range fields.Val() {
+		text[i], _ = field.(string)
+	}
+	if key, ok := parking.KeyOf(text[0]); ok && f.state == "retry" {
+		f.key = key
+	}
+	_, _ = fmt.Sscan(text[1], &f.conflicts) // 0 when there is none
+	var us int64
+	if _, err := fmt.Sscan(text[2], &us); err == nil && us > 0 {
+		f.first = time.UnixMicro(us)
+	}
+	for encoded := range strings.SplitSeq(text[3], " ") {
+		if key, ok := keys.Decode(encoded); ok {
+			f.keys = append(f.keys, key)
+		}
+	}
+	// A call that put the task back has named the run that it has ended.
+	f.putBack = f.state == "retry" && text[4] != "" && text[4] == text[5]
+	f.postponed = f.putBack && f.key == "" && f.conflicts == 0
+	if lease.Err() == nil && f.state == "active" {
+		f.lease = time.Unix(int64(lease.Val()), 0)
+	}
+	f.paused = paused.Val() > 0
+	if at != nil && at.Err() == nil {
+		f.pending = int(length.Val() - 1 - at.Val())
+	}
+	return nil
+}
+
+// readServers finds out whether a server works on the queue.
+func (f *facts) readServers(servers []*asynq.ServerInfo) {
+	f.unserved = true
+	for _, s := range servers {
+		if s.Queues[f.task.Queue] > 0 {
+			f.unserved = false
+		}
+	}
+}
+
+// readReports finds out from the reports of the workers whether the task holds keys.
+func (f *facts) readReports(ctx context.Context, i *inspect.Inspector) error {
+	workers, err := i.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		for _, h := range w.Held {
+			if h.Task == f.task && f.state == "active" {
+				f.holds = true
+			}
+		}
+	}
+	return nil
+}
+
+// readKey reads who holds the key, and who waits for it.
+func (f *facts) readKey(ctx context.Context, o Options) error {
+	k, err := o.Inspector.Look(ctx, f.key, 1)
+	if err != nil && f.votes.servers == 0 {
+		return err // otherwise too few lock servers answer, which the explanation says
+	}
+	if k.Holder != nil {
+		h := k.Holder
+		f.holder = &locking.Holder{Label: h.Label, Since: h.Since, Remaining: h.Remaining}
+		if f.by, err = holderTask(ctx, o.Tasks, h); err != nil {
+			return err
+		}
+		f.holds = f.holds || f.by == f.task && f.state == "active"
+	}
+	if f.state != "retry" {
+		return nil
+	}
+	f.waiters = k.Waiting
+	entry := parking.Task(f.task).Entry()
+	var rank, place *redis.IntCmd
+	_, err = o.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
+		rank = p.ZRank(ctx, parking.WaitersKey(f.key), entry)
+		place = p.ZRank(ctx, parking.SequenceKey(f.key), entry)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if rank.Err() == nil {
+		f.position = int(rank.Val()) + 1
+	}
+	if len(k.Sequence) > 0 && place.Err() == nil {
+		return f.readSequence(ctx, o, k.Sequence[0], int(place.Val())+1)
+	}
+	return nil
+}
+
+// readSequence reads what the first task of the sequence does.
+func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Waiter, position int) error {
+	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next}
+	err := o.Tasks.ZScore(ctx, parking.WaitersKey(f.key), parking.Task(first.Task).Entry()).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	f.sequence.parked = err == nil
+	if !f.sequence.failed() {
+		return nil
+	}
+	if info, err := asynq.NewInspectorFromRedisClient(o.Tasks).GetTaskInfo(first.Task.Queue,
+		first.Task.ID); err == nil {
+		f.sequence.lastErr = info.LastErr
+	}
+	return nil
+}
+
+// holderTask returns the task that holds a key: as its worker has reported, or else the one that the label of the lock
+// ends with, if it runs. It is zero if neither is known.
+func holderTask(ctx context.Context, client redis.UniversalClient, h *inspect.Holder) (delayqueue.Task, error) {
+	if h.Task != nil {
+		return h.Task.Task, nil
+	}
+	id := h.Label[strings.LastIndexByte(h.Label, '/')+1:]
+	if id == "" {
+		return delayqueue.Task{}, nil
+	}
+	queues, err := client.SMembers(ctx, "asynq:queues").Result()
+	if err != nil {
+		return delayqueue.Task{}, err
+	}
+	states := make([]*redis.StringCmd, len(queues))
+	_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, queue := range queues {
+			states[i] = p.HGet(ctx, parking.Task{Queue: queue, ID: id}.Hash(), "state")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return delayqueue.Task{}, err
+	}
+	for i, queue := range queues {
+		if states[i].Val() == string(delayqueue.StateActive) {
+			return delayqueue.Task{Queue: queue, ID: id}, nil
+		}
+	}
+	return delayqueue.Task{}, nil
+}
+
+// look asks the lock servers of a Redlock whether they may vote.
+func look(ctx context.Context, o Options) (votes, error) {
+	v := votes{servers: len(o.Nodes)}
+	maxTTL := o.MaxTTL
+	if maxTTL == 0 {
+		maxTTL = 55 * time.Second
+	}
+	refusals := make([]*restartguard.RefusedError, len(o.Nodes))
+	var all sync.WaitGroup
+	for i, node := range o.Nodes {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			refusals[i] = restartguard.Look(ctx, node, maxTTL)
+		})
+	}
+	all.Wait()
+	var until []time.Time
+	for _, r := range refusals {
+		switch {
+		case r == nil:
+			v.reached++
+			v.may++
+		case r.Reason == restartguard.Unreachable:
+			v.refusals = append(v.refusals, r.Addr+": "+string(r.Reason))
+		case o.GuardOff:
+			v.reached++
+			v.may++
+		default:
+			v.reached++
+			v.refusals = append(v.refusals, r.Addr+": "+string(r.Reason))
+			until = append(until, r.Until)
+		}
+	}
+	if missing := v.servers/2 + 1 - v.may; missing > 0 && missing <= len(until) {
+		slices.SortFunc(until, time.Time.Compare)
+		v.quarantined = until[missing-1]
+	}
+	return v, context.Cause(ctx)
+}
+
+// patience bounds what is asked of one lock server.
+const patience = 2 * time.Second

@@ -1,0 +1,73 @@
+package explain
+
+import (
+	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// facts is what is known of a task and of everything that it may wait for, at one moment.
+type facts struct {
+	now  time.Time
+	task delayqueue.Task
+
+	state    string // in asynq's words; empty if asynq knows no such task
+	taskType string
+	due      time.Time // when asynq runs it again, in state retry or scheduled
+	lease    time.Time // the end of asynq's lease on it, in state active
+	deadline time.Time // its asynq.Deadline
+	retried  int
+	most     int // retries
+	lastErr  string
+	failedAt time.Time
+	pending  int // how many tasks are before it in its queue, in state pending
+
+	paused   bool
+	unserved bool // no server works on its queue
+
+	// key is the key that it waits for; empty if that is not known. position counts from 1 among its waiters; 0 if it is
+	// not among them.
+	key       string
+	keys      []string // of the task, as far as they are known
+	position  int
+	waiters   int
+	conflicts int
+	first     time.Time // its first refusal
+	putBack   bool      // its last run has not failed, but was to run again
+	postponed bool      // its last run ended because lock servers could not be reached
+
+	sequence place // in the sequence of the key; zero if it is in none
+
+	holder  *locking.Holder           // of the key; nil if it is free or not known
+	by      delayqueue.Task           // the task that holds the key; zero if it is not known
+	votes   votes                     // of the lock servers
+	holds   bool                      // the task itself holds a key
+	refused *middleware.ConflictError // why it was archived; nil for another reason
+}
+
+// place is the place of a task in a sequence.
+type place struct {
+	position int // from 1; 0 if it is in no sequence
+	first    delayqueue.Task
+	state    string // of the first task
+	parked   bool   // the first task waits for the key
+	due      time.Time
+	lastErr  string
+}
+
+// failed reports whether the first task has failed and holds up the others until its retry.
+func (p place) failed() bool { return p.position > 1 && p.state == "retry" && !p.parked }
+
+// votes is what the lock servers answer. The zero value is that of locks on the Redis of the tasks.
+type votes struct {
+	servers     int
+	reached     int // those that answer
+	may         int // those that may vote
+	refusals    []string
+	quarantined time.Time // when enough servers may vote again; zero if that is not known
+}
+
+// quorum reports whether n servers are enough.
+func (v votes) quorum(n int) bool { return v.servers == 0 || n > v.servers/2 }

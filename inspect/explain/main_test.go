@@ -1,0 +1,13 @@
+package explain_test
+
+import (
+	"testing"
+
+	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	redistest.SideBySide(8) // most of these tests wait
+	leaktest.Verify(m)
+}
