@@ -80,21 +80,21 @@ func (s *store) askAndMark(ctx context.Context, lease *etcdLease, r backend.Requ
 	return a, err
 }
 
-// ask makes the transaction that takes all of the keys or none. Meanwhile it renews a spare lease, so that the locks
+// ask makes the transaction that takes all of the keys or none. Meanwhile it renews a stale lease, so that the locks
 // last for their TTL. With a mark, a refusal subscribes to the releases of the keys, and does not name the
 // holder: the operations of both would be too many for 65 keys or more.
 func (s *store) ask(ctx context.Context, lease *etcdLease, r backend.Request, mark sharedLease) (answer, error) {
 	renewed := make(chan error, 1)
 	began := time.Now()
-	if lease.spare {
+	if lease.stale {
 		go func() { renewed <- s.leases.renew(ctx, lease.id) }()
 	} else {
 		renewed <- nil
 	}
 	a, err := s.commit(ctx, lease, r, mark)
 	failed := <-renewed
-	if failed == nil && lease.spare {
-		lease.spare, lease.renewed = false, began
+	if failed == nil && lease.stale {
+		lease.stale, lease.renewed = false, began
 	}
 	if err == nil && !a.granted {
 		return a, nil
@@ -111,7 +111,7 @@ func (s *store) commit(ctx context.Context, lease *etcdLease, r backend.Request,
 	defer cancel()
 	free := make([]clientv3.Cmp, len(r.Keys))
 	take, look := make([]clientv3.Op, len(r.Keys)), make([]clientv3.Op, len(r.Keys))
-	value := holderValue{Label: r.Label, Since: time.Now().Round(0), TTL: lease.seconds}.encode()
+	value := holderValue{Label: r.Label, Since: time.Now().Round(0), TTL: secondsOf(r.TTL)}.encode()
 	for i, key := range r.Keys {
 		lock := s.lockKey(key)
 		free[i] = clientv3.Compare(clientv3.CreateRevision(lock), "=", 0)

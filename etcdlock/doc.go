@@ -11,9 +11,12 @@
 //
 // The lock of key K is the etcd key railtoken/lock/K, whose value names the holder in JSON. An etcd lease deletes it if
 // its holder crashes. Several keys are taken in one transaction: all of them or none. A lease for more than 128 keys
-// needs a higher --max-txn-ops. The key railtoken/notify/K tells a holder that callers wait for its release. etcd's
-// leases last for whole seconds, and for at least 1.5 times the election timeout, rounded up: 2 s by default. Acquire
-// refuses a shorter TTL.
+// needs a higher --max-txn-ops. The key railtoken/notify/K tells a holder that callers wait for its release.
+//
+// An etcd lease lasts for whole seconds, and for a second longer than the TTL of its locks, so that the next lock can
+// use it without a renewal: after a crash a key becomes free up to two seconds later than its TTL says. It also lasts
+// for at least 1.5 times etcd's election timeout, rounded up. With the defaults of etcd every TTL is possible; otherwise
+// Acquire refuses one that is too short.
 //
 // # Fencing tokens
 //

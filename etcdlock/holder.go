@@ -60,7 +60,9 @@ func (s *store) remaining(ctx context.Context, id clientv3.LeaseID, ttl int64) t
 		return time.Duration(max(ttl, 1)) * time.Second
 	case resp.TTL < 0:
 		return time.Millisecond // it has ended in the meantime
+	case ttl > 0:
+		return time.Duration(min(resp.TTL+1, ttl)) * time.Second
 	default:
-		return time.Duration(min(resp.TTL+1, resp.GrantedTTL)) * time.Second
+		return time.Duration(resp.TTL+1) * time.Second
 	}
 }

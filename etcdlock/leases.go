@@ -23,7 +23,7 @@ type etcdLease struct {
 	id      clientv3.LeaseID
 	seconds int64     // its TTL
 	renewed time.Time // before the call that granted or renewed it was sent
-	spare   bool      // it was granted for an earlier attempt, and must be renewed
+	stale   bool      // it must be renewed for locks that last for their TTL
 }
 
 // leases grants and revokes leases of etcd. The lease of a grant that was released, or of an attempt that was refused,
@@ -47,14 +47,18 @@ func newLeases(client *clientv3.Client) *leases {
 	return l
 }
 
-// secondsOf returns a TTL in etcd's unit, rounded up.
-func secondsOf(ttl time.Duration) int64 { return int64((ttl + time.Second - 1) / time.Second) }
+// secondsOf returns a duration in etcd's unit, rounded up.
+func secondsOf(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// spareTime is how much longer than its locks a lease of etcd lasts: for that long it can be used again without a
+// renewal.
+const spareTime = time.Second
 
 // take returns a lease for ttl: a spare one, unless fresh, or one that it grants.
 func (l *leases) take(ctx context.Context, ttl time.Duration, fresh bool) (*etcdLease, error) {
-	seconds := secondsOf(ttl)
+	seconds := secondsOf(ttl + spareTime)
 	if !fresh {
-		spare, err := l.takeSpare(seconds)
+		spare, err := l.takeSpare(ttl, seconds)
 		if spare != nil || err != nil {
 			return spare, err
 		}
@@ -70,10 +74,11 @@ func (l *leases) take(ctx context.Context, ttl time.Duration, fresh bool) (*etcd
 	return lease, nil
 }
 
-// errFloor reports a TTL that is shorter than the shortest lease of etcd.
+// errFloor reports that the shortest lease of etcd would keep the keys of a crashed holder locked for too long.
 func errFloor(ttl time.Duration, floor int64) error {
 	return final{fmt.Errorf("TTL is %v, but this etcd grants leases of at least %d s, which is 1.5 times its election "+
-		"timeout: raise TTL to %d s, or lower --election-timeout of etcd", ttl, floor, floor)}
+		"timeout, and a lease lasts for the TTL and %v: raise TTL to %d s, or lower --election-timeout of etcd",
+		ttl, floor, spareTime, floor-secondsOf(spareTime))}
 }
 
 // grant grants a lease. etcd may grant a longer one.
@@ -88,8 +93,8 @@ func (l *leases) grant(ctx context.Context, seconds int64) (lease *etcdLease, gr
 	return &etcdLease{id: resp.ID, seconds: seconds, renewed: began}, resp.TTL, nil
 }
 
-// takeSpare returns the spare lease of this TTL that was used last, or nil.
-func (l *leases) takeSpare(seconds int64) (*etcdLease, error) {
+// takeSpare returns the spare lease of so many seconds that was used last, or nil.
+func (l *leases) takeSpare(ttl time.Duration, seconds int64) (*etcdLease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -101,6 +106,7 @@ func (l *leases) takeSpare(seconds int64) (*etcdLease, error) {
 			continue
 		}
 		l.spares = append(l.spares[:i], l.spares[i+1:]...)
+		lease.stale = lease.age() > lease.ttl()-ttl
 		return lease, nil
 	}
 	return nil, nil
@@ -121,7 +127,6 @@ func (l *leases) renew(ctx context.Context, id clientv3.LeaseID) error {
 // giveBack keeps a lease that has no key for the next attempt. The lease must be known to have none, and no
 // transaction that names it may be under way.
 func (l *leases) giveBack(lease *etcdLease) {
-	lease.spare = true
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.spares) > 0 && l.spares[0].age() > l.spares[0].ttl() {

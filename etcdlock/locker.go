@@ -48,8 +48,8 @@ func New(client *clientv3.Client, opts Options) (*Locker, error) {
 }
 
 // Acquire makes one attempt: see [locking.Locker]. It takes one write in etcd, and another one if no etcd lease of an
-// earlier attempt can be used again. The error is permanent if TTL is shorter than the shortest lease of etcd, or if
-// there are more keys than etcd takes in one transaction.
+// earlier attempt can be used again. The error does not match locking.ErrUnavailable if etcd's shortest lease is longer
+// than TTL allows, or if there are more keys than etcd takes in one transaction.
 func (l *Locker) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
 	if opts.Label == "" {
 		opts.Label = l.label

@@ -51,14 +51,14 @@ func TestANilClientIsRefused(t *testing.T) {
 
 func TestATTLBelowEtcdsFloorIsRefused(t *testing.T) {
 	t.Parallel()
-	etcd := startEtcd(t, etcdtest.Options{})
+	etcd := startEtcd(t, etcdtest.Options{Election: 3 * time.Second})
 	l := newLocker(t, etcd.Addrs(), etcdlock.Options{})
 	_, err := l.Acquire(t.Context(), []string{"order"}, locking.Options{TTL: time.Second})
-	wantParts(t, err, "TTL is 1s", "at least 2 s", "raise TTL", "--election-timeout")
+	wantParts(t, err, "TTL is 1s", "at least 5 s", "raise TTL to 4 s", "--election-timeout")
 	if errors.Is(err, locking.ErrUnavailable) {
 		t.Errorf("the error %v says that another attempt may succeed", err)
 	}
-	release(t, acquire(t, l, locking.Options{TTL: 1500 * time.Millisecond}, "order"))
+	release(t, acquire(t, l, locking.Options{TTL: 4 * time.Second}, "order"))
 }
 
 func TestTokensComeFromTheRevision(t *testing.T) {

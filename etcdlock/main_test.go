@@ -2,6 +2,7 @@ package etcdlock_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"sync"
 	"testing"
@@ -16,7 +17,13 @@ import (
 	"github.com/railtoken/railtoken/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Verify(endEtcd{m}) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // most tests wait
+		panic(err)
+	}
+	leaktest.Verify(endEtcd{m})
+}
 
 // endEtcd ends the shared etcd after the tests.
 type endEtcd struct{ goleak.TestingM }
@@ -39,16 +46,13 @@ var shared struct {
 	err     error
 }
 
-// shortLeases makes an etcd grant leases of one second, locking.MinTTL.
-const shortLeases = 600 * time.Millisecond
-
 // sharedEtcd returns the addresses of an etcd of one member.
 func sharedEtcd(t testing.TB) []string {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "etcdlock-"); shared.err == nil { //nolint:usetesting // it outlives the test
 			shared.cluster, shared.err = etcdtest.Start(context.Background(), shared.dir,
-				etcdtest.Options{Election: shortLeases})
+				etcdtest.Options{})
 		}
 	})
 	if shared.err != nil {
