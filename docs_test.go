@@ -18,7 +18,7 @@ import (
 )
 
 // packages are those that the documents may name.
-var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/explain", "locking", "locking/backend", "locking/lockingtest"}
+var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/explain", "locking", "locking/backend", "locking/lockingtest", "pglock"}
 
 // documents returns the texts of README and docs by their names.
 func documents(t *testing.T) map[string]string {

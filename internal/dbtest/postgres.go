@@ -231,7 +231,7 @@ func (p *Postgres) Exec(tb testing.TB, database, sql string) string {
 // ExecAt is [Postgres.Exec] at another address, such as that of a [PgBouncer].
 func (p *Postgres) ExecAt(tb testing.TB, url, sql string) string {
 	tb.Helper()
-	out, err := p.psql(tb.Context(), url, sql)
+	out, err := p.psql(context.WithoutCancel(tb.Context()), url, sql) // also in a cleanup
 	if err != nil {
 		tb.Fatalf("%v:\n%s", err, out)
 	}

@@ -1,0 +1,84 @@
+package pglock
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
+)
+
+const ownerSize = 20 // 160 random bits
+
+// busy is how long the lease of a key seems to last whose own time is over, while a transaction still holds it by InTx.
+const busy = time.Second
+
+// acquireSQL passes the keys as text, which every driver can.
+const acquireSQL = "SELECT held, place, token, holder, age, remaining " +
+	"FROM railtoken.acquire($1::text::bytea[], $2::text::bytea, $3::text, $4::bigint, $5::bigint)"
+
+// Acquire makes one attempt: see [backend.Backend].
+func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+	if s.closed.Load() {
+		return nil, &locking.OpError{Op: "acquire", Keys: r.Keys, Err: errClosed}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, &locking.OpError{Op: "acquire", Keys: r.Keys, Err: err}
+	}
+	label := r.Label
+	if label == "" {
+		label = s.label
+	}
+	g := &grant{store: s, keys: r.Keys, stored: newStoredKeys(r.Keys), block: r.Block, ttl: r.TTL}
+	g.owner = make([]byte, ownerSize)
+	_, _ = rand.Read(g.owner) // never fails
+	bounded, cancel := context.WithTimeout(ctx, acquireTimeout)
+	defer cancel()
+	held, err := g.acquire(bounded, label, r.Notify)
+	if err != nil {
+		if !isUndone(err) { // the server may have granted it, or may do so later
+			s.repeats.add(g, false)
+		}
+		return nil, &locking.OpError{Op: "acquire", Keys: r.Keys, Err: classify(ctx, s.db, err)}
+	}
+	if held != nil {
+		return nil, held
+	}
+	return g, nil
+}
+
+// acquire makes the call.
+func (g *grant) acquire(ctx context.Context, label string, notify time.Duration) (*locking.HeldError, error) {
+	rows, err := g.store.db.QueryContext(ctx, acquireSQL,
+		array(g.stored.forms), text(g.owner), label, g.ttl.Milliseconds(), notify.Milliseconds())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	g.tokens = make([]int64, len(g.keys))
+	for rows.Next() {
+		var held bool
+		var place int
+		var token, age, remaining int64
+		var holder string
+		if err := rows.Scan(&held, &place, &token, &holder, &age, &remaining); err != nil {
+			return nil, err
+		}
+		place = g.stored.places[place-1]
+		if held {
+			left := time.Duration(remaining) * time.Millisecond
+			if left <= 0 {
+				left = busy
+			}
+			// The server's clock may differ from ours, so that only differences count.
+			since := time.Now().Add(-time.Duration(age) * time.Millisecond)
+			refusal := &locking.HeldError{Key: g.keys[place], Holder: locking.Holder{
+				Label: holder, Since: since, Fence: token, Remaining: left,
+			}}
+			return refusal, rows.Close()
+		}
+		g.tokens[place] = token
+	}
+	return nil, rows.Err()
+}

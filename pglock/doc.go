@@ -1,0 +1,47 @@
+// Package pglock keeps the locks of package locking in PostgreSQL, in the database that holds the rows they protect.
+//
+//	db, err := sql.Open("pgx", url)                 // any driver; a pool of its own
+//	err = pglock.Create(ctx, db)                    // or run the SQL of pglock.Schema in a migration
+//	locker, err := pglock.New(ctx, db, pglock.Options{Listen: url})
+//	gate := locking.NewGate(locker, locking.GateOptions{})
+//
+// A lock is a row with an owner, an end and a fencing token. It ends unless it is renewed, by the clock of the database
+// alone. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.
+//
+// # What it adds to a lock on Redis
+//
+// [InTx] puts the check of the lease into the transaction that it protects. Lock and effect then commit together: a
+// holder that was stopped for longer than its TTL cannot write after the next one has begun, however late it continues.
+// No fencing token has to be checked. This holds after a failover, too: a replica that has lost the last lease has lost
+// the writes made under it.
+//
+//	lease, err := locking.Wait(ctx, gate, []string{"account:7"}, locking.Options{})
+//	defer lease.Release(ctx)
+//	tx, err := db.BeginTx(ctx, nil)
+//	defer tx.Rollback()
+//	err = pglock.InTx(ctx, tx, lease)               // first, before anything is read
+//	// read and write the account
+//	err = tx.Commit()
+//
+// Tokens ([locking.Lease.Fence]) come from a sequence, for resources outside the database. They grow for each key, also
+// after its row was deleted. After a failover to a replica that lags behind, or the restoring of a backup, a sequence may
+// go back: use a synchronous replica, or raise railtoken.fence with setval, if other stores check the tokens.
+//
+// # Waiting
+//
+// A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that it
+// has subscribed to: over one session per Locker, by LISTEN. A notification is a hint, and a lost one costs time only.
+//
+// # Poolers
+//
+// Every call is one statement, so PgBouncer in transaction mode may stand in front. Options.Listen must go around it.
+// The driver must not name prepared statements that another session lacks: set default_query_exec_mode=exec with pgx,
+// binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements. Locks of a session
+// (pg_advisory_lock) do not work there: two holders may share a session.
+//
+// # Failures
+//
+// While the database cannot be reached, attempts return [locking.ErrUnavailable] within 5 s, and leases last until their
+// TTL ends. They survive a restart and a crash of the server. An attempt or a release that was not answered is undone or
+// repeated in the background. Rows of crashed holders are deleted by the other lockers, once a minute.
+package pglock

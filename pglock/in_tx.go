@@ -1,0 +1,106 @@
+package pglock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/railtoken/railtoken/internal/leasegrants"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// inTxSQL locks the rows of a lease, if they are still its own. FOR KEY SHARE lets renewals pass, and nothing that gives
+// the key to another holder. The server ends a transaction that does nothing for longer than $3 milliseconds.
+const inTxSQL = `WITH mine AS MATERIALIZED (
+  SELECT l.key FROM railtoken.locks l
+  JOIN unnest($1::text::bytea[], $2::text::bytea[]) AS u (key, owner) ON l.key = u.key AND l.owner = u.owner
+  WHERE l.ends > clock_timestamp() ORDER BY l.key FOR KEY SHARE OF l
+)
+SELECT i.id::text, current_database()::text, current_setting('transaction_isolation'), (SELECT count(*) FROM mine),
+  CASE WHEN extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000
+      BETWEEN 1 AND $3::bigint THEN ''
+    ELSE set_config('idle_in_transaction_session_timeout', $3::bigint::text, true) END
+FROM railtoken.installation i`
+
+// InTx ties a transaction to a lease of this package: the transaction commits before any later holder of a key of the
+// lease gets it, or not at all. Call it first in the transaction, before its reads, and release the lease after the
+// commit. Renewals go on in the meantime.
+//
+// InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back. The
+// error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another database, or
+// the lease is one of another kind of Locker.
+//
+// At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
+// committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
+// transaction: begin it after the lease was acquired, and make InTx the first statement, which otherwise reports
+// ErrTransaction. There InTx may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll
+// back and try again.
+//
+// A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
+// idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server ends
+// a transaction whose client sends nothing for so long.
+func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
+	if tx == nil || lease == nil {
+		return fmt.Errorf("%w: InTx needs a transaction and a lease", ErrTransaction)
+	}
+	if err := lease.Err(); err != nil {
+		return err
+	}
+	grants, err := grantsOf(lease)
+	if err != nil {
+		return err
+	}
+	var keys, owners [][]byte
+	ttl := grants[0].ttl
+	for _, g := range grants {
+		ttl = min(ttl, g.ttl)
+		for _, form := range g.stored.forms {
+			keys, owners = append(keys, form), append(owners, g.owner)
+		}
+	}
+	var in installation
+	var isolation, ignored string
+	var found int
+	err = tx.QueryRowContext(ctx, inTxSQL, array(keys), array(owners), ttl.Milliseconds()).
+		Scan(&in.id, &in.database, &isolation, &found, &ignored)
+	switch {
+	case isMissing(err) || errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: it is on a database without the schema railtoken: begin it on that of the locks: %w",
+			ErrTransaction, err)
+	case codeOf(err) == readOnly:
+		return fmt.Errorf("%w: it is read-only: begin one that writes: %w", ErrTransaction, err)
+	case err != nil:
+		return fmt.Errorf("pglock: InTx: %w", err)
+	case in != grants[0].store.in:
+		return fmt.Errorf("%w: it is on the database %q, the lease on %q: begin it on that of the locks",
+			ErrTransaction, in.database, grants[0].store.in.database)
+	case found == len(keys):
+		return lease.Err()
+	case isolation == "read committed" || isolation == "read uncommitted":
+		return &locking.LostError{Keys: lease.Keys(), Reason: locking.LossTaken}
+	}
+	// The lease may be lost, or is newer than what the transaction sees. Only a renewal can tell.
+	if err := lease.Renew(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it is %s, and began before the lease: begin it after Acquire, with InTx as its first statement",
+		ErrTransaction, isolation)
+}
+
+// grantsOf returns the grants of a lease, of which there are several if it was joined of several leases.
+func grantsOf(lease *locking.Lease) ([]*grant, error) {
+	var grants []*grant
+	for _, some := range leasegrants.Of(lease) {
+		g, ok := some.(*grant)
+		if !ok {
+			return nil, fmt.Errorf("%w: the lease of %q is not from pglock: acquire it from a Locker of pglock.New",
+				ErrTransaction, lease.Keys())
+		}
+		if len(grants) > 0 && g.store.in != grants[0].store.in {
+			return nil, fmt.Errorf("%w: the lease of %q is on two databases", ErrTransaction, lease.Keys())
+		}
+		grants = append(grants, g)
+	}
+	return grants, nil
+}

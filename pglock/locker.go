@@ -1,0 +1,135 @@
+package pglock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Bounds of one call to the server.
+const (
+	acquireTimeout = 5 * time.Second
+	startTimeout   = 10 * time.Second
+	// cleanPause is how often a locker deletes the rows of crashed holders.
+	cleanPause = time.Minute
+)
+
+var errClosed = errors.New("pglock: the locker is closed")
+
+// Options configures a Locker. The zero value has every default.
+type Options struct {
+	// Label names this process to refused callers if an attempt has no label of its own. [locking.DefaultLabel] when
+	// empty.
+	Label string
+
+	// Listen is the connection string, for example a URL, of a session in which the Locker listens for releases: then
+	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session lasts, so it must not go
+	// through a pooler in transaction mode. When empty, waiting callers poll at least every half a second.
+	Listen string
+}
+
+// Locker is a [locking.Locker] on PostgreSQL: see [New]. It is a [locking.Watcher] if Options.Listen is set.
+type Locker interface {
+	locking.Locker
+
+	// Close ends the Locker, but not the database handle. It waits up to 5 s for unanswered releases. Leases stay valid and
+	// can be released; new attempts fail.
+	io.Closer
+}
+
+// New returns a Locker that keeps its locks in a database. The caller keeps db, and closes it after the Locker. The
+// database must have the schema of this package: see [Create]. Otherwise the error matches [ErrSchema].
+//
+// Give the locks a db of their own, with SetMaxOpenConns(4) for example. A renewal that waits for a connection that a
+// transaction holds comes too late.
+func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
+	if db == nil {
+		return nil, errors.New("pglock: New got no *sql.DB")
+	}
+	listener, err := newListener(opts.Listen)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	in, err := check(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{db: db, in: in, label: cleanLabel(cmp.Or(opts.Label, locking.DefaultLabel())), repeats: newRepeats(db)}
+	s.cleaned.Store(time.Now().UnixNano())
+	if listener == nil {
+		return &locker{Locker: locking.New(s), store: s}, nil
+	}
+	return &listeningLocker{
+		locker:  &locker{Locker: locking.New(s), store: s, listener: listener},
+		Watcher: listener,
+	}, nil
+}
+
+// maxLabel is the size of the longest label.
+const maxLabel = 200
+
+// cleanLabel returns a label in printable UTF-8 of at most maxLabel bytes.
+func cleanLabel(label string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, label)
+	return strings.ToValidUTF8(clean[:min(len(clean), maxLabel)], "")
+}
+
+type locker struct {
+	locking.Locker
+
+	store    *store
+	listener *listener
+}
+
+type listeningLocker struct {
+	*locker
+	locking.Watcher
+}
+
+// Close ends the Locker: see [Locker].
+func (l *locker) Close() error {
+	l.store.closed.Store(true)
+	l.store.repeats.close()
+	if l.listener != nil {
+		l.listener.close()
+	}
+	return nil
+}
+
+// store is the backend of a Locker.
+type store struct {
+	db      *sql.DB
+	in      installation
+	label   string
+	repeats *repeats
+	cleaned atomic.Int64 // when the rows of crashed holders were last deleted
+	closed  atomic.Bool
+}
+
+// clean deletes the rows of crashed holders in the background, if that is due.
+func (s *store) clean() {
+	last := s.cleaned.Load()
+	now := time.Now().UnixNano()
+	if time.Duration(now-last) < cleanPause || !s.cleaned.CompareAndSwap(last, now) {
+		return
+	}
+	s.repeats.run(func(ctx context.Context) {
+		_, _ = s.db.ExecContext(ctx, "SELECT railtoken.clean()") // the next one does what this one could not
+	})
+}
