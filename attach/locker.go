@@ -27,14 +27,7 @@ func (a *Attached) wakeNext(keys []string) {
 	ctx, engine := context.Background(), (*parking.Engine)(a.queue)
 	for _, key := range keys {
 		woken, err := parking.Retry(ctx, a.stopping, func(ctx context.Context) (parking.Woken, error) {
-			front, err := engine.Front(ctx, key)
-			if err != nil {
-				return parking.Woken{}, err
-			}
-			if len(front.Next) > 0 { // only the first task of a sequence may lock the key
-				return engine.WakeTask(ctx, key, front.Next[0])
-			}
-			return engine.Wake(ctx, key, parking.WakeOptions{})
+			return engine.WakeNext(ctx, key)
 		})
 		if err != nil {
 			a.opts.Logger.WarnContext(ctx, "waking the next task failed", "result",

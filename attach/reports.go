@@ -7,19 +7,23 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// reports are the reports of what the tasks of the servers hold. The zero value has none.
+// reports are what tells operators of the servers, and the servers of operators: reports of what their tasks hold, and
+// leases that end when an operator takes their keys away. The zero value has none.
 type reports struct {
 	mu      sync.Mutex
 	writing *report.Reporter
 	closed  bool
+	follows bool
+	stop    func() // following depositions
 }
 
-// ready checks Redis before a server fetches, and starts the reports.
+// ready checks Redis before a server fetches, starts the reports, and has leases end that an operator takes away.
 func (a *Attached) ready(ctx context.Context) error {
 	if err := a.Check(ctx); err != nil {
 		return err
@@ -28,11 +32,18 @@ func (a *Attached) ready(ctx context.Context) error {
 	return nil
 }
 
-// start starts the reports once.
+// start starts all of this once.
 func (r *reports) start(a *Attached) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.writing != nil || a.opts.DisableReports {
+	if r.closed {
+		return
+	}
+	if !r.follows {
+		r.follows = true
+		r.stop, _ = lockhook.Follow(a.locker) // it fails once the Locker is closed
+	}
+	if r.writing != nil || a.opts.DisableReports {
 		return
 	}
 	queues := a.queues()
@@ -48,6 +59,9 @@ func (r *reports) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	if r.stop != nil {
+		r.stop()
+	}
 	if r.writing != nil {
 		r.writing.Close()
 	}

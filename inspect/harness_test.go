@@ -20,6 +20,7 @@ const limit = 30 * time.Second
 // rig is a Redis with tasks and locks, and an Inspector of it.
 type rig struct {
 	*testing.T
+	server  *redistest.Server
 	client  *redis.Client
 	tasks   *asynq.Client
 	inspect *inspect.Inspector
@@ -27,8 +28,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	client := redistest.Start(t).Client(t)
-	return &rig{t, client, asynq.NewClientFromRedisClient(client), newInspector(t, inspect.Options{Tasks: client})}
+	server := redistest.Start(t)
+	client := server.Client(t)
+	return &rig{t, server, client, asynq.NewClientFromRedisClient(client), newInspector(t, inspect.Options{Tasks: client})}
 }
 
 // newInspector returns an Inspector, until the end of the test.

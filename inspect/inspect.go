@@ -3,6 +3,7 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,6 +48,11 @@ type Inspector struct {
 	opts    Options
 	queue   *delayqueue.Queue
 	servers []server
+
+	mu          sync.Mutex
+	closed      bool
+	locker      locking.Locker // takes keys away; nil until it is needed
+	closeLocker func() error
 }
 
 // server is a Redis with locks.
@@ -68,6 +74,7 @@ func New(o Options) (*Inspector, error) {
 	if o.RedisKey == nil {
 		o.RedisKey = o.Redlock.RedisKey
 	}
+	o.Redlock.RedisKey = o.RedisKey
 	i := &Inspector{opts: o, queue: queue}
 	for _, node := range o.Nodes {
 		opts := nodeOptions(*node)
@@ -86,9 +93,18 @@ func New(o Options) (*Inspector, error) {
 // Queue returns the waiting tasks: who waits for what, and in which order.
 func (i *Inspector) Queue() *delayqueue.Queue { return i.queue }
 
-// Close closes the clients that New has made.
+// Close closes what New has made. Further calls do nothing.
 func (i *Inspector) Close() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return nil
+	}
+	i.closed = true
 	errs := []error{i.queue.Close()}
+	if i.closeLocker != nil {
+		errs = append(errs, i.closeLocker())
+	}
 	for _, s := range i.servers {
 		if s.own {
 			errs = append(errs, s.client.Close())

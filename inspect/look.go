@@ -2,8 +2,6 @@ package inspect
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // a short name for a value
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -151,7 +149,7 @@ func (s *server) look(ctx context.Context, names lockhook.Keys) ServerLock {
 		return l
 	}
 	o := lockhook.Parse(value.Val())
-	l.Owner, l.Label, l.Since, l.Remaining = ownerID(value.Val()), o.Label, o.Since, left.Val()
+	l.Owner, l.Label, l.Since, l.Remaining = lockhook.Name(value.Val()), o.Label, o.Since, left.Val()
 	return l
 }
 
@@ -165,15 +163,9 @@ func counterOf(text string) int64 {
 	return n
 }
 
-// ownerID returns the name of the value of a lock. The value itself is what lets its owner release the lock, so it is
-// not shown.
-func ownerID(value string) string {
-	sum := sha1.Sum([]byte(value)) //nolint:gosec // see above
-	return hex.EncodeToString(sum[:8])
-}
-
 // holderOf returns the owner that has the lock on a quorum of the servers, or nil. Servers that did not answer count as
-// if they had nothing, unless so many are silent that no owner can have a quorum: then the owner with most votes counts.
+// if they had nothing, unless so many are silent that no owner can have a quorum: then the owner with most votes
+// counts.
 func holderOf(found []ServerLock, quorum int) *Holder {
 	votes, silent := map[string]int{}, 0
 	var best string

@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -10,5 +12,12 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // it reports every dial to a server that a test has killed
+	if os.Getenv(childTasks) != "" {
+		if err := childMain(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	leaktest.Verify(m)
 }

@@ -106,13 +106,14 @@ const (
 	LossTaken   LossReason = "the key is no longer this holder's on the server"
 	LossExpired LossReason = "it could not be renewed within its validity"
 	LossMaxHold LossReason = "it was held for MaxHold"
+	LossDeposed LossReason = "an operator has taken the key away" // Err is a DeposedError
 )
 
 // LostError names the keys that a holder has lost, and why. It matches [ErrLost].
 type LostError struct {
 	Keys   []string
 	Reason LossReason
-	// Err is the error of the last renewal, or nil.
+	// Err is the error of the last renewal, or a [DeposedError], or nil.
 	Err error
 }
 
@@ -128,5 +129,5 @@ func (e *LostError) Error() string {
 // Is reports whether target is [ErrLost].
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap returns the error of the last renewal, or nil.
+// Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }

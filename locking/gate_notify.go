@@ -79,7 +79,7 @@ func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(
 			stop()
 		}
 	}
-	s := &subscriber{keys, notify}
+	s := &subscriber{channels: keys, notify: notify}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range keys {

@@ -88,7 +88,7 @@ func (g *joinedGrant) lost() (first error) {
 // isTaken reports whether err says that another holder has had the key.
 func isTaken(err error) bool {
 	loss, ok := errors.AsType[*LostError](err)
-	return ok && loss.Reason == LossTaken
+	return ok && (loss.Reason == LossTaken || loss.Reason == LossDeposed)
 }
 
 // each calls f for all parts concurrently and joins their errors, with those of keys that another holder has had first.

@@ -10,14 +10,17 @@ import (
 // Renew extends the lease to its TTL from now, or to MaxHold if that is earlier. It is seldom needed, because a lease
 // renews itself. Once the lease is over, Renew returns the error of [Lease.Err]. After any other error the lease keeps
 // its previous end.
-func (l *Lease) Renew(ctx context.Context) error {
+func (l *Lease) Renew(ctx context.Context) error { return l.renewNow(ctx, false) }
+
+// renewNow does what Renew does. always has the servers asked even if the lease lasts until MaxHold already.
+func (l *Lease) renewNow(ctx context.Context, always bool) error {
 	l.mu.Lock()
 	sent := l.check()
 	if l.cause != nil {
 		defer l.mu.Unlock()
 		return l.cause
 	}
-	if l.term.capped {
+	if l.term.capped && !always {
 		defer l.mu.Unlock()
 		return nil
 	}

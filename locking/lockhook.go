@@ -1,6 +1,10 @@
 package locking
 
-import "github.com/railtoken/railtoken/internal/lockhook"
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/internal/lockhook"
+)
 
 func init() {
 	lockhook.RedisKeys = func(key string, name func(string) string) (lockhook.Keys, error) {
@@ -17,4 +21,13 @@ func init() {
 		o := parseOwner(value)
 		return lockhook.Owner{Ours: !o.since.IsZero(), Label: o.label, Since: o.since, Block: o.block}
 	}
+	lockhook.TakeOver = func(ctx context.Context, locker any, r lockhook.Request) (any, error) {
+		lease, err := takeOver(ctx, locker, r)
+		if err != nil {
+			return nil, err
+		}
+		return lease, nil
+	}
+	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
+	lockhook.Follow, lockhook.Name, lockhook.Record = followDepositions, ownerName, recordKey
 }

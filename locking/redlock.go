@@ -98,8 +98,11 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 
 // strictAcquireScript checks the server first: see [GuardStrict].
 var strictAcquireScript = pipeline.NewScript(restartguard.Script(
-	"local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n" + acquireSource,
+	strictCheck + acquireSource,
 )).ForNewcomers()
+
+// strictCheck begins a script that first checks the server, whose identity is the last argument.
+const strictCheck = "local other = other_server(table.remove(ARGV))\nif other then\n  return other\nend\n"
 
 // Close ends the watches and the connections. It waits for unanswered releases: for 1.5 s, or NodeTimeout and half a
 // second if that is longer, and for 5 s while so many are unanswered that a key could stay locked. It does not wait for

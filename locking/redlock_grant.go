@@ -22,6 +22,7 @@ type redlockGrant struct {
 	redisKeys   []string // lock, fence counter and subscription of each
 	opts        Options
 	acquireCall pipeline.Command
+	takeOver    pipeline.Command // sent instead of acquireCall, to take the key away from its owner
 	releaseCall pipeline.Command // for nodes that hold the committed tokens
 
 	onAnswer  func(*pipeline.Call) // handleAcquire, made once for all nodes
@@ -123,6 +124,9 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 // ask sends the acquire call to node i. The caller holds the mutex.
 func (g *redlockGrant) ask(i int, call *pipeline.Call) {
 	n, request := g.redlock.nodes[i], g.acquireCall
+	if !g.takeOver.Empty() {
+		request = g.takeOver
+	}
 	if g.redlock.opts.Guard == GuardStrict {
 		g.nodes[i].sent = time.Now()
 		request = request.With(n.guard.Identity()) // the last argument

@@ -40,7 +40,7 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	}
 	if tokens == nil { // every node has lost it
 		g.mu.Unlock()
-		return &LostError{Keys: g.keys, Reason: LossTaken}
+		return g.lost(ctx, nil)
 	}
 	r := &renewal{
 		began: time.Now(), ttl: ttl, poll: quorum.NewPoll(len(g.nodes)), done: make(chan struct{}),
@@ -80,22 +80,30 @@ func (g *redlockGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	case <-ctx.Done():
 		ended = ctx.Err()
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	outcome := r.poll.Outcome()
-	if outcome != quorum.Done {
-		for i := range calls {
-			g.redlock.nodes[i].calls.Withdraw(&calls[i])
-		}
-	}
+	outcome, failure := g.renewOutcome(r, calls)
 	switch outcome {
 	case quorum.Done:
 		return nil
 	case quorum.Lost:
-		return &LostError{Keys: g.keys, Reason: LossTaken, Err: g.redlock.failure(r.failures)}
+		return g.lost(ctx, failure)
 	default:
-		return &OpError{Op: "renew", Keys: g.keys, Err: errors.Join(ended, g.redlock.failure(r.failures))}
+		return &OpError{Op: "renew", Keys: g.keys, Err: errors.Join(ended, failure)}
 	}
+}
+
+// renewOutcome returns the outcome of a renewal, and why nodes have not renewed. Without a majority it withdraws the
+// calls that are still queued.
+func (g *redlockGrant) renewOutcome(r *renewal, calls []pipeline.Call) (quorum.Outcome, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	outcome := r.poll.Outcome()
+	if outcome == quorum.Done {
+		return outcome, nil
+	}
+	for i := range calls {
+		g.redlock.nodes[i].calls.Withdraw(&calls[i])
+	}
+	return outcome, g.redlock.failure(r.failures)
 }
 
 // taking reports whether an acquire call to node i is unanswered. The caller holds the mutex.

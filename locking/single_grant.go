@@ -125,7 +125,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			return &OpError{Op: "renew", Keys: p.keys, Err: err}
 		}
 		if lost > 0 {
-			return &LostError{Keys: p.keys[lost-1 : lost], Reason: LossTaken}
+			return g.lost(ctx, &p, lost)
 		}
 	}
 	return nil

@@ -57,18 +57,27 @@ var errClosed = errors.New("locking: the locker is closed")
 // subscriber is notified of messages in some channels.
 type subscriber struct {
 	channels []string
-	notify   func() // does not block
+	notify   func()               // does not block
+	message  func(payload string) // called instead of notify if it is set; does not block
 }
 
 // add calls notify for each message in one of the channels, until drop is called.
 func (s *subscription) add(channels []string, notify func()) (drop func(), err error) {
-	w := &subscriber{channels: channels, notify: notify}
+	return s.subscribe(&subscriber{channels: channels, notify: notify})
+}
+
+// follows calls message with each message in a channel, until drop is called.
+func (s *subscription) follows(channel string, message func(payload string)) (drop func(), err error) {
+	return s.subscribe(&subscriber{channels: []string{channel}, message: message})
+}
+
+func (s *subscription) subscribe(w *subscriber) (drop func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	for _, ch := range channels {
+	for _, ch := range w.channels {
 		if s.subscribers[ch] == nil {
 			s.subscribers[ch] = map[*subscriber]struct{}{}
 		}
@@ -165,7 +174,11 @@ func (s *subscription) read(messages <-chan *redis.Message) {
 	for m := range messages {
 		s.mu.Lock()
 		for w := range s.subscribers[m.Channel] {
-			w.notify()
+			if w.message != nil {
+				w.message(m.Payload)
+			} else {
+				w.notify()
+			}
 		}
 		s.mu.Unlock()
 	}

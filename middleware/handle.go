@@ -93,7 +93,7 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 // lossOf returns the error of a release if it says that the lease was lost, and nil otherwise. That a lease has expired
 // after the handler returned is no loss, or its end was one before.
 func lossOf(released error) error {
-	if loss, ok := errors.AsType[*locking.LostError](released); ok && loss.Reason != locking.LossTaken ||
+	if loss, ok := errors.AsType[*locking.LostError](released); ok && loss.Reason != locking.LossTaken && loss.Reason != locking.LossDeposed ||
 		!errors.Is(released, locking.ErrLost) {
 		return nil
 	}

@@ -2,7 +2,10 @@
 // Package locking sets its functions.
 package lockhook
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // RedisKeys returns the Redis keys of a business key's lock. name returns that of the lock; nil for the usual one.
 var RedisKeys func(key string, name func(key string) string) (Keys, error)
@@ -21,3 +24,30 @@ type Owner struct {
 	Since time.Time
 	Block int64 // how many tokens are reserved
 }
+
+// TakeOver takes a key away from its owner, for a *locking.Lease of the caller (docs/design.md, 3.11). locker is a
+// locking.Locker on Redis. The error matches locking.ErrHeld if the key is another owner's than expected. After any
+// other error the key may be taken: it is safe to repeat the call.
+var TakeOver func(ctx context.Context, locker any, r Request) (lease any, err error)
+
+// Request says what TakeOver takes.
+type Request struct {
+	Key     string
+	Expect  string // name of the owner: see Name
+	Label   string // of the caller
+	By, Why string // what the owner is told
+	TTL     time.Duration
+}
+
+// Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
+var Leave func(lease any)
+
+// Follow has the leases of a locking.Locker end as soon as their keys are taken away by TakeOver, until stop is called.
+// Without it they end with their next renewals.
+var Follow func(locker any) (stop func(), err error)
+
+// Name returns the name of the value of a lock.
+var Name func(value string) string
+
+// Record returns the Redis key of the record of an owner that was deposed, given that of the fence counter.
+var Record func(fence, name string) string

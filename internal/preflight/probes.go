@@ -92,14 +92,20 @@ func lockNames(needs Needs) (names []string) {
 	return []string{lock, lock + ":fence", lock + ":notify"}
 }
 
-// channelsOf returns the channels that the user should be able to use: that of the lock for releases, and that of asynq
-// for cancellations.
+// deposedChannel is the channel on which holders learn that an operator has taken their key away.
+const deposedChannel = "railtoken:deposed"
+
+// channelsOf returns the channels that the user should be able to use: those of the lock for releases and depositions,
+// and that of asynq for cancellations.
 func channelsOf(needs Needs) (channels []string) {
 	if len(needs.Queues) > 0 {
 		channels = append(channels, cancelChannel)
 	}
 	if names := lockNames(needs); len(names) > 0 {
 		channels = append(channels, names[0])
+		if strings.HasPrefix(names[0], "railtoken:") { // other names say that the user's rules are another program's, too
+			channels = append(channels, deposedChannel)
+		}
 	}
 	return channels
 }

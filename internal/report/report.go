@@ -4,8 +4,8 @@ package report
 
 import "encoding/json"
 
-// The names of the reports in Redis. Workers is a sorted set of the IDs of workers, with the times of their last reports
-// (ms).
+// The names of the reports in Redis. Workers is a sorted set of the IDs of workers, with the times of their last
+// reports (ms).
 const (
 	Workers = "railtoken:workers"
 	prefix  = "railtoken:worker:"

@@ -38,8 +38,8 @@ type Reporter struct {
 	known  bool // Redis has a report
 }
 
-// Start starts the reports of a worker about a Set. The queues, slots and configuration are those of w. The first report
-// is written at once, in the background. Call Close at the end.
+// Start starts the reports of a worker about a Set. The queues, slots and configuration are those of w. The first
+// report is written at once, in the background. Call Close at the end.
 func Start(client redis.UniversalClient, held *Set, w Worker) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()

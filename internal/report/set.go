@@ -25,8 +25,8 @@ type Holding struct {
 	in            *Set     // nil when it is in none
 }
 
-// Set has the holdings of the tasks of a server in memory, in the order in which they began. Adding and removing cost no
-// allocation. The zero value is empty. It is safe for concurrent use, and a nil Set does nothing.
+// Set has the holdings of the tasks of a server in memory, in the order in which they began. Adding and removing cost
+// no allocation. The zero value is empty. It is safe for concurrent use, and a nil Set does nothing.
 type Set struct {
 	conflicts atomic.Int64
 

@@ -1,0 +1,197 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// Deposition says which holder is to lose a key, and why. Expect, By and Why must be set.
+type Deposition struct {
+	// Expect is the [Holder].Owner that the operator has seen: only this one is deposed.
+	Expect string
+	// By is the operator, and Why the reason. The holder's error and the audit have both.
+	By, Why string
+	// Floor, if not nil, lets the resource that the key protects refuse the holder: it raises the token that is stored
+	// there to floor, as a handler does that claims the resource (docs/design.md, 3.5). Depose calls it after the holder
+	// has lost the key, and before the next one can have it. Its context ends if the key is lost meanwhile. Without it, a
+	// holder that is paused may still write until the next holder has claimed the resource.
+	Floor func(ctx context.Context, floor int64) error
+}
+
+// mostText limits By and Why.
+const mostText = 500
+
+// Validate returns all faults of the deposition in one error, or nil.
+func (d Deposition) Validate() error {
+	var errs []error
+	if d.Expect == "" {
+		errs = append(errs, errors.New("inspect: Expect is empty: give the Owner that Look has shown"))
+	}
+	for name, text := range map[string]string{"By": d.By, "Why": d.Why} {
+		if text == "" || len(text) > mostText {
+			errs = append(errs, fmt.Errorf("inspect: %s has %d bytes: it must have 1 to %d", name, len(text), mostText))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ErrChanged reports that the key is not held by the expected owner: it is free, or another holder has it. Nothing was
+// done. Look again.
+var ErrChanged = errors.New("inspect: the key is not held by the expected owner any more: look again")
+
+const (
+	// takenFor is how long a key stays locked if Depose fails in between: then the next holder comes.
+	takenFor = 30 * time.Second
+	// finish bounds the steps after the Floor, which are taken even if the caller gives up.
+	finish = 5 * time.Second
+)
+
+// Depose takes a key away from its holder, safely, and returns the floor: a fencing token that is larger than all those
+// of the holder, and of those to which its process may still hand the key off, and smaller than all later ones. These
+// are its steps:
+//
+//  1. It writes to the audit that it begins.
+//  2. It takes the lock from the holder in one step, so that the key is never free in between, and raises the fence.
+//     From then on no call of the holder can renew, retake or delete the lock. The holder is told: its context ends
+//     with a cause that has a [locking.DeposedError], in a worker within milliseconds, elsewhere at its next renewal.
+//     Its task has failed, as after any lost lease, and asynq retries it.
+//  3. It calls Floor.
+//  4. It releases the key, and wakes the next task.
+//
+// The error matches [ErrChanged] if nothing was done because the holder is another one by now. After any other error
+// the key may be taken from its holder. Then repeat the call, with the same Expect: that is safe, and goes on where
+// this one has stopped. Meanwhile the key stays locked for 30 s at most; that is also what happens if the process of
+// Depose dies.
+//
+// With several lock servers a majority must take part; the error names those that have not. If the holder has several
+// keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
+func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor int64, err error) {
+	if err := d.Validate(); err != nil {
+		return 0, err
+	}
+	locker, err := i.takingLocker()
+	if err != nil {
+		return 0, err
+	}
+	label, err := i.expected(ctx, key, d.Expect)
+	if err != nil {
+		return 0, err
+	}
+	e := AuditEntry{Outcome: Begun, Key: key, Owner: d.Expect, Holder: label, By: d.By, Why: d.Why}
+	if err := i.record(ctx, e); err != nil {
+		return 0, err
+	}
+	floor, err = i.depose(ctx, locker, key, d)
+	e.Outcome, e.Floor = Done, floor
+	if err != nil {
+		e.Outcome, e.Err = Failed, err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
+	defer cancel()
+	return floor, errors.Join(err, i.record(ctx, e))
+}
+
+// depose does what Depose does, without the audit.
+func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key string, d Deposition) (int64, error) {
+	taken, err := lockhook.TakeOver(ctx, locker, lockhook.Request{
+		Key: key, Expect: d.Expect, Label: locking.DefaultLabel() + "/depose", By: d.By, Why: d.Why, TTL: takenFor,
+	})
+	if held, ok := errors.AsType[*locking.HeldError](err); ok {
+		return 0, fmt.Errorf("%w: %w", ErrChanged, held)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("inspect: the key could not be taken from its holder everywhere: %w: repeat this", err)
+	}
+	lease := taken.(*locking.Lease) //nolint:errcheck,forcetypeassert // TakeOver returns nothing else
+	floor, err := lease.Fence(ctx)
+	if err != nil {
+		lockhook.Leave(lease)
+		return 0, fmt.Errorf("inspect: the holder has lost the key, but the floor is not certain: %w: repeat this", err)
+	}
+	if d.Floor != nil {
+		if err := d.Floor(lease.Context(ctx), floor); err != nil {
+			lockhook.Leave(lease)
+			return floor, fmt.Errorf("inspect: the holder has lost the key, but Floor has failed: %w: repeat this within %v, "+
+				"when the key becomes free", err, takenFor)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil {
+		return floor, fmt.Errorf("inspect: the holder has lost the key, but it is not free yet: %w: repeat this, or wait "+
+			"for up to %v", err, takenFor)
+	}
+	if _, err := (*parking.Engine)(i.queue).WakeNext(ctx, key); err != nil {
+		return floor, fmt.Errorf("inspect: the key is free, but the next task was not woken and waits for its timer: %w",
+			err)
+	}
+	return floor, nil
+}
+
+// expected returns the label of the owner that is expected to hold a key. The error matches ErrChanged if no lock
+// server says that it does, and none has a record of an earlier Depose that was not finished.
+func (i *Inspector) expected(ctx context.Context, key, owner string) (label string, err error) {
+	found, err := i.locks(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	n := slices.IndexFunc(found, func(l ServerLock) bool { return l.Owner == owner })
+	if n >= 0 {
+		return found[n].Label, nil
+	}
+	names, err := lockhook.RedisKeys(key, i.opts.RedisKey)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range i.servers {
+		if s.has(ctx, lockhook.Record(names.Fence, owner)) {
+			return "", nil
+		}
+	}
+	if h := holderOf(found, i.quorum()); h != nil {
+		return "", fmt.Errorf("%w: %s has it", ErrChanged, h.Owner)
+	}
+	return "", fmt.Errorf("%w: it is free", ErrChanged)
+}
+
+// has reports whether a lock server has a Redis key.
+func (s *server) has(ctx context.Context, name string) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	n, err := s.client.Exists(ctx, name).Result()
+	return err == nil && n > 0
+}
+
+// takingLocker returns the Locker that takes keys away. It is made at the first Depose, so that an Inspector that only
+// reads needs no rights to more.
+func (i *Inspector) takingLocker() (locking.Locker, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return nil, errors.New("inspect: the Inspector is closed")
+	}
+	if i.locker != nil {
+		return i.locker, nil
+	}
+	if len(i.opts.Nodes) > 0 {
+		redlock, err := locking.NewRedlock(i.opts.Nodes, i.opts.Redlock)
+		if err != nil {
+			return nil, err
+		}
+		i.locker, i.closeLocker = redlock, redlock.Close
+		return redlock, nil
+	}
+	single, err := locking.NewSingle(i.servers[0].client, locking.SingleOptions{RedisKey: i.opts.RedisKey})
+	if err != nil {
+		return nil, err
+	}
+	i.locker, i.closeLocker = single, single.Close
+	return single, nil
+}

@@ -1,0 +1,120 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// nextWithin is how soon after the command the next holder runs.
+const nextWithin = 50 * time.Millisecond
+
+func TestStoppedHolderIsDeposed(t *testing.T) {
+	t.Parallel()
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		deposeStopped(t, nil, attach.Options{}, func() {})
+	})
+	t.Run("five servers, one of them dead", func(t *testing.T) {
+		t.Parallel()
+		nodes, servers := redlockNodes(t, 5)
+		var addrs []string
+		for _, o := range nodes {
+			addrs = append(addrs, o.Addr)
+		}
+		locker, err := redlockOf(addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { locker.Close() })
+		deposeStopped(t, addrs, attach.Options{Locker: locking.NewGate(locker, locking.GateOptions{})}, servers[4].Kill)
+	})
+}
+
+// deposeStopped deposes the holder of a key in a process that is stopped, while a task of this process waits for the
+// key. kill is called while the holder works.
+func deposeStopped(t *testing.T, nodes []string, opts attach.Options, kill func()) {
+	t.Helper()
+	ctx := t.Context()
+	server := redistest.Start(t)
+	client := server.Client(t)
+	i := newInspector(t, inspect.Options{
+		Tasks: client, Nodes: optionsOf(nodes), Redlock: locking.RedlockOptions{Guard: locking.GuardOff},
+	})
+	r := &rig{t, server, client, asynq.NewClientFromRedisClient(client), i}
+	began := make(chan time.Time, 1)
+	proceed := make(chan struct{})
+	r.serve(opts, func(context.Context, *asynq.Task) error {
+		began <- time.Now()
+		<-proceed
+		return nil
+	})
+	victim := startChild(t, server.Addr(), nodes)
+	if _, err := r.tasks.Enqueue(asynq.NewTask("t", []byte("k")), asynq.Queue("child"), asynq.MaxRetry(0)); err != nil {
+		t.Fatal(err)
+	}
+	token, err := strconv.ParseInt(victim.line("holds"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill()
+	r.enqueue("k", "next")
+	var k inspect.KeyState
+	r.eventually("the next task waits", func() bool {
+		if k, err = i.Look(ctx, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		return k.Waiting == 1 && len(k.Waiters) == 1 && k.Waiters[0].State == "retry"
+	})
+	victim.stop()
+	res, landed := resource{client}, 0
+	commanded := time.Now()
+	floor, err := i.Depose(ctx, "k", inspect.Deposition{
+		Expect: k.Holder.Owner, By: "ann", Why: "it hangs",
+		Floor: func(ctx context.Context, floor int64) error {
+			if len(began) > 0 {
+				return errors.New("the next holder was there before")
+			}
+			if ok, err := res.claim(ctx, floor); err != nil || !ok {
+				return errors.Join(err, errors.New("the resource has seen a larger token"))
+			}
+			landed, err = res.writes(ctx, token)
+			return err
+		},
+	})
+	if err != nil || floor <= token {
+		t.Fatalf("the floor is %d above the token %d, %v", floor, token, err)
+	}
+	select {
+	case at := <-began:
+		t.Logf("the next holder began %v after the command", at.Sub(commanded))
+		if took := at.Sub(commanded); took > nextWithin {
+			t.Errorf("the next holder began %v after the command; want %v", took, nextWithin)
+		}
+	case <-time.After(limit):
+		t.Fatal("the next holder does not come")
+	}
+	victim.proceed()
+	if cause := victim.line("cause"); cause != "deposed by ann: it hangs true" {
+		t.Errorf("the cause is %q", cause)
+	}
+	if late := victim.line("landed"); late != "0" {
+		t.Errorf("%s writes landed after the end of the lease", late)
+	}
+	if n, err := res.writes(ctx, token); err != nil || n != landed || n == 0 {
+		t.Errorf("%d writes landed before, %d in all, %v", landed, n, err)
+	}
+	if k, err = i.Look(ctx, "k", 1); err != nil || k.Holder == nil || k.Holder.Fence <= floor {
+		t.Errorf("the next holder is %+v, above the floor %d? %v", k.Holder, floor, err)
+	}
+	close(proceed)
+}

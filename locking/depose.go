@@ -1,0 +1,311 @@
+package locking
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // a short name for a value
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/pipeline"
+	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/restartguard"
+)
+
+var (
+	//go:embed lua/depose.lua
+	deposeSource string
+
+	deposeScript       = pipeline.NewScript(deposeSource + acquireSource)
+	strictDeposeScript = pipeline.NewScript(restartguard.Script(strictCheck + deposeSource + acquireSource))
+)
+
+const (
+	// deposedChannel is the channel in which depositions are published, with the name of the deposed owner.
+	deposedChannel = "railtoken:deposed"
+	// recordLifetime is how long a deposed owner can learn of it: longer than a TTL of tasks.
+	recordLifetime = 10 * time.Minute
+	// nameSize is the length of an owner's name.
+	nameSize = 16
+)
+
+// DeposedError is the [LostError].Err of a lease whose key an operator has taken away: see inspect.Inspector.Depose.
+// [errors.AsType] finds it in the cause of the lease's context.
+//
+// A lease of attach.Attached and worker.Worker ends within milliseconds. Another one ends with its next renewal, within
+// a third of its TTL.
+type DeposedError struct{ By, Why string }
+
+// Error says who has deposed the holder, and why.
+func (e *DeposedError) Error() string { return fmt.Sprintf("deposed by %s: %s", e.By, e.Why) }
+
+// ownerName returns the name of the value of a lock, by which operators know its owner.
+func ownerName(value string) string {
+	sum := sha1.Sum([]byte(value)) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])[:nameSize]
+}
+
+// recordKey returns the Redis key of the record of a deposed owner, given the fence counter's.
+func recordKey(fence, name string) string {
+	return strings.TrimSuffix(fence, ":fence") + ":deposed:" + name
+}
+
+// deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
+func deposeCommand(
+	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options,
+	r lockhook.Request,
+) (pipeline.Command, error) {
+	notice, err := json.Marshal(&DeposedError{By: r.By, Why: r.Why})
+	if err != nil {
+		return pipeline.Command{}, err
+	}
+	c := script.Command(append(slices.Clone(redisKeys), recordKey(redisKeys[1], r.Expect)), 9)
+	c.Add(owner, ms(opts.TTL), ms(fenceTTL), proposal)
+	c.Add(r.Expect, string(notice), ms(recordLifetime), int64(lateness/time.Second), deposedChannel)
+	return c, nil
+}
+
+// takeOptions returns the options of the lease of a Depose.
+func takeOptions(r lockhook.Request, fenceTTL time.Duration) Options {
+	return Options{TTL: r.TTL, MaxHold: max(r.TTL, fenceTTL/2), Label: r.Label}.withDefaults()
+}
+
+// takeOver takes a key away from its owner. A call without an answer is repeated while ctx lasts, and never given back:
+// the key must not be free before the resource refuses its owner. An error says what the caller knows.
+func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, error) {
+	keys, opts := []string{r.Key}, takeOptions(r, s.fenceTTL)
+	parts, err := s.parts(keys)
+	if err != nil {
+		return nil, err
+	}
+	began := s.suspension.now()
+	p := &parts[0]
+	g := &singleGrant{
+		single: s, owner: newOwner(cleanLabel(r.Label), 1, began.watch.last), block: 1, ttl: opts.TTL, parts: parts,
+	}
+	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)
+	command, err := deposeCommand(deposeScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, r)
+	if err != nil {
+		return nil, err
+	}
+	pauses := newRetryPauses()
+	var reply any
+	for {
+		began = s.suspension.now()
+		reply, err = s.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
+		if err == nil || outcomeOf(err) != unknown || ctx.Err() != nil || !sleep(ctx, pauses.NextBackOff(), nil) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, &OpError{Op: "depose", Keys: keys, Err: classify(ctx, err)}
+	}
+	tops, held, _, err := parseAcquire(reply, keys)
+	switch {
+	case err != nil:
+		return nil, &OpError{Op: "depose", Keys: keys, Err: err}
+	case held != nil:
+		return nil, held
+	}
+	g.tops = tops
+	see(&s.clock, tops, s.fenceTTL)
+	return newLease(ctx, g, keys, opts, began)
+}
+
+// takeOver takes a key away from its owner on a majority of the nodes. After an error, the key may be taken on a
+// minority; unless no majority can be, that stays so until the TTL ends: see [Single.takeOver].
+func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Lease, error) {
+	request.TTL = min(request.TTL, r.opts.MaxTTL)
+	keys, opts := []string{request.Key}, takeOptions(request, r.opts.FenceTTL)
+	redisKeys, err := redisKeysOf(keys, r.opts.RedisKey)
+	if err != nil {
+		return nil, err
+	}
+	opts.Label = cleanLabel(opts.Label)
+	began := r.suspension.now()
+	g := newRedlockGrant(r, keys, redisKeys, opts)
+	script := deposeScript
+	if r.opts.Guard == GuardStrict {
+		script = strictDeposeScript
+	}
+	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.block))
+	if g.takeOver, err = deposeCommand(script, redisKeys, g.owner, r.opts.FenceTTL, last, opts, request); err != nil {
+		return nil, err
+	}
+	if _, err := g.acquire(ctx); err != nil {
+		if g.mayHave() < quorum.Of(len(g.nodes)) {
+			g.abandon()
+		}
+		return nil, err
+	}
+	return newLease(ctx, g, keys, opts, began)
+}
+
+// mayHave returns on how many nodes the attempt may have the lock.
+func (g *redlockGrant) mayHave() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, node := range g.nodes {
+		if g.rules.Counters(i) != nil || node.asked && !node.answered || node.doubtful {
+			n++
+		}
+	}
+	return n
+}
+
+// takeOver takes a key away from its owner, whatever callers of this process wait for it.
+func (g *Gate) takeOver(ctx context.Context, r lockhook.Request) (*Lease, error) {
+	return takeOver(ctx, g.inner, r)
+}
+
+func takeOver(ctx context.Context, locker any, r lockhook.Request) (*Lease, error) {
+	l, ok := locker.(interface {
+		takeOver(ctx context.Context, r lockhook.Request) (*Lease, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("locking: a %T cannot take a key away from its holder", locker)
+	}
+	return l.takeOver(ctx, r)
+}
+
+// leave ends the lease without a release: the keys stay locked until their TTL ends.
+func (l *Lease) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end(errLeft)
+}
+
+// errLeft is the cause of a lease whose keys stay locked.
+var errLeft = errors.New("locking: the lease is over, and its keys stay locked until their TTL ends")
+
+// followDepositions has the leases of the Locker renewed as soon as their owners are deposed, so that they end. The
+// notification is a hint: only the renewal proves the loss.
+func (s *Single) followDepositions() (stop func(), err error) {
+	return s.subscription.follows(deposedChannel, s.suspension.deposed)
+}
+
+func (r *Redlock) followDepositions() (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, each := range stops {
+			each()
+		}
+	}
+	for _, n := range r.nodes {
+		each, err := n.subscription.follows(deposedChannel, r.suspension.deposed)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, each)
+	}
+	return stop, nil
+}
+
+func (g *Gate) followDepositions() (stop func(), err error) { return followDepositions(g.inner) }
+
+func followDepositions(locker any) (stop func(), err error) {
+	if l, ok := locker.(interface{ followDepositions() (func(), error) }); ok {
+		return l.followDepositions()
+	}
+	return func() {}, nil
+}
+
+// deposed renews the leases of an owner. A lease that is handed off meanwhile has the same owner, so deposed looks
+// again as long as it finds one that it has not seen.
+func (d *suspensionDetector) deposed(name string) {
+	seen := map[*Lease]bool{}
+	for found := true; found; {
+		found = false
+		d.mu.Lock()
+		for l := range d.leases {
+			if g, ok := l.grant.(interface{ ownedBy(name string) bool }); ok && !seen[l] && g.ownedBy(name) {
+				seen[l], found = true, true
+				go l.verify()
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// verify renews a lease to learn whether it is lost.
+func (l *Lease) verify() {
+	l.mu.Lock()
+	limit := l.term.ttl / renewFraction
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_ = l.renewNow(ctx, true)
+}
+
+func (g *singleGrant) ownedBy(name string) bool { return ownerName(g.owner) == name }
+
+func (g *redlockGrant) ownedBy(name string) bool { return ownerName(g.owner) == name }
+
+// lostError returns the error of an owner that has lost its lock to another one. It says so if the owner was deposed:
+// read returns the record of that, for the fence counter of a key.
+func lostError(
+	keys []string, redisKeys []string, owner string, cause error, read func(record string) string,
+) *LostError {
+	name := ownerName(owner)
+	for i, key := range keys {
+		text := read(recordKey(redisKeys[3*i+1], name))
+		if len(text) < nameSize {
+			continue
+		}
+		var by DeposedError
+		if json.Unmarshal([]byte(text[nameSize:]), &by) == nil {
+			return &LostError{Keys: []string{key}, Reason: LossDeposed, Err: &by}
+		}
+	}
+	return &LostError{Keys: keys, Reason: LossTaken, Err: cause}
+}
+
+// readTimeout bounds the reading of a record.
+const readTimeout = time.Second
+
+// lost returns the error of a part that is another owner's.
+func (g *singleGrant) lost(ctx context.Context, p *part, position int) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	at := position - 1
+	return lostError(p.keys[at:position], p.redisKeys[3*at:3*position], g.owner, nil, func(record string) string {
+		return g.single.client.Get(ctx, record).Val()
+	})
+}
+
+// lost returns the error of a grant whose locks are other owners'.
+func (g *redlockGrant) lost(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, min(readTimeout, 2*g.redlock.opts.NodeTimeout))
+	defer cancel()
+	return lostError(g.keys, g.redisKeys, g.owner, cause, func(record string) string {
+		return g.redlock.readAny(ctx, record)
+	})
+}
+
+// readAny returns the value of a Redis key on the first node that has one, or an empty string.
+func (r *Redlock) readAny(ctx context.Context, key string) string {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	found := make(chan string, len(r.nodes))
+	var all sync.WaitGroup
+	for _, n := range r.nodes {
+		all.Go(func() {
+			if text, err := n.client.Get(ctx, key).Result(); err == nil {
+				found <- text
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		close(found)
+	}()
+	return <-found
+}
