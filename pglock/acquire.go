@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
@@ -57,6 +58,7 @@ func (g *grant) acquire(ctx context.Context, label string, notify time.Duration)
 	}
 	defer rows.Close()
 	g.tokens = make([]int64, len(g.keys))
+	granted := 0
 	for rows.Next() {
 		var held bool
 		var place int
@@ -79,6 +81,13 @@ func (g *grant) acquire(ctx context.Context, label string, notify time.Duration)
 			return refusal, rows.Close()
 		}
 		g.tokens[place] = token
+		granted++
 	}
-	return nil, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	if granted != len(g.keys) {
+		return nil, fmt.Errorf("the server granted %d of %d keys", granted, len(g.keys))
+	}
+	return nil, nil //nolint:nilnil // granted
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/railtoken/railtoken/pglock"
 )
 
-// A child is a holder in a process of its own, which a test can stop. The environment names its database, and whether it
-// calls InTx.
+// A child is a holder in a process of its own, which a test can stop. The environment names its database, and whether
+// it calls InTx.
 const (
 	childURL  = "PGLOCK_CHILD_URL"
 	childInTx = "PGLOCK_CHILD_IN_TX"

@@ -23,14 +23,16 @@
 //	// read and write the account
 //	err = tx.Commit()
 //
-// Tokens ([locking.Lease.Fence]) come from a sequence, for resources outside the database. They grow for each key, also
-// after its row was deleted. After a failover to a replica that lags behind, or the restoring of a backup, a sequence may
-// go back: use a synchronous replica, or raise railtoken.fence with setval, if other stores check the tokens.
+// Tokens ([locking.Lease.Fence]) come from a sequence, for resources outside the database. They grow for each key,
+// also after its row was deleted. After a failover to a replica that lags behind, or the restoring of a backup, a
+// sequence may go back: use a synchronous replica, or raise railtoken.fence with setval, if other stores check the
+// tokens.
 //
 // # Waiting
 //
-// A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that it
-// has subscribed to: over one session per Locker, by LISTEN. A notification is a hint, and a lost one costs time only.
+// A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that
+// it has subscribed to: over one session per Locker, by LISTEN. A notification is a hint, and a lost one costs time
+// only.
 //
 // # Poolers
 //
@@ -41,7 +43,9 @@
 //
 // # Failures
 //
-// While the database cannot be reached, attempts return [locking.ErrUnavailable] within 5 s, and leases last until their
-// TTL ends. They survive a restart and a crash of the server. An attempt or a release that was not answered is undone or
-// repeated in the background. Rows of crashed holders are deleted by the other lockers, once a minute.
+// While the database cannot be reached, attempts return [locking.ErrUnavailable] within 5 s, and leases last until
+// their TTL ends. They survive a restart and a crash of the server. An attempt or a release that was not answered is
+// undone or repeated in the background. If the clock of the database's machine is set forward, leases end early, and
+// only [InTx] and tokens keep a holder apart from the next one. Rows of crashed holders are deleted by the other
+// lockers, once a minute.
 package pglock

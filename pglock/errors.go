@@ -52,8 +52,8 @@ func isUndone(err error) bool {
 	return code != "" && !strings.HasPrefix(code, "08") && !strings.HasPrefix(code, "57P") && !strings.HasPrefix(code, "58")
 }
 
-// classify makes err match [locking.ErrUnavailable] if another attempt may succeed: unless the caller has ended this one,
-// or the server has refused it for good.
+// classify makes err match [locking.ErrUnavailable] if another attempt may succeed: unless the caller has ended this
+// one, or the server has refused it for good.
 func classify(ctx context.Context, db *sql.DB, err error) error {
 	if ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(err, cause) {

@@ -10,8 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// inTxSQL locks the rows of a lease, if they are still its own. FOR KEY SHARE lets renewals pass, and nothing that gives
-// the key to another holder. The server ends a transaction that does nothing for longer than $3 milliseconds.
+// inTxSQL locks the rows of a lease, if they are still its own. FOR KEY SHARE lets renewals pass, and nothing that
+// gives the key to another holder. The server ends a transaction that does nothing for longer than $3 milliseconds.
 const inTxSQL = `WITH mine AS MATERIALIZED (
   SELECT l.key FROM railtoken.locks l
   JOIN unnest($1::text::bytea[], $2::text::bytea[]) AS u (key, owner) ON l.key = u.key AND l.owner = u.owner
@@ -24,12 +24,13 @@ SELECT i.id::text, current_database()::text, current_setting('transaction_isolat
 FROM railtoken.installation i`
 
 // InTx ties a transaction to a lease of this package: the transaction commits before any later holder of a key of the
-// lease gets it, or not at all. Call it first in the transaction, before its reads, and release the lease after the
-// commit. Renewals go on in the meantime.
+// lease gets it, or not at all. Call it first in the transaction, before its reads and outside of savepoints, because a
+// savepoint that is rolled back drops it. Release the lease after the commit: until then a release waits, and a
+// [locking.Gate] could hand the lease off. Renewals go on in the meantime.
 //
-// InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back. The
-// error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another database, or
-// the lease is one of another kind of Locker.
+// InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back.
+// The error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another
+// database, or the lease is one of another kind of Locker.
 //
 // At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
 // committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
@@ -38,8 +39,8 @@ FROM railtoken.installation i`
 // back and try again.
 //
 // A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
-// idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server ends
-// a transaction whose client sends nothing for so long.
+// idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server
+// ends a transaction whose client sends nothing for so long.
 func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 	if tx == nil || lease == nil {
 		return fmt.Errorf("%w: InTx needs a transaction and a lease", ErrTransaction)

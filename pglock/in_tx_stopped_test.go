@@ -58,8 +58,8 @@ func TestAStoppedHolderCommitsFirstOrNever(t *testing.T) {
 	}
 }
 
-// A transaction that another statement keeps busy is not idle, so the server does not end it: the key stays locked, however
-// long ago the TTL ended.
+// A transaction that another statement keeps busy is not idle, so the server does not end it: the key stays locked,
+// however long ago the TTL ended.
 func TestAnOpenTransactionKeepsItsKey(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

@@ -32,8 +32,8 @@ type Options struct {
 	Label string
 
 	// Listen is the connection string, for example a URL, of a session in which the Locker listens for releases: then
-	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session lasts, so it must not go
-	// through a pooler in transaction mode. When empty, waiting callers poll at least every half a second.
+	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session lasts, so it must
+	// not go through a pooler in transaction mode. When empty, waiting callers poll at least every half a second.
 	Listen string
 }
 
@@ -41,8 +41,8 @@ type Options struct {
 type Locker interface {
 	locking.Locker
 
-	// Close ends the Locker, but not the database handle. It waits up to 5 s for unanswered releases. Leases stay valid and
-	// can be released; new attempts fail.
+	// Close ends the Locker, but not the database handle. It waits up to 5 s for unanswered releases. Leases stay valid
+	// and can be released; new attempts fail.
 	io.Closer
 }
 

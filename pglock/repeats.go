@@ -14,13 +14,14 @@ const (
 	maxRepeats   = 4096            // beyond that, leases end with their TTL
 	batchSize    = 256             // grants that are released by one call
 
-	// lateness is how much longer than its TTL an attempt without an answer is undone: a server that was stopped may grant
-	// it when it continues.
+	// lateness is how much longer than its TTL an attempt without an answer is undone: a server that was stopped may
+	// grant it when it continues.
 	lateness = 10 * time.Second
 )
 
-// repeats repeats releases that were not answered, and undoes attempts that were not answered, in the background: so that
-// no key stays locked without a holder once the server answers. A goroutine runs only while there is something to do.
+// repeats repeats releases that were not answered, and undoes attempts that were not answered, in the background: so
+// that no key stays locked without a holder once the server answers. A goroutine runs only while there is something to
+// do.
 type repeats struct {
 	db     *sql.DB
 	ctx    context.Context
@@ -49,8 +50,8 @@ func newRepeats(db *sql.DB) *repeats {
 	return r
 }
 
-// add repeats the release of a grant until it is answered, or the lease has expired. Without granted it is repeated until
-// it has found the grant. The channel is closed after the answer; it is nil if nothing is repeated.
+// add repeats the release of a grant until it is answered, or the lease has expired. Without granted it is repeated
+// until it has found the grant. The channel is closed after the answer; it is nil if nothing is repeated.
 func (r *repeats) add(g *grant, granted bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,18 +14,22 @@ const schemaVersion = 1
 //go:embed schema.sql
 var schema string
 
-// ErrSchema reports that the database lacks the schema railtoken, or has another version of it. The text says which. The
-// remedy is [Create], or to run the statements of [Schema].
+// ErrSchema reports that the database lacks the schema railtoken, or has another version of it. The text says which.
+// The remedy is [Create], or to run the statements of [Schema].
 var ErrSchema = errors.New("pglock: the database has no usable schema")
 
-// Schema returns the SQL statements that create the schema railtoken: its table, sequence and functions, for a migration
-// tool. They may be run again, and bring an earlier version up to date. Users of the locks need USAGE on the schema and
-// the sequence, and SELECT, INSERT, UPDATE and DELETE on its tables.
+// Schema returns the SQL statements that create the schema railtoken: its table, sequence and functions, for a
+// migration tool. They may be run again, and bring an earlier version up to date. Users of the locks need USAGE on the
+// schema and the sequence, and SELECT, INSERT, UPDATE and DELETE on its tables.
 func Schema() string { return schema }
 
-// Create runs [Schema] in one transaction. It may be called each time a program starts, also by several programs at a
-// time. It needs the right to create a schema in the database.
+// Create runs [Schema] in one transaction, unless the database has its version already. It may be called each time a
+// program starts, also by several programs at a time. The first call needs the right to create a schema in the
+// database.
 func Create(ctx context.Context, db *sql.DB) error {
+	if _, err := check(ctx, db); err == nil {
+		return nil
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("pglock: create the schema: %w", err)

@@ -85,6 +85,9 @@ func TestARoleNeedsOnlyTheDocumentedRights(t *testing.T) {
 	d.exec(t, "GRANT USAGE ON SCHEMA railtoken TO "+role+"; GRANT USAGE ON SEQUENCE railtoken.fence TO "+role+
 		"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA railtoken TO "+role)
 	db := open(t, as)
+	if err := pglock.Create(t.Context(), db); err != nil {
+		t.Errorf("Create where the schema exists: %v", err)
+	}
 	lease := acquire(t, newLocker(t, db, pglock.Options{}), locking.Options{}, "key")
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {

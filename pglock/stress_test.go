@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/pglock"
 )
 
-// Each release deletes the row, so the tokens of a key come from rows that were inserted while others were being deleted.
+// Each release deletes the row, so the tokens of a key come from rows that were inserted while others were being
+// deleted.
 func TestTokensGrowAcrossDeletesAndVacuum(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

@@ -22,8 +22,9 @@ type account struct{ ID string }
 
 func accountKeys(a account) []string { return []string{middleware.Key("account", a.ID)} }
 
-// Two attached servers and a worker share a queue. Tasks are on Redis, locks and totals in PostgreSQL. Each task reads the
-// total of its account and writes it back in a transaction of the least isolation, so one that is not excluded shows.
+// Two attached servers and a worker share a queue. Tasks are on Redis, locks and totals in PostgreSQL. Each task reads
+// the total of its account and writes it back in a transaction of the least isolation, so one that is not excluded
+// shows.
 func TestTasksOnRedisAreLockedInPostgres(t *testing.T) {
 	t.Parallel()
 	d, server := newDatabase(t), redistest.Start(t)
