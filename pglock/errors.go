@@ -49,7 +49,8 @@ func isMissing(err error) bool {
 // just ended the connection.
 func isUndone(err error) bool {
 	code := codeOf(err)
-	return code != "" && !strings.HasPrefix(code, "08") && !strings.HasPrefix(code, "57P") && !strings.HasPrefix(code, "58")
+	ended := strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58")
+	return code != "" && !ended
 }
 
 // classify makes err match [locking.ErrUnavailable] if another attempt may succeed: unless the caller has ended this
@@ -89,8 +90,8 @@ func withRemedy(err error) error {
 	case noSchema, noTable, noFunction:
 		return fmt.Errorf("%w: call pglock.Create or run the SQL of pglock.Schema: %w", ErrSchema, err)
 	case noPrivilege:
-		return fmt.Errorf("grant USAGE on the schema railtoken and its sequence, and SELECT, INSERT, UPDATE and DELETE on its "+
-			"tables: %w", err)
+		return fmt.Errorf("grant USAGE on the schema railtoken and its sequence, and SELECT, INSERT, UPDATE and DELETE "+
+			"on its tables: %w", err)
 	case noStatement, statementExists:
 		return fmt.Errorf("a pooler changes sessions under the driver's prepared statements: with pgx set "+
 			"default_query_exec_mode=exec, with lib/pq binary_parameters=yes: %w", err)

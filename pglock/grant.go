@@ -39,7 +39,8 @@ func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
 	bounded, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 	var lost int
-	err := g.store.db.QueryRowContext(bounded, renewSQL, array(g.stored.forms), text(g.owner), ttl.Milliseconds()).Scan(&lost)
+	row := g.store.db.QueryRowContext(bounded, renewSQL, array(g.stored.forms), text(g.owner), ttl.Milliseconds())
+	err := row.Scan(&lost)
 	if err != nil {
 		return &locking.OpError{Op: "renew", Keys: g.keys, Err: classify(ctx, g.store.db, err)}
 	}

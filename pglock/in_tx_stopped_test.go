@@ -69,7 +69,7 @@ func TestAnOpenTransactionKeepsItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.Release(t.Context())
+	defer func() { _ = lease.Release(t.Context()) }()
 	tx := d.begin(t, nil)
 	if err := pglock.InTx(t.Context(), tx, lease); err != nil {
 		t.Fatal(err)

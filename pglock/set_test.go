@@ -106,7 +106,7 @@ func setInMemory(*testing.T, database) (addTo, func() []int) {
 		pause()
 		mu.Lock()
 		defer mu.Unlock()
-		set = append(was, n)
+		set = slices.Concat(was, []int{n})
 		return nil
 	}, read
 }
