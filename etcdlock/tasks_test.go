@@ -53,7 +53,8 @@ func (l *ledger) run(ctx context.Context, o order) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inside[o.ID]--
-	if l.done++; l.done == l.enough {
+	l.done++
+	if l.done == l.enough {
 		close(l.all)
 	}
 	return nil
