@@ -100,6 +100,10 @@ interop: ## Test against the lock suites and programs of others; needs redis-ser
 interop-valkeyrie: ## The same with the lock suite of valkeyrie; needs redis-server
 	@scripts/interop-valkeyrie.sh
 
+.PHONY: docker-test
+docker-test: ## Build the image, start each profile of docker/compose.yaml, kill and cut off workers and servers; starts an engine if root
+	@scripts/docker-test.sh
+
 .PHONY: cover
 cover: ## Measure test coverage into .cover/
 	@scripts/cover.sh $(PKG)

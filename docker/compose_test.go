@@ -17,16 +17,25 @@ import (
 
 // compose is what we use of a compose file. It is read strictly: a key that is not here is taken for a slip.
 type compose struct {
-	Name     string
-	Services map[string]service
-	Volumes  map[string]any
-	XOrders  any `yaml:"x-orders"`
-	XWorker  any `yaml:"x-worker"`
+	Name      string
+	Services  map[string]service
+	Volumes   map[string]any
+	XOrders   any `yaml:"x-orders"`
+	XWorker   any `yaml:"x-worker"`
+	XProducer any `yaml:"x-producer"`
+	XSettings any `yaml:"x-settings"`
+	XRedis    any `yaml:"x-redis"`
+	XPing     any `yaml:"x-ping"`
+	XLock     any `yaml:"x-lock"`
+	XSentinel any `yaml:"x-sentinel"`
+	XNode     any `yaml:"x-node"`
 }
 
 type service struct {
-	Image string
-	Build *struct{ Context, Dockerfile string }
+	Image    string
+	Profiles []string
+	Deploy   struct{ Replicas int }
+	Build    *struct{ Context, Dockerfile string }
 
 	Command     []string
 	Environment map[string]string
@@ -117,17 +126,31 @@ func setEnv(t *testing.T, vars map[string]string) {
 	}
 }
 
-func TestComposeHasTwoWorkersAProducerAndARedis(t *testing.T) {
+func TestEachProfileHasTwoWorkersAndAProducer(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
-	if got := len(c.flagged("-serve")); got != 2 {
-		t.Errorf("%d services have -serve; want two workers", got)
+	servers := map[string]int{"single": 1, "redlock": 6, "sentinel": 5, "cluster": 7}
+	for name, s := range c.Services {
+		if len(s.Profiles) == 0 {
+			t.Errorf("%s is in no profile: it would run in all of them", name)
+		}
 	}
-	if got := c.flagged("-produce"); len(got) != 1 {
-		t.Errorf("%q have -produce; want one producer", got)
-	}
-	if len(c.Services) != 4 || c.Services["redis"].Image == "" {
-		t.Errorf("there are %d services; want two workers, a producer and redis", len(c.Services))
+	for profile, want := range servers {
+		workers, producers, others := 0, 0, 0
+		for _, s := range c.Services {
+			switch {
+			case !slices.Contains(s.Profiles, profile):
+			case slices.Contains(s.Command, "-serve"):
+				workers += s.Deploy.Replicas
+			case slices.Contains(s.Command, "-produce"):
+				producers++
+			default:
+				others++
+			}
+		}
+		if workers != 2 || producers != 1 || others != want {
+			t.Errorf("%s has %d workers, %d producers and %d others; want 2, 1 and %d", profile, workers, producers, others, want)
+		}
 	}
 }
 
@@ -147,9 +170,15 @@ func TestComposeVariablesAreThoseOfTheWorker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			host, _, _ := strings.Cut(cfg.Redis.Addr, ":")
-			if _, ok := s.DependsOn[host]; !ok {
-				t.Errorf("its Redis is on %q, which it does not wait for", host)
+			addrs := slices.Concat([]string{cfg.Redis.Addr}, cfg.Redis.Sentinels, cfg.LockRedis.Nodes)
+			if len(cfg.Redis.Cluster) > 0 {
+				addrs = []string{"cluster"} // which has waited for the nodes
+			}
+			for _, addr := range addrs {
+				host, _, _ := strings.Cut(addr, ":")
+				if _, ok := s.DependsOn[host]; host != "" && !ok {
+					t.Errorf("its Redis is on %q, which it does not wait for", host)
+				}
 			}
 		})
 	}
@@ -165,8 +194,10 @@ func TestComposeImagesArePinned(t *testing.T) {
 			t.Errorf("%s: %q is not pinned to a version", name, s.Image)
 		}
 	}
-	if image := readCompose(t).Services["redis"].Image; !regexp.MustCompile(`^redis:7\.\d+\.\d+\b`).MatchString(image) {
-		t.Errorf("redis is %q; want a release of version 7", image)
+	for name, s := range readCompose(t).Services {
+		if s.Build == nil && !regexp.MustCompile(`^redis:7\.\d+\.\d+\b`).MatchString(s.Image) {
+			t.Errorf("%s is %q; want a release of version 7", name, s.Image)
+		}
 	}
 }
 
@@ -203,7 +234,7 @@ func TestComposeRedisIsFitForTheWorker(t *testing.T) {
 		t.Errorf("maxmemory is %q, %v; want a limit", limit["maxmemory"], err)
 	}
 
-	setEnv(t, c.Services[c.flagged("-serve")[0]].Environment)
+	setEnv(t, c.Services["worker"].Environment)
 	t.Setenv("RAILTOKEN_REDIS_ADDR", server.Addr())
 	cfg, err := worker.FromEnv()
 	if err != nil {
@@ -235,8 +266,8 @@ func TestComposeWaitsForServicesThatCanBeHealthy(t *testing.T) {
 				t.Errorf("%s waits for %s (%s), which is not there or has no healthcheck", name, on, d.Condition)
 			}
 		}
-		if s.Build != nil && s.DependsOn["redis"].Condition != "service_healthy" {
-			t.Errorf("%s does not wait for redis", name)
+		if s.Build != nil && len(s.DependsOn) == 0 {
+			t.Errorf("%s does not wait for its Redis", name)
 		}
 		check := s.Healthcheck
 		if len(check.Test) == 0 {
@@ -314,8 +345,9 @@ func TestComposeGivesWorkersTheTimeToShutDown(t *testing.T) {
 func TestComposeRestartsWhatMustGoOn(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
-	for _, name := range append(c.flagged("-serve"), "redis") {
-		if got := c.Services[name].Restart; got != "unless-stopped" && got != "always" {
+	for name, s := range c.Services {
+		goesOn := !slices.Contains(s.Command, "-produce") && name != "cluster"
+		if got := s.Restart; goesOn && got != "unless-stopped" && got != "always" {
 			t.Errorf("%s has the restart policy %q", name, got)
 		}
 	}
@@ -326,6 +358,21 @@ func TestComposeRestartsWhatMustGoOn(t *testing.T) {
 		}
 		if !s.Healthcheck.Disable {
 			t.Errorf("%s would be unhealthy: it is no worker", name)
+		}
+	}
+}
+
+func TestWorkersListenWhereTheHealthcheckAsks(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	check := strings.Join(final(t).all("HEALTHCHECK"), " ")
+	for _, name := range c.flagged("-serve") {
+		addr := c.Services[name].value("-listen")
+		if addr == "" || !strings.Contains(check, `"http://`+addr+`/readyz"`) {
+			t.Errorf("%s listens at %q; the image asks %s", name, addr, check)
+		}
+		if !strings.HasPrefix(addr, "127.0.0.1:") {
+			t.Errorf("%s answers probes at %q: want the loopback interface", name, addr)
 		}
 	}
 }

@@ -248,9 +248,9 @@ func TestDockerignoreLetsInWhatIsBuilt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	format := `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	format := `{{if .Module}}{{if or .Module.Main .Module.Replace}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 	files := golist(t, append([]string{"-deps", "-f", format}, packages...)...)
-	for _, name := range []string{"go.mod", "go.sum", "go.work", "examples/go.mod", "examples/go.sum"} {
+	for _, name := range []string{"go.mod", "go.sum", "examples/go.mod", "examples/go.sum"} {
 		files = append(files, filepath.Join(abs, name))
 	}
 	for _, file := range files {
@@ -298,12 +298,12 @@ func dockerignore(t testing.TB) func(string) bool {
 	}
 }
 
-// golist runs go list in the root of the repository and returns its lines.
+// golist runs go list where the image is built, without the workspace, and returns its lines.
 func golist(t testing.TB, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir = filepath.Join(root, "examples")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

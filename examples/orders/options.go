@@ -32,6 +32,8 @@ type options struct {
 	Demo        bool
 	Serve       bool
 	Produce     bool
+	Listen      string
+	Health      string
 	Verbose     bool
 
 	given map[string]bool // the flags that were set
@@ -78,6 +80,8 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	f.BoolVar(&o.Demo, "demo", false, fmt.Sprintf("show %d orders, first without locks and then with them", demoOrders))
 	f.BoolVar(&o.Serve, "serve", false, "only work on tasks, until SIGTERM or Ctrl-C; needs -run and -db")
 	f.BoolVar(&o.Produce, "produce", false, "only enqueue the tasks; needs -run")
+	f.StringVar(&o.Listen, "listen", "", "with -serve: answer probes at this `address`, such as 127.0.0.1:8066, under /readyz and /livez")
+	f.StringVar(&o.Health, "health", "", "only ask for the health of a worker at this `URL`, such as http://127.0.0.1:8066/readyz; the exit status is 0 if it is well")
 	f.BoolVar(&o.Verbose, "v", false, "write the log of the workers to stderr")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -121,13 +125,16 @@ func (o options) validate() error {
 		errs = append(errs, o.Run.validate())
 	}
 	modes := 0
-	for _, set := range []bool{o.Demo, o.Serve, o.Produce} {
+	for _, set := range []bool{o.Demo, o.Serve, o.Produce, o.Health != ""} {
 		if set {
 			modes++
 		}
 	}
 	if modes > 1 {
-		fault("-demo, -serve and -produce exclude each other: give one")
+		fault("-demo, -serve, -produce and -health exclude each other: give one")
+	}
+	if o.Listen != "" && (!o.Serve || o.Workers != 1) {
+		fault("-listen is for -serve with one worker: add -serve, and leave out -workers")
 	}
 	switch {
 	case o.Demo && (o.NoLock || o.DB != "" || o.Run != "" || o.Orders != ""):

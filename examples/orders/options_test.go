@@ -29,6 +29,8 @@ func TestOptionsRefusesWhatDoesNotGoTogether(t *testing.T) {
 		"-produce":                       "-produce needs -run",
 		"-workers 0":                     "-workers 0 needs",
 		"-serve -run a -db b -workers 0": "at least 1",
+		"-listen :1":                     "-listen is for -serve",
+		"-health http://a -demo":         "exclude each other",
 		"-work 20ms,5ms":                 "-work",
 		"-work soon":                     "-work",
 		"orders.csv":                     "no flag",

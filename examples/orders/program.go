@@ -32,6 +32,9 @@ func (p *program) close() {
 
 // run does what the options say and returns the exit status.
 func (p *program) run(ctx context.Context) (int, error) {
+	if p.Health != "" {
+		return askHealth(ctx, p.Health, p.out)
+	}
 	env, embedded, closeRedis, err := environment(!p.Serve && !p.Produce && p.Workers > 0)
 	p.closers = append(p.closers, closeRedis)
 	if err != nil {

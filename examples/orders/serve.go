@@ -24,6 +24,13 @@ func (p *program) serve(ctx context.Context) (status int, err error) {
 	if err := c.start(ctx, cfg, p.Workers); err != nil {
 		return exitWrong, err
 	}
+	if p.Listen != "" {
+		stop, err := serveHealth(ctx, p.Listen, c.workers[0])
+		if err != nil {
+			return exitWrong, errors.Join(err, c.shutdown())
+		}
+		defer stop()
+	}
 	fmt.Fprintf(p.out, "serving run %s, strategy %s, %d slots, Redis %s\n", p.Run, strategyName(cfg.Strategy), p.Workers*cfg.Concurrency, cfg.Redis)
 	<-ctx.Done()
 	if err := c.shutdown(); err != nil {

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Puts the images that docker/ names into the engine: from the registry, or made of what this machine has where there is no registry.
+# scripts/docker-test.sh calls it with the folder of the cache.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+cache=$1
+
+# image_of prints the image of a kind that a file names.
+image_of() { grep -ohE "(FROM|image:) +$1:[a-z0-9.-]+" "$2" | grep -oE "$1:.*" | head -1; }
+golang=$(image_of golang docker/Dockerfile)
+redis=$(image_of redis docker/compose.yaml)
+
+# has_image tells whether the engine has an image already.
+has_image() { docker image inspect "$1" >/dev/null 2>&1; }
+
+# registry_answers tells whether images can be pulled from the registry.
+registry_answers() {
+  local status
+  status=$(curl -s -o /dev/null -m 5 -w '%{http_code}' https://registry-1.docker.io/v2/) || true
+  [[ $status == 200 || $status == 401 ]]
+}
+
+# copy_program copies a program and the libraries that it loads into a folder.
+copy_program() {
+  local program file
+  program=$(readlink -f "$(command -v "$1")")
+  install -D "$program" "$2/usr/bin/$1"
+  while IFS= read -r file; do
+    install -D "$(readlink -f "$file")" "$2$file"
+  done < <(ldd "$program" 2>/dev/null | grep -oE '/[^ ]+\.so[^ ]*')
+}
+
+# new_root makes a folder with a shell in it: busybox, from the system's packages.
+new_root() {
+  local root=$1 name
+  mkdir -p "$root"/{bin,usr/bin,etc,tmp,root,data}
+  chmod 1777 "$root/tmp"
+  if [[ ! -x $cache/busybox ]]; then
+    say "downloading busybox-static by apt-get"
+    (cd "$cache" && apt-get download -qq busybox-static >/dev/null 2>&1 && dpkg-deb --fsys-tarfile busybox-static_*.deb |
+      tar -x --strip-components=2 ./bin/busybox && rm -f busybox-static_*.deb)
+  fi
+  for name in $("$cache/busybox" --list); do
+    ln -s busybox "$root/bin/$name"
+  done
+  rm "$root/bin/busybox" # it lists itself
+  install "$cache/busybox" "$root/bin/busybox"
+}
+
+# golang_root fills a folder with Go, the certificates, and the modules of the example.
+golang_root() {
+  local root=$1 goroot
+  goroot=$(go env GOROOT)
+  new_root "$root"
+  install -D /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+  mkdir -p "$root/usr/local/go/pkg"
+  cp -r "$goroot"/{bin,src,VERSION,go.env} "$root/usr/local/go/"
+  cp -r "$goroot"/pkg/{tool,include} "$root/usr/local/go/pkg/"
+  (cd examples && GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$root/modules" \
+    GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download)
+  mv "$root/modules/cache/download" "$root/proxy"
+  rm -rf "$root/modules"
+}
+
+# redis_root fills a folder with the redis-server of the system's packages.
+redis_root() {
+  local root=$1 name
+  new_root "$root"
+  for name in redis-server redis-cli getent; do
+    copy_program "$name" "$root"
+  done
+  # The servers of the real image have their protected mode off by default.
+  mv "$root/usr/bin/redis-server" "$root/usr/bin/redis-sentinel"
+  printf '#!/bin/sh\nexec /usr/bin/redis-server-of-the-system "$@" --protected-mode no\n' >"$root/usr/bin/redis-server"
+  ln "$root/usr/bin/redis-sentinel" "$root/usr/bin/redis-server-of-the-system"
+  chmod 755 "$root/usr/bin/redis-server"
+  printf 'root:x:0:0::/root:/bin/sh\nredis:x:999:999::/data:/bin/sh\n' >"$root/etc/passwd"
+  chown -R 999:999 "$root/data"
+}
+
+# stand_in makes an image under a name of a folder that a function fills; the rest is changes as in a Dockerfile.
+stand_in() {
+  local image=$1 fill=$2 root change
+  local -a changes=()
+  has_image "$image" && return
+  shift 2
+  for change in "$@"; do
+    changes+=(--change "$change")
+  done
+  root=$(mktemp -d "$cache/root.XXXXXX")
+  "$fill" "$root"
+  say "no registry is in reach: $image is made of this machine's packages"
+  tar -C "$root" -c . | docker import "${changes[@]}" - "$image" >/dev/null
+  rm -rf "$root"
+}
+
+if has_image "$golang" && has_image "$redis"; then
+  exit
+fi
+if registry_answers; then
+  docker pull -q "$golang" >&2
+  docker pull -q "$redis" >&2
+  exit
+fi
+stand_in "$golang" golang_root 'ENV PATH=/usr/local/go/bin:/usr/bin:/bin' 'ENV GOPATH=/go' 'ENV HOME=/root' \
+  "ENV GOPROXY=file:///proxy,$(go env GOPROXY)"
+stand_in "$redis" redis_root 'ENV PATH=/usr/bin:/bin' 'WORKDIR /data' 'VOLUME /data' 'USER redis' 'CMD ["redis-server"]'

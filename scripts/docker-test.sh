@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Builds the image, starts each profile of docker/compose.yaml, and kills and cuts off its workers and servers: docker/containers_test.go.
+# Without an engine it starts one of the system's packages, and removes everything of it at the end. Where none can run it says why.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+leave_out() {
+  say "docker-test is left out: $*"
+  exit 0
+}
+
+cache=$PWD/.bin/docker
+mkdir -p "$cache"
+dir=$(mktemp -d "${TMPDIR:-/tmp}/railtoken-engine.XXXXXX")
+engine=
+
+# end stops the engine that was started here, and removes all that it has stored.
+end() {
+  if [[ -n $engine ]] && kill "$engine" 2>/dev/null; then
+    wait "$engine" 2>/dev/null || true
+  fi
+  rm -rf "$dir"
+}
+trap end EXIT
+
+# install_engine installs an engine, without starting its service.
+install_engine() {
+  local policy=/usr/sbin/policy-rc.d
+  apt-get update -qq >/dev/null || return
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+  else
+    policy=
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io iptables >/dev/null 2>&1
+  local status=$?
+  [[ -z $policy ]] || rm -f "$policy"
+  return $status
+}
+
+# start_engine starts an engine whose socket, data and log are in the folder.
+start_engine() {
+  export DOCKER_HOST=unix://$dir/docker.sock
+  # Not overlay2 where the folder is on an overlay itself: the engine finds that out.
+  dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/pid" --host "$DOCKER_HOST" >"$dir/log" 2>&1 &
+  engine=$!
+  local _
+  for _ in {1..150}; do
+    docker version >/dev/null 2>&1 && return
+    kill -0 "$engine" 2>/dev/null || return
+    sleep 0.2
+  done
+  return 1
+}
+
+# get_compose gets Compose v2 of the packages of the next Debian, which this one has not, into the cache.
+get_compose() {
+  local lists=$dir/apt
+  mkdir -p "$lists"/{lists/partial,archives/partial}
+  echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main' >"$lists/sources"
+  local -a apt=(apt-get -qq -o "Dir::Etc::sourcelist=$lists/sources" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$lists/lists"
+    -o "Dir::Cache=$lists" -o APT::Sandbox::User=root)
+  "${apt[@]}" update >/dev/null 2>&1 &&
+    (cd "$dir" && "${apt[@]}" download docker-compose >/dev/null 2>&1) &&
+    mkdir -p "$cache/cli-plugins" &&
+    dpkg-deb --fsys-tarfile "$dir"/docker-compose_*.deb |
+    tar -x -C "$cache/cli-plugins" --strip-components=6 ./usr/libexec/docker/cli-plugins/docker-compose
+}
+
+if ! docker info >/dev/null 2>&1; then
+  [[ $(uname) == Linux ]] && ((EUID == 0)) || leave_out "no engine runs here, and only root can start one"
+  if ! have dockerd; then
+    have apt-get || leave_out "no engine runs here, and there is no apt-get to install one"
+    say "installing docker.io by apt-get"
+    install_engine || leave_out "no engine runs here, and apt-get cannot install docker.io"
+  fi
+  start_engine || leave_out "the engine does not start here: $(tail -n 1 "$dir/log" | cut -c 1-300)"
+fi
+if ! docker compose version >/dev/null 2>&1; then
+  export DOCKER_CONFIG=$cache
+  if ! docker compose version >/dev/null 2>&1; then
+    have apt-get || leave_out "there is no Compose v2 here"
+    say "downloading Compose v2 by apt-get"
+    get_compose && docker compose version >/dev/null 2>&1 || leave_out "there is no Compose v2 here, and apt-get cannot download it"
+  fi
+fi
+
+scripts/test-deps.sh
+scripts/docker-images.sh "$cache"
+say "building the image"
+docker compose -f docker/compose.yaml --profile single build --quiet worker
+go test -tags engine -count=1 -parallel 4 -timeout 15m -run '^(TestOrdersSurvive|TestContainers|TestImageIs)' -v ./docker
