@@ -66,7 +66,7 @@ get_compose() {
     (cd "$dir" && "${apt[@]}" download docker-compose >/dev/null 2>&1) &&
     mkdir -p "$cache/cli-plugins" &&
     dpkg-deb --fsys-tarfile "$dir"/docker-compose_*.deb |
-    tar -x -C "$cache/cli-plugins" --strip-components=6 ./usr/libexec/docker/cli-plugins/docker-compose
+    tar -x -C "$cache/cli-plugins" --strip-components=5 ./usr/libexec/docker/cli-plugins/docker-compose
 }
 
 if ! docker info >/dev/null 2>&1; then
