@@ -26,11 +26,14 @@ type hotKey struct {
 	parked   chan string  // IDs of the tasks that were parked
 	end      chan struct{}
 	holder   *asynq.TaskInfo
+	sent     commands
 }
 
 func newHotKey(t *testing.T, opts attach.Options) *hotKey {
 	t.Helper()
 	h := &hotKey{rig: newRig(t), began: make(chan string, 1000), parked: make(chan string, 1000), end: make(chan struct{})}
+	h.sent.counts = map[string]int{}
+	h.client.AddHook(&h.sent)
 	h.producer = h.produce()
 	opts.Observer = func(_ context.Context, e middleware.Event) {
 		if e.Kind == middleware.Parked {
@@ -190,4 +193,60 @@ func TestLostParksAndAShutdownStrandNoTask(t *testing.T) {
 		}
 	}
 	r.wantNoLocks()
+}
+
+// While tasks of a key follow one another in memory, each lease ends with its hand-off.
+func TestAHandOffIsReportedAsNoLoss(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	producer := r.produce()
+	const tasks = 100
+	for range tasks {
+		r.record(producer, "hot")
+	}
+	var lost, handedOff atomic.Int64
+	ended := make(chan struct{}, tasks)
+	a := r.attach(asynq.Config{Concurrency: 8}, attach.Options{Observer: func(_ context.Context, e middleware.Event) {
+		switch {
+		case e.Kind == middleware.Lost:
+			lost.Add(1)
+		case e.Kind == middleware.Woke && e.Cause == middleware.ByStandby:
+			handedOff.Add(1)
+		}
+	}})
+	r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		<-time.After(time.Millisecond) // the work
+		ended <- struct{}{}
+		return nil
+	})))
+	for range tasks {
+		receive(t, ended)
+	}
+	r.wantNoLocks()
+	if n := lost.Load(); n > 0 || handedOff.Load() == 0 {
+		t.Errorf("%d leases were lost, %d tasks woken for standby", n, handedOff.Load())
+	}
+}
+
+// A subscription outlives the tasks that wait, so that none of them is missed.
+func TestAKeyThatNoTaskWaitsForCostsNoWake(t *testing.T) {
+	t.Parallel()
+	h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}})
+	h.record(h.producer, "hot")
+	receive(t, h.parked)
+	close(h.end)
+	receive(t, h.began)
+	h.wantNoLocks()
+	if n := h.client.Exists(t.Context(), "railtoken:lock:{hot}:notify").Val(); n != 1 {
+		t.Fatal("there is no subscription")
+	}
+	h.sent.forget()
+	for range 20 {
+		h.record(h.producer, "hot")
+		receive(t, h.began)
+		h.wantNoLocks()
+	}
+	if counts := h.sent.forget(); counts["wake"] > 0 || counts["acknowledge"] == 0 {
+		t.Errorf("%v", counts)
+	}
 }

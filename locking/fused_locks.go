@@ -164,12 +164,12 @@ func (g *singleGrant) fusedRelease() *fused.Release {
 		defer cancel()
 		reply, err := g.sendRelease(ctx, p, g.tops)
 		if err != nil {
-			return fused.Outcome{Notify: true}, &OpError{Op: "release", Keys: p.keys, Err: err}
+			return fused.Outcome{Notify: true, Parked: true}, &OpError{Op: "release", Keys: p.keys, Err: err}
 		}
 		if sent { // what has become of the keys since proves nothing
 			reply.lost = 0
 		}
-		return fused.Outcome{Lost: reply.lost, Notify: reply.notify}, nil
+		return fused.Outcome{Lost: reply.lost, Notify: reply.notify, Parked: reply.notify}, nil
 	})
 }
 
@@ -205,12 +205,11 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fu
 			late = time.AfterFunc(releaseTimeout, func() { holder.released(l, true) })
 		}
 		deferred.Then(func(o fused.Outcome, err error) {
-			notify := o.Notify || err != nil
 			if holder != nil {
 				late.Stop()
-				notify = holder.released(l, notify)
+				holder.released(l, o.Notify || err != nil)
 			}
-			l.notify.Store(notify)
+			l.notify.Store(o.Parked || err != nil) // what else waits was notified
 			if err == nil && o.Lost > 0 {
 				err = &LostError{Keys: l.keys[o.Lost-1 : o.Lost], Reason: LossTaken}
 			}

@@ -78,6 +78,9 @@ func (r *run) observeEnd(ctx context.Context, held time.Duration, lost error) {
 // and gives up its position in the sequence. release returns why the lease was lost, or nil.
 func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
 	lost := lease.Err()
+	if errors.Is(lost, locking.ErrReleased) { // handed off
+		lost = nil
+	}
 	var left parking.Front
 	if leaving {
 		left = r.ordering.leave(ctx, lost != nil)

@@ -23,6 +23,7 @@ type Release struct {
 type Outcome struct {
 	Lost   int  // position of the first key that another owner has, or has had, since; 0 for none
 	Notify bool // another caller waits for one of the keys
+	Parked bool // tasks are parked on one of them, as far as is known
 }
 
 // NewRelease returns a Release. send carries it out on its own; sent says that a script may have done so before.

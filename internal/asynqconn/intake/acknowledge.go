@@ -29,7 +29,7 @@ func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 func (in *Intake) Knows(queue, id string) bool { return in.oneNode && in.slots.has(name{queue, id}) }
 
 // ackHead is how many numbers come before the tasks in the reply of an acknowledgement.
-const ackHead = 3
+const ackHead = 4
 
 // Values of the first number in the reply of an acknowledgement.
 const (
@@ -130,9 +130,9 @@ func released(ctx context.Context, r *fused.Release, got answer, err error, repe
 	case err != nil:
 		r.Run(ctx, true)
 	case repeated:
-		r.Answered(fused.Outcome{Notify: got.head[2] > 0})
+		r.Answered(fused.Outcome{Notify: got.head[2] > 0, Parked: got.head[3] > 0})
 	default:
-		r.Answered(fused.Outcome{Lost: int(got.head[1]), Notify: got.head[2] > 0})
+		r.Answered(fused.Outcome{Lost: int(got.head[1]), Notify: got.head[2] > 0, Parked: got.head[3] > 0})
 	}
 }
 

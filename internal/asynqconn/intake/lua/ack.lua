@@ -11,7 +11,7 @@
 --       last: how many keys and   how many arguments asynq's script has
 --
 -- Returns 1, or 0 when the run is over, or 2 when a lock was lost and the run goes on; the position of the first lock
--- that another owner has had since, or 0; how many have a subscription; and then a list of tasks as fetch.lua does. When
+-- that another owner has had since, or 0; how many have a subscription; for how many of them tasks are parked; and then a list of tasks as fetch.lua does. When
 -- the run was over, nothing was done but the release, unless by an earlier copy of the call, whose tasks are returned
 -- again. An error is that of asynq's script.
 local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
@@ -19,16 +19,21 @@ local call, locks = ARGV[args + 3], args + 7
 local repeated = ARGV[args + 6] == '1'
 local held = tonumber(ARGV[args + 15])
 local queues = keys + 3 * held + 1
-local lost, subscribed = 0, 0
+local lost, subscribed, parked = 0, 0, 0
 for i = 1, held do
   local k = keys + 3 * i - 2
   local answer = release(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[args + 13], ARGV[args + 15 + i])
   if answer ~= 0 then
-    lost, subscribed = lost == 0 and answer[1] * i or lost, subscribed + answer[2]
+    lost = lost == 0 and answer[1] * i or lost
+    if answer[2] == 1 then
+      subscribed = subscribed + 1
+      parked = parked + waiting(KEYS[k])
+      spared[KEYS[k]] = true
+    end
   end
 end
 local function over()
-  local reply = {0, 0, subscribed}
+  local reply = {0, 0, subscribed, parked}
   if repeated then
     granted(reply, queues, (#KEYS - queues + 1) / 4, call, ARGV[args + 5], locks)
   end
@@ -38,7 +43,7 @@ if redis.call('HGET', KEYS[tonumber(ARGV[args + 1])], 'railtoken:run') ~= ARGV[a
   return over()
 end
 if lost > 0 and ARGV[args + 14] == '1' then
-  return {2, lost, subscribed}
+  return {2, lost, subscribed, parked}
 end
 local function acknowledge()
 --SCRIPT--
@@ -48,9 +53,9 @@ if done.err then -- the task is not active any more; its hash may still have the
   return (repeated or held > 0 and string.find(done.err, 'NOT FOUND', 1, true)) and over() or done
 end
 ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
-local reply = {1, lost, subscribed}
--- Another caller that waits for one of the keys is woken first: a task that came later would have the key before it.
-if subscribed > 0 then
+local reply = {1, lost, subscribed, parked}
+-- A parked task is woken first: one that came later would have the key before it.
+if parked > 0 then
   return reply
 end
 -- An error of the next fetch must not look like one of this acknowledgement.

@@ -11,6 +11,14 @@ local function hashOf(key, id)
   return string.match(key, '^(.*}:)') .. 't:' .. id
 end
 
+-- Locks that were released in this call while another caller waits for them: it may have them first.
+local spared = {}
+
+-- waiting(lock) returns 1 if tasks are parked on the key of a lock, else 0.
+local function waiting(lock)
+  return redis.call('EXISTS', 'railtoken:waiters:' .. string.match(lock, '{.*}$'))
+end
+
 -- lock(message, recorded, id, number, locks) takes the locks of all recorded keys, for the n-th task of the call, or
 -- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
 -- counter}; or false. The type of a task is the first field of its message.
@@ -29,8 +37,11 @@ local function lock(message, recorded, id, number, locks)
   local counters, names = {}, {}
   for key in string.gmatch(recorded, '[^ ]+') do
     local name = 'railtoken:lock:{' .. key .. '}'
-    local ok, counter = pcall(acquire, name, name .. ':fence', name .. ':notify', owner, ttl, ARGV[locks + 4],
-      ARGV[locks + 3], 0, tonumber(ARGV[locks + 5]))
+    local ok, counter = not spared[name], nil
+    if ok then
+      ok, counter = pcall(acquire, name, name .. ':fence', name .. ':notify', owner, ttl, ARGV[locks + 4],
+        ARGV[locks + 3], 0, tonumber(ARGV[locks + 5]))
+    end
     names[#names + 1], counters[#counters + 1] = name, counter
     if not ok or type(counter) == 'table' then -- it cannot be had, or is held
       for _, taken in ipairs(names) do
