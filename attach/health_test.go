@@ -191,7 +191,7 @@ func TestReadinessLeavesOneKeyBehind(t *testing.T) {
 	a := r.attach(asynq.Config{Concurrency: 4}, attach.Options{})
 	r.serve(a.Client(), a.Config(), a.Lock(byPayload)(idle))
 	awaitHealth(t, a.Ready(), http.StatusOK, "ready")
-	keys, err := r.client.Keys(t.Context(), "railtoken:*").Result()
+	keys, err := r.client.Keys(t.Context(), "railtoken:lock:*").Result()
 	if err != nil || len(keys) != 1 || !strings.HasSuffix(keys[0], ":fence") {
 		t.Errorf("%q, %v; want one fence counter", keys, err)
 	}
