@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, and a C compiler for the race detector.
+# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, and a C compiler for the
+# race detector.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -87,6 +88,15 @@ if ! have pgbouncer && [[ ! -x /usr/sbin/pgbouncer ]]; then
   have pgbouncer || [[ -x /usr/sbin/pgbouncer ]] ||
     fail "cannot install PgBouncer. Install it by hand (Debian: apt-get install pgbouncer; Fedora: dnf install pgbouncer;" \
       "Alpine: apk add pgbouncer; macOS: brew install pgbouncer) and run \"make test\" again."
+fi
+
+if ! have mariadbd && [[ ! -x /usr/sbin/mariadbd ]]; then
+  say "the tests start MariaDB servers of their own, and there is none here"
+  install_packages mariadb-server mariadb-server "mariadb mariadb-client" mariadb || true
+  hash -r
+  have mariadbd || [[ -x /usr/sbin/mariadbd ]] ||
+    fail "cannot install MariaDB. Install it by hand (Debian: apt-get install mariadb-server; Fedora: dnf install mariadb-server;" \
+      "Alpine: apk add mariadb mariadb-client; macOS: brew install mariadb) and run \"make test\" again."
 fi
 
 if ! compiles_c; then

@@ -29,6 +29,28 @@ func TestPgBouncerIsInstalled(t *testing.T) {
 	}.Require(t, dbtest.FindPgBouncer())
 }
 
+func TestMariaDBIsInstalled(t *testing.T) {
+	leftout.Server{
+		Name: "MariaDB", Import: "github.com/railtoken/railtoken/internal/dbtest", Starters: []string{"SharedMariaDB"},
+	}.Require(t, dbtest.FindMariaDB())
+}
+
+func TestMariaDBGivesEachTestADatabase(t *testing.T) {
+	t.Parallel()
+	m := dbtest.SharedMariaDB(t)
+	one, two := m.Database(t), m.Database(t)
+	m.Exec(t, one, "CREATE TABLE t (x INT); INSERT INTO t VALUES (7)")
+	if x := m.Exec(t, one, "SELECT x FROM t"); x != "7" {
+		t.Errorf("the table has %q", x)
+	}
+	if tables := m.Exec(t, two, "SHOW TABLES"); tables != "" {
+		t.Errorf("the other database has the table %s", tables)
+	}
+	if dbtest.SharedMariaDB(t) != m || !strings.HasSuffix(m.Source(one), "/"+one) {
+		t.Errorf("the tests do not share their server %s", m.Source(one))
+	}
+}
+
 func TestDatabasesOfTestsAreApart(t *testing.T) {
 	t.Parallel()
 	p := dbtest.SharedPostgres(t)

@@ -1,5 +1,6 @@
 // Package dbtest gives a test its own database: in a PostgreSQL server that all tests of the package share, or on a
-// server of its own that can be killed, paused and restarted, with or without PgBouncer in front of it.
+// server of its own that can be killed, paused and restarted, with or without PgBouncer in front of it; or in a shared
+// MariaDB server.
 //
 // Servers listen on free ports of the loopback interface, keep their data in folders of their own, and end with the
 // tests. They run as an unprivileged user where the tests run as root. A test that needs a server is skipped where it is

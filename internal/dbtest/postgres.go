@@ -104,24 +104,9 @@ func (p *Postgres) init(ctx context.Context) error {
 
 // exec runs one of the server's programs to its end.
 func (p *Postgres) exec(ctx context.Context, name string, args ...string) (output string, err error) {
-	log := filepath.Join(p.dir, name+"-"+strconv.FormatInt(sequence.Add(1), 10)+".log")
-	proc, err := testproc.Start(testproc.Command{
-		Path: filepath.Join(p.bin, name), Args: args, Dir: p.dir, Log: log, User: p.user, Env: []string{"PGCONNECT_TIMEOUT=10"},
+	return runToEnd(ctx, testproc.Command{
+		Path: filepath.Join(p.bin, name), Args: args, Dir: p.dir, User: p.user, Env: []string{"PGCONNECT_TIMEOUT=10"},
 	})
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(log)
-	select {
-	case <-proc.Exited():
-	case <-ctx.Done():
-		proc.Kill()
-	}
-	text, err := os.ReadFile(log)
-	if !proc.Succeeded() && err == nil {
-		err = fmt.Errorf("%s failed", name)
-	}
-	return strings.TrimSpace(string(text)), err
 }
 
 var sequence atomic.Int64

@@ -1,13 +1,17 @@
 package dbtest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/railtoken/railtoken/internal/testproc"
 )
 
 // envRequire turns a missing server from a skip into a failure.
@@ -29,6 +33,16 @@ func FindPostgres() error {
 func FindPgBouncer() error {
 	_, err := find("pgbouncer")
 	return err
+}
+
+// FindMariaDB returns why MariaDB is not installed, or nil.
+func FindMariaDB() error {
+	for _, name := range []string{"mariadbd", "mariadb-install-db", "mariadb"} {
+		if _, err := find(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // find returns the path of a program: of the newest version if there are several.
@@ -53,6 +67,26 @@ func version(folder string) int {
 		return 0
 	}
 	return n
+}
+
+// runToEnd runs a program to its end, and returns what it writes. Its log is a file in its folder.
+func runToEnd(ctx context.Context, c testproc.Command) (output string, err error) {
+	c.Log = filepath.Join(c.Dir, filepath.Base(c.Path)+"-"+strconv.FormatInt(sequence.Add(1), 10)+".log")
+	proc, err := testproc.Start(c)
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(c.Log)
+	select {
+	case <-proc.Exited():
+	case <-ctx.Done():
+		proc.Kill()
+	}
+	text, err := os.ReadFile(c.Log)
+	if !proc.Succeeded() && err == nil {
+		err = fmt.Errorf("%s failed", filepath.Base(c.Path))
+	}
+	return strings.TrimSpace(string(text)), err
 }
 
 // program returns the path of a program. Without it tb is skipped, or fails when REDISTEST_REQUIRE is set.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Stopping returns an m whose Run also stops the server of [SharedPostgres]. TestMain of a package that uses it calls
-// leaktest.Verify(dbtest.Stopping(m)).
+// Stopping returns an m whose Run also stops the servers of [SharedPostgres] and [SharedMariaDB]. TestMain of a package
+// that uses them calls leaktest.Verify(dbtest.Stopping(m)).
 func Stopping(m interface{ Run() int }) interface{ Run() int } {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -17,7 +17,7 @@ func Stopping(m interface{ Run() int }) interface{ Run() int } {
 
 type stopping struct{ inner interface{ Run() int } }
 
-// Run runs the tests, and then stops the server.
+// Run runs the tests, and then stops the servers.
 func (s stopping) Run() int {
 	code := s.inner.Run()
 	shared.mu.Lock()
@@ -27,14 +27,19 @@ func (s stopping) Run() int {
 		_ = os.RemoveAll(shared.postgres.dir)
 		shared.postgres = nil
 	}
+	if shared.mariadb != nil {
+		shared.mariadb.stop()
+		shared.mariadb = nil
+	}
 	return code
 }
 
-// shared is the server of all tests.
+// shared has the servers of all tests.
 var shared struct {
 	mu       sync.Mutex
 	stopped  bool // by TestMain
 	postgres *Postgres
+	mariadb  *MariaDB
 }
 
 // SharedPostgres returns the server of all tests of the package, which it starts with the first call. A test must not
@@ -55,4 +60,24 @@ func SharedPostgres(tb testing.TB) *Postgres {
 		shared.postgres = p
 	}
 	return shared.postgres
+}
+
+// SharedMariaDB returns the server of all tests of the package, which it starts with the first call. A test works in a
+// [MariaDB.Database] of its own.
+func SharedMariaDB(tb testing.TB) *MariaDB {
+	tb.Helper()
+	program(tb, "mariadbd")
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.stopped {
+		tb.Fatal("dbtest: TestMain must call leaktest.Verify(dbtest.Stopping(m)), which stops the server")
+	}
+	if shared.mariadb == nil {
+		m, err := startMariaDB(tb)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		shared.mariadb = m
+	}
+	return shared.mariadb
 }
