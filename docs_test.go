@@ -18,7 +18,7 @@ import (
 )
 
 // packages are those that the documents may name.
-var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/explain", "locking", "locking/backend", "locking/lockingtest", "pglock"}
+var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/explain", "fence", "locking", "locking/backend", "locking/lockingtest", "pglock"}
 
 // documents returns the texts of README and docs by their names.
 func documents(t *testing.T) map[string]string {
@@ -132,7 +132,7 @@ func declare(names map[string]bool, pkg string, spec ast.Spec) {
 
 var (
 	code      = regexp.MustCompile("(?s)```.*?```|`[^`]+`")
-	qualified = regexp.MustCompile(`\b(attach|worker|embeddedredis|middleware|delayqueue|inspect|explain|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	qualified = regexp.MustCompile(`\b(attach|worker|embeddedredis|middleware|delayqueue|inspect|explain|fence|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 	plain     = regexp.MustCompile("^`([A-Z]\\w*[a-z]\\w*(?:\\.[A-Z]\\w*)?)[`({]")
 	variable  = regexp.MustCompile(`RAILTOKEN_[A-Z_]+[A-Z]`)
 	redisKey  = regexp.MustCompile(`(railtoken:[a-z]+)(?::?\{\w+\}(:[a-z]+)?)?`)
@@ -179,7 +179,7 @@ var foreign = []string{
 func TestDocumentsNameTheRedisKeysOfTheCode(t *testing.T) {
 	t.Parallel()
 	var sources strings.Builder
-	for _, folder := range []string{"locking", "delayqueue", "middleware", "attach", "inspect", "internal"} {
+	for _, folder := range []string{"locking", "fence", "delayqueue", "middleware", "attach", "inspect", "internal"} {
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if ext := filepath.Ext(path); err == nil && !d.IsDir() && (ext == ".go" || ext == ".lua") && !strings.HasSuffix(path, "_test.go") {
 				sources.WriteString(read(t, path))

@@ -1,31 +1,27 @@
 package locking
 
-import "context"
+import (
+	"context"
 
-type contextKey struct{}
+	"github.com/railtoken/railtoken/internal/carried"
+)
 
-// carried is the lease that a context carries, linked to those of its parents.
-type carried struct {
-	lease *Lease
-	outer *carried
-}
-
-// NewContext returns a context that carries the lease, for [FromContext] and [ErrReentrant]. It does not end with the
-// lease: see [Lease.Context]. With a nil lease it carries none, so that work that outlives its handler can wait for the
-// handler's keys.
+// NewContext returns a context that carries the lease, for [FromContext], [ErrReentrant] and package fence. It does not
+// end with the lease: see [Lease.Context]. With a nil lease it carries none, so that work that outlives its handler can
+// wait for the handler's keys.
 func NewContext(ctx context.Context, lease *Lease) context.Context {
-	outer, _ := ctx.Value(contextKey{}).(*carried)
 	if lease == nil {
-		outer = nil
+		return carried.With(ctx, nil)
 	}
-	return context.WithValue(ctx, contextKey{}, &carried{lease, outer})
+	return carried.With(ctx, lease)
 }
 
 // FromContext returns the lease that ctx carries. ok is false if there is none.
 func FromContext(ctx context.Context) (lease *Lease, ok bool) {
-	c, ok := ctx.Value(contextKey{}).(*carried)
-	if !ok || c.lease == nil {
+	c := carried.By(ctx)
+	if c == nil {
 		return nil, false
 	}
-	return c.lease, true
+	lease, ok = c.Lease.(*Lease)
+	return lease, ok
 }

@@ -3,6 +3,8 @@ package locking
 import (
 	"context"
 	"slices"
+
+	"github.com/railtoken/railtoken/internal/carried"
 )
 
 // prepareFor is prepare for an attempt at l. The error matches [ErrReentrant] if ctx carries a lease of l for one of
@@ -12,12 +14,13 @@ func prepareFor(ctx context.Context, l Locker, keys []string, opts Options) ([]s
 	if err != nil {
 		return nil, opts, err
 	}
-	for c, _ := ctx.Value(contextKey{}).(*carried); c != nil; c = c.outer {
-		if c.lease == nil || !c.lease.isOf(l) || c.lease.Err() != nil {
+	for c := carried.By(ctx); c != nil; c = c.Outer {
+		lease, ok := c.Lease.(*Lease)
+		if !ok || !lease.isOf(l) || lease.Err() != nil {
 			continue
 		}
 		for _, key := range keys {
-			if _, ok := slices.BinarySearch(c.lease.keys, key); ok {
+			if _, ok := slices.BinarySearch(lease.keys, key); ok {
 				return nil, opts, &OpError{Op: "acquire", Keys: []string{key}, Err: ErrReentrant}
 			}
 		}

@@ -1,0 +1,38 @@
+// Package fence lets a resource refuse a late writer: the holder of a lock that was stopped for longer than its lease,
+// and writes after the next holder has begun. It is for databases, by database/sql.
+//
+// A lock with a time limit cannot stop such a writer, and neither can a check in the program that holds it. But each
+// lease has a fencing token that is larger than those of all earlier leases of its key, so a resource that keeps the
+// largest token can refuse smaller ones. This package keeps the token, in a transaction with the data.
+//
+// # How to use it
+//
+// In a handler under middleware.Lock, [From] returns the token of a key, and [SQL.Do] runs a transaction under it:
+//
+//	guard := fence.SQL{Dialect: fence.Postgres} // its table: guard.DDL()
+//
+//	token, err := fence.From(ctx, key)
+//	if err != nil {
+//		return err
+//	}
+//	err = guard.Do(ctx, db, []fence.Token{token}, func(tx *sql.Tx) error {
+//		// read, compute and write; a late holder does not get here
+//	})
+//
+// Do claims first: it raises the stored token, and fails with [ErrFenced] if that is larger already. This is what saves
+// a read-modify-write: after the claim, no earlier holder can write any more, so what is read stays true until the
+// transaction of this holder. A check on the write alone lets an earlier holder write between the read and the write of
+// the next one, whose own write then hides the other.
+//
+// A task that works for long between its read and its write uses two transactions: [SQL.Claim] and the reads in the
+// first, [SQL.Check] and the writes in the second. [SQL.Once] marks an operation as applied, in the same transaction,
+// so that a task that runs again after its end was lost has no second effect.
+//
+// [Row] keeps the token in a column of the guarded row instead of a table.
+//
+// # What it cannot do
+//
+// Every writer must claim and check: a statement without it is not refused. An effect outside of the resource, such as
+// an e-mail, cannot be fenced. The resource must keep its tokens: see [SQL.Prune], and restore them with the data they
+// guard.
+package fence

@@ -1,0 +1,70 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFenced reports that a later holder of the lock has been at the resource. Nothing of this call was written;
+	// roll the transaction back and give up: the later holder has the work now. The error that matches it is a
+	// [FencedError].
+	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
+
+	// ErrApplied reports that an operation has had its effect already, in an earlier run whose end did not become
+	// known. Roll the transaction back and treat the work as done.
+	ErrApplied = errors.New("fence: the operation has been applied already")
+
+	// ErrRetry reports that a transaction lost a race that says nothing about tokens: a serialization failure, a
+	// deadlock, a lock timeout, or a snapshot that is older than the claim. Roll back and run the whole transaction
+	// again, as [SQL.Do] does.
+	ErrRetry = errors.New("fence: run the transaction again")
+
+	// ErrUnclaimed reports a Check with a token that was never claimed, or whose claim is gone. Call Claim first, in
+	// the transaction that reads.
+	ErrUnclaimed = errors.New("fence: the token was not claimed: call Claim before Check, in the transaction that reads")
+
+	// ErrInvalid reports a call that no store could serve: a token outside of 1 to 2^53-1, an empty key or operation,
+	// or a configuration that is incomplete. Nothing was sent.
+	ErrInvalid = errors.New("fence: invalid")
+
+	// ErrNoToken reports that a context carries no lease of the key. Wrap the handler with
+	// middleware.Lock, or use locking.Do, and pass its context on.
+	ErrNoToken = errors.New("fence: no token")
+)
+
+// FencedError says which token was refused, and for which later one. It matches [ErrFenced].
+type FencedError struct {
+	Key   string
+	Token int64 // the one that was refused
+	Seen  int64 // the one that the resource has; 0 if it did not say
+}
+
+// Error names the key and both tokens.
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("%v: key %q, token %d, the later one is %d", ErrFenced, e.Key, e.Token, e.Seen)
+}
+
+// Is reports whether target is [ErrFenced].
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
+// invalid returns an error that matches ErrInvalid.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// mayClaim returns nil if a token may raise a resource that has seen another one, 0 for none.
+func mayClaim(t Token, seen int64) error {
+	if seen > t.N {
+		return &FencedError{Key: t.Key, Token: t.N, Seen: seen}
+	}
+	return nil
+}
+
+// mayWrite returns nil if a token may write to a resource that has seen another one, 0 for none.
+func mayWrite(t Token, seen int64) error {
+	if seen < t.N {
+		return fmt.Errorf("%w: key %q, token %d, the resource has %d", ErrUnclaimed, t.Key, t.N, seen)
+	}
+	return mayClaim(t, seen)
+}
