@@ -1,5 +1,5 @@
 // Package fence lets a resource refuse a late writer: the holder of a lock that was stopped for longer than its lease,
-// and writes after the next holder has begun. It is for databases, by database/sql.
+// and writes after the next holder has begun. It is for databases (database/sql), Redis, HTTP services and object stores.
 //
 // A lock with a time limit cannot stop such a writer, and neither can a check in the program that holds it. But each
 // lease has a fencing token that is larger than those of all earlier leases of its key, so a resource that keeps the
@@ -28,7 +28,8 @@
 // first, [SQL.Check] and the writes in the second. [SQL.Once] marks an operation as applied, in the same transaction,
 // so that a task that runs again after its end was lost has no second effect.
 //
-// [Row] keeps the token in a column of the guarded row instead of a table.
+// [Row] keeps the token in a column of the guarded row instead of a table. [Redis] guards data in Redis, [Transport] and
+// [Handler] carry tokens over HTTP to a service that checks them, and [PutFenced] writes objects to a store with ETags.
 //
 // # What it cannot do
 //

@@ -28,7 +28,7 @@ var (
 	// or a configuration that is incomplete. Nothing was sent.
 	ErrInvalid = errors.New("fence: invalid")
 
-	// ErrNoToken reports that a context carries no lease of the key. Wrap the handler with
+	// ErrNoToken reports that a context carries no lease of the key, or that a request has no token. Wrap the handler with
 	// middleware.Lock, or use locking.Do, and pass its context on.
 	ErrNoToken = errors.New("fence: no token")
 )

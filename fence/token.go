@@ -19,13 +19,16 @@ type Token struct {
 	N   int64  // 1 to MaxToken
 }
 
-// From returns the fencing token of a key that the caller has locked: in a handler under middleware.Lock and in
-// the function of locking.Do. If ctx carries several leases,
+// From returns the fencing token of a key that the caller has locked: in a handler under middleware.Lock, in the
+// function of locking.Do, and behind [Handler], where the token comes with the request. If ctx carries several leases,
 // the innermost one with this key counts.
 //
 // With several lock servers From may wait for them until the token is certain, but no longer than the lease lasts. The
 // error matches [ErrNoToken] if ctx carries no lease of the key, and locking.ErrLost if the lease was lost.
 func From(ctx context.Context, key string) (Token, error) {
+	if t, ok := ctx.Value(receivedKey{}).(received); ok && t.token.Key == key {
+		return t.token, nil
+	}
 	for c := carried.By(ctx); c != nil; c = c.Outer {
 		for _, k := range c.Lease.Keys() {
 			if k != key {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/fence"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -97,7 +98,7 @@ func (h *handlers) apply(ctx context.Context, taskType string, changes []change)
 
 	lease, locked := locking.FromContext(ctx)
 	if locked {
-		if err := fence(ctx, lease, changes); err != nil {
+		if err := setTokens(ctx, lease, changes); err != nil {
 			return err
 		}
 	}
@@ -109,7 +110,7 @@ func (h *handlers) apply(ctx context.Context, taskType string, changes []change)
 		}
 	}
 	switch {
-	case errors.Is(err, errFenced):
+	case errors.Is(err, fence.ErrFenced):
 		h.fenced.Add(1)
 		return err
 	case err != nil:
@@ -124,8 +125,8 @@ func (h *handlers) apply(ctx context.Context, taskType string, changes []change)
 	return nil
 }
 
-// fence fills in the fencing tokens of the rows' locks.
-func fence(ctx context.Context, lease *locking.Lease, changes []change) (err error) {
+// setTokens fills in the fencing tokens of the rows' locks.
+func setTokens(ctx context.Context, lease *locking.Lease, changes []change) (err error) {
 	for i := range changes {
 		if changes[i].Token, err = lease.FenceOf(ctx, changes[i].Key); err != nil {
 			return err

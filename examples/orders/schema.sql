@@ -1,13 +1,11 @@
--- What the tasks work on. fence is the largest fencing token that was seen for the row's lock.
+-- What the tasks work on.
 CREATE TABLE IF NOT EXISTS orders (
   id       TEXT PRIMARY KEY,
-  fence    INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL DEFAULT 0 -- how many tasks have been at the order
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS sellers (
   id       TEXT PRIMARY KEY,
-  fence    INTEGER NOT NULL DEFAULT 0,
   reserved INTEGER NOT NULL DEFAULT 0 -- how many items are reserved from the seller
 ) WITHOUT ROWID;
 

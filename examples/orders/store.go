@@ -12,10 +12,12 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite", in pure Go
+
+	"github.com/railtoken/railtoken/fence"
 )
 
-// errFenced reports that a later holder of the lock has claimed a row. Nothing of this task's work was written.
-var errFenced = errors.New("orders: fenced: a later holder of the lock has claimed the row")
+// guard refuses a task whose lock has had a later holder. Its table is in the same file.
+var guard = fence.SQL{Dialect: fence.SQLite}
 
 //go:embed schema.sql
 var schema string
@@ -48,14 +50,12 @@ type effect struct {
 
 // store is the database. It is safe for use by many goroutines, and by several processes on the same file.
 type store struct {
-	db         *sql.DB
-	claims     map[table]*sql.Stmt
-	reads      map[table]*sql.Stmt
-	commits    map[table]*sql.Stmt
-	overwrites map[table]*sql.Stmt
-	inLedger   *sql.Stmt
-	toLedger   *sql.Stmt
-	count      *sql.Stmt
+	db       *sql.DB
+	reads    map[table]*sql.Stmt
+	writes   map[table]*sql.Stmt
+	inLedger *sql.Stmt
+	toLedger *sql.Stmt
+	count    *sql.Stmt
 }
 
 // openStore opens the database in a file, and creates the file if it does not exist. The file belongs to one run.
@@ -67,10 +67,7 @@ func openStore(ctx context.Context, path string, run runID) (*store, error) {
 	// SQLite has one writer at a time. With one connection, the goroutines of this process queue up for it in memory. With
 	// several, they would poll the file's lock, and some would starve.
 	db.SetMaxOpenConns(1)
-	s := &store{
-		db: db, claims: map[table]*sql.Stmt{}, reads: map[table]*sql.Stmt{},
-		commits: map[table]*sql.Stmt{}, overwrites: map[table]*sql.Stmt{},
-	}
+	s := &store{db: db, reads: map[table]*sql.Stmt{}, writes: map[table]*sql.Stmt{}}
 	if err := s.prepare(ctx, run); err != nil {
 		return nil, errors.Join(fmt.Errorf("orders: open the database %s: %w", path, err), db.Close())
 	}
@@ -97,8 +94,10 @@ func dataSource(path string) string {
 
 // prepare creates the schema and the statements, and records the run as the file's owner.
 func (s *store) prepare(ctx context.Context, run runID) error {
-	if _, err := s.db.ExecContext(ctx, schema); err != nil {
-		return err
+	for _, ddl := range []string{schema, guard.DDL()} {
+		if _, err := s.db.ExecContext(ctx, ddl); err != nil {
+			return err
+		}
 	}
 	var owner string
 	err := s.db.QueryRowContext(ctx,
@@ -117,14 +116,8 @@ func (s *store) prepare(ctx context.Context, run runID) error {
 	}
 	for t, counter := range map[table]string{ordersTable: "revision", sellersTable: "reserved"} {
 		name := string(t)
-		// Raises the token and reads the row in one step. Returns no row if a larger token is there.
-		s.claims[t] = prepare(`INSERT INTO ` + name + ` (id, fence) VALUES (?1, ?2)
-			ON CONFLICT (id) DO UPDATE SET fence = excluded.fence WHERE excluded.fence >= fence RETURNING ` + counter)
-		// Matches no row if a later holder has raised the token since.
-		s.commits[t] = prepare(`UPDATE ` + name + ` SET ` + counter + ` = ?3 WHERE id = ?1 AND fence = ?2`)
-		// The statements of an app without fencing.
 		s.reads[t] = prepare(`SELECT ` + counter + ` FROM ` + name + ` WHERE id = ?1`)
-		s.overwrites[t] = prepare(`INSERT INTO ` + name + ` (id, ` + counter + `) VALUES (?1, ?2)
+		s.writes[t] = prepare(`INSERT INTO ` + name + ` (id, ` + counter + `) VALUES (?1, ?2)
 			ON CONFLICT (id) DO UPDATE SET ` + counter + ` = excluded.` + counter)
 	}
 	s.inLedger = prepare(`SELECT EXISTS (SELECT 1 FROM ledger WHERE task_id = ?)`)
@@ -136,26 +129,22 @@ func (s *store) prepare(ctx context.Context, run runID) error {
 // close closes the file.
 func (s *store) close() error { return s.db.Close() }
 
-// claim begins a task: it raises the token of each row and reads the row's counter into the changes, in one short transaction.
-// done reports that the task's effect is already in the ledger, so that there is nothing to do. The error matches errFenced if a
-// later holder has claimed a row.
+// claim begins a task: it claims the locks of the rows and reads the rows' counters into the changes, in one short
+// transaction. done reports that the task's effect is already in the ledger, so that there is nothing to do. The error
+// matches fence.ErrFenced if a lock has had a later holder.
 func (s *store) claim(ctx context.Context, taskID string, changes []change) (done bool, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		if err := queryRow(ctx, tx, s.inLedger, taskID).Scan(&done); err != nil || done {
 			return err
 		}
-		for i, c := range changes {
-			var row *sql.Row
-			if c.Token == 0 {
-				row = queryRow(ctx, tx, s.reads[c.Table], c.ID)
-			} else {
-				row = queryRow(ctx, tx, s.claims[c.Table], c.ID, c.Token)
+		if tokens := tokensOf(changes); len(tokens) > 0 {
+			if err := guard.Claim(ctx, tx, tokens...); err != nil {
+				return err
 			}
-			switch err := row.Scan(&changes[i].Read); {
-			case errors.Is(err, sql.ErrNoRows) && c.Token == 0: // a new row
-			case errors.Is(err, sql.ErrNoRows):
-				return fmt.Errorf("%w: %s %s", errFenced, c.Table, c.ID)
-			case err != nil:
+		}
+		for i, c := range changes {
+			err := queryRow(ctx, tx, s.reads[c.Table], c.ID).Scan(&changes[i].Read)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) { // without a row, the counter is 0
 				return err
 			}
 		}
@@ -164,9 +153,9 @@ func (s *store) claim(ctx context.Context, taskID string, changes []change) (don
 	return done, err
 }
 
-// commit ends a task: in one short transaction it writes the new counters, if the tokens are still the task's own, and the
-// ledger. The error matches errFenced if a later holder has claimed a row. done reports that the effect was already there. In both
-// cases nothing is written.
+// commit ends a task: in one short transaction it writes the ledger and, if the tokens are still the largest, the new
+// counters. The error matches fence.ErrFenced if a lock has had a later holder. done reports that the effect was already
+// there. In both cases nothing is written.
 func (s *store) commit(ctx context.Context, e effect) (done bool, err error) {
 	err = s.transact(ctx, func(tx *sql.Tx) error {
 		amounts := make(map[string]int64, len(e.Changes))
@@ -183,24 +172,29 @@ func (s *store) commit(ctx context.Context, e effect) (done bool, err error) {
 			done = added == 0
 			return err
 		}
-		for _, c := range e.Changes {
-			if c.Token == 0 {
-				if _, err := exec(ctx, tx, s.overwrites[c.Table], c.ID, c.Read+c.Amount); err != nil {
-					return err
-				}
-				continue
-			}
-			matched, err := affected(exec(ctx, tx, s.commits[c.Table], c.ID, c.Token, c.Read+c.Amount))
-			if err != nil {
+		if tokens := tokensOf(e.Changes); len(tokens) > 0 {
+			if err := guard.Check(ctx, tx, tokens...); err != nil {
 				return err
 			}
-			if matched == 0 {
-				return fmt.Errorf("%w: %s %s", errFenced, c.Table, c.ID)
+		}
+		for _, c := range e.Changes {
+			if _, err := exec(ctx, tx, s.writes[c.Table], c.ID, c.Read+c.Amount); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 	return done && err == nil, err
+}
+
+// tokensOf returns the tokens of the rows' locks. A task without a lock has none.
+func tokensOf(changes []change) (tokens []fence.Token) {
+	for _, c := range changes {
+		if c.Token != 0 {
+			tokens = append(tokens, fence.Token{Key: c.Key, N: c.Token})
+		}
+	}
+	return tokens
 }
 
 // queryRow runs a prepared query within a transaction.
@@ -229,7 +223,7 @@ func (s *store) transact(ctx context.Context, f func(*sql.Tx) error) error {
 	}
 	if err := f(tx); err != nil {
 		_ = tx.Rollback() // err has the cause
-		if errors.Is(err, errFenced) {
+		if errors.Is(err, fence.ErrFenced) {
 			return err
 		}
 		return fmt.Errorf("orders: write to the database: %w", err)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/railtoken/railtoken/fence"
 )
 
 const testRun runID = "test"
@@ -29,7 +31,7 @@ func TestClaimRefusesAnEarlierToken(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	mustClaim(t, s, "late", allocation(11, 1))
-	if _, err := s.claim(t.Context(), "early", allocation(10, 1)); !errors.Is(err, errFenced) || !strings.Contains(err.Error(), "o1") {
+	if _, err := s.claim(t.Context(), "early", allocation(10, 1)); !errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "o1") {
 		t.Errorf("claim with an earlier token: %v", err)
 	}
 	// The same lease may claim once more: its first reply may have been lost.
@@ -49,7 +51,7 @@ func TestCommitRefusesAnEarlierToken(t *testing.T) {
 			if finish {
 				mustCommit(t, s, "late", late)
 			}
-			if _, err := s.commit(t.Context(), effectOf("early", early)); !errors.Is(err, errFenced) {
+			if _, err := s.commit(t.Context(), effectOf("early", early)); !errors.Is(err, fence.ErrFenced) {
 				t.Errorf("commit with an earlier token: %v", err)
 			}
 			if !finish {
@@ -70,7 +72,7 @@ func TestCommitWritesAllRowsOrNone(t *testing.T) {
 	changes := allocation(10, 1)
 	mustClaim(t, s, "early", changes)
 	mustClaim(t, s, "late", allocation(11, 1)[1:]) // the seller alone
-	if _, err := s.commit(t.Context(), effectOf("early", changes)); !errors.Is(err, errFenced) {
+	if _, err := s.commit(t.Context(), effectOf("early", changes)); !errors.Is(err, fence.ErrFenced) {
 		t.Fatal(err)
 	}
 	expectCounters(t, s, 0, 0)
