@@ -200,6 +200,19 @@ func (r Redis) encryption() *tls.Config {
 	return r.TLSConfig
 }
 
+// Connect returns a new client of this Redis, which connects at first use, or Client if that is set. Close a new client
+// at the end. It is for programs beside a worker, such as one that uses package inspect; a Redlock has [Redis.NodeOptions]
+// instead, and Connect returns nil for it.
+func (r Redis) Connect() redis.UniversalClient {
+	if r.isRedlock() {
+		return nil
+	}
+	return r.client()
+}
+
+// NodeOptions returns the client options of each of the Nodes, in their order; none if the locks are on one Redis.
+func (r Redis) NodeOptions() []*redis.Options { return r.nodes() }
+
 // nodes returns the client options of each of the Nodes.
 func (r Redis) nodes() []*redis.Options {
 	all := make([]*redis.Options, len(r.Nodes))

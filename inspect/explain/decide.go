@@ -169,10 +169,7 @@ func words(e *Explanation, f facts) {
 		e.Why = "its key is held by " + holderOf(f) + ", and it is next"
 		e.Expected = "as soon as the key is released" + latest(f)
 	case Behind:
-		e.Why = fmt.Sprintf("%d tasks are before it", e.Position-1)
-		if e.Position == 2 {
-			e.Why = "one task is before it"
-		}
+		e.Why = "it is behind " + tasks(e.Position-1)
 		if f.sequence.position > 1 {
 			e.Why += ", the first of which is " + f.sequence.first.String() + " (" + f.sequence.state + ")"
 		}
@@ -226,7 +223,7 @@ func words(e *Explanation, f facts) {
 		}
 		e.Expected += latest(f)
 	case InBacklog:
-		e.Why = fmt.Sprintf("%d tasks are before it in queue %q, and it waits for a free slot", f.pending, q)
+		e.Why = fmt.Sprintf("it waits for a free slot, behind %s of queue %q", tasks(f.pending), q)
 		e.Expected = "when a server has a free slot for it"
 	case KeyFree:
 		e.Why, e.Expected = "nothing holds its key", "within a second, or "+strings.TrimPrefix(latest(f), ", and ")
@@ -288,6 +285,14 @@ func holderOf(f facts) string {
 		fmt.Fprintf(&b, " for %v", max(f.now.Sub(f.holder.Since), 0).Round(time.Millisecond))
 	}
 	return b.String()
+}
+
+// tasks counts tasks.
+func tasks(n int) string {
+	if n == 1 {
+		return "one task"
+	}
+	return fmt.Sprintf("%d tasks", n)
 }
 
 // latest says when the task's own timer ends.

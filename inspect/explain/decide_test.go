@@ -54,7 +54,7 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 		"behind a parked one": {
 			with(func(f *facts) { f.sequence = place{position: 2, state: "retry", parked: true} }),
 			[]Cause{Behind},
-			"one task is before it",
+			"behind one task",
 		},
 		"postponed in an outage": {
 			with(func(f *facts) { f.key, f.postponed, f.votes = "", true, votes{servers: 3} }),

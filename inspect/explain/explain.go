@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -16,7 +15,6 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/restartguard"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -29,11 +27,8 @@ type Options struct {
 	// Tasks is the Redis of the tasks, and Inspector looks at it and at the locks.
 	Tasks     redis.UniversalClient
 	Inspector *inspect.Inspector
-	// Nodes are clients of the servers of a Redlock, if the locks are there; the caller closes them. MaxTTL is that of
-	// locking.RedlockOptions, 55 s when zero. GuardOff says that the workers let every server vote at once.
-	Nodes    []*redis.Client
-	MaxTTL   time.Duration
-	GuardOff bool
+	// Redlock says that the locks are on several independent servers: [inspect.Options].Nodes.
+	Redlock bool
 }
 
 // Task explains why a task does not run, as far as can be seen from outside of the workers. A task that asynq does not
@@ -266,45 +261,34 @@ func holderTask(ctx context.Context, client redis.UniversalClient, h *inspect.Ho
 }
 
 // look asks the lock servers of a Redlock whether they may vote.
-func look(ctx context.Context, o Options) (votes, error) {
-	v := votes{servers: len(o.Nodes)}
-	maxTTL := o.MaxTTL
-	if maxTTL == 0 {
-		maxTTL = 55 * time.Second
+func look(ctx context.Context, o Options) (v votes, err error) {
+	if !o.Redlock {
+		return v, nil
 	}
-	refusals := make([]*restartguard.RefusedError, len(o.Nodes))
-	var all sync.WaitGroup
-	for i, node := range o.Nodes {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			refusals[i] = restartguard.Look(ctx, node, maxTTL)
-		})
+	nodes, err := o.Inspector.Nodes(ctx)
+	if err != nil {
+		return v, err
 	}
-	all.Wait()
-	var until []time.Time
-	for _, r := range refusals {
+	var wait []time.Duration
+	for _, n := range nodes {
+		v.servers++
 		switch {
-		case r == nil:
-			v.reached++
-			v.may++
-		case r.Reason == restartguard.Unreachable:
-			v.refusals = append(v.refusals, r.Addr+": "+string(r.Reason))
-		case o.GuardOff:
-			v.reached++
-			v.may++
+		case n.Err != nil:
+			v.refusals = append(v.refusals, n.Addr+": it cannot be reached")
+			continue
+		case n.Refused != "":
+			v.refusals = append(v.refusals, n.Addr+": "+n.Refused)
+			if n.VotesIn > 0 {
+				wait = append(wait, n.VotesIn)
+			}
 		default:
-			v.reached++
-			v.refusals = append(v.refusals, r.Addr+": "+string(r.Reason))
-			until = append(until, r.Until)
+			v.may++
 		}
+		v.reached++
 	}
-	if missing := v.servers/2 + 1 - v.may; missing > 0 && missing <= len(until) {
-		slices.SortFunc(until, time.Time.Compare)
-		v.quarantined = until[missing-1]
+	if missing := v.servers/2 + 1 - v.may; missing > 0 && missing <= len(wait) {
+		slices.Sort(wait)
+		v.quarantined = time.Now().Add(wait[missing-1])
 	}
-	return v, context.Cause(ctx)
+	return v, nil
 }
-
-// patience bounds what is asked of one lock server.
-const patience = 2 * time.Second

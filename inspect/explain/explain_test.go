@@ -50,7 +50,7 @@ var scenes = map[explain.Cause]scene{
 		s.await(middleware.Parked, "any", order1)
 		s.await(middleware.Parked, "any", order1)
 		return s, s.await(middleware.Parked, "any", order1)
-	}, "retry", "order:1", 3, true, true, "2 tasks are before it", "when the tasks before it are done", "railtoken put-first default/"},
+	}, "retry", "order:1", 3, true, true, "behind 2 tasks", "when the tasks before it are done", "railtoken put-first default/"},
 	explain.BehindFailed: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		s.settled(s.await(middleware.Released, "strict", broken), "retry")
@@ -105,7 +105,7 @@ var scenes = map[explain.Cause]scene{
 		}
 		s.enqueue("any", order1)
 		return s, s.enqueue("any", order1)
-	}, "pending", "", 0, false, false, "1 tasks are before it", "free slot", ""},
+	}, "pending", "", 0, false, false, "behind one task", "free slot", ""},
 	explain.WaitsInSlot: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		s.await(middleware.Acquired, "any", order1, asynq.TaskID("first"))

@@ -120,17 +120,14 @@ func (s *system) lockServers(guard locking.GuardMode) []*redistest.Server {
 	for i := range servers {
 		servers[i] = redistest.Start(s)
 		s.cfg.LockRedis.Nodes = append(s.cfg.LockRedis.Nodes, servers[i].Addr())
-		s.options.Nodes = append(s.options.Nodes, servers[i].Client(s, func(o *redis.Options) {
-			o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-		}))
 	}
-	s.cfg.LockGuard, s.options.GuardOff = guard, guard == locking.GuardOff
+	s.cfg.LockGuard, s.options.Redlock = guard, true
 	s.start()
 	nodes := make([]*redis.Options, len(servers))
 	for i, server := range servers {
 		nodes[i] = &redis.Options{Addr: server.Addr()}
 	}
-	s.look(inspect.Options{Tasks: s.client, Nodes: nodes})
+	s.look(inspect.Options{Tasks: s.client, Nodes: nodes, Redlock: locking.RedlockOptions{Guard: guard}})
 	return servers
 }
 

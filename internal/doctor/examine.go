@@ -59,7 +59,10 @@ func Examine(ctx context.Context, src Sources) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, context.Cause(ctx)
 	}
-	return Report{Findings: found, Unchecked: unchecked.without(src.Skip)}, nil
+	report := Report{Findings: []Finding{}, Unchecked: []Unchecked{}} // which JSON shows as empty lists
+	report.Findings = append(report.Findings, found...)
+	report.Unchecked = append(report.Unchecked, unchecked.without(src.Skip)...)
+	return report, nil
 }
 
 func (s Settings) withDefaults() Settings {

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/railtoken/railtoken/inspect"
+)
+
+func (a *app) deposeCommand() *cobra.Command {
+	var d inspect.Deposition
+	yes := false
+	c := &cobra.Command{
+		Use: "depose KEY", Short: "take a key away from a holder that hangs", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeKeys,
+		Long: "depose takes a key from its holder: it raises the fencing token, ends the holder's context, frees the key and wakes\n" +
+			"the next task. It asks first, unless --yes is given; then --expect must name the owner that look has shown.\n\n" +
+			"A holder that is paused may write until the next holder has claimed the resource. A program can close that gap: see\n" +
+			"Floor of inspect.Deposition.",
+		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.depose(ctx, a.keyOf(args[0]), d, yes) }),
+	}
+	c.Flags().StringVar(&d.Expect, "expect", "", "the `owner` that look has shown; it must still hold the key")
+	c.Flags().StringVar(&d.Why, "why", "", "the reason, for the audit and the holder's error")
+	c.Flags().StringVar(&d.By, "by", "", "who does this, for the audit (default: the user of this machine)")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	_ = c.MarkFlagRequired("why")
+	return c
+}
+
+func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes bool) error {
+	if yes && d.Expect == "" {
+		return errors.New("--yes needs --expect with the owner that railtoken look has shown")
+	}
+	if d.By == "" {
+		d.By = whoami()
+	}
+	k, err := a.conn.inspector.Look(ctx, key, 0)
+	if err != nil {
+		return err
+	}
+	if d.Expect == "" {
+		if k.Holder == nil {
+			return errors.New("the key is free: there is no holder to depose")
+		}
+		d.Expect = k.Holder.Owner
+	}
+	question := "Take key " + a.key(key) + " away from owner " + d.Expect + "?"
+	if h := k.Holder; h != nil && h.Owner == d.Expect {
+		name := h.Label
+		if h.Task != nil {
+			name = "task " + h.Task.Task.String()
+		}
+		question = fmt.Sprintf("Take key %s away from %s, which has held it for %s? %d tasks wait.", a.key(key), or(name),
+			ago(h.Since), k.Waiting)
+	}
+	if err := a.confirm(ctx, question, yes); err != nil {
+		return err
+	}
+	floor, err := a.conn.inspector.Depose(ctx, key, d)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"key": a.jsonKey(key).Key, "owner": d.Expect, "floor": floor})
+	}
+	_, err = fmt.Fprintf(a.out, "key %s is free; fencing tokens below %d are those of the deposed holder and earlier ones\n",
+		a.key(key), floor)
+	return err
+}
+
+// whoami returns the user of this machine.
+func whoami() string {
+	name := "uid " + strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// auditJSON is one step of a deposition.
+type auditJSON struct {
+	At      time.Time `json:"at"`
+	Outcome string    `json:"outcome"`
+	jsonKey
+	Owner  string `json:"owner"`
+	Holder string `json:"holder,omitempty"`
+	By     string `json:"by"`
+	Why    string `json:"why"`
+	Floor  int64  `json:"floor,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	n := 20
+	c := &cobra.Command{
+		Use: "audit", Short: "list depositions, newest first", Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, _ []string) error { return a.audit(ctx, n) }),
+	}
+	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` entries to list")
+	return c
+}
+
+func (a *app) audit(ctx context.Context, n int) error {
+	if n < 1 {
+		return fmt.Errorf("--limit is %d: it must be at least 1", n)
+	}
+	entries, err := a.conn.inspector.Audit(ctx, n)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		list := make([]auditJSON, len(entries))
+		for i, e := range entries {
+			a.shown[e.Key] = true
+			list[i] = auditJSON{
+				e.At.UTC(), string(e.Outcome), a.jsonKey(e.Key), e.Owner, e.Holder, e.By, e.Why, e.Floor, a.hidden(e.Err),
+			}
+		}
+		return a.printJSON(map[string]any{"audit": list})
+	}
+	rows := make([][]string, len(entries))
+	for i, e := range entries {
+		a.shown[e.Key] = true
+		rows[i] = []string{
+			e.At.UTC().Format(time.RFC3339), string(e.Outcome), a.key(e.Key), or(e.Holder), or(e.By), or(e.Why), or(a.hidden(e.Err)),
+		}
+	}
+	return a.table("Nothing was deposed.", "AT OUTCOME KEY HOLDER BY WHY ERROR", rows)
+}

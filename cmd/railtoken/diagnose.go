@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/railtoken/railtoken/inspect/explain"
+	"github.com/railtoken/railtoken/internal/doctor"
+	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/locking"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain TASK", Short: "say why a task does not run", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
+		Long: "explain says why a task does not run: its state, its key and the holder, its place, its timer, when it is expected to\n" +
+			"start, and what to do. Exit status 2 says that something holds it up.",
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.explain(ctx, args[0]) }),
+	}
+}
+
+func (a *app) explain(ctx context.Context, arg string) error {
+	t, err := a.taskOf(ctx, arg)
+	if err != nil {
+		return err
+	}
+	e, err := explain.Task(ctx, explain.Options{
+		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0,
+	}, t)
+	if err != nil {
+		return err
+	}
+	if a.hash && e.Key != "" {
+		hash := redact.Keys([]string{e.Key})[0]
+		e.Remedy, e.Why = strings.ReplaceAll(e.Remedy, e.Key, hash), strings.ReplaceAll(e.Why, e.Key, hash)
+		e.Key = hash
+	}
+	if a.json {
+		err = a.printJSON(e)
+	} else {
+		a.printExplanation(e)
+	}
+	if err == nil && e.Cause != explain.Running && e.Cause != explain.Completed {
+		err = errFound
+	}
+	return err
+}
+
+func (a *app) printExplanation(e explain.Explanation) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(a.out, "%-9s%s\n", name, line(value))
+		}
+	}
+	task := e.Task
+	if e.Type != "" {
+		task += " (" + e.Type + ")"
+	}
+	row("task", task)
+	row("state", e.State)
+	row("cause", string(e.Cause))
+	row("why", e.Why)
+	if e.Key != "" {
+		row("key", plain(e.Key))
+	}
+	if e.Position > 0 {
+		row("place", fmt.Sprintf("%d of %d", e.Position, max(e.Waiters, e.Position)))
+	}
+	if e.Since != nil {
+		row("waiting", fmt.Sprintf("for %s, refused %d times", ago(*e.Since), e.Conflicts))
+	}
+	row("starts", e.Expected)
+	for _, also := range e.Also {
+		row("also", string(also))
+	}
+	row("remedy", e.Remedy)
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var skip []string
+	var settings doctor.Settings
+	c := &cobra.Command{
+		Use: "doctor", Short: "find what is wrong before it costs tasks or time", Args: cobra.NoArgs,
+		Long: "doctor looks at all servers, queues, waiting tasks and workers, and says what is wrong, what that costs, and how to\n" +
+			"mend it. It changes nothing; to check ACL rules it tries commands on a key of its own, as workers do when they start.\n" +
+			"Exit status 2 says that it has found something.\n\nChecks: " + strings.Join(doctor.Checks(), ", ") + ".",
+		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.doctor(ctx, settings, skip) }),
+	}
+	c.Flags().StringSliceVar(&skip, "skip", nil, "`checks` to leave out")
+	c.Flags().DurationVar(&settings.MaxWait, "max-wait", 0, "how long a task may wait for its key (default 5m)")
+	_ = c.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(doctor.Checks(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) doctor(ctx context.Context, settings doctor.Settings, skip []string) error {
+	for _, name := range skip {
+		if !slices.Contains(doctor.Checks(), name) {
+			return fmt.Errorf("--skip names %q, which is no check: there are %s", name, strings.Join(doctor.Checks(), ", "))
+		}
+	}
+	cfg := a.conn.config
+	settings.TaskCheckInterval, settings.TTL, settings.MaxHold = cfg.TaskCheckInterval, cfg.LockTTL, cfg.MaxHold
+	settings.GuardOff, settings.AllowEviction = cfg.LockGuard == locking.GuardOff, cfg.AllowEviction
+	report, err := doctor.Examine(ctx, doctor.Sources{
+		Tasks: a.conn.tasks, Locks: a.conn.locks, Nodes: a.conn.servers, Inspector: a.conn.inspector, Skip: skip,
+		Settings: settings, Progress: a.step,
+	})
+	a.step("")
+	if err != nil {
+		return err
+	}
+	if a.hash {
+		for i := range report.Findings {
+			report.Findings[i] = hideKey(report.Findings[i])
+		}
+	}
+	if a.json {
+		err = a.printJSON(report)
+	} else {
+		a.printReport(report)
+	}
+	if err == nil && len(report.Findings) > 0 {
+		err = errFound
+	}
+	return err
+}
+
+// hideKey replaces the key in a finding by its hash.
+func hideKey(f doctor.Finding) doctor.Finding {
+	if f.Key == "" {
+		return f
+	}
+	hash := redact.Keys([]string{f.Key})[0]
+	for _, text := range []*string{&f.Where, &f.What, &f.Cost, &f.Remedy, &f.Command} {
+		*text = strings.ReplaceAll(*text, f.Key, hash)
+	}
+	f.Key = hash
+	return f
+}
+
+func (a *app) printReport(r doctor.Report) {
+	for i, f := range r.Findings {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintf(a.out, "%s: %s\n", f.Check, line(f.Where))
+		fmt.Fprintf(a.out, "  finding  %s\n  cost     %s\n  remedy   %s\n", line(f.What), line(f.Cost), line(f.Remedy))
+		if f.Command != "" {
+			fmt.Fprintf(a.out, "  command  %s\n", line(f.Command))
+		}
+	}
+	if len(r.Unchecked) > 0 {
+		if len(r.Findings) > 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintln(a.out, "Not checked:")
+		for _, u := range r.Unchecked {
+			fmt.Fprintf(a.out, "  %s at %s: %s\n", u.Check, line(u.Where), line(u.Why))
+		}
+	}
+	switch {
+	case len(r.Findings) > 0:
+		fmt.Fprintf(a.out, "\n%d findings\n", len(r.Findings))
+	case len(r.Unchecked) == 0:
+		fmt.Fprintln(a.out, "All is well.")
+	default:
+		fmt.Fprintln(a.out, "\nNothing else is wrong.")
+	}
+}
+
+// step shows on a terminal what long work is at.
+func (a *app) step(text string) {
+	if file, ok := a.errOut.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		if text != "" {
+			text += " ..."
+		}
+		fmt.Fprint(file, "\r\x1b[K"+text)
+	}
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/redact"
+)
+
+// keyJSON is the state of a key.
+type keyJSON struct {
+	jsonKey
+	Hash     string       `json:"hash"`
+	Holder   *holderJSON  `json:"holder,omitempty"`
+	Servers  []serverJSON `json:"lock_servers"`
+	Waiting  int          `json:"waiters"`
+	Waiters  []waiterJSON `json:"first_waiters"`
+	Sequence []waiterJSON `json:"sequence,omitempty"`
+}
+
+type holderJSON struct {
+	Owner     string     `json:"owner"`
+	Label     string     `json:"label,omitempty"`
+	Task      string     `json:"task,omitempty"`
+	Type      string     `json:"type,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+	Remaining float64    `json:"remaining_seconds"`
+	Fence     int64      `json:"fence"`
+	Votes     int        `json:"votes"`
+}
+
+type serverJSON struct {
+	Addr      string  `json:"addr"`
+	Owner     string  `json:"owner,omitempty"`
+	Label     string  `json:"label,omitempty"`
+	Remaining float64 `json:"remaining_seconds,omitempty"`
+	Fence     int64   `json:"fence"`
+	Error     string  `json:"error,omitempty"`
+}
+
+type waiterJSON struct {
+	Position  int        `json:"position"`
+	Task      string     `json:"task"`
+	Since     *time.Time `json:"since,omitempty"`
+	Conflicts int        `json:"conflicts"`
+	State     string     `json:"state"`
+	Timer     *time.Time `json:"timer,omitempty"`
+	*jsonKey  `json:",omitempty"`
+}
+
+func (a *app) lookCommand() *cobra.Command {
+	n, found := 10, ""
+	c := &cobra.Command{
+		Use: "look KEY", Short: "show who holds a key and who waits for it",
+		Long: "look shows the whole state of one key: its holder, what each lock server has, and the first waiters.\n" +
+			"--find HASH finds the key of a hash in a log line, if it is held or waited for.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if (found == "") != (len(args) == 1) || len(args) > 1 {
+				return errors.New("look needs a key, or --find with the hash of one")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeKeys,
+	}
+	c.RunE = a.do(func(ctx context.Context, args []string) error {
+		if found != "" {
+			key, err := a.find(ctx, found)
+			if err != nil {
+				return err
+			}
+			args = []string{strconv.Quote(key)}
+		}
+		return a.look(ctx, a.keyOf(args[0]), n)
+	})
+	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` waiters to show")
+	c.Flags().StringVar(&found, "find", "", "show the key with this `hash`, of a log line")
+	return c
+}
+
+// find returns the key with a hash, among those that are waited for, held or locked.
+func (a *app) find(ctx context.Context, hash string) (string, error) {
+	hash = strings.ToLower(strings.TrimSpace(hash))
+	match := func(rows []*keyRow) (string, bool) {
+		i := slices.IndexFunc(rows, func(r *keyRow) bool { return redact.Keys([]string{r.name})[0] == hash })
+		if i < 0 {
+			return "", false
+		}
+		return rows[i].name, true
+	}
+	rows, err := a.readKeys(ctx, 1, false)
+	if err != nil {
+		return "", err
+	}
+	if key, ok := match(rows); ok {
+		return key, nil
+	}
+	locked, complete, err := a.conn.inspector.Scan(ctx, 1_000_000)
+	if err != nil {
+		return "", err
+	}
+	if key, ok := match(a.join(nil, nil, nil, locked)); ok {
+		return key, nil
+	}
+	if !complete {
+		return "", fmt.Errorf("no key with hash %s was found among the first million", hash)
+	}
+	return "", fmt.Errorf("no key with hash %s is held or waited for", hash)
+}
+
+func (a *app) look(ctx context.Context, key string, n int) error {
+	k, err := a.conn.inspector.Look(ctx, key, n)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(a.stateJSON(k))
+	}
+	fmt.Fprintf(a.out, "key      %s  (hash %s)\n", a.key(key), redact.Keys([]string{key})[0])
+	if h := k.Holder; h == nil {
+		fmt.Fprintln(a.out, "holder   none: the key is free")
+	} else {
+		if h.Task != nil {
+			fmt.Fprintf(a.out, "holder   task %s (%s), by %s/%d\n", h.Task.Task, line(h.Task.Type), line(h.Task.Host), h.Task.PID)
+		} else {
+			fmt.Fprintf(a.out, "holder   %s\n", or(strings.TrimSpace(h.Label)))
+		}
+		fmt.Fprintf(a.out, "held     for %s, %s\n", ago(h.Since), left(h.Remaining))
+		fmt.Fprintf(a.out, "fence    %d at most\n", h.Fence)
+		fmt.Fprintf(a.out, "owner    %s\n", h.Owner)
+	}
+	if len(k.Servers) > 1 {
+		a.printServers(k)
+	}
+	fmt.Fprintf(a.out, "waiters  %d\n", k.Waiting)
+	if len(k.Waiters) > 0 {
+		fmt.Fprintln(a.out)
+		if err := a.table("", waitersHead, a.waiterRows(k.Waiters, false)); err != nil {
+			return err
+		}
+	}
+	if len(k.Sequence) > 0 {
+		fmt.Fprintln(a.out, "\nIn order:")
+		return a.table("", waitersHead, a.waiterRows(k.Sequence, false))
+	}
+	return nil
+}
+
+// left says how long a lock lasts.
+func left(d time.Duration) string {
+	if d < 0 {
+		return "and without an end"
+	}
+	return brief(d) + " left if it is not renewed"
+}
+
+func (a *app) printServers(k inspect.KeyState) {
+	for _, s := range k.Servers {
+		state := "free"
+		switch {
+		case s.Err != nil:
+			state = "no answer: " + line(s.Err.Error())
+		case s.Owner != "":
+			state = "owner " + s.Owner + ", " + left(s.Remaining)
+		}
+		fmt.Fprintf(a.out, "server   %s  %s\n", s.Addr, state)
+	}
+}
+
+func (a *app) stateJSON(k inspect.KeyState) keyJSON {
+	all := keyJSON{
+		jsonKey: a.jsonKey(k.Key), Hash: redact.Keys([]string{k.Key})[0], Waiting: k.Waiting,
+		Waiters: a.waitersJSON(k.Waiters, false), Sequence: a.waitersJSON(k.Sequence, false),
+	}
+	if h := k.Holder; h != nil {
+		all.Holder = &holderJSON{
+			Owner: h.Owner, Label: h.Label, Since: moment(h.Since), Remaining: h.Remaining.Seconds(), Fence: h.Fence, Votes: h.Votes,
+		}
+		if h.Task != nil {
+			all.Holder.Task, all.Holder.Type = h.Task.Task.String(), h.Task.Type
+		}
+	}
+	for _, s := range k.Servers {
+		one := serverJSON{Addr: s.Addr, Owner: s.Owner, Label: s.Label, Remaining: s.Remaining.Seconds(), Fence: s.Fence}
+		if s.Err != nil {
+			one.Error = s.Err.Error()
+		}
+		all.Servers = append(all.Servers, one)
+	}
+	return all
+}
+
+const waitersHead = "# TASK WAITED CONFLICTS STATE TIMER"
+
+func (a *app) waiterRows(waiters []delayqueue.Waiter, keyed bool) [][]string {
+	rows := make([][]string, len(waiters))
+	for i, w := range waiters {
+		timer := "-"
+		if !w.Next.IsZero() {
+			timer = "in " + brief(time.Until(w.Next))
+		}
+		rows[i] = []string{strconv.Itoa(w.Position), line(w.Task.String()), ago(w.Since), strconv.Itoa(w.Conflicts), or(string(w.State)), timer}
+		if keyed {
+			rows[i] = append([]string{a.key(w.Key)}, rows[i]...)
+		}
+	}
+	return rows
+}
+
+func (a *app) waitersJSON(waiters []delayqueue.Waiter, keyed bool) []waiterJSON {
+	all := make([]waiterJSON, len(waiters))
+	for i, w := range waiters {
+		all[i] = waiterJSON{
+			Position: w.Position, Task: w.Task.String(), Since: moment(w.Since), Conflicts: w.Conflicts, State: string(w.State),
+			Timer: moment(w.Next),
+		}
+		if keyed {
+			key := a.jsonKey(w.Key)
+			all[i].jsonKey = &key
+		}
+	}
+	return all
+}
+
+func (a *app) waitersCommand() *cobra.Command {
+	n := 20
+	c := &cobra.Command{
+		Use: "waiters [KEY]", Short: "list waiting tasks: of a key in their order, or of all keys, oldest first",
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeKeys,
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.waiters(ctx, args, n) }),
+	}
+	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` tasks to list")
+	return c
+}
+
+func (a *app) waiters(ctx context.Context, args []string, n int) error {
+	if n < 1 {
+		return fmt.Errorf("--limit is %d: it must be at least 1", n)
+	}
+	inspector := a.conn.inspector.Queue().Inspector()
+	if len(args) == 0 {
+		all, err := inspector.Longest(ctx, n)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(map[string]any{"waiters": a.waitersJSON(all, true)})
+		}
+		return a.table("No task waits for a key.", "KEY "+waitersHead, a.waiterRows(all, true))
+	}
+	key := a.keyOf(args[0])
+	sequence, err := inspector.Sequence(ctx, key, n)
+	if err != nil {
+		return err
+	}
+	waiters, err := inspector.Waiters(ctx, key, n)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{
+			"key": a.jsonKey(key).Key, "waiters": a.waitersJSON(waiters, false), "sequence": a.waitersJSON(sequence, false),
+		})
+	}
+	if len(sequence) > 0 {
+		fmt.Fprintln(a.out, "The tasks of this key run in order:")
+		return a.table("", waitersHead, a.waiterRows(sequence, false))
+	}
+	return a.table("No task waits for this key.", waitersHead, a.waiterRows(waiters, false))
+}

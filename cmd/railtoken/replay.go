@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hibiken/asynq"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// replayOptions are the flags of replay.
+type replayOptions struct {
+	task, queue, key, limit string
+	most                    int
+	all, dry                bool
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	o := replayOptions{most: 1000}
+	c := &cobra.Command{
+		Use: "replay", Short: "run archived tasks again: one, or those that a conflict has ended", Args: cobra.NoArgs,
+		Long: "replay runs archived tasks of a queue again that were archived because of a conflict, oldest first; --key and\n" +
+			"--because choose among them. --all-causes replays tasks that were archived for any reason. --task replays one.",
+		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.replay(ctx, o) }),
+	}
+	f := c.Flags()
+	f.StringVar(&o.task, "task", "", "replay this archived `task`, whatever it was archived for")
+	f.StringVar(&o.queue, "queue", "", "replay archived tasks of this `queue`")
+	f.StringVar(&o.key, "key", "", "only tasks that were archived because of this `key`")
+	f.StringVar(&o.limit, "because", "", "only tasks that reached this `limit`: conflicts, age, waiters or total")
+	f.IntVarP(&o.most, "most", "n", o.most, "how `many` tasks at most")
+	f.BoolVar(&o.all, "all-causes", false, "also tasks that were archived for another reason than a conflict")
+	f.BoolVar(&o.dry, "dry-run", false, "list the tasks, and change nothing")
+	c.MarkFlagsOneRequired("task", "queue")
+	c.MarkFlagsMutuallyExclusive("task", "queue")
+	c.MarkFlagsMutuallyExclusive("all-causes", "key")
+	c.MarkFlagsMutuallyExclusive("all-causes", "because")
+	_ = c.RegisterFlagCompletionFunc("because",
+		cobra.FixedCompletions([]string{"conflicts", "age", "waiters", "total"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// replayed is a task that replay has chosen.
+type replayed struct {
+	Task string `json:"task"`
+	Type string `json:"type"`
+	*jsonKey
+	Because string `json:"because"`
+}
+
+func (a *app) replay(ctx context.Context, o replayOptions) error {
+	switch o.limit {
+	case "", "conflicts", "age", "waiters", "total":
+	default:
+		return fmt.Errorf("--because is %q: it must be conflicts, age, waiters or total", o.limit)
+	}
+	if o.most < 1 {
+		return fmt.Errorf("--most is %d: it must be at least 1", o.most)
+	}
+	inspector := a.conn.inspector.Queue().Inspector()
+	if o.task != "" {
+		t, err := a.taskOf(ctx, o.task)
+		if err != nil {
+			return err
+		}
+		return a.replayOne(ctx, inspector, t, o.dry)
+	}
+	key := ""
+	if o.key != "" {
+		key = a.keyOf(o.key)
+	}
+	var all []replayed
+	choose := func(info *asynq.TaskInfo) bool {
+		r, ok := chosen(a, info, key, o)
+		if ok {
+			all = append(all, r)
+			a.progress(len(all))
+		}
+		return ok && !o.dry
+	}
+	n, err := inspector.ReplayAll(ctx, o.queue, o.most, func(info *asynq.TaskInfo) bool {
+		return len(all) < o.most && choose(info)
+	})
+	a.endProgress(len(all))
+	if errors.Is(err, asynq.ErrQueueNotFound) {
+		return fmt.Errorf("asynq knows no queue %q", o.queue)
+	}
+	if err != nil {
+		return fmt.Errorf("%d tasks were replayed, then: %w", n, err)
+	}
+	if a.json {
+		if all == nil {
+			all = []replayed{}
+		}
+		return a.printJSON(map[string]any{"replayed": n, "dry_run": o.dry, "tasks": all})
+	}
+	if o.dry {
+		rows := make([][]string, len(all))
+		for i, r := range all {
+			k := "-"
+			if r.jsonKey != nil {
+				k = a.key(r.Key)
+			}
+			rows[i] = []string{line(r.Task), line(r.Type), k, line(r.Because)}
+		}
+		return a.table("No archived task is chosen.", "TASK TYPE KEY BECAUSE", rows)
+	}
+	_, err = fmt.Fprintf(a.out, "%d tasks run again\n", n)
+	return err
+}
+
+func (a *app) replayOne(ctx context.Context, inspector *delayqueue.Inspector, t delayqueue.Task, dry bool) error {
+	if dry {
+		info, err := asynq.NewInspectorFromRedisClient(a.conn.tasks).GetTaskInfo(t.Queue, t.ID)
+		if err != nil || info.State != asynq.TaskStateArchived {
+			return fmt.Errorf("task %s is not archived", t)
+		}
+	} else if err := inspector.Replay(ctx, t); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"replayed": map[bool]int{false: 1}[dry], "dry_run": dry, "tasks": []replayed{{Task: t.String()}}})
+	}
+	word := "runs again"
+	if dry {
+		word = "would run again"
+	}
+	_, err := fmt.Fprintf(a.out, "task %s %s\n", line(t.String()), word)
+	return err
+}
+
+// chosen reports whether an archived task is one to replay.
+func chosen(a *app, info *asynq.TaskInfo, key string, o replayOptions) (replayed, bool) {
+	r := replayed{Task: info.Queue + "/" + info.ID, Type: info.Type, Because: info.LastErr}
+	conflict, err := middleware.ParseConflict(info.Result)
+	if err != nil {
+		return r, o.all
+	}
+	k := a.jsonKey(conflict.Key)
+	r.jsonKey, r.Because = &k, string(conflict.Limit)
+	if conflict.Limit == delayqueue.NoLimit {
+		r.Because = "held"
+		if !o.all {
+			return r, false
+		}
+	}
+	return r, (o.key == "" || conflict.Key == key) && (o.limit == "" || string(conflict.Limit) == o.limit)
+}
+
+// progress shows on a terminal how far long work has come.
+func (a *app) progress(n int) {
+	if file, ok := a.errOut.(*os.File); ok && n%100 == 0 && term.IsTerminal(int(file.Fd())) {
+		fmt.Fprintf(file, "\r%d tasks", n)
+	}
+}
+
+func (a *app) endProgress(n int) {
+	if file, ok := a.errOut.(*os.File); ok && n >= 100 && term.IsTerminal(int(file.Fd())) {
+		fmt.Fprint(file, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/railtoken/railtoken/internal/redact"
+)
+
+// Exit statuses.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitFound = 2
+)
+
+// errFound ends a command that has found something: it is printed already.
+var errFound = errors.New("something was found")
+
+const help = `railtoken shows who holds which business key, which tasks wait for it and why, and steps in.
+
+Redis is taken from the RAILTOKEN_* variables of the workers, such as RAILTOKEN_REDIS_ADDR; flags come first. A password
+can only be given by its variable, RAILTOKEN_REDIS_PASSWORD.
+
+A task is named queue/id, or by its id alone. A key that a table shows in quotes is given with them.
+
+Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes).`
+
+// app is one call of the command.
+type app struct {
+	in     io.Reader
+	out    io.Writer
+	errOut io.Writer
+
+	json    bool
+	hash    bool
+	timeout time.Duration
+	conn    connection
+	shown   map[string]bool // keys that were named, and that errors must not show with --hash
+}
+
+// run runs the command and returns its exit status.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	a := &app{in: in, out: out, errOut: errOut, shown: map[string]bool{}}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFound):
+		return exitFound
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(errOut, "railtoken: stopped")
+		return exitError
+	}
+	fmt.Fprintln(errOut, "railtoken: "+a.hidden(err.Error()))
+	return exitError
+}
+
+// root returns the command with all of its commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "railtoken", Short: "see and steer locks and waiting tasks", Long: help,
+		SilenceErrors: true, SilenceUsage: true, Version: version(),
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON, whose names do not change between releases")
+	flags.BoolVar(&a.hash, "hash", false, "show keys as the hashes that logs have")
+	flags.DurationVar(&a.timeout, "timeout", 15*time.Second, "give up after this time")
+	a.conn.flags(flags)
+	root.AddGroup(&cobra.Group{ID: "see", Title: "See:"}, &cobra.Group{ID: "steer", Title: "Steer:"})
+	for _, c := range []*cobra.Command{
+		a.keysCommand(), a.lookCommand(), a.waitersCommand(), a.workersCommand(), a.nodesCommand(), a.explainCommand(),
+		a.doctorCommand(), a.auditCommand(), a.watchCommand(), a.topCommand(),
+	} {
+		c.GroupID = "see"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{
+		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.replayCommand(),
+	} {
+		c.GroupID = "steer"
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// do returns the function of a command that ends after the timeout and has connections.
+func (a *app) do(command func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return a.connected(command, func(*cobra.Command) bool { return true })
+}
+
+// doLong returns the function of a command that ends after the timeout only if one is given.
+func (a *app) doLong(command func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return a.connected(command, func(c *cobra.Command) bool { return c.Flags().Changed("timeout") })
+}
+
+func (a *app) connected(
+	command func(ctx context.Context, args []string) error, limited func(*cobra.Command) bool,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		if limited(c) {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %v (--timeout)", a.timeout))
+			defer cancel()
+		}
+		if err := a.conn.open(); err != nil {
+			return err
+		}
+		defer a.conn.close()
+		err := command(ctx, args)
+		if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return err
+	}
+}
+
+// hidden returns text without the keys that were named, if keys are not to be shown.
+func (a *app) hidden(text string) string {
+	if !a.hash {
+		return text
+	}
+	for key := range a.shown {
+		hash := redact.Keys([]string{key})[0]
+		quoted := strconv.Quote(key)
+		if key != "" {
+			text = strings.NewReplacer(key, hash, quoted[1:len(quoted)-1], hash).Replace(text)
+		}
+	}
+	return text
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/railtoken/railtoken/delayqueue"
+)
+
+func (a *app) wakeCommand() *cobra.Command {
+	n := 1
+	c := &cobra.Command{
+		Use: "wake KEY", Short: "wake the next task that waits for a key", Args: cobra.ExactArgs(1),
+		Long: "wake moves the next waiter of a key that can run to the head of its queue, as a release does. If the key is\n" +
+			"held, the task is refused and waits again: that does no harm. Entries without a task are removed.",
+		ValidArgsFunction: a.completeKeys,
+		RunE:              a.do(func(ctx context.Context, args []string) error { return a.wake(ctx, a.keyOf(args[0]), n) }),
+	}
+	c.Flags().IntVarP(&n, "most", "n", n, "how `many` tasks to wake, at most 100")
+	return c
+}
+
+func (a *app) wake(ctx context.Context, key string, n int) error {
+	if n < 1 || n > 100 {
+		return fmt.Errorf("--most is %d: it must be from 1 to 100", n)
+	}
+	woken, err := a.conn.inspector.Queue().Wake(ctx, key, delayqueue.WakeOptions{Most: n})
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(woken.Tasks))
+	for i, t := range woken.Tasks {
+		names[i] = t.String()
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending})
+	}
+	switch {
+	case len(names) > 0:
+		fmt.Fprintf(a.out, "woken: %s; %d waiting\n", line(strings.Join(names, ", ")), woken.Left)
+	case woken.Left > 0:
+		fmt.Fprintf(a.out, "no task can be woken now; %d waiting\n", woken.Left)
+	default:
+		fmt.Fprintln(a.out, "no task waits for this key")
+	}
+	return nil
+}
+
+func (a *app) putFirstCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "put-first TASK", Short: "make a waiting task the next one of its key", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTasks,
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			return a.reorder(ctx, args[0], "first", (*delayqueue.Inspector).PutFirst)
+		}),
+	}
+}
+
+func (a *app) putLastCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "put-last TASK", Short: "put a waiting task behind all others of its key", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeTasks,
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			return a.reorder(ctx, args[0], "last", (*delayqueue.Inspector).PutLast)
+		}),
+	}
+}
+
+func (a *app) reorder(
+	ctx context.Context, arg, place string,
+	put func(*delayqueue.Inspector, context.Context, string, delayqueue.Task) error,
+) error {
+	t, err := a.taskOf(ctx, arg)
+	if err != nil {
+		return err
+	}
+	inspector := a.conn.inspector.Queue().Inspector()
+	w, err := inspector.Find(ctx, t)
+	if err != nil {
+		return err
+	}
+	a.shown[w.Key] = true
+	sequence, err := inspector.Sequence(ctx, w.Key, 1)
+	if err != nil {
+		return err
+	}
+	if len(sequence) > 0 {
+		return fmt.Errorf("the tasks of key %s run in order, which put-%s does not change", a.key(w.Key), place)
+	}
+	if err := put(inspector, ctx, w.Key, t); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "put": place})
+	}
+	_, err = fmt.Fprintf(a.out, "task %s is now the %s that waits for key %s\n", line(t.String()), place, a.key(w.Key))
+	return err
+}
+
+func (a *app) dropCommand() *cobra.Command {
+	yes := false
+	c := &cobra.Command{
+		Use: "drop TASK", Short: "delete a waiting task", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
+		Long: "drop deletes a task that waits for a key, for good. It asks first, unless --yes is given.",
+		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.drop(ctx, args[0], yes) }),
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func (a *app) drop(ctx context.Context, arg string, yes bool) error {
+	t, err := a.taskOf(ctx, arg)
+	if err != nil {
+		return err
+	}
+	inspector := a.conn.inspector.Queue().Inspector()
+	w, err := inspector.Find(ctx, t)
+	if err != nil {
+		return err
+	}
+	a.shown[w.Key] = true
+	question := fmt.Sprintf("Delete task %s, which has waited for key %s for %s?", line(t.String()), a.key(w.Key), ago(w.Since))
+	if err := a.confirm(ctx, question, yes); err != nil {
+		return err
+	}
+	if err := inspector.Drop(ctx, t); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "dropped": true})
+	}
+	_, err = fmt.Fprintf(a.out, "task %s is deleted\n", line(t.String()))
+	return err
+}
+
+// confirm asks a question on a terminal. Without one, --yes is needed.
+func (a *app) confirm(ctx context.Context, question string, yes bool) error {
+	if yes {
+		return nil
+	}
+	file, ok := a.in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return errors.New("this cannot be undone: give --yes, because there is no terminal to ask at")
+	}
+	fmt.Fprint(a.errOut, question+" [y/N] ")
+	answer := make(chan string, 1)
+	go func() { // it ends with the process, if nobody answers
+		text, err := bufio.NewReader(a.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			text = ""
+		}
+		answer <- strings.ToLower(strings.TrimSpace(text))
+	}()
+	select {
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+		return errors.New("nothing was changed")
+	case <-ctx.Done():
+		fmt.Fprintln(a.errOut)
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/railtoken/railtoken/inspect"
+)
+
+// soonest is the shortest interval between two looks, so that nobody floods Redis.
+const soonest = 200 * time.Millisecond
+
+func (a *app) watchCommand() *cobra.Command {
+	every, n := time.Second, 0
+	c := &cobra.Command{
+		Use: "watch KEY", Short: "print a line whenever the holder or the waiters of a key change", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeKeys,
+		Long:              "watch looks at a key at an interval, and prints what has changed. Changes in between are not seen. Ctrl-C ends it.",
+		RunE: a.doLong(func(ctx context.Context, args []string) error {
+			return a.watch(ctx, a.keyOf(args[0]), every, n)
+		}),
+	}
+	c.Flags().DurationVar(&every, "every", every, "the interval, at least 200ms")
+	c.Flags().IntVarP(&n, "count", "n", n, "end after this `many` looks; never when 0")
+	return c
+}
+
+func (a *app) topCommand() *cobra.Command {
+	every, n := 2*time.Second, 0
+	c := &cobra.Command{
+		Use: "top", Short: "show workers and the most wanted keys, again and again", Args: cobra.NoArgs,
+		Long: "top shows what is held and what waits, again and again. Ctrl-C ends it. Without a terminal, or with -n, it prints one\n" +
+			"picture after another; without a terminal and without -n, one alone.",
+		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.top(ctx, every, n) }),
+	}
+	c.Flags().DurationVar(&every, "every", every, "the interval, at least 200ms")
+	c.Flags().IntVarP(&n, "count", "n", n, "end after this `many` pictures; never when 0")
+	return c
+}
+
+// repeat calls look at an interval, n times or until ctx ends, which is no error. A look that fails is reported, and the
+// next one is made all the same: Redis may come back.
+func (a *app) repeat(ctx context.Context, every time.Duration, n int, look func(context.Context) error) error {
+	if every < soonest {
+		return fmt.Errorf("--every is %v: it must be at least %v", every, soonest)
+	}
+	if n < 0 {
+		return fmt.Errorf("--count is %d: it cannot be negative", n)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for i := 1; ; i++ {
+		looking, cancel := context.WithTimeout(ctx, a.timeout)
+		err := look(looking)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if n == 1 {
+				return err
+			}
+			fmt.Fprintln(a.errOut, "railtoken: "+line(a.hidden(err.Error())))
+		}
+		if i == n {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (a *app) watch(ctx context.Context, key string, every time.Duration, n int) error {
+	before := ""
+	return a.repeat(ctx, every, n, func(ctx context.Context) error {
+		k, err := a.conn.inspector.Look(ctx, key, 1)
+		if err != nil {
+			return err
+		}
+		now := a.oneLine(k)
+		if now == before {
+			return nil
+		}
+		before = now
+		if a.json {
+			return a.printJSON(a.stateJSON(k))
+		}
+		_, err = fmt.Fprintf(a.out, "%s  %s\n", time.Now().Format("15:04:05.000"), now)
+		return err
+	})
+}
+
+// oneLine says who holds a key and who waits. It changes only when they do.
+func (a *app) oneLine(k inspect.KeyState) string {
+	holder := "free"
+	if h := k.Holder; h != nil {
+		holder = "held by " + or(strings.TrimSpace(h.Label))
+		if h.Task != nil {
+			holder = "held by task " + line(h.Task.Task.String())
+		}
+	}
+	next := ""
+	if len(k.Waiters) > 0 {
+		next = ", next is " + line(k.Waiters[0].Task.String())
+	}
+	return fmt.Sprintf("%s, waiters %d%s", holder, k.Waiting, next)
+}
+
+// clear moves the cursor of a terminal home and clears what is below.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func (a *app) top(ctx context.Context, every time.Duration, n int) error {
+	file, isFile := a.out.(*os.File)
+	screen := isFile && term.IsTerminal(int(file.Fd())) && !a.json
+	if !screen && n == 0 {
+		n = 1
+	}
+	lines := 20
+	return a.repeat(ctx, every, n, func(ctx context.Context) error {
+		rows, err := a.readKeys(ctx, 100, false)
+		if err != nil {
+			return err
+		}
+		workers, err := a.conn.inspector.Workers(ctx)
+		if err != nil {
+			return err
+		}
+		waiting, err := a.conn.inspector.Queue().Inspector().Count(ctx)
+		if err != nil {
+			return err
+		}
+		if screen {
+			if _, height, err := term.GetSize(int(file.Fd())); err == nil {
+				lines = max(height-6, 3)
+			}
+			fmt.Fprint(a.out, clearScreen)
+		}
+		return a.picture(rows, workers, waiting, lines)
+	})
+}
+
+// picture prints one picture of top.
+func (a *app) picture(rows []*keyRow, workers []inspect.Worker, waiting, lines int) error {
+	slots, running, inSlots, held := 0, 0, 0, 0
+	for _, w := range workers {
+		slots, running, inSlots, held = slots+w.Slots, running+w.Running, inSlots+w.Waiting, held+w.Keys
+	}
+	rows = busiest(rows, lines)
+	if a.json {
+		return a.printJSON(map[string]any{
+			"at": time.Now().UTC(), "workers": len(workers), "slots": slots, "running": running, "waiting_in_slots": inSlots,
+			"keys_held": held, "waiters": waiting, "keys": rows,
+		})
+	}
+	_, err := fmt.Fprintf(a.out, "%s  workers %d, slots busy %d of %d (waiting there %d), keys held %d, tasks waiting %d\n\n",
+		time.Now().Format("15:04:05"), len(workers), running, slots, inSlots, held, waiting)
+	return errors.Join(err, a.keyTable(rows))
+}
