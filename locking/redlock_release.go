@@ -48,9 +48,8 @@ func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
 	if err != nil && !final(err) {
 		pauses := backoff.NewExponentialBackOff(
 			backoff.WithInitialInterval(firstRetry), backoff.WithMaxElapsedTime(releaseTimeout))
-		err = backoff.Retry(func() error {
-			err := g.releaseOnce()
-			if final(err) {
+		_ = backoff.Retry(func() error { // when its time is up, it does not return the cause
+			if err = g.releaseOnce(); final(err) {
 				return backoff.Permanent(err)
 			}
 			return err
