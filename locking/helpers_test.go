@@ -49,16 +49,16 @@ func release(t testing.TB, lease *locking.Lease) {
 }
 
 // eventually tries to acquire a key until it succeeds.
-func eventually(t testing.TB, l locking.Locker, key string) *locking.Lease {
+func eventually(t testing.TB, l locking.Locker, keys ...string) *locking.Lease {
 	t.Helper()
 	for began := time.Now(); ; <-time.After(10 * time.Millisecond) {
-		lease, err := l.Acquire(t.Context(), []string{key}, locking.Options{})
+		lease, err := l.Acquire(t.Context(), keys, locking.Options{})
 		if err == nil {
 			t.Cleanup(func() { _ = lease.Release(context.Background()) })
 			return lease
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("acquire %q: %v", key, err)
+			t.Fatalf("acquire %q: %v", keys, err)
 		}
 	}
 }
