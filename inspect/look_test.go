@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -103,4 +104,37 @@ func redlockNodes(t *testing.T, n int) (nodes []*redis.Options, servers []*redis
 		servers, nodes = append(servers, s), append(nodes, &redis.Options{Addr: s.Addr()})
 	}
 	return nodes, servers
+}
+
+func TestAReportFromBeforeTheLockNamesNoHolder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	defer close(release)
+	r.holding(attach.Options{}, "order:1", "first", release)
+	look := func() *inspect.Holder {
+		k, err := r.inspect.Look(t.Context(), "order:1", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Holder
+	}
+	r.eventually("the task is reported", func() bool { h := look(); return h != nil && h.Task != nil })
+	if err := r.client.Del(t.Context(), "railtoken:lock:{order:1}").Err(); err != nil {
+		t.Fatal(err)
+	}
+	locker, err := locking.NewSingle(r.client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	label := locking.DefaultLabel() + "/order:audit/second"
+	lease, err := locker.Acquire(t.Context(), []string{"order:1"}, locking.Options{Label: label})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(context.Background()) }()
+	if h := look(); h == nil || h.Label != label || h.Task != nil {
+		t.Errorf("holder %+v; want the new one, without the task of the report before", h)
+	}
 }

@@ -262,3 +262,25 @@ func TestShellsCompleteKeysAndTasks(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyWholeKeysAreHidden(t *testing.T) {
+	t.Parallel()
+	hash := redact.Keys([]string{"a"})[0]
+	for text, want := range map[string]string{
+		"key a is held":      "key " + hash + " is held",
+		`key "a" has a task`: `key "` + hash + `" has ` + hash + " task",
+		"aa ba ab {a}":       "aa ba ab {" + hash + "}",
+		"a":                  hash,
+		"":                   "",
+	} {
+		if got := hideIn(text, "a"); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	if got := hideIn(`of "\x1b[31m"`, "\x1b[31m"); strings.Contains(got, "31m") {
+		t.Errorf("%q shows the key", got)
+	}
+	if got := hideIn("order:12 order:1", "order:1"); !strings.HasPrefix(got, "order:12 ") || strings.HasSuffix(got, "order:1") {
+		t.Errorf("%q", got)
+	}
+}

@@ -37,9 +37,7 @@ func (a *app) explain(ctx context.Context, arg string) error {
 		return err
 	}
 	if a.hash && e.Key != "" {
-		hash := redact.Keys([]string{e.Key})[0]
-		e.Remedy, e.Why = strings.ReplaceAll(e.Remedy, e.Key, hash), strings.ReplaceAll(e.Why, e.Key, hash)
-		e.Key = hash
+		e.Remedy, e.Why, e.Key = hideIn(e.Remedy, e.Key), hideIn(e.Why, e.Key), redact.Keys([]string{e.Key})[0]
 	}
 	if a.json {
 		err = a.printJSON(e)
@@ -136,11 +134,10 @@ func hideKey(f doctor.Finding) doctor.Finding {
 	if f.Key == "" {
 		return f
 	}
-	hash := redact.Keys([]string{f.Key})[0]
 	for _, text := range []*string{&f.Where, &f.What, &f.Cost, &f.Remedy, &f.Command} {
-		*text = strings.ReplaceAll(*text, f.Key, hash)
+		*text = hideIn(*text, f.Key)
 	}
-	f.Key = hash
+	f.Key = redact.Keys([]string{f.Key})[0]
 	return f
 }
 

@@ -197,7 +197,7 @@ var changing = []struct {
 	{regexp.MustCompile(`(?m)^(owner +)\S+`), "$1<owner>"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d(\.\d+)?`), "<clock>"},
 	{regexp.MustCompile(`[\w.-]+/\d{2,}( +|$|\n|,|\)|/)`), "<worker>$1"},
-	{regexp.MustCompile(`(\S+)  +[0-9a-f]{8}  `), "<version>  <config>  "},
+	{regexp.MustCompile(`(\S+)  +[0-9a-f]{8} {2}`), "<version>  <config>  "},
 	{regexp.MustCompile(`[+-]\d+ms`), "<duration>"},
 	{regexp.MustCompile(`\b(\d+m\d+s|\d+h\d+m|[0-9.]+m?s)\b`), "<duration>"},
 	{regexp.MustCompile(` {2,}`), "  "},

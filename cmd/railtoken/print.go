@@ -22,7 +22,7 @@ func (a *app) printJSON(v any) error {
 }
 
 // table prints rows under a head, or a sentence if there are none.
-func (a *app) table(none string, head string, rows [][]string) error {
+func (a *app) table(none, head string, rows [][]string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(a.out, none)
 		return err

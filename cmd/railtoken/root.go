@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -134,11 +136,53 @@ func (a *app) hidden(text string) string {
 		return text
 	}
 	for key := range a.shown {
-		hash := redact.Keys([]string{key})[0]
-		quoted := strconv.Quote(key)
-		if key != "" {
-			text = strings.NewReplacer(key, hash, quoted[1:len(quoted)-1], hash).Replace(text)
+		text = hideIn(text, key)
+	}
+	return text
+}
+
+// hideIn replaces a key in a text by its hash, as it is and as in quotes of Go and of shells, wherever it is no part of a longer word.
+func hideIn(text, key string) string {
+	quoted := strconv.Quote(key)
+	for _, form := range []string{key, quoted[1 : len(quoted)-1], strings.ReplaceAll(key, "'", `'\''`)} {
+		if form != "" {
+			text = replaceWords(text, form, redact.Keys([]string{key})[0])
 		}
 	}
 	return text
+}
+
+// replaceWords replaces a word where no letter or digit is beside it.
+func replaceWords(text, word, by string) string {
+	var b strings.Builder
+	for rest, before := text, ' '; ; {
+		i := strings.Index(rest, word)
+		if i < 0 {
+			b.WriteString(rest)
+			return b.String()
+		}
+		if i > 0 {
+			before, _ = utf8.DecodeLastRuneInString(rest[:i])
+		}
+		after, _ := utf8.DecodeRuneInString(rest[i+len(word):])
+		b.WriteString(rest[:i])
+		if isPart(before) && isPart(first(word)) || isPart(after) && isPart(last(word)) {
+			b.WriteString(word)
+		} else {
+			b.WriteString(by)
+		}
+		before, rest = last(word), rest[i+len(word):]
+	}
+}
+
+func isPart(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+func first(word string) rune {
+	r, _ := utf8.DecodeRuneInString(word)
+	return r
+}
+
+func last(word string) rune {
+	r, _ := utf8.DecodeLastRuneInString(word)
+	return r
 }

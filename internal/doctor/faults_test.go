@@ -350,7 +350,11 @@ func TestAHotSlotOfAClusterIsFound(t *testing.T) {
 	}
 	client.RPush(t.Context(), "asynq:{hot}:pending", ids...)
 	client.RPush(t.Context(), "asynq:{cold}:pending", ids[:100]...)
-	got := found(s.examine(), "hot-slot")
+	report := s.examine()
+	if len(report.Unchecked) > 0 {
+		t.Errorf("not checked on a Cluster: %+v", report.Unchecked)
+	}
+	got := found(report, "hot-slot")
 	if len(got) != 1 {
 		t.Fatalf("findings %+v, want the slot of one queue", got)
 	}
