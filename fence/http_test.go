@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,9 +68,7 @@ func send(ctx context.Context, t *testing.T, server *httptest.Server, method str
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	response, err := (&http.Client{Transport: Transport{Base: server.Client().Transport}}).Do(r)
 	if err != nil {
 		return 0, err

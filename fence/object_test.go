@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,9 +40,7 @@ func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		for name, values := range object.meta {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), object.meta)
 		w.Header().Set("ETag", object.etag)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -97,8 +98,6 @@ func (s Web) do(ctx context.Context, method, name string, body io.ReadSeeker, he
 	if body != nil {
 		r.ContentLength = size // stores refuse a body of unknown length
 	}
-	for k, values := range header {
-		r.Header[k] = values
-	}
+	maps.Copy(r.Header, header)
 	return cmp.Or(s.Client, http.DefaultClient).Do(r)
 }

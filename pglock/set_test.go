@@ -169,7 +169,7 @@ func membersOf(t *testing.T, db *sql.DB) func() []int {
 		if err := db.QueryRowContext(t.Context(), "SELECT members FROM sets").Scan(&members); err != nil {
 			t.Fatal(err)
 		}
-		for _, field := range strings.Fields(members) {
+		for field := range strings.FieldsSeq(members) {
 			n, err := strconv.Atoi(field)
 			if err != nil {
 				t.Fatal(err)
