@@ -51,7 +51,8 @@ func TestAnAcquireThatArrivesLateLocksNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The server knows the scripts and the client has connections from now on, however slow it is now.
-				for eventually(t, l, keys...).Release(t.Context()) != nil {
+				for warm := false; !warm; {
+					warm = eventually(t, l, keys...).Release(t.Context()) == nil
 				}
 				held := proxy.Hold(acquiring("order:1"))
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

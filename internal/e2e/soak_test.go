@@ -219,7 +219,8 @@ func (s *soak) enqueue(random *rand.Rand) (hottest int) {
 func (s *soak) start() *child {
 	s.Helper()
 	changed := s.changed
-	if s.started++; s.mixed && s.started%2 == 0 {
+	s.started++
+	if s.mixed && s.started%2 == 0 {
 		changed = plainLocks
 	}
 	return startChild(s.T, s.server.Addr(), s.dbServer.Addr(), false, append([]string{
