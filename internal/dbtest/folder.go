@@ -7,11 +7,11 @@ import (
 	"os/user"
 	"strconv"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // unprivileged returns the user for servers that refuse to run as root, or nil if the tests do not run as root.
-func unprivileged() (*testproc.User, error) {
+func unprivileged() (*process.User, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // the user of the tests
 	}
@@ -28,13 +28,13 @@ func unprivileged() (*testproc.User, error) {
 		if err != nil {
 			continue
 		}
-		return &testproc.User{UID: uid, GID: gid}, nil
+		return &process.User{UID: uid, GID: gid}, nil
 	}
 	return nil, errors.New("dbtest: the tests run as root, and there is no user postgres or nobody to run the server as")
 }
 
 // newFolder makes a temporary folder that belongs to u. Those of testing.TB are closed to other users.
-func newFolder(u *testproc.User) (string, error) {
+func newFolder(u *process.User) (string, error) {
 	dir, err := os.MkdirTemp("", "railtoken-dbtest-") //nolint:usetesting // u must have access
 	if err != nil {
 		return "", fmt.Errorf("dbtest: %w", err)

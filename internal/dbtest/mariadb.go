@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // MariaDB is a MariaDB server. Its methods must be called from the goroutine of the test.
 type MariaDB struct {
 	dir  string
-	user *testproc.User
+	user *process.User
 	port int
-	proc *testproc.Process
+	proc *process.Process
 }
 
 // startMariaDB runs a server, which ends with the test process at the latest.
@@ -38,7 +38,9 @@ func startMariaDB(tb testing.TB) (*MariaDB, error) {
 		return nil, errors.Join(fmt.Errorf("dbtest: mariadb-install-db: %w\n%s", err, out), os.RemoveAll(m.dir))
 	}
 	for range 20 {
-		m.port = testproc.FreePort(tb)
+		if m.port, err = process.FreePort(tb.Context()); err != nil {
+			break
+		}
 		if err = m.run(tb.Context()); !errors.Is(err, errPortTaken) {
 			break
 		}
@@ -64,10 +66,10 @@ func (m *MariaDB) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logStart := testproc.LogSize(m.log())
-	proc, err := testproc.Start(testproc.Command{
+	logStart := process.LogSize(m.log())
+	proc, err := process.Start(process.Command{
 		Path: path, Dir: m.dir, Log: m.log(), User: m.user,
-		Args: m.options("--bind-address="+testproc.Loopback, "--port="+strconv.Itoa(m.port), "--socket="+filepath.Join(m.dir, "s"),
+		Args: m.options("--bind-address="+process.Loopback, "--port="+strconv.Itoa(m.port), "--socket="+filepath.Join(m.dir, "s"),
 			"--pid-file="+filepath.Join(m.dir, "pid"), "--skip-name-resolve", "--skip-log-bin", "--max-connections=200",
 			"--innodb-flush-log-at-trx-commit=0", "--debug-no-sync"), // the data is not worth waiting for
 	})
@@ -76,9 +78,9 @@ func (m *MariaDB) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := testproc.Poll(ctx, proc.Exited(), func() error { return m.greets(ctx) }); err != nil {
+	if err := process.Poll(ctx, proc.Exited(), func() error { return m.greets(ctx) }); err != nil {
 		proc.Kill()
-		log := testproc.LogTail(m.log(), logStart)
+		log := process.LogTail(m.log(), logStart)
 		if strings.Contains(log, "Address already in use") {
 			return fmt.Errorf("%w: %d", errPortTaken, m.port)
 		}
@@ -90,7 +92,7 @@ func (m *MariaDB) run(ctx context.Context) error {
 
 // greets returns nil when the server greets a client.
 func (m *MariaDB) greets(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(testproc.Loopback, strconv.Itoa(m.port)))
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(process.Loopback, strconv.Itoa(m.port)))
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (m *MariaDB) stop() {
 
 // Source returns the data source name of a database for the driver "mysql", without parameters.
 func (m *MariaDB) Source(database string) string {
-	return fmt.Sprintf("root@tcp(%s:%d)/%s", testproc.Loopback, m.port, database)
+	return fmt.Sprintf("root@tcp(%s:%d)/%s", process.Loopback, m.port, database)
 }
 
 // Database creates an empty database for the test and returns its name. It is dropped at the end of the test.
@@ -134,7 +136,7 @@ func (m *MariaDB) Exec(tb testing.TB, database, sql string) string {
 func (m *MariaDB) sql(ctx context.Context, database, sql string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return m.exec(ctx, "mariadb", "--no-defaults", "--host="+testproc.Loopback, "--port="+strconv.Itoa(m.port), "--user=root",
+	return m.exec(ctx, "mariadb", "--no-defaults", "--host="+process.Loopback, "--port="+strconv.Itoa(m.port), "--user=root",
 		"--batch", "--skip-column-names", "--execute="+sql, database)
 }
 
@@ -144,5 +146,5 @@ func (m *MariaDB) exec(ctx context.Context, name string, args ...string) (output
 	if err != nil {
 		return "", err
 	}
-	return runToEnd(ctx, testproc.Command{Path: path, Args: args, Dir: m.dir, User: m.user})
+	return runToEnd(ctx, process.Command{Path: path, Args: args, Dir: m.dir, User: m.user})
 }

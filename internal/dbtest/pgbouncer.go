@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // PgBouncer is a connection pooler in front of a [Postgres]. In its transaction mode, each transaction of a client may
@@ -38,25 +38,29 @@ func StartPgBouncer(tb testing.TB, server *Postgres, settings ...string) *PgBoun
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	log := filepath.Join(dir, "pgbouncer.log")
 	for range 20 {
-		b := &PgBouncer{port: testproc.FreePort(tb)}
+		port, err := process.FreePort(tb.Context())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		b := &PgBouncer{port: port}
 		conf, err := b.configure(dir, u, server, settings)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		logStart := testproc.LogSize(log)
-		proc, err := testproc.Start(testproc.Command{Path: bin, Args: []string{conf}, Dir: dir, Log: log, User: u})
+		logStart := process.LogSize(log)
+		proc, err := process.Start(process.Command{Path: bin, Args: []string{conf}, Dir: dir, Log: log, User: u})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
-		err = testproc.Poll(ctx, proc.Exited(), func() error { return b.answers(ctx) })
+		err = process.Poll(ctx, proc.Exited(), func() error { return b.answers(ctx) })
 		cancel()
 		if err == nil {
 			tb.Cleanup(func() { stop(proc) })
 			return b
 		}
 		proc.Kill()
-		if text := testproc.LogTail(log, logStart); !strings.Contains(text, "Address already in use") {
+		if text := process.LogTail(log, logStart); !strings.Contains(text, "Address already in use") {
 			tb.Fatalf("dbtest: PgBouncer did not start: %v; its log ends:\n%s", err, text)
 		}
 	}
@@ -65,13 +69,13 @@ func StartPgBouncer(tb testing.TB, server *Postgres, settings ...string) *PgBoun
 }
 
 // configure writes the configuration and returns its path.
-func (b *PgBouncer) configure(dir string, u *testproc.User, server *Postgres, settings []string) (string, error) {
+func (b *PgBouncer) configure(dir string, u *process.User, server *Postgres, settings []string) (string, error) {
 	users := filepath.Join(dir, "users.txt")
 	lines := append([]string{
 		"[databases]",
-		fmt.Sprintf("* = host=%s port=%d", testproc.Loopback, server.Port()),
+		fmt.Sprintf("* = host=%s port=%d", process.Loopback, server.Port()),
 		"[pgbouncer]",
-		"listen_addr = " + testproc.Loopback,
+		"listen_addr = " + process.Loopback,
 		fmt.Sprintf("listen_port = %d", b.port),
 		"unix_socket_dir =",
 		"auth_type = trust",
@@ -102,7 +106,7 @@ func (b *PgBouncer) configure(dir string, u *testproc.User, server *Postgres, se
 
 // answers dials.
 func (b *PgBouncer) answers(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(testproc.Loopback, strconv.Itoa(b.port)))
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(process.Loopback, strconv.Itoa(b.port)))
 	if err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func (b *PgBouncer) answers(ctx context.Context) error {
 func (b *PgBouncer) URL(database string) string { return url(b.port, database) }
 
 // stop ends a process in order, or kills it when that takes too long.
-func stop(proc *testproc.Process) {
+func stop(proc *process.Process) {
 	if err := proc.Interrupt(); errors.Is(err, os.ErrProcessDone) {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 const (
@@ -34,12 +34,12 @@ var errPortTaken = errors.New("dbtest: the port is taken")
 type Postgres struct {
 	bin      string // the folder of its programs
 	dir      string
-	user     *testproc.User
+	user     *process.User
 	settings []string
 	port     int
 
 	mu   sync.Mutex
-	proc *testproc.Process // nil when not running
+	proc *process.Process // nil when not running
 }
 
 // StartPostgres runs a server for one test alone, and returns when it answers. Settings such as "max_connections=20" are
@@ -55,7 +55,7 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Cleanup(func() {
 		p.Stop()
 		if tb.Failed() {
-			tb.Logf("end of the log of %s:\n%s", p, testproc.LogTail(p.log(), 0))
+			tb.Logf("end of the log of %s:\n%s", p, process.LogTail(p.log(), 0))
 		}
 		if err := os.RemoveAll(p.dir); err != nil {
 			tb.Error(err)
@@ -80,7 +80,9 @@ func startPostgres(tb testing.TB, settings []string) (*Postgres, error) {
 	}
 	if err = p.init(tb.Context()); err == nil {
 		for range 20 {
-			p.port = testproc.FreePort(tb)
+			if p.port, err = process.FreePort(tb.Context()); err != nil {
+				break
+			}
 			if err = p.run(); !errors.Is(err, errPortTaken) {
 				break
 			}
@@ -104,7 +106,7 @@ func (p *Postgres) init(ctx context.Context) error {
 
 // exec runs one of the server's programs to its end.
 func (p *Postgres) exec(ctx context.Context, name string, args ...string) (output string, err error) {
-	return runToEnd(ctx, testproc.Command{
+	return runToEnd(ctx, process.Command{
 		Path: filepath.Join(p.bin, name), Args: args, Dir: p.dir, User: p.user, Env: []string{"PGCONNECT_TIMEOUT=10"},
 	})
 }
@@ -120,7 +122,7 @@ func (p *Postgres) run() error {
 	defer p.mu.Unlock()
 	args := []string{"-D", p.data()}
 	for _, setting := range slices.Concat([]string{
-		"listen_addresses=" + testproc.Loopback,
+		"listen_addresses=" + process.Loopback,
 		"port=" + strconv.Itoa(p.port),
 		"unix_socket_directories=",
 		"fsync=off", // a crash of the process loses nothing all the same
@@ -131,9 +133,9 @@ func (p *Postgres) run() error {
 	}, p.settings) {
 		args = append(args, "-c", setting)
 	}
-	logStart := testproc.LogSize(p.log())
+	logStart := process.LogSize(p.log())
 	_ = os.Remove(p.pidFile())
-	proc, err := testproc.Start(testproc.Command{
+	proc, err := process.Start(process.Command{
 		Path: filepath.Join(p.bin, "postgres"), Args: args, Dir: p.dir, Log: p.log(), User: p.user,
 	})
 	if err != nil {
@@ -141,9 +143,9 @@ func (p *Postgres) run() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	if err := testproc.Poll(ctx, proc.Exited(), func() error { return p.isReady(proc.PID()) }); err != nil {
+	if err := process.Poll(ctx, proc.Exited(), func() error { return p.isReady(proc.PID()) }); err != nil {
 		proc.Kill()
-		log := testproc.LogTail(p.log(), logStart)
+		log := process.LogTail(p.log(), logStart)
 		if strings.Contains(log, "Address already in use") {
 			return fmt.Errorf("%w: %s", errPortTaken, p.addr())
 		}
@@ -171,7 +173,7 @@ func (p *Postgres) isReady(pid int) error {
 // String names the server in messages.
 func (p *Postgres) String() string { return "PostgreSQL on " + p.addr() }
 
-func (p *Postgres) addr() string { return net.JoinHostPort(testproc.Loopback, strconv.Itoa(p.port)) }
+func (p *Postgres) addr() string { return net.JoinHostPort(process.Loopback, strconv.Itoa(p.port)) }
 
 // Port returns the server's port on the loopback interface. It stays the same over Stop, Kill and Restart.
 func (p *Postgres) Port() int { return p.port }
@@ -190,7 +192,7 @@ func (p *Postgres) PID() int {
 func (p *Postgres) URL(database string) string { return url(p.port, database) }
 
 func url(port int, database string) string {
-	return fmt.Sprintf("postgres://%s@%s:%d/%s?sslmode=disable", superuser, testproc.Loopback, port, database)
+	return fmt.Sprintf("postgres://%s@%s:%d/%s?sslmode=disable", superuser, process.Loopback, port, database)
 }
 
 // Database creates an empty database for the test and returns its name. It is dropped at the end of the test, along with

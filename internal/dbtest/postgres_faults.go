@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // Stop ends the server in order, along with its sessions, and returns when the process is gone.
@@ -48,7 +48,7 @@ func (p *Postgres) Restart(tb testing.TB) {
 	p.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	err := testproc.Poll(ctx, nil, func() error {
+	err := process.Poll(ctx, nil, func() error {
 		err := p.run()
 		if err != nil && !errors.Is(err, errPortTaken) {
 			tb.Fatal(err)

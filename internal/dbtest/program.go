@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // envRequire turns a missing server from a skip into a failure.
@@ -70,9 +70,9 @@ func version(folder string) int {
 }
 
 // runToEnd runs a program to its end, and returns what it writes. Its log is a file in its folder.
-func runToEnd(ctx context.Context, c testproc.Command) (output string, err error) {
+func runToEnd(ctx context.Context, c process.Command) (output string, err error) {
 	c.Log = filepath.Join(c.Dir, filepath.Base(c.Path)+"-"+strconv.FormatInt(sequence.Add(1), 10)+".log")
-	proc, err := testproc.Start(c)
+	proc, err := process.Start(c)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -116,16 +117,21 @@ func (c *Cluster) start(ctx context.Context, dir string, opts Options) error {
 
 // run starts a member.
 func (c *Cluster) run(i int) error {
-	log, err := os.OpenFile(c.logs[i], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p, err := process.Start(process.Command{Path: program(), Args: c.args[i], Log: c.logs[i]})
 	if err != nil {
-		return err
-	}
-	p, err := process.Run(log, cmp.Or(os.Getenv("ETCD"), "etcd"), c.args[i]...)
-	if err := errors.Join(err, log.Close()); err != nil {
 		return err
 	}
 	c.members[i] = p
 	return nil
+}
+
+// program returns the program to run.
+func program() string { return cmp.Or(os.Getenv("ETCD"), "etcd") }
+
+// Find returns why etcd is not installed, or nil.
+func Find() error {
+	_, err := exec.LookPath(program())
+	return err
 }
 
 func name(i int) string { return "member" + strconv.Itoa(i) }

@@ -1,97 +1,108 @@
-// Package process runs servers as child processes, for tests and benchmarks: processes that can be stopped, continued
-// and killed, and that die with this one.
+// Package process runs the servers that tests and benchmarks start: child processes that can be stopped, killed and
+// paused, and that do not outlive the process that started them.
 package process
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
+	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
+	"strings"
 )
 
-// Process is a server's process. It dies with this program, where the kernel can see to that.
-type Process struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process is gone
+// Command is a program to run.
+type Command struct {
+	Path string
+	Args []string
+	Dir  string   // its working directory
+	Log  string   // the file that gets its output
+	Env  []string // added to the environment
+	User *User    // nil for that of this process
 }
 
-// Run starts a program in the working directory, with its output going to log.
-func Run(log io.Writer, program string, args ...string) (*Process, error) {
-	p := &Process{cmd: exec.Command(program, args...), exited: make(chan struct{})} //nolint:noctx // it ends by Kill
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = dieWithParent()
+// User is the identity under which a process runs, for servers that refuse to run as root.
+type User struct{ UID, GID int }
+
+// Process is a program that has been started. Its methods may be called from any goroutine.
+type Process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// Start starts a program. Its output goes to a file, not through a pipe, so that no goroutine depends on it.
+func Start(c Command) (*Process, error) {
+	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	defer log.Close()
+
+	cmd := exec.Command(c.Path, c.Args...) //nolint:noctx // it ends by a signal
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	p.cmd.Dir = c.Dir
+	p.cmd.Env = append(os.Environ(), c.Env...)
+	p.cmd.Stdout = log
+	p.cmd.Stderr = log
+	p.cmd.SysProcAttr = attributes(c.User)
+
 	started := make(chan error)
 	go func() {
-		// The death signal comes when the thread that forked ends: keep that thread.
+		// The death signal is sent when the thread that forked ends, not when the process does: keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer close(p.exited)
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
 			_ = p.cmd.Wait()
+			close(p.exited)
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, err
+		return nil, fmt.Errorf("process: %w", err)
 	}
 	return p, nil
 }
 
-// PID returns the process's ID.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited returns a channel that is closed when the process is gone.
+// Exited returns a channel that is closed when the process is gone and reaped.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Pause stops the process as it is: connections stay open, and nothing is answered.
-func (p *Process) Pause() error { return pause(p.cmd.Process) }
+// Succeeded reports whether the process has ended with status 0.
+func (p *Process) Succeeded() bool {
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.Success()
+	default:
+		return false
+	}
+}
 
-// Resume lets a paused process continue.
-func (p *Process) Resume() error { return resume(p.cmd.Process) }
-
-// Kill ends the process at once, even a paused one, and returns when it is gone.
+// Kill ends the process at once, as a crash would, and returns when it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-const (
-	loopback = "127.0.0.1"
+// Signal sends a signal to the process.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-	// The ports lie below the range from which Linux and macOS take the local ports of outgoing connections, so that a
-	// server that was killed can come back on its port. They lie above those of package redistest.
-	portMin = 21000
-	portMax = 30999
-)
-
-// FreeAddrs returns n loopback addresses on which no process listens.
-func FreeAddrs(ctx context.Context, n int) ([]string, error) {
-	var addrs []string
-	var listeners []net.Listener // closed when all are known, or two addresses could be the same
-	defer func() {
-		for _, l := range listeners {
-			_ = l.Close()
-		}
-	}()
-	for range 1000 {
-		if len(addrs) == n {
-			return addrs, nil
-		}
-		addr := net.JoinHostPort(loopback, strconv.Itoa(portMin+rand.IntN(portMax-portMin+1)))
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, errors.Join(ctx.Err(), err)
-			}
-			continue
-		}
-		listeners, addrs = append(listeners, l), append(addrs, addr)
+// LogSize returns the size of a log, 0 if there is none.
+func LogSize(name string) int64 {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return 0
 	}
-	return nil, fmt.Errorf("no %d free ports in %d-%d", n, portMin, portMax)
+	return fi.Size()
+}
+
+// LogTail returns the last 20 lines of a log from an offset on.
+func LogTail(name string, from int64) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b[min(from, int64(len(b))):])), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

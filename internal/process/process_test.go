@@ -2,7 +2,7 @@ package process_test
 
 import (
 	"net"
-	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,7 +11,7 @@ import (
 
 func TestAPausedProcessCanBeKilled(t *testing.T) {
 	t.Parallel()
-	p, err := process.Run(os.Stderr, "sleep", "60")
+	p, err := start(t, "sleep", "60")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestAPausedProcessCanBeKilled(t *testing.T) {
 	}
 	p.Kill()
 	<-p.Exited()
-	if _, err := process.Run(os.Stderr, "no-such-program"); err == nil {
+	if _, err := start(t, "no-such-program"); err == nil {
 		t.Error("a program that does not exist was started")
 	}
 }
@@ -47,4 +47,9 @@ func TestFreeAddressesAreDistinctAndFree(t *testing.T) {
 		}
 		_ = l.Close()
 	}
+}
+
+func start(t *testing.T, program string, args ...string) (*process.Process, error) {
+	t.Helper()
+	return process.Start(process.Command{Path: program, Args: args, Log: filepath.Join(t.TempDir(), "log")})
 }

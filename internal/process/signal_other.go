@@ -4,9 +4,22 @@ package process
 
 import (
 	"errors"
-	"os"
+	"syscall"
 )
 
-func pause(*os.Process) error { return errors.ErrUnsupported }
+func attributes(*User) *syscall.SysProcAttr { return nil }
 
-func resume(*os.Process) error { return errors.ErrUnsupported }
+// Interrupt ends the process.
+func (p *Process) Interrupt() error { return p.cmd.Process.Kill() }
+
+// Pause is not supported.
+func (p *Process) Pause() error { return errors.ErrUnsupported }
+
+// Resume is not supported.
+func (p *Process) Resume() error { return errors.ErrUnsupported }
+
+// KillAll ends the process.
+func (p *Process) KillAll() error {
+	p.Kill()
+	return nil
+}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 const (
@@ -45,7 +45,7 @@ func StartCluster(tb testing.TB, n int) *Cluster {
 		tb.Fatal(err)
 	}
 	for _, s := range c.nodes {
-		if err := testproc.Poll(ctx, nil, func() error { return inOrder(ctx, s, n) }); err != nil {
+		if err := process.Poll(ctx, nil, func() error { return inOrder(ctx, s, n) }); err != nil {
 			tb.Fatalf("redistest: node %s does not see the whole cluster: %v", s.Addr(), err)
 		}
 	}

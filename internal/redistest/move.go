@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 // movedTogether is how many keys one MIGRATE takes along, as with redis-cli --cluster reshard.
@@ -152,7 +152,7 @@ func (m *Move) finish(ctx context.Context) error {
 		}
 	}
 	for _, s := range slices.Concat([]*Server{m.from}, others) {
-		if err := testproc.Poll(ctx, nil, func() error { return s.hasHeard(ctx, m.to, target) }); err != nil {
+		if err := process.Poll(ctx, nil, func() error { return s.hasHeard(ctx, m.to, target) }); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 const (
@@ -47,7 +47,7 @@ func StartSentinel(tb testing.TB) *Sentinel {
 	if err := s.Replica().follow(ctx, s.Master()); err != nil {
 		tb.Fatalf("redistest: replica %s: %v", s.Replica().Addr(), err)
 	}
-	if err := testproc.Poll(ctx, nil, func() error { return s.Replica().follows(ctx, s.Master()) }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return s.Replica().follows(ctx, s.Master()) }); err != nil {
 		tb.Fatalf("redistest: replica %s does not follow its master: %v", s.Replica().Addr(), err)
 	}
 	for range sentinels {
@@ -111,16 +111,16 @@ func (s *Sentinel) failover(ctx context.Context) error {
 	if err := master.Do(ctx, "CLIENT", "PAUSE", failoverPause.Milliseconds(), "WRITE").Err(); err != nil {
 		return err
 	}
-	if err := testproc.Poll(ctx, nil, func() error { return caughtUp(ctx, master, replica) }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return caughtUp(ctx, master, replica) }); err != nil {
 		return err
 	}
-	err := testproc.Poll(ctx, nil, func() error { // it may not have looked at the replica lately
+	err := process.Poll(ctx, nil, func() error { // it may not have looked at the replica lately
 		return watcher.Do(ctx, "SENTINEL", "FAILOVER", masterName).Err()
 	})
 	if err != nil {
 		return err
 	}
-	if err := testproc.Poll(ctx, nil, func() error { return hasRole(ctx, replica, "master") }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return hasRole(ctx, replica, "master") }); err != nil {
 		return err
 	}
 	// The sentinels would do this too, after 8 s. Writers that wait are told now that they are in the wrong place.
@@ -134,11 +134,11 @@ func (s *Sentinel) failover(ctx context.Context) error {
 func (s *Sentinel) await(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	for _, w := range s.watchers {
-		if err := testproc.Poll(ctx, nil, func() error { return s.agrees(ctx, w) }); err != nil {
+		if err := process.Poll(ctx, nil, func() error { return s.agrees(ctx, w) }); err != nil {
 			tb.Fatalf("redistest: sentinel %s does not see the others: %v", w.Addr(), err)
 		}
 	}
-	if err := testproc.Poll(ctx, nil, func() error { return s.Replica().follows(ctx, s.Master()) }); err != nil {
+	if err := process.Poll(ctx, nil, func() error { return s.Replica().follows(ctx, s.Master()) }); err != nil {
 		tb.Fatalf("redistest: replica %s does not follow its master: %v", s.Replica().Addr(), err)
 	}
 }
@@ -179,11 +179,11 @@ func startWatcher(tb testing.TB, master *Server) *Server {
 	tb.Cleanup(func() {
 		w.Stop()
 		if tb.Failed() {
-			tb.Logf("end of the log of the sentinel %s:\n%s", w.Addr(), testproc.LogTail(w.log(), 0))
+			tb.Logf("end of the log of the sentinel %s:\n%s", w.Addr(), process.LogTail(w.log(), 0))
 		}
 	})
 	for range 20 {
-		w.port = testproc.FreePort(tb, busPortOffset)
+		w.port = freePort(tb)
 		err := w.watch(tb.Context(), master)
 		if err == nil {
 			return w
@@ -204,8 +204,8 @@ func (s *Server) watch(ctx context.Context, master *Server) error {
 	if err := os.WriteFile(filepath.Join(s.dir, conf), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
-	logStart := testproc.LogSize(s.log())
-	proc, err := testproc.Start(testproc.Command{
+	logStart := process.LogSize(s.log())
+	proc, err := process.Start(process.Command{
 		Path: s.bin, Args: []string{conf, "--sentinel"}, Dir: s.dir, Log: s.log(),
 	})
 	if err != nil {
@@ -213,9 +213,9 @@ func (s *Server) watch(ctx context.Context, master *Server) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := testproc.Poll(ctx, proc.Exited(), func() error { return s.probe(ctx, proc.PID()) }); err != nil {
+	if err := process.Poll(ctx, proc.Exited(), func() error { return s.probe(ctx, proc.PID()) }); err != nil {
 		proc.Kill()
-		log := testproc.LogTail(s.log(), logStart)
+		log := process.LogTail(s.log(), logStart)
 		if strings.Contains(log, "Address already in use") {
 			return fmt.Errorf("%w: %s", errPortTaken, s.Addr())
 		}

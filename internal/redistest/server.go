@@ -16,11 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/railtoken/railtoken/internal/testproc"
+	"github.com/railtoken/railtoken/internal/process"
 )
 
 const (
-	loopback     = testproc.Loopback
+	loopback     = process.Loopback
 	readyTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
@@ -38,7 +38,7 @@ type Server struct {
 	port     int
 
 	mu   sync.Mutex
-	proc *testproc.Process // nil when not running
+	proc *process.Process // nil when not running
 }
 
 // Start runs a redis-server on a free port of 127.0.0.1 and returns when it answers. It keeps nothing on disk, unless args
@@ -53,12 +53,12 @@ func Start(tb testing.TB, args ...string) *Server {
 	tb.Cleanup(func() {
 		s.Stop()
 		if tb.Failed() {
-			tb.Logf("end of the log of redis-server %s:\n%s", s.Addr(), testproc.LogTail(s.log(), 0))
+			tb.Logf("end of the log of redis-server %s:\n%s", s.Addr(), process.LogTail(s.log(), 0))
 		}
 	})
 
 	for range 20 {
-		s.port = testproc.FreePort(tb, busPortOffset)
+		s.port = freePort(tb)
 		err := s.run()
 		if err == nil {
 			return s
@@ -69,6 +69,16 @@ func Start(tb testing.TB, args ...string) *Server {
 	}
 	tb.Fatal("redistest: other processes took 20 ports in a row before redis-server could")
 	return nil
+}
+
+// freePort returns a port for a server, whose bus port is free too.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := process.FreePort(tb.Context(), busPortOffset)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
 }
 
 // Addr is the server's address, host:port. It stays the same over Stop, Kill and Restart.
@@ -136,7 +146,7 @@ func (s *Server) Restart(tb testing.TB) {
 	s.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	err := testproc.Poll(ctx, nil, func() error {
+	err := process.Poll(ctx, nil, func() error {
 		err := s.run()
 		if err != nil && !errors.Is(err, errPortTaken) {
 			tb.Fatal(err)
@@ -172,21 +182,21 @@ func (s *Server) Resume() {
 func (s *Server) run() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	logStart := testproc.LogSize(s.log())
-	proc, err := testproc.Start(testproc.Command{Path: s.bin, Args: s.args(), Dir: s.dir, Log: s.log()})
+	logStart := process.LogSize(s.log())
+	proc, err := process.Start(process.Command{Path: s.bin, Args: s.args(), Dir: s.dir, Log: s.log()})
 	if err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	err = testproc.Poll(ctx, proc.Exited(), func() error { return s.probe(ctx, proc.PID()) })
+	err = process.Poll(ctx, proc.Exited(), func() error { return s.probe(ctx, proc.PID()) })
 	if err == nil {
 		s.proc = proc
 		return nil
 	}
 	proc.Kill()
-	log := testproc.LogTail(s.log(), logStart)
+	log := process.LogTail(s.log(), logStart)
 	if strings.Contains(log, "Address already in use") {
 		return fmt.Errorf("%w: %s", errPortTaken, s.Addr())
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -15,10 +14,7 @@ import (
 	"github.com/railtoken/railtoken/internal/process"
 )
 
-const (
-	loopback     = "127.0.0.1"
-	readyTimeout = 10 * time.Second
-)
+const readyTimeout = 10 * time.Second
 
 // Server is a redis-server that this program has started.
 type Server struct {
@@ -68,13 +64,10 @@ func start(dir, addr string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(dir, "redis-"+port+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	p, err := process.Run(log, "redis-server",
-		"--bind", loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	p, err := process.Start(process.Command{
+		Path: "redis-server", Log: filepath.Join(dir, "redis-"+port+".log"),
+		Args: []string{"--bind", process.Loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package testproc
+package process
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 const pauseTimeout = 10 * time.Second
 
-// attributes let the kernel kill the process when the test process dies without running its cleanups, as it does after a
+// attributes let the kernel kill the process when this process dies without running its cleanups, as it does after a
 // panic or a timeout.
 func attributes(u *User) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

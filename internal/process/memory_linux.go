@@ -7,9 +7,6 @@ const (
 	tmpfsMagic = 0x01021994
 )
 
-// dieWithParent lets the kernel kill a process when this one dies without having ended it.
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
-
 // MemoryDir returns a directory whose files are in memory, if there is one with room for size bytes.
 func MemoryDir(size uint64) (dir string, ok bool) {
 	var fs syscall.Statfs_t
