@@ -17,6 +17,7 @@ CROWD ?= 100000
 FLOOD ?= 20s
 HELD ?= 100000
 CUTS ?= 1000
+TRANSFERS ?= 10000
 ORDERS ?=
 export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
 
@@ -83,6 +84,11 @@ crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the re
 .PHONY: items
 items: ## Kill workers while 1500 tasks of 40 items run (RUNS) beside 7500 audits (AUDITS), with and without a mark, and check 1000 pairs (PAIRS)
 	@scripts/items.sh
+
+.PHONY: ledger
+ledger: ## Move money TRANSFERS (10000) times in each of five modes on three databases while workers are stopped and killed; ten minutes
+	@REDISTEST_REQUIRE=1 go test -C examples/ledger -count=1 -timeout 60m -run '^TestTheWholeLedgerKeepsItsPromises$$' -whole \
+		-transfers $(TRANSFERS) -plot "$(CURDIR)/docs/ledger.svg"
 
 .PHONY: overload
 overload: ## Flood locks with 2048 callers for FLOOD (20s) while HELD (100000) leases are held, on one server and on five; about three minutes
