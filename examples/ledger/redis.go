@@ -47,7 +47,7 @@ func startProgram(program string) (redisServer, error) {
 	}
 	addr := free.Addr().String()
 	_, port, err := net.SplitHostPort(addr)
-	if err = errors.Join(err, free.Close()); err != nil {
+	if err := errors.Join(err, free.Close()); err != nil {
 		return redisServer{}, err
 	}
 	//nolint:noctx,gosec // close ends it
