@@ -15,6 +15,7 @@ import (
 	"github.com/railtoken/railtoken/etcdlock"
 	"github.com/railtoken/railtoken/internal/etcdtest"
 	"github.com/railtoken/railtoken/internal/leaktest"
+	"github.com/railtoken/railtoken/internal/leftout"
 )
 
 func TestMain(m *testing.M) {
@@ -49,6 +50,7 @@ var shared struct {
 // sharedEtcd returns the addresses of an etcd of one member.
 func sharedEtcd(t testing.TB) []string {
 	t.Helper()
+	leftout.Needed(t, "etcd", etcdtest.Find())
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "etcdlock-"); shared.err == nil { //nolint:usetesting // it outlives the test
 			shared.cluster, shared.err = etcdtest.Start(context.Background(), shared.dir,
@@ -56,7 +58,7 @@ func sharedEtcd(t testing.TB) []string {
 		}
 	})
 	if shared.err != nil {
-		t.Fatal("needs etcd, which make test installs: ", shared.err)
+		t.Fatal(shared.err)
 	}
 	return shared.cluster.Addrs()
 }
@@ -64,9 +66,10 @@ func sharedEtcd(t testing.TB) []string {
 // startEtcd starts an etcd for one test.
 func startEtcd(t testing.TB, opts etcdtest.Options) *etcdtest.Cluster {
 	t.Helper()
+	leftout.Needed(t, "etcd", etcdtest.Find())
 	c, err := etcdtest.Start(t.Context(), t.TempDir(), opts)
 	if err != nil {
-		t.Fatal("needs etcd, which make test installs: ", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.End() })
 	return c

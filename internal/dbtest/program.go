@@ -11,11 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/process"
 )
-
-// envRequire turns a missing server from a skip into a failure.
-const envRequire = "REDISTEST_REQUIRE"
 
 // Folders outside PATH in which packages put servers. Those of PostgreSQL have one folder for each version.
 const (
@@ -89,17 +87,10 @@ func runToEnd(ctx context.Context, c process.Command) (output string, err error)
 	return strings.TrimSpace(string(text)), err
 }
 
-// program returns the path of a program. Without it tb is skipped, or fails when REDISTEST_REQUIRE is set.
+// program returns the path of a program. Without it the test ends: see [leftout.Needed].
 func program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := find(name)
-	if err == nil {
-		return path
-	}
-	why := fmt.Sprintf("needs %s: %s cannot run: %v (\"make test\" installs it)", name, tb.Name(), err)
-	if os.Getenv(envRequire) != "" {
-		tb.Fatal(why)
-	}
-	tb.Skip(why)
-	return ""
+	leftout.Needed(tb, name, err)
+	return path
 }

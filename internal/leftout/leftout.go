@@ -46,6 +46,19 @@ func (s Server) Require(tb testing.TB, missing error) {
 		s.Name, missing, len(names), list)
 }
 
+// Needed ends a test that needs a program if missing says why it is not installed: the test is skipped, or fails when
+// REDISTEST_REQUIRE is set.
+func Needed(tb testing.TB, program string, missing error) {
+	tb.Helper()
+	if missing == nil {
+		return
+	}
+	if os.Getenv("REDISTEST_REQUIRE") != "" {
+		tb.Fatalf("needs %s: %s cannot run: %v (\"make test\" installs it)", program, tb.Name(), missing)
+	}
+	tb.Skipf("needs %s: %s is left out: %v (\"make test\" installs it)", program, tb.Name(), missing)
+}
+
 // Find names the tests, benchmarks and fuzz targets below root that cannot run without the server, as "dir: name", sorted.
 // They are found in the source: a test counts when it, or a function or variable of its directory that it mentions, calls
 // one of the starters. Nested modules are included.

@@ -1,29 +1,19 @@
 package redistest
 
 import (
-	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/railtoken/railtoken/internal/leftout"
 )
 
-const (
-	// serverBinary is the program that Start and everything built on it look for in PATH.
-	serverBinary = "redis-server"
-	// envRequire turns a missing redis-server from a skip into a failure.
-	envRequire = "REDISTEST_REQUIRE"
-)
+// serverBinary is the program that Start and everything built on it look for in PATH.
+const serverBinary = "redis-server"
 
-// binary returns the path of redis-server. Without one it does not return: tb is skipped, or fails when
-// REDISTEST_REQUIRE is set.
+// binary returns the path of redis-server. Without one it does not return: see [leftout.Needed].
 func binary(tb testing.TB) string {
 	tb.Helper()
 	path, err := exec.LookPath(serverBinary)
-	if err == nil {
-		return path
-	}
-	if os.Getenv(envRequire) != "" {
-		tb.Fatalf("needs redis-server: %s cannot run: %v (\"make test\" installs it)", tb.Name(), err)
-	}
-	tb.Skipf("needs redis-server: %s is left out: %v (\"make test\" installs it)", tb.Name(), err)
-	return ""
+	leftout.Needed(tb, serverBinary, err)
+	return path
 }

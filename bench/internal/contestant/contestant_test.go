@@ -15,6 +15,7 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -233,9 +234,10 @@ func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locke
 	var s servers
 	var addrs []string
 	if kind.Store == contestant.OnEtcd {
+		leftout.Needed(t, "etcd", etcdtest.Find())
 		var err error
 		if s.etcd, err = etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n}); err != nil {
-			t.Fatal("needs etcd, which make test installs: ", err)
+			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			if err := s.etcd.End(); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/leftout"
 )
 
 func TestAClusterOfEtcdServesWithoutAFollower(t *testing.T) {
@@ -96,9 +97,10 @@ func TestEtcdLeavesNothingBehind(t *testing.T) {
 
 func startEtcd(t *testing.T, n int, reach etcdtest.Reach) *etcdtest.Cluster {
 	t.Helper()
+	leftout.Needed(t, "etcd", etcdtest.Find())
 	e, err := etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n, Reach: reach})
 	if err != nil {
-		t.Fatal("needs etcd, which make test installs: ", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.End() })
 	return e
