@@ -11,6 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/etcdlock"
 	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/lockhistory"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -21,7 +22,7 @@ var fastElections = etcdtest.Options{Members: 3, Election: 500 * time.Millisecon
 func TestNoTokenComesTwiceWhileLeadersFail(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t, fastElections)
-	h := newHistory()
+	h := lockhistory.New()
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for client := range 6 {
@@ -34,7 +35,7 @@ func TestNoTokenComesTwiceWhileLeadersFail(t *testing.T) {
 				for ctx.Err() == nil {
 					key := fmt.Sprint("order:", rand.IntN(3))
 					hold := time.Duration(rand.IntN(int(5 * time.Millisecond)))
-					if err := h.use(ctx, 2*client+caller, l, key, hold); err != nil && ctx.Err() == nil && !errors.Is(err, locking.ErrUnavailable) {
+					if err := h.Use(ctx, 2*client+caller, l, key, hold, locking.Options{}); err != nil && ctx.Err() == nil && !errors.Is(err, locking.ErrUnavailable) {
 						t.Errorf("client %d: %v", client, err)
 					}
 				}
@@ -44,32 +45,17 @@ func TestNoTokenComesTwiceWhileLeadersFail(t *testing.T) {
 	// A long lease of its own must survive all of this: its TTL is longer.
 	long := acquire(t, newLocker(t, etcd.Addrs(), etcdlock.Options{}), locking.Options{}, "long")
 	for round := range 4 {
-		awaitLeases(t, h, 100)
+		h.Await(t, 100)
 		failLeader(t, etcd, round%2 == 0)
 	}
-	awaitLeases(t, h, 100)
+	h.Await(t, 100)
 	stop()
 	all.Wait()
-	h.judge(t, 500)
+	h.Judge(t, linearizable)
 	if err := long.Renew(t.Context()); err != nil {
 		t.Errorf("the long lease: %v", err)
 	}
 	release(t, long)
-}
-
-// awaitLeases waits until a history has more leases.
-func awaitLeases(t *testing.T, h *history, more int) {
-	t.Helper()
-	count := func() int {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return h.leases
-	}
-	for want, began := count()+more, time.Now(); count() < want; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("fewer than %d leases in 30 s", more)
-		}
-	}
 }
 
 // failLeader kills the leader and starts it again, or stops it until there is another one and continues it.
