@@ -65,13 +65,13 @@ func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
 	}
 	e.runs.add(r)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.ended, r.parking.over = r.since, parked
-	if !r.parkInBackground(r.parking, nil, r.since.Add(fetchedLease)) {
+	parks := r.parkInBackground(r.parking, nil, r.since.Add(fetchedLease))
+	r.mu.Unlock()
+	if !parks {
 		e.runs.drop(r)
-		return false
 	}
-	return true
+	return parks
 }
 
 // fetchedLease is for how long a task that was fetched is this server's: asynq's lease on it, less what the clocks of
