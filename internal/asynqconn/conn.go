@@ -115,10 +115,10 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 	case Ack:
 		return c.acknowledge(ctx, text, sum, keys, args, send)
 	case Fetch:
-		cmd := c.fetched(ctx, known, keys, send)
+		cmd, more := c.fetched(ctx, known, keys, send)
 		c.failures.pause(ctx, cmd.Err())
-		if c.pacer.fetched(ctx, cmd.Err()) { // there is one now
-			cmd = c.fetched(ctx, known, keys, send)
+		if !more && c.pacer.fetched(ctx, cmd.Err()) { // there is one now
+			cmd, _ = c.fetched(ctx, known, keys, send)
 			c.failures.pause(ctx, cmd.Err())
 		}
 		return cmd
@@ -153,23 +153,23 @@ func (c *Conn) drain() {
 	c.intake.Drain(ctx)
 }
 
-// fetched fetches a task, by asynq's script when our own cannot be used.
+// fetched fetches a task, by asynq's script when our own cannot be used. more reports that others may follow at once.
 func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 	send func(context.Context) *redis.Cmd,
-) (cmd *redis.Cmd) {
+) (cmd *redis.Cmd, more bool) {
 	c.pulse.fetching()
 	defer func() { c.pulse.fetched(cmd.Err()) }()
 	if c.ready != nil {
 		if err := c.ready(ctx); err != nil {
 			cmd = redis.NewCmd(ctx, "evalsha")
 			cmd.SetErr(err)
-			return cmd
+			return cmd, false
 		}
 	}
 	if known && c.tasks != nil && !c.foreign.Load() {
 		return c.fetch(ctx, keys)
 	}
-	return send(ctx)
+	return send(ctx), false
 }
 
 // warnForeign logs once that asynq has an unsupported version.

@@ -3,26 +3,33 @@ package asynqconn
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// fetch gives asynq a task that was taken for it, or takes some.
-func (c *Conn) fetch(ctx context.Context, keys []string) *redis.Cmd {
-	cmd := redis.NewCmd(ctx, "evalsha")
+// parkingMost is for how long a fetch takes tasks that are all parked. asynq looks only between two fetches whether it is
+// to stop, and a fetch that does not end is taken for one that is stuck.
+const parkingMost = 20 * time.Millisecond
+
+// fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because all of
+// those that came are being parked.
+func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
+	cmd = redis.NewCmd(ctx, "evalsha")
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
+	began := time.Now()
 	t, ok := c.intake.Take()
-	for more := true; !ok; t, ok = c.intake.Take() {
+	for more = true; !ok; t, ok = c.intake.Take() {
 		var err error = redis.Nil
-		if more {
+		if more && time.Since(began) < parkingMost {
 			more, err = c.intake.Fetch(ctx, queue)
 		}
 		if err != nil {
 			cmd.SetErr(err)
-			return cmd
+			return cmd, more
 		}
 	}
 	c.tasks.Fetched(t)
 	cmd.SetVal(t.Message)
-	return cmd
+	return cmd, false
 }

@@ -1,11 +1,16 @@
 package asynqconn
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
 )
 
 // Redis undoes nothing of a script that fails: without a lease asynq would never recover the task.
@@ -22,10 +27,66 @@ func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
 		"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active",
 		"asynq:{default}:lease",
 	}
-	if err := c.fetch(t.Context(), keys).Err(); err == nil {
+	if cmd, _ := c.fetch(t.Context(), keys); cmd.Err() == nil {
 		t.Error("the fetch has not failed")
 	}
 	if err := admin.ZScore(t.Context(), "asynq:{default}:lease", "a").Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Producers enqueue tasks of a held key without an end. The server shuts down, and its fetches look alive until then.
+func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	single, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	if _, err := single.Acquire(ctx, []string{"hot"}, locking.Options{TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
+		t.Fatal(err)
+	}
+	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:keys", "hot")
+	var types fused.Types
+	types.Learn("test", time.Minute)
+	var parks atomic.Int64
+	flooded, ended := make(chan struct{}), make(chan struct{})
+	conn := New(client, Options{
+		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: fused.Of(single), Types: &types,
+		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
+		Park: func(_ Fetched, parked func()) bool {
+			defer parked()
+			select {
+			case <-ended:
+				return true
+			default:
+			}
+			client.LMove(ctx, "asynq:{default}:active", "asynq:{default}:pending", "LEFT", "LEFT")
+			if parks.Add(1) == 300 {
+				close(flooded)
+			}
+			return true
+		},
+	})
+	s := bareServer(t, conn, func(context.Context, *asynq.Task) error { return nil })
+	redistest.Receive(t, flooded, patience)
+	began := time.Now()
+	stopped := make(chan struct{})
+	go func() {
+		s.Shutdown()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		close(ended)
+		t.Errorf("the shutdown has taken more than %v, in a fetch that began %v before it", patience,
+			began.Sub(conn.Pulse().Began))
+		<-stopped
 	}
 }

@@ -63,7 +63,8 @@ func TestAFetchThatRunsLateLosesNoTask(t *testing.T) {
 		keys := []string{
 			"asynq:{default}:pending", "asynq:{default}:paused", "asynq:{default}:active", "asynq:{default}:lease",
 		}
-		return conn.fetch(t.Context(), keys).Err()
+		cmd, _ := conn.fetch(t.Context(), keys)
+		return cmd.Err()
 	}
 	if err := fetch(); !errors.Is(err, redis.Nil) {
 		t.Fatal(err)

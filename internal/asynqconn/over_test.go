@@ -24,8 +24,8 @@ func TestAnAcknowledgementOfAnotherRunIsNotRepeated(t *testing.T) {
 	if _, err := tasks.Enqueue(asynq.NewTask("test", nil), asynq.TaskID("a")); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.fetch(ctx, keys).Err(); err != nil {
-		t.Fatal(err)
+	if cmd, _ := conn.fetch(ctx, keys); cmd.Err() != nil {
+		t.Fatal(cmd.Err())
 	}
 	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:run", "another")
 	keys = []string{
