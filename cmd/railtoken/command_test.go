@@ -171,7 +171,12 @@ func TestBadInputIsRefusedWithItsRemedy(t *testing.T) {
 		{[]string{"doctor", "--skip", "luck"}, "no check"},
 		{[]string{"keys", "--redis", "redis://:secret@h:1"}, "host:port"},
 		{[]string{"keys", "--lock-nodes", "a:1,b:2"}, "at least 3"},
-		{[]string{"explain"}, "1 arg"},
+		{[]string{"explain"}, "railtoken explain TASK"},
+		{[]string{"depose", "--why", "it hangs"}, "railtoken depose KEY"},
+		{[]string{"unlock", "order:1"}, "depose"},
+		{[]string{"holders"}, "keys"},
+		{[]string{"who", "order:1"}, "look"},
+		{[]string{"why", "order:1"}, "explain"},
 	} {
 		out := must(t, exitError, c.args...)
 		if !strings.Contains(out, c.says) || strings.Contains(out, "secret") {
@@ -183,7 +188,7 @@ func TestBadInputIsRefusedWithItsRemedy(t *testing.T) {
 
 func TestATaskThatDoesNotExistIsExplained(t *testing.T) {
 	newSystem(t)
-	if out := must(t, exitFound, "explain", "none"); !strings.Contains(out, "knows no task") {
+	if out := must(t, exitFound, "explain", "none"); !strings.Contains(out, "knows no task none:") {
 		t.Errorf("explain: %s", out)
 	}
 }
@@ -260,6 +265,12 @@ func TestShellsCompleteKeysAndTasks(t *testing.T) {
 		if out := must(t, exitOK, "completion", shell); !strings.Contains(out, "railtoken") {
 			t.Errorf("no completion for %s", shell)
 		}
+	}
+}
+
+func TestAJoinedErrorIsShownOnOneLine(t *testing.T) {
+	if got := line("first\nsecond\x1b[2J"); got != "first; second?[2J" {
+		t.Errorf("%q", got)
 	}
 }
 

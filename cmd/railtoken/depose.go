@@ -19,9 +19,12 @@ func (a *app) deposeCommand() *cobra.Command {
 	yes := false
 	c := &cobra.Command{
 		Use: "depose KEY", Short: "take a key away from a holder that hangs", Args: cobra.ExactArgs(1),
+		SuggestFor:        []string{"unlock", "force-unlock", "free", "release", "steal"},
 		ValidArgsFunction: a.completeKeys,
 		Long: "depose takes a key from its holder: it raises the fencing token, ends the holder's context, frees the key and wakes\n" +
 			"the next task. It asks first, unless --yes is given; then --expect must name the owner that look has shown.\n\n" +
+			"The task of the holder has failed, as after any lost lease, and asynq retries it. A handler that ignores its\n" +
+			"context goes on working: check first that it may run beside the next task, or stop its process.\n\n" +
 			"A holder that is paused may write until the next holder has claimed the resource. A program can close that gap: see\n" +
 			"Floor of inspect.Deposition.",
 		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.depose(ctx, a.keyOf(args[0]), d, yes) }),

@@ -19,6 +19,7 @@ import (
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain TASK", Short: "say why a task does not run", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
+		SuggestFor: []string{"why", "task"},
 		Long: "explain says why a task does not run: its state, its key and the holder, its place, its timer, when it is expected to\n" +
 			"start, and what to do. Exit status 2 says that something holds it up.",
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.explain(ctx, args[0]) }),
@@ -56,7 +57,7 @@ func (a *app) printExplanation(e explain.Explanation) {
 			fmt.Fprintf(a.out, "%-9s%s\n", name, line(value))
 		}
 	}
-	task := e.Task
+	task := strings.TrimPrefix(e.Task, "/") // without a queue if only the ID was given
 	if e.Type != "" {
 		task += " (" + e.Type + ")"
 	}

@@ -35,6 +35,7 @@ func (a *app) keysCommand() *cobra.Command {
 	by, n, scan := "waiters", 20, false
 	c := &cobra.Command{
 		Use: "keys", Short: "list keys that are held or waited for", Args: cobra.NoArgs,
+		SuggestFor: []string{"holders", "locks", "list"},
 		Long: "keys lists keys that tasks wait for, and keys that workers report to hold. Reports come every 5 s; --scan also\n" +
 			"finds locks of other programs, by looking at all keys in Redis.",
 		RunE: a.do(func(ctx context.Context, _ []string) error { return a.listKeys(ctx, by, n, scan) }),

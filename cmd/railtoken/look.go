@@ -61,6 +61,7 @@ func (a *app) lookCommand() *cobra.Command {
 	n, found := 10, ""
 	c := &cobra.Command{
 		Use: "look KEY", Short: "show who holds a key and who waits for it",
+		SuggestFor: []string{"who", "holder", "key", "show"},
 		Long: "look shows the whole state of one key: its holder, what each lock server has, and the first waiters.\n" +
 			"--find HASH finds the key of a hash in a log line, if it is held or waited for.",
 		Args: func(_ *cobra.Command, args []string) error {

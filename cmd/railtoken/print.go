@@ -69,14 +69,14 @@ func plain(text string) string {
 	return text
 }
 
-// line returns text for a terminal, without control characters.
+// line returns text for a terminal as one line, without control characters.
 func line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, text)
+	}, strings.ReplaceAll(text, "\n", "; "))
 }
 
 // keyOf returns the key of an argument: what a table shows.

@@ -95,7 +95,20 @@ func (a *app) root() *cobra.Command {
 		c.GroupID = "steer"
 		root.AddCommand(c)
 	}
+	for _, c := range root.Commands() {
+		c.Args = withUsage(c.Args)
+	}
 	return root
+}
+
+// withUsage returns a check of arguments whose error shows how the command is called.
+func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return fmt.Errorf("%w: call it as %s", err, c.UseLine())
+		}
+		return nil
+	}
 }
 
 // do returns the function of a command that ends after the timeout and has connections.

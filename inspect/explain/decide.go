@@ -158,7 +158,7 @@ func words(e *Explanation, f facts) {
 	q := f.task.Queue
 	switch e.Cause {
 	case NoSuchTask:
-		e.Why = "asynq knows no task " + f.task.String() + ": it has succeeded, it was deleted, or it was never enqueued"
+		e.Why = "asynq knows no task " + strings.TrimPrefix(f.task.String(), "/") + ": it has succeeded, it was deleted, or it was never enqueued"
 		e.Expected = "never"
 	case Running:
 		e.Why, e.Expected = "its handler runs", "it has started"
