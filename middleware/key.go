@@ -27,14 +27,21 @@ func Key(kind string, parts ...string) string {
 	return strings.Join(append([]string{kind}, parts...), ":")
 }
 
-// PayloadKey returns a KeyFunc that decodes the payload of a task from JSON and returns one key from it.
+// PayloadKey returns a KeyFunc that decodes the payload of a task from JSON and returns one key from it. It
+// panics if key is nil.
 func PayloadKey[T any](key func(T) string) KeyFunc {
+	if key == nil {
+		panic("middleware: PayloadKey needs a function")
+	}
 	return PayloadKeys(func(payload T) []string { return []string{key(payload)} })
 }
 
 // PayloadKeys returns a KeyFunc that decodes the payload of a task from JSON and returns several keys from it. They are
-// locked together or not at all.
+// locked together or not at all. PayloadKeys panics if keys is nil.
 func PayloadKeys[T any](keys func(T) []string) KeyFunc {
+	if keys == nil {
+		panic("middleware: PayloadKeys needs a function")
+	}
 	return func(_ context.Context, task *asynq.Task) ([]string, error) {
 		var payload T
 		if err := json.Unmarshal(task.Payload(), &payload); err != nil {
@@ -44,8 +51,12 @@ func PayloadKeys[T any](keys func(T) []string) KeyFunc {
 	}
 }
 
-// HeaderKey returns a KeyFunc that takes the key from a header of the task (asynq.NewTaskWithHeaders).
+// HeaderKey returns a KeyFunc that takes the key from a header of the task (asynq.NewTaskWithHeaders). It
+// panics if name is empty.
 func HeaderKey(name string) KeyFunc {
+	if name == "" {
+		panic("middleware: HeaderKey needs the name of a header")
+	}
 	return func(_ context.Context, task *asynq.Task) ([]string, error) {
 		key, ok := task.Headers()[name]
 		if !ok {

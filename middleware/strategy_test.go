@@ -261,6 +261,24 @@ func TestKeyFunctions(t *testing.T) {
 	}
 }
 
+func TestKeyFunctionsRefuseNothingToReadFrom(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]func(){
+		"PayloadKey":  func() { middleware.PayloadKey[string](nil) },
+		"PayloadKeys": func() { middleware.PayloadKeys[string](nil) },
+		"HeaderKey":   func() { middleware.HeaderKey("") },
+	} {
+		func() {
+			defer func() {
+				if p, _ := recover().(string); !strings.Contains(p, name+" needs") {
+					t.Errorf("%s: %q", name, p)
+				}
+			}()
+			build()
+		}()
+	}
+}
+
 func TestAFixedKeyMustNotBeEmpty(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{nil, {""}, {"a", ""}} {
