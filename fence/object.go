@@ -111,6 +111,9 @@ func mayPut(t Token, meta map[string]string, current, read string) error {
 // write whose condition does not hold. Call it once when the program starts; some stores that speak S3's protocol
 // ignore conditions. The object stays, and name must be used for nothing else.
 func ProbeObjects(ctx context.Context, o Objects, name string) error {
+	if o == nil || name == "" {
+		return invalid("ProbeObjects needs a store and a name")
+	}
 	body := func() io.ReadSeeker {
 		return strings.NewReader("railtoken probes whether this store checks If-Match\n")
 	}

@@ -146,6 +146,13 @@ func TestProbeRefusesStoresThatIgnoreConditions(t *testing.T) {
 	}
 }
 
+func TestAProbeNeedsAStore(t *testing.T) {
+	t.Parallel()
+	if err := ProbeObjects(t.Context(), nil, ".probe"); err == nil || !strings.Contains(err.Error(), "needs a store") {
+		t.Error(err)
+	}
+}
+
 // contested is a store in which others always write first.
 type contested struct{ Web }
 

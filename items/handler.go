@@ -126,7 +126,11 @@ func (h Handler[T, I]) Validate() error {
 // New returns the asynq handler for tasks of items: register it as it is, for example with asynq.ServeMux.Handle. It
 // returns every fault of h at once. Package worker has HandleItems for this.
 func New[T, I any](locks *attach.Attached, h Handler[T, I]) (asynq.Handler, error) {
-	if err := h.Validate(); err != nil {
+	err := h.Validate()
+	if locks == nil {
+		err = errors.Join(errors.New("items: locks is nil: give the result of attach.New"), err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	h = h.withDefaults()

@@ -114,6 +114,11 @@ func TestNewReturnsEveryFaultAtOnce(t *testing.T) {
 	}
 	wantText(t, err.Error(), `handler of "run"`, "Split is not set", "ItemKeys is not set", "Run is not set",
 		"Policy is Policy(7)", "Parallel is -1", "the order FIFO")
+	if _, err := items.New(nil, items.Handler[string, string]{}); err == nil {
+		t.Error("New takes no locks")
+	} else {
+		wantText(t, err.Error(), "attach.New", "Split is not set")
+	}
 	if err := worker.HandleItems(w, "", items.Handler[string, string]{}); err == nil {
 		t.Error("a handler without a type was registered")
 	}

@@ -31,6 +31,9 @@ func Do(
 	if fn == nil {
 		panic("locking: Do needs a function")
 	}
+	if l == nil {
+		panic("locking: Do needs a Locker")
+	}
 	lease, err := Wait(ctx, l, keys, opts)
 	if err != nil {
 		return err

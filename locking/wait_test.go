@@ -250,6 +250,16 @@ func TestDoWaitsAndReleases(t *testing.T) {
 // key is that of a value in a context.
 type key struct{}
 
+func TestDoSaysThatALockerIsMissing(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if p := recover(); p != "locking: Do needs a Locker" {
+			t.Errorf("it panics with %v", p)
+		}
+	}()
+	_ = locking.Do(t.Context(), nil, []string{"a"}, locking.Options{}, func(context.Context, *locking.Lease) error { return nil })
+}
+
 func TestDoReleasesAfterAPanic(t *testing.T) {
 	plainOrGated(t, func(t *testing.T, inner *ram, l locking.Locker) {
 		func() {

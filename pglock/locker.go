@@ -53,7 +53,7 @@ type Locker interface {
 // transaction holds comes too late.
 func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 	if db == nil {
-		return nil, errors.New("pglock: New got no *sql.DB")
+		return nil, errors.New("pglock: New got a nil database: give it an *sql.DB")
 	}
 	listener, err := newListener(opts.Listen)
 	if err != nil {

@@ -27,6 +27,9 @@ func Schema() string { return schema }
 // program starts, also by several programs at a time. The first call needs the right to create a schema in the
 // database.
 func Create(ctx context.Context, db *sql.DB) error {
+	if db == nil {
+		return errors.New("pglock: Create got a nil database: give it an *sql.DB")
+	}
 	if _, err := check(ctx, db); err == nil {
 		return nil
 	}

@@ -44,6 +44,13 @@ func TestAnUnusableSchemaNamesTheRemedy(t *testing.T) {
 	}
 }
 
+func TestCreateNeedsADatabase(t *testing.T) {
+	t.Parallel()
+	if err := pglock.Create(t.Context(), nil); err == nil || !contains(err, "give it an *sql.DB") {
+		t.Error(err)
+	}
+}
+
 func TestCreateMayRunAgainAndSideBySide(t *testing.T) {
 	t.Parallel()
 	server := dbtest.SharedPostgres(t)
