@@ -55,8 +55,8 @@ type Options struct {
 	// [Attached.Check].
 	AllowEviction bool
 
-	// DisableReports ends the reports of what the tasks of the servers hold, which package inspect reads. A report costs
-	// three commands every 5 s, however many locks are held.
+	// DisableReports turns off the reports of what the tasks of the servers hold, which package inspect reads. A report
+	// costs three commands every 5 s, however many locks are held.
 	DisableReports bool
 
 	// Observer receives every event of the locks; nil disables it.

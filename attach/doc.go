@@ -42,7 +42,7 @@
 //   - With middleware.Requeue{Order: middleware.FIFO}, tasks run in the order in which [Producer.EnqueueInOrder]
 //     enqueued them.
 //   - [NewProducer] enqueues tasks with their keys, and can refuse a task whose key is held. A server then takes the
-//     locks of a task with the task itself, and the task costs no call more than without locks.
+//     locks of a task with the task itself, and the task costs no more calls than without locks.
 //   - For locks on several servers, set Options.Locker to a locking.Gate over locking.NewRedlock, with [FenceTTL]. For
 //     locks with connections of their own, use locking.NewSingle on a second client instead.
 //

@@ -27,8 +27,8 @@ type Options struct {
 // Queue parks tasks on keys and wakes them. It is safe for concurrent use.
 //
 // Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one. So does the
-// Locker of attach.Attached and worker.Worker, which work outside of tasks uses. A program calls Park and Wake only for
-// conflicts of its own, and Wake also after it has released a key by another Locker.
+// Locker of attach.Attached and worker.Worker, which is for work outside of tasks. A program calls Park and Wake only
+// for conflicts of its own, and Wake also after it has released a key by another Locker.
 type Queue parking.Engine // packages of this module convert it
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a

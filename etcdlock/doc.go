@@ -28,8 +28,8 @@
 // # What a lock with a time limit cannot promise
 //
 // A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of
-// two local clocks. But a process that is stopped after it has looked at the lease, and continues after the TTL, writes
-// late on etcd, too: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an
+// two local clocks. But a process that is stopped after it has checked the lease, and continues after the TTL, writes
+// late with etcd, too: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an
 // etcd before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
 // successor has renewed.
 //
@@ -42,7 +42,7 @@
 //
 // # The client
 //
-// Endpoints, TLS and authentication are those of the clientv3.Client. List all members, and set
-// its DialKeepAliveTime and DialKeepAliveTimeout (to 10 s, which is gRPC's minimum, and 3 s), so that it leaves a member
-// that hangs. A user of etcd needs readwrite permission on the prefix railtoken/.
+// Endpoints, TLS and authentication are those of the clientv3.Client. List all members, and set its DialKeepAliveTime
+// and DialKeepAliveTimeout (to 10 s, which is gRPC's minimum, and 3 s), so that the client leaves a member that hangs.
+// A user of etcd needs readwrite permission on the prefix railtoken/.
 package etcdlock

@@ -26,7 +26,7 @@
 //
 // A task that works for long between its read and its write uses two transactions: [SQL.Claim] and the reads in the
 // first, [SQL.Check] and the writes in the second. [SQL.Once] marks an operation as applied, in the same transaction,
-// so that a task that runs again after its end was lost has no second effect.
+// so that it has no second effect if the task runs again because the report of its end was lost.
 //
 // [Row] keeps the token in a column of the guarded row instead of a table. [Redis] guards data in Redis, [Transport] and
 // [Handler] carry tokens over HTTP to a service that checks them, and [PutFenced] writes objects to a store with ETags.

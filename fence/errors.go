@@ -6,13 +6,12 @@ import (
 )
 
 var (
-	// ErrFenced reports that a later holder of the lock has been at the resource. Nothing of this call was written;
-	// roll the transaction back and give up: the later holder has the work now. The error that matches it is a
-	// [FencedError].
+	// ErrFenced reports that a later holder of the lock has claimed the resource. Nothing of this call was written; roll
+	// the transaction back and give up: the later holder has the work now. The error that matches it is a [FencedError].
 	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
 
-	// ErrApplied reports that an operation has had its effect already, in an earlier run whose end did not become
-	// known. Roll the transaction back and treat the work as done.
+	// ErrApplied reports that an operation has already had its effect, in an earlier run whose end was not reported. Roll
+	// the transaction back and treat the work as done.
 	ErrApplied = errors.New("fence: the operation has been applied already")
 
 	// ErrRetry reports that a transaction lost a race that says nothing about tokens: a serialization failure, a

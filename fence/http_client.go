@@ -13,14 +13,14 @@ import (
 // Transport is an [http.RoundTripper] that sends the fencing tokens of the lease that the request's context carries:
 // those of all keys of the innermost lease. If [WithOp] has named the operation, it also sends an Idempotency-Key,
 // unless the request has one. The key is the same when the task runs again, with its larger token; net/http repeats
-// such a request by itself when its connection breaks. A request without a lease is sent as it is.
+// such a request by itself when its connection breaks. A request without a lease is sent unchanged.
 //
 // A Transport is safe for concurrent use if its Base is.
 type Transport struct {
 	Base http.RoundTripper // http.DefaultTransport when nil
 }
 
-// RoundTrip sends the request with its tokens. It fails, without sending it, if a token cannot be had, for example
+// RoundTrip sends the request with its tokens. It fails, without sending it, if a token is not available, for example
 // because the lease was lost.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := cmp.Or[http.RoundTripper](t.Base, http.DefaultTransport)
@@ -50,7 +50,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // ResponseError returns the error that a server behind [Handler] has answered with [Problem]: one that matches
 // [ErrFenced], [ErrApplied], [ErrNoToken], [ErrInvalid] or [ErrRetry]. It returns nil for any other response. It reads
-// the body only if that is a problem, and leaves it to the caller to close it.
+// the body only if the body is a problem, and leaves closing it to the caller.
 func ResponseError(r *http.Response) error {
 	if r.Header.Get("Content-Type") != problemType {
 		return nil

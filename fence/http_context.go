@@ -10,15 +10,15 @@ type (
 	operationKey struct{}
 )
 
-// WithOp returns a context whose HTTP requests through [Transport] are the operation op of the key, for example a task
-// ID, or a task ID and a step. The operation must be the same when the task runs again, and another one for each
-// request that shall have an effect of its own.
+// WithOp returns a context that names the operation of the HTTP requests that [Transport] sends with it, for example a
+// task ID, or a task ID and a step. The operation must be the same when the task runs again, and must be different for
+// each request that is to have its own effect.
 func WithOp(ctx context.Context, op string) context.Context {
 	return context.WithValue(ctx, operationKey{}, op)
 }
 
-// Op returns the operation of a context: on a server behind [Handler] the Idempotency-Key of the request, for
-// [SQL.Once]; on a client what [WithOp] was given. It is empty if there is none.
+// Op returns the operation of a context: on a server behind [Handler], the Idempotency-Key of the request, for
+// [SQL.Once]; on a client, what [WithOp] was given. It is empty if there is none.
 func Op(ctx context.Context) string {
 	op, _ := ctx.Value(operationKey{}).(string)
 	return op

@@ -15,8 +15,8 @@ import (
 //
 //	func(ctx context.Context, t fence.Token) error { return guard.Do(ctx, db, []fence.Token{t}, nil) }
 //
-// A request whose effect is in the same database needs no claim of its own: with a nil claim, next does it in the
-// transaction of the effect, and answers its error by [Problem]. next finds the token by [From], and the operation by
+// A request whose effect is in the same database needs no claim of its own: with a nil claim, next claims in the
+// transaction of the effect, and answers errors with [Problem]. It finds the token with [From], and the operation with
 // [Op].
 //
 // A request without a token is answered with 428 (Precondition Required), one with a malformed token with 400, and an
@@ -74,7 +74,7 @@ var problems = []struct {
 
 // Problem answers a request with an error: 412 for [ErrFenced], 409 for [ErrApplied], 428 for [ErrNoToken], 400 for
 // [ErrInvalid], 503 with Retry-After for [ErrRetry], and 500 for any other. The body says no more than that, and never
-// a key; for ErrFenced it has both tokens. [ResponseError] turns it into an error again.
+// names a key; for ErrFenced it has both tokens. [ResponseError] turns it into an error again.
 func Problem(w http.ResponseWriter, err error) {
 	p := problem{Type: "about:blank", Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError}
 	for _, known := range problems {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// MetaName is the name under which the metadata of an object has its token.
+// MetaName is the name of the metadata entry that has the token of an object.
 const MetaName = "railtoken-fence"
 
 // ErrChanged is what [Objects] returns for a Put whose condition does not hold: the object has another ETag, or exists.
@@ -24,7 +24,7 @@ var ErrUnconditional = errors.New("fence: the store ignores If-Match, so it cann
 // Objects is a store of objects with ETags, such as S3, Google Cloud Storage or Azure Blob Storage: two methods around
 // their clients, or [Web].
 type Objects interface {
-	// Head returns the ETag and the metadata of an object, with names in lower case. An empty ETag stands for no
+	// Head returns the ETag and the metadata of an object, with names in lower case. An empty ETag means that there is no
 	// object.
 	Head(ctx context.Context, name string) (etag string, meta map[string]string, err error)
 	// Put writes an object if its ETag is ifMatch; with an empty ifMatch, if it does not exist. If the condition does

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Row keeps the token in a column of the guarded row itself, so that one statement guards and nothing grows. The column
-// is an integer of 64 bits, and NULL or 0 before the first claim:
+// Row keeps the token in a column of the guarded row itself, so that one statement guards the row, and no table
+// grows. The column is an integer of 64 bits, and NULL or 0 before the first claim:
 //
 //	ALTER TABLE orders ADD COLUMN fence bigint NOT NULL DEFAULT 0;
 //

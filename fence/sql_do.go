@@ -21,7 +21,7 @@ const (
 // pauses of at most 0.5 s. So fn must have no effect besides its transaction, and must return the errors of its
 // statements. With a nil fn, Do only claims.
 //
-// Do returns nil when the transaction is committed, and any error of fn as it is; nothing is written then. If the
+// Do returns nil when the transaction is committed, and any error of fn unchanged; nothing is written then. If the
 // connection breaks during the commit, the outcome is unknown: with [SQL.Once] in fn it is safe to try again. The error
 // matches the cause of ctx if ctx has ended, for example because the lease was lost.
 func (s SQL) Do(ctx context.Context, db *sql.DB, tokens []Token, fn func(tx *sql.Tx) error) error {
@@ -77,8 +77,8 @@ func (s SQL) do(ctx context.Context, db *sql.DB, tokens []Token, fn func(tx *sql
 }
 
 // Retryable reports whether a transaction that failed with err may succeed when it runs again from its beginning: err
-// matches [ErrRetry], or is a serialization failure, a deadlock, a lock timeout or a busy database in the words of the
-// usual drivers (pgx and pq; go-sql-driver/mysql; modernc, mattn and ncruces for SQLite).
+// matches [ErrRetry], or is a serialization failure, a deadlock, a lock timeout or a busy database, as the usual
+// drivers report it (pgx and pq; go-sql-driver/mysql; modernc, mattn and ncruces for SQLite).
 func Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, ErrFenced), errors.Is(err, ErrApplied), errors.Is(err, ErrInvalid):

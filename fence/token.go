@@ -10,7 +10,7 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
-// MaxToken is the largest token: 2^53-1, which also a float64 holds exactly, so Lua and JSON keep it.
+// MaxToken is the largest token: 2^53-1, which a float64 holds exactly, so that Lua and JSON do not round it.
 const MaxToken = 1<<53 - 1
 
 // Token is the fencing token of a business key: a number that grows with each lease of the key.

@@ -16,14 +16,14 @@ const (
 	mostAudited = 10_000
 )
 
-// Outcome is how far a Depose is.
+// Outcome is how far a Depose got.
 type Outcome string
 
 // The outcomes. Each Depose has one entry Begun, and one of the others unless its process has died.
 const (
 	Begun  Outcome = "begun"
 	Done   Outcome = "done"
-	Failed Outcome = "failed" // the key may have been taken from its holder: Err says how far it came
+	Failed Outcome = "failed" // the key may have been taken from its holder: Err says how far it got
 )
 
 // AuditEntry is one step of a Depose.
@@ -31,11 +31,11 @@ type AuditEntry struct {
 	At      time.Time // by the clock of Redis
 	Outcome Outcome
 	Key     string
-	Owner   string // that was deposed
+	Owner   string // the deposed one
 	Holder  string // its label
 	By, Why string
-	Floor   int64  // of Done, and of Failed if it is known
-	Err     string // of Failed
+	Floor   int64  // set for Done, and for Failed if it is known
+	Err     string // set for Failed
 }
 
 // Audit returns the last n entries of the audit, at most about 10 000, the newest first.

@@ -14,12 +14,12 @@ import (
 
 // Deposition says which holder is to lose a key, and why. Expect, By and Why must be set.
 type Deposition struct {
-	// Expect is the [Holder].Owner that the operator has seen: only this one is deposed.
+	// Expect is the [Holder].Owner that the operator has seen. No other holder is deposed.
 	Expect string
-	// By is the operator, and Why the reason. The holder's error and the audit have both.
+	// By is the operator, and Why the reason. The holder's error and the audit include both.
 	By, Why string
 	// Floor, if not nil, lets the resource that the key protects refuse the holder: it raises the token that is stored
-	// there to floor, as a handler does that claims the resource (docs/design.md, 3.5). Depose calls it after the holder
+	// there to floor, as a handler that claims the resource does (docs/design.md, 3.5). Depose calls it after the holder
 	// has lost the key, and before the next one can have it. Its context ends if the key is lost meanwhile. Without it, a
 	// holder that is paused may still write until the next holder has claimed the resource.
 	Floor func(ctx context.Context, floor int64) error
@@ -54,23 +54,23 @@ const (
 )
 
 // Depose takes a key away from its holder, safely, and returns the floor: a fencing token that is larger than all those
-// of the holder, and of those to which its process may still hand the key off, and smaller than all later ones. These
-// are its steps:
+// of the holder, and of the tasks to which its process may still hand the key off, and smaller than all later ones.
+// These are its steps:
 //
-//  1. It writes to the audit that it begins.
+//  1. It records in the audit that it has begun.
 //  2. It takes the lock from the holder in one step, so that the key is never free in between, and raises the fence.
-//     From then on no call of the holder can renew, retake or delete the lock. The holder is told: its context ends
-//     with a cause that has a [locking.DeposedError], in a worker within milliseconds, elsewhere at its next renewal.
-//     Its task has failed, as after any lost lease, and asynq retries it.
+//     From then on no call of the holder can renew, retake or delete the lock. The holder is told: its context ends,
+//     with a [locking.DeposedError] in the cause, within milliseconds in a worker, and elsewhere at its next renewal.
+//     Its task fails, as after any lost lease, and asynq retries it.
 //  3. It calls Floor.
 //  4. It releases the key, and wakes the next task.
 //
-// The error matches [ErrChanged] if nothing was done because the holder is another one by now. After any other error
-// the key may be taken from its holder. Then repeat the call, with the same Expect: that is safe, and goes on where
-// this one has stopped. Meanwhile the key stays locked for 30 s at most; that is also what happens if the process of
-// Depose dies.
+// The error matches [ErrChanged] if nothing was done because the expected holder no longer has the key. After any other
+// error the key may have been taken from its holder. In that case repeat the call with the same Expect: this is safe,
+// and continues where the failed call stopped. Meanwhile the key stays locked for 30 s at most; that is also what
+// happens if the process of Depose dies.
 //
-// With several lock servers a majority must take part; the error names those that have not. If the holder has several
+// With several lock servers a majority must take part; the error names those that did not. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
 func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor int64, err error) {
 	if err := d.Validate(); err != nil {

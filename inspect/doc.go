@@ -1,16 +1,16 @@
-// Package inspect shows from outside of the workers who holds a key, who waits for it, and what the workers and the
-// lock servers are doing.
+// Package inspect shows, from outside the workers, what holds a key, which tasks wait for it, and what the workers and
+// the lock servers are doing.
 //
-//	i, err := inspect.New(inspect.Options{Tasks: client}) // asynq's Redis; here the locks are there, too
+//	i, err := inspect.New(inspect.Options{Tasks: client}) // asynq's Redis, which also has the locks
 //	...
 //	state, err := i.Look(ctx, "order:1042", 10)
 //
-// Reading needs no more than a Redis user who may read. Package delayqueue has the waiting tasks: [Inspector.Queue].
+// To read, a read-only Redis user is enough. [Inspector.Queue] returns the waiting tasks.
 //
 // # Reports
 //
-// No list of held keys exists in Redis, because it would cost a write for each lock. Instead each worker reports every
-// 5 s what its tasks hold. [Inspector.Held] and [Inspector.Workers] read the reports; [Inspector.Look] reads the lock
+// Redis has no list of held keys, because that would cost a write for each lock. Instead each worker reports every 5 s
+// what its tasks hold. [Inspector.Held] and [Inspector.Workers] read the reports; [Inspector.Look] reads the lock
 // itself, and the report for the name of the task; [Inspector.Scan] finds locks that no worker reports.
 //
 // # Freeing a key

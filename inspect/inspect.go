@@ -43,7 +43,8 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Inspector shows who holds keys and who waits for them, from outside of the workers. It is safe for concurrent use.
+// Inspector shows, from outside the workers, what holds keys and which tasks wait for them. It is safe for concurrent
+// use.
 type Inspector struct {
 	opts    Options
 	queue   *delayqueue.Queue
@@ -90,7 +91,7 @@ func New(o Options) (*Inspector, error) {
 	return i, nil
 }
 
-// Queue returns the waiting tasks: who waits for what, and in which order.
+// Queue returns the queue of waiting tasks, which lists and reorders them.
 func (i *Inspector) Queue() *delayqueue.Queue { return i.queue }
 
 // Close closes what New has made. Further calls do nothing.

@@ -27,7 +27,7 @@ type KeyState struct {
 	// Servers has one entry for each lock server, in the order of [Options].Nodes.
 	Servers []ServerLock
 	// Waiting is how many tasks are parked on the key, and Waiters are the first of them, at most as many as Look was
-	// asked for. Sequence is the same for a key whose tasks run in order.
+	// asked for. Sequence has the first tasks of the sequence, if the tasks of the key run in order.
 	Waiting  int
 	Waiters  []delayqueue.Waiter
 	Sequence []delayqueue.Waiter
@@ -67,7 +67,7 @@ type ServerLock struct {
 }
 
 // Look returns the state of a key, with the first n of the tasks that wait for it. The state is no snapshot: tasks and
-// locks come and go meanwhile. The error is not nil if no lock server answers, or the Redis of the tasks does not.
+// locks come and go meanwhile. Look returns an error if no lock server answers, or if the Redis of the tasks does not.
 //
 // It makes one call to each lock server, all at the same time, and about eight to the Redis of the tasks.
 func (i *Inspector) Look(ctx context.Context, key string, n int) (KeyState, error) {

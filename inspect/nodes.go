@@ -21,7 +21,7 @@ const defaultMaxTTL = 55 * time.Second
 // Node is a lock server.
 type Node struct {
 	Addr string
-	// Err says why the server could not be asked, or nil. Then the rest is zero.
+	// Err says why the server could not be asked, or is nil. If it is set, the fields below are zero.
 	Err error
 	// Version is that of Redis, and Role "master" or "slave".
 	Version, Role string
@@ -31,13 +31,13 @@ type Node struct {
 	// half of Latency.
 	Latency, Skew time.Duration
 	// Refused says why the server may not vote in a Redlock, and what to do about it; empty if it may. VotesIn is how long
-	// that lasts, if only time is missing. Workers that have known the server for longer may let it vote earlier.
+	// that lasts, if the server only has to wait. Workers that have known the server for longer may let it vote earlier.
 	Refused string
 	VotesIn time.Duration
 }
 
-// Nodes returns the state of each lock server, all asked at the same time: of a Redlock in the order of
-// [Options].Nodes, of a Redis Cluster all masters by address. It needs a user who may run INFO.
+// Nodes returns the state of each lock server, all asked at the same time: for a Redlock in the order of
+// [Options].Nodes, for a Redis Cluster all masters by address. The Redis user must be allowed to run INFO.
 func (i *Inspector) Nodes(ctx context.Context) ([]Node, error) {
 	if cluster, ok := i.servers[0].client.(*redis.ClusterClient); ok {
 		var mu sync.Mutex

@@ -19,10 +19,10 @@ const (
 )
 
 // Scan returns at most n keys that are locked on any lock server, whatever the program that holds them, in no
-// particular order. [Inspector.Look] says who holds one of them.
+// particular order. [Inspector.Look] shows the holder of one of them.
 //
-// It looks at all Redis keys, 1000 for each call, and gives up with complete = false after a million on one server. It
-// finds only locks with the usual names: with [Options].RedisKey it returns an error.
+// It looks at all Redis keys, 1000 per call, and gives up with complete = false after a million on one server. It finds
+// only locks with the usual names: with [Options].RedisKey it returns an error.
 func (i *Inspector) Scan(ctx context.Context, n int) (locked []string, complete bool, err error) {
 	if i.opts.RedisKey != nil {
 		return nil, false, fmt.Errorf("inspect: locks with names of their own cannot be found: look at a key instead")

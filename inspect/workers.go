@@ -53,10 +53,10 @@ type Holding struct {
 	Key   string
 	Task  delayqueue.Task
 	Type  string
-	Since time.Time // since when its handler runs
+	Since time.Time // when its handler began
 	Fence int64     // its token; 0 while that is not certain
 	Mode  Mode
-	// Worker is the ID of the worker, Host and PID are those of its process.
+	// Worker is the ID of the worker, and Host and PID are those of its process.
 	Worker string
 	Host   string
 	PID    int
@@ -64,8 +64,8 @@ type Holding struct {
 	Seen time.Time
 }
 
-// Workers returns the reports of all workers, ordered by host, PID and ID: at most 1000, those that reported last. It
-// makes two calls to the Redis of the tasks. Workers with DisableReports are missing.
+// Workers returns the reports of all workers, ordered by host, PID and ID: at most 1000, the ones that reported last.
+// It makes two calls to the Redis of the tasks. Workers with DisableReports are missing.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 	entries, err := i.opts.Tasks.ZRevRangeWithScores(ctx, report.Workers, 0, mostWorkers-1).Result()
 	if err != nil {

@@ -11,8 +11,8 @@
 //
 // Handler.Split divides the payload into items, which are known by their index. A run locks Handler.Keys, if there are
 // any, and then the keys of as many items as it can run, in few calls to Redis. It never waits for the keys of an item,
-// so that two tasks of items cannot deadlock, whatever their keys. An item that is refused goes to the end of the line
-// and is tried once more after the others.
+// so that two tasks of items cannot deadlock, whatever their keys. An item that is refused is tried once more after the
+// others.
 //
 // When no item can run and some were refused, the task is parked on the key that was taken last, because it is likely
 // to be released first. It holds nothing then, and frees its slot. The release of the key wakes it, and it goes on with

@@ -36,7 +36,7 @@ type WakeCause string
 const (
 	ByRelease WakeCause = "release" // the key is free
 	ByStandby WakeCause = "standby" // the key will be free soon: the task should wait for it in its slot
-	ByRepair  WakeCause = "repair"  // a task that was woken before has not come: the Event has no Task
+	ByRepair  WakeCause = "repair"  // a task that was woken before has not arrived: the Event has no Task
 	ByTimer   WakeCause = "timer"   // its own timer or an operator has brought the task back; Task and Next are the same
 )
 

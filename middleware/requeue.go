@@ -33,13 +33,13 @@ const (
 // Requeue parks a task in conflict and frees its worker slot. A conflict is not a failure: it uses up no retry, even on
 // the last attempt. The zero value has all defaults.
 //
-// The task is woken when another task releases the key, or work outside of tasks that has locked it by
-// attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker it waits for its Delay.
+// The task is woken when another task releases the key, or when work outside of tasks releases it that has locked it
+// through attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker it waits for its Delay.
 //
 // When a key is held only briefly, the next task waits in its slot, on standby, so that no time is lost between two
 // tasks. Such a wait lasts at most half a second and at most a hundredth of the time that the task has left. It draws
 // on the server's [SlotBudget] and takes no slot that other tasks need. A key has no standby if it is held for more
-// than a quarter of a second on average, or if its present holder has had it for so long.
+// than a quarter of a second on average, or if its present holder has had it for that long.
 type Requeue struct {
 	// Standby is the maximum number of tasks of a server that wait in their slots for one key; 4 when zero, none when
 	// negative. Only as many wait as it takes to bridge the time in which a woken task arrives, which is usually one.

@@ -5,15 +5,16 @@
 //	locker, err := pglock.New(ctx, db, pglock.Options{Listen: url})
 //	gate := locking.NewGate(locker, locking.GateOptions{})
 //
-// A lock is a row with an owner, an end and a fencing token. It ends unless it is renewed, by the clock of the database
-// alone. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.
+// A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it ends, by the clock of the
+// database alone. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never
+// deadlock.
 //
 // # What it adds to a lock on Redis
 //
 // [InTx] puts the check of the lease into the transaction that it protects. Lock and effect then commit together: a
 // holder that was stopped for longer than its TTL cannot write after the next one has begun, however late it continues.
-// No fencing token has to be checked. This holds after a failover, too: a replica that has lost the last lease has lost
-// the writes made under it.
+// No fencing token has to be checked. This also holds after a failover: a replica that has lost the last lease has also
+// lost the writes made under it.
 //
 //	lease, err := locking.Wait(ctx, gate, []string{"account:7"}, locking.Options{})
 //	defer lease.Release(ctx)
@@ -23,15 +24,15 @@
 //	// read and write the account
 //	err = tx.Commit()
 //
-// Tokens ([locking.Lease.Fence]) come from a sequence, for resources outside the database. They grow for each key,
-// also after its row was deleted. After a failover to a replica that lags behind, or the restoring of a backup, a
+// Tokens ([locking.Lease.Fence]) come from a sequence, for resources outside the database. They grow for each key, even
+// after its row was deleted. After a failover to a replica that lags behind, or after a backup was restored, the
 // sequence may go back: use a synchronous replica, or raise railtoken.fence with setval, if other stores check the
 // tokens.
 //
 // # Waiting
 //
 // A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that
-// it has subscribed to: over one session per Locker, by LISTEN. A notification is a hint, and a lost one costs time
+// it has subscribed to: through one LISTEN session per Locker. A notification is a hint, and a lost one costs time
 // only.
 //
 // # Poolers

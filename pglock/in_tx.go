@@ -29,8 +29,8 @@ FROM railtoken.installation i`
 // [locking.Gate] could hand the lease off. Renewals go on in the meantime.
 //
 // InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back.
-// The error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another
-// database, or the lease is one of another kind of Locker.
+// The error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another database,
+// or the lease is from another kind of Locker.
 //
 // At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
 // committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
@@ -40,7 +40,7 @@ FROM railtoken.installation i`
 //
 // A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
 // idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server
-// ends a transaction whose client sends nothing for so long.
+// ends a transaction whose client sends nothing for that long.
 func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 	if tx == nil || lease == nil {
 		return fmt.Errorf("%w: InTx needs a transaction and a lease", ErrTransaction)

@@ -15,7 +15,7 @@ const schemaVersion = 1
 var schema string
 
 // ErrSchema reports that the database lacks the schema railtoken, or has another version of it. The text says which.
-// The remedy is [Create], or to run the statements of [Schema].
+// Call [Create], or run the statements of [Schema].
 var ErrSchema = errors.New("pglock: the database has no usable schema")
 
 // Schema returns the SQL statements that create the schema railtoken: its table, sequence and functions, for a
@@ -24,8 +24,7 @@ var ErrSchema = errors.New("pglock: the database has no usable schema")
 func Schema() string { return schema }
 
 // Create runs [Schema] in one transaction, unless the database has its version already. It may be called each time a
-// program starts, also by several programs at a time. The first call needs the right to create a schema in the
-// database.
+// program starts, even by several programs at once. The first call needs the right to create a schema in the database.
 func Create(ctx context.Context, db *sql.DB) error {
 	if db == nil {
 		return errors.New("pglock: Create got a nil database: give it an *sql.DB")

@@ -82,7 +82,7 @@ type Config struct {
 	// refused otherwise. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
-	// DisableReports ends the worker's reports of what its tasks hold, which package inspect reads.
+	// DisableReports turns off the worker's reports of what its tasks hold, which package inspect reads.
 	// RAILTOKEN_DISABLE_REPORTS.
 	DisableReports bool
 

@@ -6,9 +6,9 @@ type Cause string
 // The causes. Where several apply, an [Explanation] names the first of them that an operator can do something about,
 // and the others in Also.
 const (
-	NoSuchTask    Cause = "no-such-task"    // asynq knows no such task: it has succeeded, was deleted, or never was
+	NoSuchTask    Cause = "no-such-task"    // asynq knows no such task: it has succeeded, was deleted, or never existed
 	Running       Cause = "running"         // its handler runs
-	Held          Cause = "held"            // another holder has its key, and it is the next that gets it
+	Held          Cause = "held"            // another holder has its key, and the task is the next to get it
 	Behind        Cause = "behind"          // other tasks get the key before it
 	BehindFailed  Cause = "behind-failed"   // the first task of its sequence has failed and will be retried
 	QueuePaused   Cause = "queue-paused"    // its queue is paused
@@ -21,7 +21,7 @@ const (
 	InBacklog     Cause = "in-backlog"      // it waits for a free slot of a server
 	KeyFree       Cause = "key-free"        // nothing holds its key: it is about to be woken, or its wake was lost
 	WorkerDied    Cause = "worker-died"     // its worker has died, and asynq has not brought it back yet
-	Archived      Cause = "archived"        // it was archived for another reason than a limit on waiting
+	Archived      Cause = "archived"        // it was archived for a reason other than a limit on waiting
 	Completed     Cause = "completed"       // it has succeeded, and is kept for its result
 	InGroup       Cause = "in-group"        // it waits for its group to be complete
 	Overdue       Cause = "overdue"         // its deadline has passed: asynq does not run it any more

@@ -20,7 +20,7 @@ type Explanation struct {
 	Cause Cause   `json:"cause"`
 	Also  []Cause `json:"also,omitempty"` // what would hold it up next
 
-	Key string `json:"key,omitempty"` // that it waits for
+	Key string `json:"key,omitempty"` // the one that it waits for
 	// Position counts from 1: in the sequence of the key if its tasks run in order, otherwise among the waiters.
 	Position  int        `json:"position,omitempty"`
 	Waiters   int        `json:"waiters,omitempty"`
@@ -31,9 +31,9 @@ type Explanation struct {
 	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is not known, or no task
 	HeldSince  *time.Time `json:"held_since,omitempty"`
 
-	// Timer is when the task runs again by itself, if nothing brings it back before.
+	// Timer is when the task runs again by itself, if nothing brings it back sooner.
 	Timer *time.Time `json:"timer,omitempty"`
-	// Expected says in words when it starts.
+	// Expected says in words when the task should start.
 	Expected string `json:"expected_start"`
 	// Why is the cause in a sentence, and Remedy what an operator can do; empty if nothing needs to be done.
 	Why    string `json:"why"`

@@ -34,7 +34,7 @@ type Harness struct {
 // other tests. In real time Run takes about 7 s, most of it spent waiting for TTLs to end. No wait lasts longer than
 // 20 s.
 //
-// Run skips what it cannot test: AReleaseNotifiesWatches if the Locker is no [locking.Watcher],
+// Run skips what it cannot test: AReleaseNotifiesWatches if the Locker is not a [locking.Watcher],
 // TokensGrowWhileALeaseIsHandedOff if the backend ignores Request.Block, so that a [locking.Gate] has no tokens to hand
 // off, and the six tests of lost locks if Harness.Lose is nil. go test -v shows what was skipped.
 func Run(t *testing.T, h Harness) {
