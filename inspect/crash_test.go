@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -55,17 +56,20 @@ func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 func TestDeposeStoppedAfterAnyStepCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	l := r.locks()
 	for _, late := range []bool{false, true} {
-		for steps := range int64(40) {
-			if r.stopAfter(l, steps, late) {
-				if steps < 4 {
-					t.Errorf("it has made only %d calls", steps)
+		t.Run(fmt.Sprintf("reply lost %v", late), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			l := r.locks()
+			for steps := range int64(40) {
+				if r.stopAfter(l, steps, late) {
+					if steps < 4 {
+						t.Errorf("it has made only %d calls", steps)
+					}
+					break
 				}
-				break
 			}
-		}
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ func unprivileged() (*process.User, error) {
 
 // newFolder makes a temporary folder that belongs to u. Those of testing.TB are closed to other users.
 func newFolder(u *process.User) (string, error) {
-	dir, err := os.MkdirTemp("", "railtoken-dbtest-") //nolint:usetesting // u must have access
+	dir, err := os.MkdirTemp("", "railtoken-dbtest-") // u must have access
 	if err != nil {
 		return "", fmt.Errorf("dbtest: %w", err)
 	}

@@ -192,7 +192,8 @@ func (p *Postgres) PID() int {
 func (p *Postgres) URL(database string) string { return url(p.port, database) }
 
 func url(port int, database string) string {
-	return fmt.Sprintf("postgres://%s@%s:%d/%s?sslmode=disable", superuser, process.Loopback, port, database)
+	addr := net.JoinHostPort(process.Loopback, strconv.Itoa(port))
+	return "postgres://" + superuser + "@" + addr + "/" + database + "?sslmode=disable"
 }
 
 // Database creates an empty database for the test and returns its name. It is dropped at the end of the test, along with

@@ -41,5 +41,6 @@ func status(ctx context.Context, addr string) (s memberStatus, err error) {
 	if response.StatusCode != http.StatusOK {
 		return s, fmt.Errorf("etcd %s answers %s", addr, response.Status)
 	}
-	return s, json.NewDecoder(response.Body).Decode(&s)
+	err = json.NewDecoder(response.Body).Decode(&s)
+	return s, err
 }
