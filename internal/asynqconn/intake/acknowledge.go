@@ -88,11 +88,12 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		released(ctx, a.Release, got, err, true)
 		in.came(n, got.tasks)
 		return nil
+	}, func() {
+		in.slots.answered(n, nil, time.Time{})
+		released(ctx, a.Release, got, err, true)
 	}) {
 		return true, nil
 	}
-	in.slots.answered(n, nil, time.Time{})
-	released(ctx, a.Release, got, err, true)
 	return true, err
 }
 

@@ -24,17 +24,21 @@ func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []strin
 	return r.read(reply)
 }
 
-// repeat makes a call in the background until it returns no error, and reports false when the process is ending.
-func (in *Intake) repeat(call func(context.Context) error) bool {
+// repeat makes a call in the background until it returns no error, and reports false when the process is ending. If it
+// gives up, it calls gaveUp.
+func (in *Intake) repeat(call func(context.Context) error, gaveUp func()) bool {
 	in.begin(true)
 	ok := in.spawn(repeatLimit, func(ctx context.Context) {
 		defer in.end()
 		wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(repeatFirst),
 			backoff.WithMaxInterval(repeatMost), backoff.WithMaxElapsedTime(repeatLimit))
-		_ = backoff.Retry(func() error { return call(ctx) }, backoff.WithContext(wait, ctx))
+		if backoff.Retry(func() error { return call(ctx) }, backoff.WithContext(wait, ctx)) != nil {
+			gaveUp()
+		}
 	})
 	if !ok {
 		in.end()
+		gaveUp()
 	}
 	return ok
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,16 +49,17 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	if !unanswered(err) {
 		return in.came(n, got.tasks), err
 	}
+	var parking atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
 		got, err := in.run(ctx, recallScript, keys, r.add([]any{call, int(lateCall.Seconds()), leaseEnd()}), r)
 		if !passes(err) {
-			more = in.came(n, got.tasks)
+			parking.Store(in.came(n, got.tasks))
 			err = nil
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
-		return more, nil
+		return parking.Load(), nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}
@@ -66,7 +68,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 			return errRecalled
 		}
 		return in.recall(ctx)
-	})
+	}, func() {}) // the next fetch recalls it
 	return false, err
 }
 

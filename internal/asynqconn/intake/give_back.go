@@ -99,5 +99,5 @@ func (in *Intake) giveBack(tasks []Task) {
 			}
 		}
 		return nil
-	})
+	}, func() {}) // asynq recovers them
 }
