@@ -31,7 +31,7 @@ func (a *app) deposeCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&d.Expect, "expect", "", "the `owner` that look has shown; it must still hold the key")
 	c.Flags().StringVar(&d.Why, "why", "", "the reason, for the audit and the holder's error")
-	c.Flags().StringVar(&d.By, "by", "", "who does this, for the audit (default: the user of this machine)")
+	c.Flags().StringVar(&d.By, "by", "", "the operator's name, for the audit (default: the user of this machine)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	_ = c.MarkFlagRequired("why")
 	return c
@@ -109,7 +109,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "list depositions, newest first", Args: cobra.NoArgs,
 		RunE: a.do(func(ctx context.Context, _ []string) error { return a.audit(ctx, n) }),
 	}
-	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` entries to list")
+	c.Flags().IntVarP(&n, "limit", "n", n, "the `number` of entries to list")
 	return c
 }
 

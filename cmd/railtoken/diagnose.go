@@ -18,9 +18,9 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain TASK", Short: "say why a task does not run", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
+		Use: "explain TASK", Short: "explain why a task does not run", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
 		SuggestFor: []string{"why", "task"},
-		Long: "explain says why a task does not run: its state, its key and the holder, its place, its timer, when it is expected to\n" +
+		Long: "explain says why a task does not run: its state, key, holder, position and timer, when it is expected to\n" +
 			"start, and what to do. Exit status 2 says that something holds it up.",
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.explain(ctx, args[0]) }),
 	}
@@ -87,11 +87,11 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "find what is wrong before it costs tasks or time", Args: cobra.NoArgs,
 		Long: "doctor looks at all servers, queues, waiting tasks and workers, and says what is wrong, what that costs, and how to\n" +
-			"mend it. It changes nothing; to check ACL rules it tries commands on a key of its own, as workers do when they start.\n" +
+			"fix it. It changes nothing; to check ACL rules it tries commands on a key of its own, as workers do when they start.\n" +
 			"Exit status 2 says that it has found something.\n\nChecks: " + strings.Join(doctor.Checks(), ", ") + ".",
 		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.doctor(ctx, settings, skip) }),
 	}
-	c.Flags().StringSliceVar(&skip, "skip", nil, "`checks` to leave out")
+	c.Flags().StringSliceVar(&skip, "skip", nil, "`checks` to omit")
 	c.Flags().DurationVar(&settings.MaxWait, "max-wait", 0, "how long a task may wait for its key (default 5m)")
 	_ = c.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(doctor.Checks(), cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -36,12 +36,12 @@ func (a *app) keysCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "keys", Short: "list keys that are held or waited for", Args: cobra.NoArgs,
 		SuggestFor: []string{"holders", "locks", "list"},
-		Long: "keys lists keys that tasks wait for, and keys that workers report to hold. Reports come every 5 s; --scan also\n" +
+		Long: "keys lists keys that tasks wait for, and keys that workers report as held. Reports come every 5 s; --scan also\n" +
 			"finds locks of other programs, by looking at all keys in Redis.",
 		RunE: a.do(func(ctx context.Context, _ []string) error { return a.listKeys(ctx, by, n, scan) }),
 	}
 	c.Flags().StringVar(&by, "by", by, "order: waiters, wait (the oldest) or hold (the longest)")
-	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` keys to list")
+	c.Flags().IntVarP(&n, "limit", "n", n, "the `number` of keys to list")
 	c.Flags().BoolVar(&scan, "scan", scan, "also look for locks that no worker reports")
 	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"waiters", "wait", "hold"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -60,7 +60,7 @@ type waiterJSON struct {
 func (a *app) lookCommand() *cobra.Command {
 	n, found := 10, ""
 	c := &cobra.Command{
-		Use: "look KEY", Short: "show who holds a key and who waits for it",
+		Use: "look KEY", Short: "show what holds a key and which tasks wait for it",
 		SuggestFor: []string{"who", "holder", "key", "show"},
 		Long: "look shows the whole state of one key: its holder, what each lock server has, and the first waiters.\n" +
 			"--find HASH finds the key of a hash in a log line, if it is held or waited for.",
@@ -82,8 +82,8 @@ func (a *app) lookCommand() *cobra.Command {
 		}
 		return a.look(ctx, a.keyOf(args[0]), n)
 	})
-	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` waiters to show")
-	c.Flags().StringVar(&found, "find", "", "show the key with this `hash`, of a log line")
+	c.Flags().IntVarP(&n, "limit", "n", n, "the `number` of waiters to show")
+	c.Flags().StringVar(&found, "find", "", "show the key with this `hash` from a log line")
 	return c
 }
 
@@ -234,11 +234,11 @@ func (a *app) waitersJSON(waiters []delayqueue.Waiter, keyed bool) []waiterJSON 
 func (a *app) waitersCommand() *cobra.Command {
 	n := 20
 	c := &cobra.Command{
-		Use: "waiters [KEY]", Short: "list waiting tasks: of a key in their order, or of all keys, oldest first",
+		Use: "waiters [KEY]", Short: "list waiting tasks: of one key in order, or of all keys, oldest first",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeKeys,
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.waiters(ctx, args, n) }),
 	}
-	c.Flags().IntVarP(&n, "limit", "n", n, "how `many` tasks to list")
+	c.Flags().IntVarP(&n, "limit", "n", n, "the `number` of tasks to list")
 	return c
 }
 

@@ -24,18 +24,18 @@ type replayOptions struct {
 func (a *app) replayCommand() *cobra.Command {
 	o := replayOptions{most: 1000}
 	c := &cobra.Command{
-		Use: "replay", Short: "run archived tasks again: one, or those that a conflict has ended", Args: cobra.NoArgs,
-		Long: "replay runs archived tasks of a queue again that were archived because of a conflict, oldest first; --key and\n" +
-			"--because choose among them. --all-causes replays tasks that were archived for any reason. --task replays one.",
+		Use: "replay", Short: "run archived tasks again: one, or those archived because of a conflict", Args: cobra.NoArgs,
+		Long: "replay runs tasks of a queue again that were archived because of a conflict, oldest first; --key and\n" +
+			"--because select among them. --all-causes replays tasks that were archived for any reason. --task replays one.",
 		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.replay(ctx, o) }),
 	}
 	f := c.Flags()
-	f.StringVar(&o.task, "task", "", "replay this archived `task`, whatever it was archived for")
+	f.StringVar(&o.task, "task", "", "replay this archived `task`, whatever the reason")
 	f.StringVar(&o.queue, "queue", "", "replay archived tasks of this `queue`")
 	f.StringVar(&o.key, "key", "", "only tasks that were archived because of this `key`")
 	f.StringVar(&o.limit, "because", "", "only tasks that reached this `limit`: conflicts, age, waiters or total")
-	f.IntVarP(&o.most, "most", "n", o.most, "how `many` tasks at most")
-	f.BoolVar(&o.all, "all-causes", false, "also tasks that were archived for another reason than a conflict")
+	f.IntVarP(&o.most, "most", "n", o.most, "the largest `number` of tasks to replay")
+	f.BoolVar(&o.all, "all-causes", false, "also tasks that were archived for a reason other than a conflict")
 	f.BoolVar(&o.dry, "dry-run", false, "list the tasks, and change nothing")
 	c.MarkFlagsOneRequired("task", "queue")
 	c.MarkFlagsMutuallyExclusive("task", "queue")

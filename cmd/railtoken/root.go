@@ -26,12 +26,12 @@ const (
 // errFound ends a command that has found something: it is printed already.
 var errFound = errors.New("something was found")
 
-const help = `railtoken shows who holds which business key, which tasks wait for it and why, and steps in.
+const help = `railtoken shows what holds each business key, which tasks wait for it and why, and steps in.
 
-Redis is taken from the RAILTOKEN_* variables of the workers, such as RAILTOKEN_REDIS_ADDR; flags come first. A password
-can only be given by its variable, RAILTOKEN_REDIS_PASSWORD.
+The address of Redis comes from the RAILTOKEN_* variables of the workers, such as RAILTOKEN_REDIS_ADDR; flags override
+them. A password can be given only in its variable, RAILTOKEN_REDIS_PASSWORD.
 
-A task is named queue/id, or by its id alone. A key that a table shows in quotes is given with them.
+A task is named queue/id, or by its id alone. If a table shows a key in quotes, include them.
 
 Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes).`
 
@@ -77,8 +77,8 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
 	flags := root.PersistentFlags()
-	flags.BoolVar(&a.json, "json", false, "print JSON, whose names do not change between releases")
-	flags.BoolVar(&a.hash, "hash", false, "show keys as the hashes that logs have")
+	flags.BoolVar(&a.json, "json", false, "print JSON with field names that do not change between releases")
+	flags.BoolVar(&a.hash, "hash", false, "show keys as the hashes that appear in logs")
 	flags.DurationVar(&a.timeout, "timeout", 15*time.Second, "give up after this time")
 	a.conn.flags(flags)
 	root.AddGroup(&cobra.Group{ID: "see", Title: "See:"}, &cobra.Group{ID: "steer", Title: "Steer:"})

@@ -24,7 +24,7 @@ func (a *app) wakeCommand() *cobra.Command {
 		ValidArgsFunction: a.completeKeys,
 		RunE:              a.do(func(ctx context.Context, args []string) error { return a.wake(ctx, a.keyOf(args[0]), n) }),
 	}
-	c.Flags().IntVarP(&n, "most", "n", n, "how `many` tasks to wake, at most 100")
+	c.Flags().IntVarP(&n, "most", "n", n, "the `number` of tasks to wake, at most 100")
 	return c
 }
 
@@ -109,7 +109,7 @@ func (a *app) dropCommand() *cobra.Command {
 	yes := false
 	c := &cobra.Command{
 		Use: "drop TASK", Short: "delete a waiting task", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
-		Long: "drop deletes a task that waits for a key, for good. It asks first, unless --yes is given.",
+		Long: "drop permanently deletes a task that waits for a key. It asks first, unless --yes is given.",
 		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.drop(ctx, args[0], yes) }),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

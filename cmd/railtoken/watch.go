@@ -28,20 +28,20 @@ func (a *app) watchCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().DurationVar(&every, "every", every, "the interval, at least 200ms")
-	c.Flags().IntVarP(&n, "count", "n", n, "end after this `many` looks; never when 0")
+	c.Flags().IntVarP(&n, "count", "n", n, "end after this `number` of looks; never when 0")
 	return c
 }
 
 func (a *app) topCommand() *cobra.Command {
 	every, n := 2*time.Second, 0
 	c := &cobra.Command{
-		Use: "top", Short: "show workers and the most wanted keys, again and again", Args: cobra.NoArgs,
-		Long: "top shows what is held and what waits, again and again. Ctrl-C ends it. Without a terminal, or with -n, it prints one\n" +
-			"picture after another; without a terminal and without -n, one alone.",
+		Use: "top", Short: "show workers and the most wanted keys, and refresh", Args: cobra.NoArgs,
+		Long: "top shows what is held and what waits, and refreshes it. Ctrl-C ends it. Without a terminal, or with -n, it prints one\n" +
+			"snapshot after another; without a terminal and without -n, it prints only one.",
 		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.top(ctx, every, n) }),
 	}
 	c.Flags().DurationVar(&every, "every", every, "the interval, at least 200ms")
-	c.Flags().IntVarP(&n, "count", "n", n, "end after this `many` pictures; never when 0")
+	c.Flags().IntVarP(&n, "count", "n", n, "end after this `number` of snapshots; never when 0")
 	return c
 }
 
