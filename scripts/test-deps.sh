@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, and a C compiler for the
-# race detector.
+# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, Prometheus, and a C
+# compiler for the race detector.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -97,6 +97,18 @@ if ! have mariadbd && [[ ! -x /usr/sbin/mariadbd ]]; then
   have mariadbd || [[ -x /usr/sbin/mariadbd ]] ||
     fail "cannot install MariaDB. Install it by hand (Debian: apt-get install mariadb-server; Fedora: dnf install mariadb-server;" \
       "Alpine: apk add mariadb mariadb-client; macOS: brew install mariadb) and run \"make test\" again."
+fi
+
+if ! have prometheus || ! have promtool; then
+  say "the tests of metrics/prometheus start a Prometheus of their own, and there is none here"
+  install_packages prometheus golang-github-prometheus prometheus prometheus || true
+  hash -r
+  if have systemctl; then
+    as_root systemctl disable --now --quiet prometheus >/dev/null 2>&1 || true # the package starts it
+  fi
+  { have prometheus && have promtool; } ||
+    fail "cannot install Prometheus. Install it by hand (Debian: apt-get install prometheus; Fedora: dnf install" \
+      "golang-github-prometheus; Alpine: apk add prometheus; macOS: brew install prometheus) and run \"make test\" again."
 fi
 
 if ! compiles_c; then

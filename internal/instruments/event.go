@@ -1,0 +1,114 @@
+package instruments
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+// The outcomes of attempts and conflicts.
+const (
+	acquired    = "acquired"
+	held        = "held"
+	unavailable = "unavailable"
+
+	outcomeParked = "parked"
+	outcomeWaited = "waited"
+	outcomeFailed = "failed"
+	outcomeLimit  = "limit"
+)
+
+// The values of labels that a task's counters have. They are created at zero with the first task that gets its keys: a
+// rate or an increase does not see the first event of a series that begins with it.
+var (
+	outcomes = []string{outcomeParked, outcomeWaited, outcomeFailed, outcomeLimit}
+	reasons  = []string{reasonTaken, reasonExpired, reasonMaxHold, reasonDeposed}
+	causes   = []middleware.WakeCause{
+		middleware.ByRelease, middleware.ByStandby, middleware.ByRepair, middleware.ByTimer,
+	}
+)
+
+// Of returns what an event adds to counters and histograms.
+func Of(e middleware.Event) []Measurement {
+	kind, queue := valid(e.Type), valid(e.Task.Queue)
+	switch e.Kind {
+	case middleware.Acquired:
+		return ofAcquired(e, kind, queue)
+	case middleware.Refused:
+		return []Measurement{waits.of(1, kind, queue)}
+	case middleware.Ended:
+		return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, outcomeOf(e.Err))}
+	case middleware.Unavailable:
+		return []Measurement{attempts.of(1, kind, queue, unavailable)}
+	case middleware.Woke:
+		return []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
+	case middleware.Lost:
+		return []Measurement{lost.of(1, kind, queue, reasonOf(e.Err))}
+	case middleware.Released:
+		return []Measurement{hold.of(e.Held.Seconds(), kind, queue)}
+	case middleware.Parked: // an Ended follows
+	}
+	return nil
+}
+
+func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
+	all := make([]Measurement, 0, 4+len(outcomes)+len(reasons)+len(causes))
+	all = append(all, attempts.of(1, kind, queue, acquired), attempts.of(0, kind, queue, unavailable))
+	for _, outcome := range outcomes {
+		all = append(all, conflicts.of(0, kind, queue, outcome))
+	}
+	for _, reason := range reasons {
+		all = append(all, lost.of(0, kind, queue, reason))
+	}
+	for _, cause := range causes {
+		all = append(all, wakes.of(0, queue, string(cause)))
+	}
+	if e.Waited > 0 {
+		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
+	}
+	return all
+}
+
+// outcomeOf returns what became of a task whose run has ended in conflict.
+func outcomeOf(err error) string {
+	conflict, ok := errors.AsType[*middleware.ConflictError](err)
+	switch {
+	case ok && conflict.Limit != delayqueue.NoLimit:
+		return outcomeLimit
+	case ok && conflict.Outcome == middleware.Park:
+		return outcomeParked
+	}
+	return outcomeFailed
+}
+
+// The reasons of lost leases, as labels.
+const (
+	reasonTaken   = "taken"
+	reasonExpired = "expired"
+	reasonMaxHold = "max_hold"
+	reasonDeposed = "deposed"
+)
+
+// reasonOf returns why a lease was lost.
+func reasonOf(err error) string {
+	loss, _ := errors.AsType[*locking.LostError](err)
+	if loss == nil {
+		return reasonExpired
+	}
+	switch loss.Reason {
+	case locking.LossTaken:
+		return reasonTaken
+	case locking.LossMaxHold:
+		return reasonMaxHold
+	case locking.LossDeposed:
+		return reasonDeposed
+	default:
+		return reasonExpired
+	}
+}
+
+// valid returns a label's value without bytes that no telemetry library accepts.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

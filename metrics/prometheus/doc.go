@@ -1,0 +1,29 @@
+// Package prometheus exports railtoken's metrics to Prometheus: how often tasks meet a held key, how long they wait, how
+// long keys are held, which leases were lost, and how the lock servers are. It is a module of its own.
+//
+//	collector := metrics.New(metrics.Options{Inspector: inspector})
+//	prometheus.MustRegister(collector)
+//	cfg.Observer = collector.Observe // of worker.Config, attach.Options or attach.ProducerOptions
+//
+// The counters and histograms have the labels type and queue, and no metric ever has a business key as a label. The folder
+// rules has alerts, and the folder grafana a dashboard: docs/operations.md says what each alert means.
+//
+//	railtoken_attempts_total{type,queue,outcome}      runs: acquired, held (ended in conflict), unavailable
+//	railtoken_waits_total{type,queue}                 waits that have begun
+//	railtoken_conflicts_total{type,queue,outcome}     parked, waited (and got its keys), failed, limit
+//	railtoken_wakes_total{queue,by}                   release, standby, repair, timer
+//	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
+//	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
+//	railtoken_hold_seconds{type,queue}                how long a handler held its keys
+//	railtoken_parked                                  parked tasks, on any key
+//	railtoken_oldest_wait_seconds                     age of the longest wait
+//	railtoken_slots_waiting                           slots in which tasks wait, of all workers
+//	railtoken_node_votes{node}                        1 if a lock server may vote
+//	railtoken_node_quarantine_seconds{node}           until a lock server may vote
+//	railtoken_inspect_up                              1 if Redis answered when the gauges were read
+//
+// The gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
+// values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at
+// most 2 s. When more than 10 000 tasks wait, the oldest wait is that of the 10 000 which have not tried their keys for
+// the longest time.
+package prometheus

@@ -1,0 +1,135 @@
+package prometheus_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/process"
+)
+
+// program returns the path of a program. Without it the test is skipped, or fails when REDISTEST_REQUIRE is set.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	why := fmt.Sprintf("needs %s: %s cannot run: %v (\"make test\" installs it)", name, t.Name(), err)
+	if os.Getenv("REDISTEST_REQUIRE") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// server is a Prometheus.
+type server struct {
+	addr string
+	proc *process.Process
+}
+
+// startServer runs a Prometheus that scrapes target 5 times a second and has the shipped rules.
+func startServer(t *testing.T, target *httptest.Server) *server {
+	t.Helper()
+	bin, dir := program(t, "prometheus"), t.TempDir()
+	rules, err := filepath.Abs("rules/railtoken.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, log := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "log")
+	text := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}\n"+
+		"rule_files: [%q]\nscrape_configs: [{job_name: orders, static_configs: [{targets: [%q]}]}]\n",
+		rules, strings.TrimPrefix(target.URL, "http://"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		port, err := process.FreePort(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &server{addr: net.JoinHostPort(process.Loopback, strconv.Itoa(port))}
+		s.proc, err = process.Start(process.Command{
+			Path: bin, Dir: dir, Log: log,
+			Args: []string{"--config.file=" + config, "--storage.tsdb.path=" + dir, "--web.listen-address=" + s.addr},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.proc.Kill(); <-s.proc.Exited() })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err = process.Poll(ctx, s.proc.Exited(), func() error { return s.get(ctx, "/-/ready", nil) })
+		cancel()
+		if err == nil {
+			return s
+		}
+		if text := process.LogTail(log, 0); !strings.Contains(text, "address already in use") {
+			t.Fatalf("Prometheus did not start: %v; its log ends:\n%s", err, text)
+		}
+	}
+	t.Fatal("other processes took 20 ports in a row before Prometheus could")
+	return nil
+}
+
+// get reads an answer of the server into data, if that is not nil.
+func (s *server) get(ctx context.Context, path string, data any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if data == nil {
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", res.Status)
+		}
+		return nil
+	}
+	var body struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+		return err
+	}
+	if body.Status != "success" {
+		return fmt.Errorf("%s: %s", path, body.Error)
+	}
+	return json.Unmarshal(body.Data, data)
+}
+
+// series is one result of a query.
+type series struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+func (s series) number() float64 {
+	text, _ := s.Value[1].(string)
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (s *server) query(ctx context.Context, expr string) ([]series, error) {
+	var data struct{ Result []series }
+	err := s.get(ctx, "/api/v1/query?query="+url.QueryEscape(expr), &data)
+	return data.Result, err
+}
