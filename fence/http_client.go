@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/railtoken/railtoken/internal/carried"
 )
@@ -30,7 +31,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return base.RoundTrip(r)
 	}
 	var tokens []Token
-	for _, key := range chain.Lease.Keys() {
+	for _, key := range slices.Sorted(slices.Values(chain.Lease.Keys())) { // the operation's name depends on the order
 		token, err := From(ctx, key)
 		if err != nil {
 			if r.Body != nil {
