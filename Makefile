@@ -34,7 +34,7 @@ allocation: ## Watch runs of 40 orders being allocated beside audits, with nothi
 	@go run ./examples/allocation $(if $(ORDERS),-orders $(ORDERS))
 
 .PHONY: test
-test: ## Test everything with the race detector; installs redis-server and a C compiler when missing
+test: ## Test everything with the race detector; installs the servers and the C compiler that are missing
 	@scripts/test.sh $(PKG)
 
 .PHONY: lint
