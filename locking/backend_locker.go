@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 
+	"github.com/railtoken/railtoken/internal/labels"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
@@ -38,7 +39,7 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	}
 	began := l.suspension.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{
-		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: cleanLabel(opts.Label),
+		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: labels.Clean(opts.Label),
 		Notify: opts.Notify, Block: opts.block,
 	})
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/railtoken/railtoken/internal/labels"
 )
 
 const (
-	ownerBytes   = 20 // 160 random bits, as in Redis's documentation of the pattern
-	ownerSize    = 27 // their length in base64
-	maxLabelSize = 200
+	ownerBytes   = 20              // 160 random bits, as in Redis's documentation of the pattern
+	ownerSize    = 27              // their length in base64
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 
@@ -64,22 +63,7 @@ func parseOwner(value string) owner {
 		}
 	}
 	// Another program's value may look like ours, so its label is cleaned.
-	return owner{label: cleanLabel(parts[2]), since: time.UnixMilli(ms), block: block}
-}
-
-// cleanLabel returns label in valid, printable UTF-8 of at most maxLabelSize bytes.
-func cleanLabel(label string) string {
-	clean := strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, label)
-	for len(clean) > maxLabelSize {
-		_, size := utf8.DecodeLastRuneInString(clean)
-		clean = clean[:len(clean)-size]
-	}
-	return clean
+	return owner{label: labels.Clean(parts[2]), since: time.UnixMilli(ms), block: block}
 }
 
 // DefaultLabel returns the name of this process, "host/pid".

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/railtoken/railtoken/internal/labels"
 )
 
 func TestLabelsAreCleaned(t *testing.T) {
@@ -25,8 +27,8 @@ func TestLabelsAreCleaned(t *testing.T) {
 		strings.Repeat("x", 199) + "é":  strings.Repeat("x", 199),
 		strings.Repeat("x", 198) + "éé": strings.Repeat("x", 198) + "é",
 	} {
-		if got := cleanLabel(label); got != want {
-			t.Errorf("cleanLabel(%q) = %q, want %q", label, got, want)
+		if got := labels.Clean(label); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", label, got, want)
 		}
 	}
 }
@@ -118,7 +120,7 @@ func FuzzParseOwner(f *testing.F) {
 		if !ours.MatchString(value) {
 			t.Errorf("%q, which we never write, tells %q since %v", value, label, since)
 		}
-		if !utf8.ValidString(label) || len(label) > maxLabelSize ||
+		if !utf8.ValidString(label) || len(label) > labels.MaxSize ||
 			strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("the label %q is not fit for a log", label)
 		}

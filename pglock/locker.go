@@ -6,12 +6,10 @@ import (
 	"database/sql"
 	"errors"
 	"io"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/railtoken/railtoken/internal/labels"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -65,7 +63,7 @@ func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, in: in, label: cleanLabel(cmp.Or(opts.Label, locking.DefaultLabel())), repeats: newRepeats(db)}
+	s := &store{db: db, in: in, label: labels.Clean(cmp.Or(opts.Label, locking.DefaultLabel())), repeats: newRepeats(db)}
 	s.cleaned.Store(time.Now().UnixNano())
 	if listener == nil {
 		return &locker{Locker: locking.New(s), store: s}, nil
@@ -74,20 +72,6 @@ func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 		locker:  &locker{Locker: locking.New(s), store: s, listener: listener},
 		Watcher: listener,
 	}, nil
-}
-
-// maxLabel is the size of the longest label.
-const maxLabel = 200
-
-// cleanLabel returns a label in printable UTF-8 of at most maxLabel bytes.
-func cleanLabel(label string) string {
-	clean := strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, label)
-	return strings.ToValidUTF8(clean[:min(len(clean), maxLabel)], "")
 }
 
 type locker struct {

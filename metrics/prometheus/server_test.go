@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/process"
 )
 
@@ -23,15 +24,8 @@ import (
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	why := fmt.Sprintf("needs %s: %s cannot run: %v (\"make test\" installs it)", name, t.Name(), err)
-	if os.Getenv("REDISTEST_REQUIRE") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-	return ""
+	leftout.Needed(t, name, err)
+	return path
 }
 
 // server is a Prometheus.
