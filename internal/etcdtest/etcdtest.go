@@ -53,19 +53,11 @@ type Cluster struct {
 // go to memory if there is room, because the redis-servers of a benchmark write nothing to disk either, else to dir.
 func Start(ctx context.Context, dir string, opts Options) (*Cluster, error) {
 	opts.Members = max(opts.Members, 1)
-	var err error
-	for range 5 {
-		c := &Cluster{}
-		if err = c.start(ctx, dir, opts); err == nil {
-			return c, nil
-		}
-		err = errors.Join(err, c.End())
-		if ctx.Err() != nil {
-			break
-		}
-		// Most likely another process took a port first.
+	c := &Cluster{}
+	if err := c.start(ctx, dir, opts); err != nil {
+		return nil, fmt.Errorf("etcd does not start; its log is in %s: %w", dir, errors.Join(err, c.End()))
 	}
-	return nil, fmt.Errorf("etcd does not start; its log is in %s: %w", dir, err)
+	return c, nil
 }
 
 func (c *Cluster) start(ctx context.Context, dir string, opts Options) error {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
+	"sync"
 )
 
 // Loopback is the address on which servers listen.
@@ -20,50 +20,59 @@ const (
 	portMax = 20999
 )
 
-// FreePort returns a port on which nothing listened a moment ago, nor on the ports that lie above it by the offsets.
+// reserved holds the UDP socket of each reserved port. Servers listen on TCP, so the socket is in nobody's way; the
+// system closes it when this process ends, however it ends.
+var reserved struct {
+	sync.Mutex
+
+	sockets []net.PacketConn
+}
+
+// FreePort reserves a port on which nothing listens, nor on the ports that lie above it by the offsets. No other call of
+// FreePort, in this process or another, returns the port before this process ends: a server that was killed can always
+// come back on its port.
 func FreePort(ctx context.Context, offsets ...int) (int, error) {
 	for range 1000 {
 		port := portMin + rand.IntN(portMax-portMin+1)
-		free := isFree(ctx, port)
-		for _, offset := range offsets {
-			free = free && isFree(ctx, port+offset)
-		}
-		if free {
-			return port, nil
+		socket, err := new(net.ListenConfig).ListenPacket(ctx, "udp", address(port))
+		if err == nil {
+			if isFree(ctx, port, offsets) {
+				reserved.Lock()
+				defer reserved.Unlock()
+				reserved.sockets = append(reserved.sockets, socket)
+				return port, nil
+			}
+			_ = socket.Close()
 		}
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 	}
-	return 0, errNoPort
+	return 0, fmt.Errorf("process: no free port in %d-%d", portMin, portMax)
 }
 
-// FreeAddrs returns n different loopback addresses on which nothing listened a moment ago.
+// FreeAddrs reserves n loopback addresses as FreePort reserves a port.
 func FreeAddrs(ctx context.Context, n int) ([]string, error) {
-	var addrs []string
-	for range 1000 {
-		if len(addrs) == n {
-			return addrs, nil
-		}
+	addrs := make([]string, n)
+	for i := range addrs {
 		port, err := FreePort(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if addr := address(port); !slices.Contains(addrs, addr) {
-			addrs = append(addrs, addr)
-		}
+		addrs[i] = address(port)
 	}
-	return nil, errNoPort
+	return addrs, nil
 }
 
-var errNoPort = fmt.Errorf("process: no free port in %d-%d", portMin, portMax)
-
-func isFree(ctx context.Context, port int) bool {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(port))
-	if err != nil {
-		return false
+// isFree reports whether nothing listens on the port, nor above it by the offsets.
+func isFree(ctx context.Context, port int, offsets []int) bool {
+	for _, offset := range append([]int{0}, offsets...) {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(port+offset))
+		if err != nil || l.Close() != nil {
+			return false
+		}
 	}
-	return l.Close() == nil
+	return true
 }
 
 func address(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }

@@ -1,9 +1,16 @@
 package process_test
 
 import (
-	"net"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/process"
@@ -30,23 +37,59 @@ func TestAPausedProcessCanBeKilled(t *testing.T) {
 	}
 }
 
-func TestFreeAddressesAreDistinctAndFree(t *testing.T) {
+func TestTwoProcessesReserveDifferentPorts(t *testing.T) {
 	t.Parallel()
-	addrs, err := process.FreeAddrs(t.Context(), 20)
+	const n = 300 // by chance alone, nine of the ports would be the same
+	other := exec.CommandContext(t.Context(), os.Args[0])
+	other.Env = append(os.Environ(), reserveEnv+"="+strconv.Itoa(n))
+	hold, err := other.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := process.FreeAddrs(t.Context(), n)
+	if err != nil {
+		t.Error(err)
+	}
+	lines := bufio.NewScanner(out)
+	for range n {
+		if !lines.Scan() {
+			t.Fatalf("the other process reserved too few ports: %v", lines.Err())
+		}
+		addrs = append(addrs, lines.Text())
+	}
 	slices.Sort(addrs)
-	if len(slices.Compact(addrs)) != 20 {
-		t.Fatalf("%d different addresses, want 20", len(addrs))
+	if got := len(slices.Compact(addrs)); got != 2*n {
+		t.Errorf("two processes reserved %d different addresses, want %d", got, 2*n)
+	}
+	if err := errors.Join(hold.Close(), other.Wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+// reserveEnv makes the test program the other process of TestTwoProcessesReserveDifferentPorts: it reserves as many
+// addresses, prints them and keeps them until its input ends.
+const reserveEnv = "RESERVE"
+
+func TestMain(m *testing.M) {
+	n, err := strconv.Atoi(os.Getenv(reserveEnv))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	addrs, err := process.FreeAddrs(context.Background(), n)
+	if err != nil {
+		panic(err)
 	}
 	for _, addr := range addrs {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
+		fmt.Println(addr)
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 func start(t *testing.T, program string, args ...string) (*process.Process, error) {

@@ -1,8 +1,5 @@
 package redistest
 
-// What the tests in the external package need of the inside.
-var ErrPortTaken = errPortTaken
-
 // RunOnPortOf moves a stopped server to the port of another and runs it.
 func (s *Server) RunOnPortOf(other *Server) error {
 	s.port = other.port

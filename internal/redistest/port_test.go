@@ -1,10 +1,8 @@
 package redistest_test
 
 import (
-	"errors"
-	"net"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/railtoken/railtoken/internal/redistest"
 )
@@ -13,25 +11,10 @@ func TestAServerThatLosesItsPortToAnotherIsNotMistakenForIt(t *testing.T) {
 	t.Parallel()
 	first, second := redistest.Start(t), redistest.Start(t)
 	second.Stop()
-	if err := second.RunOnPortOf(first); !errors.Is(err, redistest.ErrPortTaken) {
+	if err := second.RunOnPortOf(first); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("running on a taken port: %v", err)
 	}
 	if err := first.Client(t).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the first server: %v", err)
-	}
-}
-
-func TestRestartWaitsForItsPort(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	s.Kill()
-	squatter, err := net.Listen("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(100*time.Millisecond, func() { squatter.Close() })
-	s.Restart(t)
-	if err := s.Client(t).Ping(t.Context()).Err(); err != nil {
-		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,9 +23,6 @@ const (
 	readyTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
-
-// errPortTaken reports that redis-server ended because another process listens on its port.
-var errPortTaken = errors.New("redistest: the port is taken")
 
 // A Server is a redis-server process that belongs to one test. Its methods may be called from any goroutine, except
 // that those with a [testing.TB] must be called from the goroutine of the test.
@@ -57,21 +53,14 @@ func Start(tb testing.TB, args ...string) *Server {
 		}
 	})
 
-	for range 20 {
-		s.port = freePort(tb)
-		err := s.run()
-		if err == nil {
-			return s
-		}
-		if !errors.Is(err, errPortTaken) {
-			tb.Fatal(err)
-		}
+	s.port = freePort(tb)
+	if err := s.run(); err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatal("redistest: other processes took 20 ports in a row before redis-server could")
-	return nil
+	return s
 }
 
-// freePort returns a port for a server, whose bus port is free too.
+// freePort reserves a port for a server, whose bus port is free too.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := process.FreePort(tb.Context(), busPortOffset)
@@ -144,16 +133,7 @@ func (s *Server) Kill() {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	err := process.Poll(ctx, nil, func() error {
-		err := s.run()
-		if err != nil && !errors.Is(err, errPortTaken) {
-			tb.Fatal(err)
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.run(); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -196,11 +176,8 @@ func (s *Server) run() error {
 		return nil
 	}
 	proc.Kill()
-	log := process.LogTail(s.log(), logStart)
-	if strings.Contains(log, "Address already in use") {
-		return fmt.Errorf("%w: %s", errPortTaken, s.Addr())
-	}
-	return fmt.Errorf("redistest: redis-server %s did not start: %w; its log ends:\n%s", s.Addr(), err, log)
+	return fmt.Errorf("redistest: redis-server %s did not start: %w; its log ends:\n%s", s.Addr(), err,
+		process.LogTail(s.log(), logStart))
 }
 
 func (s *Server) args() []string {

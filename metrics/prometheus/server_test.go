@@ -49,32 +49,25 @@ func startServer(t *testing.T, target *httptest.Server) *server {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
-		port, err := process.FreePort(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &server{addr: net.JoinHostPort(process.Loopback, strconv.Itoa(port))}
-		s.proc, err = process.Start(process.Command{
-			Path: bin, Dir: dir, Log: log,
-			Args: []string{"--config.file=" + config, "--storage.tsdb.path=" + dir, "--web.listen-address=" + s.addr},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.proc.Kill(); <-s.proc.Exited() })
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err = process.Poll(ctx, s.proc.Exited(), func() error { return s.get(ctx, "/-/ready", nil) })
-		cancel()
-		if err == nil {
-			return s
-		}
-		if text := process.LogTail(log, 0); !strings.Contains(text, "address already in use") {
-			t.Fatalf("Prometheus did not start: %v; its log ends:\n%s", err, text)
-		}
+	port, err := process.FreePort(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("other processes took 20 ports in a row before Prometheus could")
-	return nil
+	s := &server{addr: net.JoinHostPort(process.Loopback, strconv.Itoa(port))}
+	s.proc, err = process.Start(process.Command{
+		Path: bin, Dir: dir, Log: log,
+		Args: []string{"--config.file=" + config, "--storage.tsdb.path=" + dir, "--web.listen-address=" + s.addr},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.proc.Kill(); <-s.proc.Exited() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := process.Poll(ctx, s.proc.Exited(), func() error { return s.get(ctx, "/-/ready", nil) }); err != nil {
+		t.Fatalf("Prometheus did not start: %v; its log ends:\n%s", err, process.LogTail(log, 0))
+	}
+	return s
 }
 
 // get reads an answer of the server into data, if that is not nil.

@@ -26,25 +26,19 @@ type Server struct {
 
 // Start runs a server in the directory, where its log goes, and returns when it answers.
 func Start(ctx context.Context, dir string) (*Server, error) {
-	for range 20 {
-		addrs, err := process.FreeAddrs(ctx, 1)
-		if err != nil {
-			return nil, err
-		}
-		s, err := start(dir, addrs[0])
-		if err != nil {
-			return nil, err
-		}
-		if err = s.await(ctx); err == nil {
-			return s, nil
-		}
-		s.Kill()
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		// Most likely another process took the port first.
+	addrs, err := process.FreeAddrs(ctx, 1)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("redis-server does not start; its log is in %s", dir)
+	s, err := start(dir, addrs[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx); err != nil {
+		s.Kill()
+		return nil, fmt.Errorf("redis-server does not start; its log is in %s: %w", dir, err)
+	}
+	return s, nil
 }
 
 // Addr is the server's address.
