@@ -37,9 +37,7 @@ func FreePort(ctx context.Context, offsets ...int) (int, error) {
 		socket, err := new(net.ListenConfig).ListenPacket(ctx, "udp", address(port))
 		if err == nil {
 			if isFree(ctx, port, offsets) {
-				reserved.Lock()
-				defer reserved.Unlock()
-				reserved.sockets = append(reserved.sockets, socket)
+				keep(socket)
 				return port, nil
 			}
 			_ = socket.Close()
@@ -49,6 +47,12 @@ func FreePort(ctx context.Context, offsets ...int) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("process: no free port in %d-%d", portMin, portMax)
+}
+
+func keep(socket net.PacketConn) {
+	reserved.Lock()
+	defer reserved.Unlock()
+	reserved.sockets = append(reserved.sockets, socket)
 }
 
 // FreeAddrs reserves n loopback addresses as FreePort reserves a port.
