@@ -132,9 +132,9 @@ RETURNS TABLE (place int, subscribed boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  k bytea;
+  setting text;
 BEGIN
-  PERFORM set_config('synchronous_commit', 'off', true);
+  setting := set_config('synchronous_commit', 'off', true); -- an assignment needs no query of its own
   IF cardinality(p_keys) > 1 THEN
     PERFORM 1 FROM railtoken.locks l JOIN unnest(p_keys, p_owners) AS u (key, owner) ON l.key = u.key AND l.owner = u.owner
       ORDER BY l.key FOR UPDATE OF l;
