@@ -5,13 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/childtest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )
@@ -82,58 +80,15 @@ func beHolder(url string, inTx bool) error {
 	return nil
 }
 
-// child is the process of a holder.
-type child struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-}
-
-func startChild(t *testing.T, url string, inTx bool) *child {
+func startChild(t *testing.T, url string, inTx bool) *childtest.Child {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childURL+"="+url)
+	env := []string{childURL + "=" + url}
 	if inTx {
-		cmd.Env = append(cmd.Env, childInTx+"=1")
+		env = append(env, childInTx+"=1")
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	c := &child{cmd, in, bufio.NewScanner(out)}
-	if line := c.says(t); line != "ready" {
+	c := childtest.Start(t, env...)
+	if line := c.Says(t); line != "ready" {
 		t.Fatalf("the child says %q", line)
 	}
 	return c
-}
-
-// says returns the next line of the child.
-func (c *child) says(t *testing.T) string {
-	t.Helper()
-	if !c.lines.Scan() {
-		t.Fatalf("the child ended: %v", c.lines.Err())
-	}
-	return strings.TrimSpace(c.lines.Text())
-}
-
-func (c *child) commit(t *testing.T) {
-	t.Helper()
-	if _, err := io.WriteString(c.in, "commit\n"); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -31,7 +31,7 @@ func TestAStoppedHolderCommitsFirstOrNever(t *testing.T) {
 			d := newDatabase(t)
 			d.exec(t, "CREATE TABLE totals AS SELECT 0 AS total")
 			c := startChild(t, d.url, tt.inTx)
-			signal(t, c, syscall.SIGSTOP)
+			c.Signal(t, syscall.SIGSTOP)
 			stopped := time.Now()
 			l := d.locker(t, pglock.Options{})
 			lease, err := locking.Wait(t.Context(), l, []string{"total"}, locking.Options{})
@@ -46,9 +46,9 @@ func TestAStoppedHolderCommitsFirstOrNever(t *testing.T) {
 				t.Error(err)
 			}
 			<-time.After(time.Until(stopped.Add(2 * childTTL)))
-			signal(t, c, syscall.SIGCONT)
-			c.commit(t)
-			if line := c.says(t); (line == "committed") != tt.committed || line != "committed" && !strings.HasPrefix(line, "failed") {
+			c.Signal(t, syscall.SIGCONT)
+			c.Tell(t, "commit")
+			if line := c.Says(t); (line == "committed") != tt.committed || line != "committed" && !strings.HasPrefix(line, "failed") {
 				t.Errorf("the child says %q", line)
 			}
 			if total := d.total(t); total != tt.total {
@@ -97,13 +97,6 @@ func TestAnOpenTransactionKeepsItsKey(t *testing.T) {
 	}
 	if err := next.Release(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-func signal(t *testing.T, c *child, s syscall.Signal) {
-	t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
 	}
 }
 
