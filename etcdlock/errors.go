@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,9 @@ import (
 // classify makes err match locking.ErrUnavailable if another attempt may succeed: unless the caller has ended this one,
 // or etcd refuses it for good. It adds the remedy where there is one.
 func (s *store) classify(ctx context.Context, err error) error {
+	if isUnanswered(err) {
+		err = fmt.Errorf("etcd at %s: %w", endpoints(s.client.Endpoints()), err)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(err, cause) {
 			return err
@@ -31,6 +35,28 @@ func (s *store) classify(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", locking.ErrUnavailable, err)
+}
+
+// isUnanswered reports whether etcd cannot be reached, or does not serve.
+func isUnanswered(err error) bool {
+	code := codeOf(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)
+}
+
+// endpoints returns the hosts and ports of endpoints, which may be URLs with credentials.
+func endpoints(all []string) string {
+	hosts := make([]string, len(all))
+	for i, endpoint := range all {
+		if _, rest, ok := strings.Cut(endpoint, "://"); ok {
+			endpoint = rest
+		}
+		host := endpoint[strings.LastIndex(endpoint, "@")+1:]
+		if n := strings.IndexAny(host, "/?#"); n > 0 { // a socket's path begins there
+			host = host[:n]
+		}
+		hosts[i] = host
+	}
+	return strings.Join(hosts, ", ")
 }
 
 // remedy returns what to do about an error, if that is known.
