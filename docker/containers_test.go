@@ -20,7 +20,7 @@ import (
 
 const (
 	// orders is how many orders a profile works on: two tasks each.
-	orders = 12000
+	orders = 6000
 	// away is how long a worker is cut off: until its locks, of 30 s, have expired, and other workers have them.
 	away = 35 * time.Second
 	// patience bounds every wait for an event, also on a busy machine.
@@ -226,6 +226,7 @@ func TestOrdersSurviveKillsAndCuts(t *testing.T) {
 }
 
 func TestContainersOfWorkersHaveNoRights(t *testing.T) {
+	t.Parallel()
 	s := &stack{t, profiles["single"], "railtoken-test-rights", "single"}
 	s.up()
 	first, second := s.workers()
@@ -268,6 +269,7 @@ func TestContainersOfWorkersHaveNoRights(t *testing.T) {
 }
 
 func TestImageIsSmall(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "docker", "save", "railtoken-orders:local")

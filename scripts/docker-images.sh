@@ -1,10 +1,28 @@
 #!/usr/bin/env bash
 # Puts the images that docker/ names into the engine: from the registry, or made of what this machine has where there is no registry.
-# scripts/docker-test.sh calls it with the folder of the cache.
+# scripts/docker-test.sh calls it with the folder of the cache. With "shell" as well it only gets the shell of those images into
+# the cache. It ends with 75 when something that they are made of cannot be had.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 cache=$1
+
+cannot_have() {
+  say "cannot get $*"
+  exit 75
+}
+
+# get_shell gets a static shell of the system's packages into the cache.
+get_shell() {
+  [[ ! -x $cache/busybox ]] || return 0
+  have apt-get || cannot_have "a shell for the images: there is no apt-get"
+  say "downloading busybox-static by apt-get"
+  (cd "$cache" && apt-get download -qq busybox-static >/dev/null 2>&1 ||
+    { apt-get update -qq >/dev/null 2>&1 && apt-get download -qq busybox-static >/dev/null 2>&1; }) ||
+    cannot_have "busybox-static by apt-get"
+  dpkg-deb --fsys-tarfile "$cache"/busybox-static_*.deb | tar -x -C "$cache" --strip-components=2 ./bin/busybox
+  rm -f "$cache"/busybox-static_*.deb
+}
 
 # image_of prints the image of a kind that a file names.
 image_of() { grep -ohE "(FROM|image:) +$1:[a-z0-9.-]+" "$2" | grep -oE "$1:.*" | head -1; }
@@ -36,11 +54,7 @@ new_root() {
   local root=$1 name
   mkdir -p "$root"/{bin,usr/bin,etc,tmp,root,data}
   chmod 1777 "$root/tmp"
-  if [[ ! -x $cache/busybox ]]; then
-    say "downloading busybox-static by apt-get"
-    (cd "$cache" && apt-get download -qq busybox-static >/dev/null 2>&1 && dpkg-deb --fsys-tarfile busybox-static_*.deb |
-      tar -x --strip-components=2 ./bin/busybox && rm -f busybox-static_*.deb)
-  fi
+  get_shell
   for name in $("$cache/busybox" --list); do
     ln -s busybox "$root/bin/$name"
   done
@@ -58,7 +72,8 @@ golang_root() {
   cp -r "$goroot"/{bin,src,VERSION,go.env} "$root/usr/local/go/"
   cp -r "$goroot"/pkg/{tool,include} "$root/usr/local/go/pkg/"
   (cd examples && GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$root/modules" \
-    GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download)
+    GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download) ||
+    cannot_have "the modules of the example"
   mv "$root/modules/cache/download" "$root/proxy"
   rm -rf "$root/modules"
 }
@@ -95,14 +110,18 @@ stand_in() {
   rm -rf "$root"
 }
 
+if [[ ${2:-} == shell ]]; then
+  get_shell
+  exit
+fi
 if has_image "$golang" && has_image "$redis"; then
   exit
 fi
 if registry_answers; then
-  docker pull -q "$golang" >&2
-  docker pull -q "$redis" >&2
+  docker pull -q "$golang" >&2 && docker pull -q "$redis" >&2 || cannot_have "$golang and $redis from the registry"
   exit
 fi
+scripts/test-deps.sh || cannot_have "the redis-server of this machine"
 stand_in "$golang" golang_root 'ENV PATH=/usr/local/go/bin:/usr/bin:/bin' 'ENV GOPATH=/go' 'ENV HOME=/root' \
   "ENV GOPROXY=file:///proxy,$(go env GOPROXY)"
 stand_in "$redis" redis_root 'ENV PATH=/usr/bin:/bin' 'WORKDIR /data' 'VOLUME /data' 'USER redis' 'CMD ["redis-server"]'
