@@ -2,6 +2,8 @@ package locking
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/railtoken/railtoken/internal/lockhook"
 )
@@ -28,6 +30,22 @@ func init() {
 		}
 		return lease, nil
 	}
+	lockhook.Backend = backendOf
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
 	lockhook.Follow, lockhook.Name, lockhook.Record = followDepositions, ownerName, recordKey
 }
+
+// backendOf returns the name of a locker's backend: redis, redlock, or that of the package that implements it.
+func backendOf(locker any) string {
+	if l, ok := locker.(interface{ backendName() string }); ok {
+		return l.backendName()
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(fmt.Sprintf("%T", locker), "*"), ".")
+	return name
+}
+
+func (g *Gate) backendName() string           { return backendOf(g.inner) }
+func (f *followedLocker) backendName() string { return backendOf(f.inner) }
+func (l *backendLocker) backendName() string  { return backendOf(l.backend) }
+func (*Single) backendName() string           { return "redis" }
+func (*Redlock) backendName() string          { return "redlock" }

@@ -17,7 +17,7 @@ const wakeTimeout = 5 * time.Second
 
 // handle runs the handler under the lease and releases the keys when it returns.
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
-	r.observe(ctx, Event{Kind: Acquired, Waited: r.waited()})
+	r.observeAcquired(ctx)
 	r.began = time.Now()
 	r.list(lease, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)

@@ -53,7 +53,9 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	defer cancel()
 	opts := item.options()
 	opts.Notify = tasklimits.NotifyFor // whatever the strategy: the task may be parked on this key
+	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, keys, opts)
+	took := since(began)
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, held, nil
 	}
@@ -64,7 +66,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	if !r.waitReported.Swap(true) {
 		waited = item.waited()
 	}
-	item.observe(ctx, Event{Kind: Acquired, Waited: waited})
+	item.observe(ctx, Event{Kind: Acquired, Waited: waited, Took: took, Backend: r.backend})
 	item.began = time.Now()
 	item.list(lease, true)
 	return lockedItem{item, lease}, nil, nil

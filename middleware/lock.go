@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
@@ -127,6 +128,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		Options: opts, opts: locking.Options{TTL: opts.TTL, MaxHold: opts.MaxHold},
 		limits: tasklimits.Limits{Keys: opts.MaxKeys, Size: opts.MaxKeySize},
 	}
+	l.backend = lockhook.Backend(opts.Locker)
 	l.Strategy, l.Label = opts.strategy(), cmp.Or(opts.Label, locking.DefaultLabel())
 	if _, ok := l.Strategy.(FailFast); !ok {
 		l.notifyFor = tasklimits.NotifyFor
@@ -157,6 +159,7 @@ type lock struct {
 	Options                   // with its defaults
 	watcher   locking.Watcher // nil if the locker does not notify of releases
 	fused     bool            // the locks can be taken and released with the tasks
+	backend   string          // of the locker, for the observer
 	toQueue   string          // the queue in which tasks wait; "" for their own queue
 	opts      locking.Options
 	notifyFor time.Duration // how long a refused attempt subscribes to the release

@@ -52,6 +52,14 @@ type Event struct {
 	Holder *locking.Holder // of Refused, Ended and Parked; nil if unknown
 	Waited time.Duration   // of Refused, Ended, Parked and Acquired: how long the wait has lasted
 	Held   time.Duration   // of Lost and Released: time since Acquired
+	// Woken, of Acquired, is the time since a release let the task run: since the wake of a parked task that found its
+	// keys free, or since a task that waits in its slot was notified. Zero if there was none or it is unknown: on
+	// standby, and after a timer.
+	Woken time.Duration
+	// Took, of Acquired, is the duration of the attempt that has locked the keys; zero if they came with the task or after
+	// a wait on standby. Backend is that of the locks: redis, redlock, or the name of the package that implements it.
+	Took    time.Duration
+	Backend string
 	// Waiters, of Parked, is the number of tasks that wait for the key, including this one. Ahead is the number of tasks
 	// before this one: among the waiters with Parked, and in the sequence with Refused.
 	Waiters, Ahead int
@@ -72,6 +80,33 @@ func (r *run) observe(ctx context.Context, e Event) {
 	}
 	e.Type, e.Keys = r.task.Type(), r.keys
 	tell(ctx, r.Observer, r.Logger, e)
+}
+
+// observeAcquired reports that the handler is about to run.
+func (r *run) observeAcquired(ctx context.Context) {
+	e := Event{Kind: Acquired, Waited: r.waited(), Took: r.took, Backend: r.backend}
+	if r.refusals == 0 {
+		e.Woken = r.active.WokenFor()
+	} else {
+		e.Woken = since(r.freed)
+	}
+	r.observe(ctx, e)
+}
+
+// clock returns the time, or zero if no observer needs it.
+func (r *run) clock() time.Time {
+	if r.Observer == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// since returns the time since a reading of clock; zero if there is none.
+func since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return time.Since(t)
 }
 
 // tell reports an event to an observer, if there is one.

@@ -83,6 +83,60 @@ func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 	}
 }
 
+func TestAcquiredTellsTimeSinceTheRelease(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		strategy  middleware.Strategy
+		most      time.Duration // after the release; zero if it is not known
+		unwatched bool
+	}{
+		"parked":   {middleware.Requeue{Standby: -1, Delay: time.Hour}, time.Second, false},
+		"by timer": {middleware.Requeue{Standby: -1, Delay: time.Second}, 0, true},
+		"in slot":  {middleware.Wait{Max: time.Hour}, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, redistest.Start(t).Client(t))
+			lease := r.hold("order:1")
+			opts := r.options(tc.strategy)
+			r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+			r.enqueue(payload{Key: "order:1"})
+			r.events.await(r, 1, ofKind(middleware.Refused))
+			<-time.After(300 * time.Millisecond) // it waits
+			released := time.Now()
+			if tc.unwatched {
+				_ = lease.Release(r.Context()) // and no task is woken
+			} else {
+				r.giveBack(lease)
+			}
+			e := r.events.await(r, 1, ofKind(middleware.Acquired))[0]
+			if e.Backend != "redis" || e.Woken > tc.most || tc.most > 0 && (e.Woken <= 0 || e.Woken > e.At.Sub(released)) {
+				r.Errorf("%v after the release: %+v", e.At.Sub(released), e)
+			}
+		})
+	}
+}
+
+func TestAcquiredTellsHowLongItsAttemptTook(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.Start(t).Client(t))
+	opts := r.options(nil)
+	opts.Locker, opts.RedisKeys = slow{r.locker}, nil
+	r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+	r.enqueue(payload{Key: "order:1"})
+	if e := r.events.await(r, 1, ofKind(middleware.Acquired))[0]; e.Took < 20*time.Millisecond || e.Took > 10*time.Second || e.Woken != 0 || e.Backend != "middleware_test" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// slow is a locker that takes its time.
+type slow struct{ locking.Locker }
+
+func (s slow) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	<-time.After(20 * time.Millisecond)
+	return s.Locker.Acquire(ctx, keys, opts)
+}
+
 func TestParkedTellsQueueAndPosition(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {

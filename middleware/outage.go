@@ -58,6 +58,7 @@ func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 func (r *run) pause(ctx context.Context, d time.Duration, released <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	r.freed = time.Time{}
 	stopping := r.Stopping
 	if r.nowhere() {
 		stopping = nil
@@ -67,6 +68,7 @@ func (r *run) pause(ctx context.Context, d time.Duration, released <-chan struct
 		return context.Cause(ctx)
 	case <-stopping:
 	case <-released:
+		r.freed = r.clock()
 	case <-timer.C:
 	}
 	return nil

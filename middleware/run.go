@@ -38,6 +38,8 @@ type run struct {
 	noStandby bool            // it was on standby in vain
 	collected bool            // it has tried to collect its keys
 	began     time.Time       // when its handler began
+	took      time.Duration   // by the last attempt, for the observer
+	freed     time.Time       // when it was last notified of a release, for the observer
 	released  <-chan struct{} // receives releases of its keys while they are watched
 	stopWatch func()
 	lease     *locking.Lease // to be released

@@ -74,8 +74,9 @@ func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
 		r.lease = lease
 		return lease, nil
 	}
+	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
-	r.lease = lease
+	r.lease, r.took = lease, since(began)
 	if err == nil && r.fused && r.order == BestEffort {
 		r.active.Learn(r.task.Type(), r.keys, cmp.Or(r.opts.TTL, locking.DefaultTTL), r.lock)
 	}

@@ -40,7 +40,7 @@ func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *l
 	defer cancel()
 	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
 	if lease != nil {
-		r.lease = lease
+		r.lease, r.took, r.freed = lease, 0, time.Time{}
 		return r.ordering.confirm(ctx, lease)
 	}
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {

@@ -55,7 +55,7 @@ func Of(e middleware.Event) []Measurement {
 }
 
 func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
-	all := make([]Measurement, 0, 4+len(outcomes)+len(reasons)+len(causes))
+	all := make([]Measurement, 0, 6+len(outcomes)+len(reasons)+len(causes))
 	all = append(all, attempts.of(1, kind, queue, acquired), attempts.of(0, kind, queue, unavailable))
 	for _, outcome := range outcomes {
 		all = append(all, conflicts.of(0, kind, queue, outcome))
@@ -68,6 +68,12 @@ func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
 	}
 	if e.Waited > 0 {
 		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
+	}
+	if e.Woken > 0 {
+		all = append(all, wake.of(e.Woken.Seconds(), kind, queue))
+	}
+	if e.Took > 0 {
+		all = append(all, acquire.of(e.Took.Seconds(), valid(e.Backend)))
 	}
 	return all
 }

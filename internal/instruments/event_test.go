@@ -29,6 +29,10 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 			middleware.Event{Kind: middleware.Acquired, Waited: 2 * time.Second},
 			"attempts[t q acquired]=1 wait[t q]=2 conflicts[t q waited]=1",
 		},
+		{
+			middleware.Event{Kind: middleware.Acquired, Woken: 20 * time.Millisecond, Took: time.Millisecond, Backend: "redis"},
+			"attempts[t q acquired]=1 wake[t q]=0.02 acquire[redis]=0.001",
+		},
 		{middleware.Event{Kind: middleware.Released, Held: 1500 * time.Millisecond}, "hold[t q]=1.5"},
 		{
 			middleware.Event{Kind: middleware.Ended, Err: conflict(middleware.Park, "")},

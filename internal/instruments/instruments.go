@@ -21,6 +21,7 @@ const (
 	labelReason  = "reason"
 	labelBy      = "by"
 	labelNode    = "node"
+	labelBackend = "backend"
 )
 
 // The counters.
@@ -48,7 +49,7 @@ var (
 	}
 )
 
-// The histograms. Waits and holds reach from a millisecond to an hour.
+// The histograms. Waits and holds reach from a millisecond to an hour, the rest from 0.1 ms to half a minute.
 var (
 	wait = &Instrument{
 		Name: "wait", Help: "Time from the first conflict of a task until its handler ran.", Unit: "s",
@@ -58,6 +59,15 @@ var (
 		Name: "hold", Help: "Time for which a handler held its keys.", Unit: "s",
 		Labels: []string{labelType, labelQueue}, Buckets: durations,
 	}
+	wake = &Instrument{
+		Name: "wake", Help: "Time from the release that let a waiting task run until its handler ran.", Unit: "s",
+		Labels: []string{labelType, labelQueue}, Buckets: latencies,
+	}
+	acquire = &Instrument{
+		Name: "acquire", Help: "Duration of the attempt that locked the keys of a task.", Unit: "s",
+		Labels: []string{labelBackend}, Buckets: latencies,
+	}
+	latencies = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	durations = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 )
 
@@ -77,7 +87,7 @@ var (
 func Counters() []*Instrument { return []*Instrument{attempts, waits, conflicts, wakes, lost} }
 
 // Histograms returns all histograms.
-func Histograms() []*Instrument { return []*Instrument{wait, hold} }
+func Histograms() []*Instrument { return []*Instrument{wait, hold, wake, acquire} }
 
 // Gauges returns all gauges. [Gauge.Read] reads them.
 func Gauges() []*Instrument {

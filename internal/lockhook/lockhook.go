@@ -39,6 +39,9 @@ type Request struct {
 	TTL     time.Duration
 }
 
+// Backend returns the name of a locking.Locker's backend: redis, redlock, or that of the package that implements it.
+var Backend func(locker any) string
+
 // Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
 var Leave func(lease any)
 

@@ -24,6 +24,7 @@ type Run struct {
 	met      Conflict
 	tries    string // the retry count to which met belongs
 	woken    bool
+	wokenFor time.Duration // when it was fetched; zero if unknown
 	since    time.Time
 	recorded string // the keys that were recorded with it, encoded
 
@@ -87,6 +88,14 @@ func (r *Run) Met(attempt int) Conflict {
 
 // ByTimer reports whether the task has waited and was brought back by its timer.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
+
+// WokenFor returns how long ago the task was woken; zero if it was not, or that is not known.
+func (r *Run) WokenFor() time.Duration {
+	if r == nil || r.wokenFor == 0 {
+		return 0
+	}
+	return r.wokenFor + time.Since(r.since)
+}
 
 // PutBack reports whether asynq has put the task back into its queue. It does so when the server shuts down, before it
 // cancels the run.

@@ -164,7 +164,8 @@ func TestEachPanelShowsData(t *testing.T) {
 		`railtoken_conflicts_total{outcome="parked"}`, `railtoken_conflicts_total{outcome="waited"}`,
 		`railtoken_conflicts_total{outcome="failed"}`, `railtoken_conflicts_total{outcome="limit"}`,
 		`railtoken_wakes_total{by="release"}`, `railtoken_leases_lost_total{type="lose",reason="taken"}`,
-		`railtoken_wait_seconds_count`, `railtoken_hold_seconds_sum`, `railtoken_node_votes == 1`, `railtoken_inspect_up == 1`,
+		`railtoken_wait_seconds_count`, `railtoken_wake_seconds_count`, `railtoken_acquire_seconds_count{backend="redis"}`,
+		`railtoken_hold_seconds_sum`, `railtoken_node_votes == 1`, `railtoken_inspect_up == 1`,
 		`ALERTS{alertname="RailtokenLeaseLost",alertstate="firing"}`, `ALERTS{alertname="RailtokenLimitReached",alertstate="firing"}`,
 	} {
 		if err := s.await(ctx, expr, func(n float64) bool { return n > 0 }); err != nil {

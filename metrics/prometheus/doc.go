@@ -15,12 +15,18 @@
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
 //	railtoken_hold_seconds{type,queue}                how long a handler held its keys
+//	railtoken_wake_seconds{type,queue}                from the release that let a waiting task run until its handler runs
+//	railtoken_acquire_seconds{backend}                the attempt that locked the keys of a task
 //	railtoken_parked                                  parked tasks, on any key
 //	railtoken_oldest_wait_seconds                     age of the longest wait
 //	railtoken_slots_waiting                           slots in which tasks wait, of all workers
 //	railtoken_node_votes{node}                        1 if a lock server may vote
 //	railtoken_node_quarantine_seconds{node}           until a lock server may vote
 //	railtoken_inspect_up                              1 if Redis answered when the gauges were read
+//
+// A wake is measured for tasks that were parked and found their keys free, and for tasks that wait in their slots and are
+// notified of the release; not on standby. An acquisition is not measured when the locks come with the task, in the same
+// command, or after a wait on standby. Backends are redis, redlock, and the package of any other.
 //
 // The gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
 // values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at

@@ -52,6 +52,7 @@ func Example() {
 		}
 	}
 	// Output:
+	// railtoken_acquire_seconds 1
 	// railtoken_attempts_total 1
 	// railtoken_hold_seconds 1
 }

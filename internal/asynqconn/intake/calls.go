@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,6 +118,16 @@ type answer struct {
 	tasks []Task
 }
 
+// wokenFor reads how long ago a task was woken, if it was.
+func wokenFor(value any) (woken bool, ago time.Duration) {
+	text, woken := value.(string)
+	us, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		us = 0
+	}
+	return woken, time.Duration(us) * time.Microsecond
+}
+
 // read reads a reply.
 func (r reader) read(values any) (a answer, err error) {
 	reply, _ := values.([]any)
@@ -138,7 +149,8 @@ func (r reader) read(values any) (a answer, err error) {
 		if rest[3] == nil { // its hash is gone: asynq's own script leaves it, too
 			continue
 		}
-		t := Task{Queue: r.names[queue-1], Woken: rest[7] != nil}
+		t := Task{Queue: r.names[queue-1]}
+		t.Woken, t.WokenFor = wokenFor(rest[7])
 		for i, to := range []*string{&t.ID, &t.Run, &t.Message, &t.Retried, &t.Conflicts, &t.First} {
 			*to, _ = rest[1+i].(string)
 		}

@@ -59,7 +59,9 @@ const (
 type Task struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
-	Woken                     bool
+	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
+	Woken    bool
+	WokenFor time.Duration
 	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
 	// and Refused says that one of them is held.
 	Recorded string

@@ -138,11 +138,13 @@ local function pull(entry, state)
   return false
 end
 
--- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes that it does not come by its
--- own timer.
+-- push(entry, now (ns)) puts a task that was pulled at the head of its queue, and notes when (us, by the server's clock,
+-- which that of the caller may differ from): it does not come by its own timer.
 local function push(entry, now)
   local id, prefix, task = parse(entry)
-  redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken', '1')
+  local time = redis.call('TIME')
+  redis.call('HSET', task, 'state', 'pending', 'pending_since', now, 'railtoken:woken',
+    string.format('%.0f', time[1] * 1000000 + time[2]))
   redis.call('RPUSH', prefix .. 'pending', id)
 end
 

@@ -20,6 +20,6 @@ redis.call('RPUSH', KEYS[4], ARGV[2])
 redis.call('HSET', KEYS[1], 'state', 'pending', 'pending_since', ARGV[3])
 redis.call('HDEL', KEYS[1], 'railtoken:run')
 if ARGV[4] == '1' then
-  redis.call('HSET', KEYS[1], 'railtoken:woken', '1')
+  redis.call('HSET', KEYS[1], 'railtoken:woken', '1') -- when is not known any more
 end
 return subscribed

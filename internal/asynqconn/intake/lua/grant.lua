@@ -57,14 +57,25 @@ local function lock(message, recorded, id, number, locks)
   return counters
 end
 
+-- ago(woken) returns how long ago (us) a task was woken, as text: '0' if that is not known, and false if it was not woken.
+local function ago(woken)
+  local at = tonumber(woken or '')
+  if not at or at <= 1 then
+    return woken and '0'
+  end
+  local time = redis.call('TIME')
+  return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 0))
+end
+
 -- tell(reply, queue, id, call, number, task, locks) adds the n-th task that a call was granted to a reply: position of
--- its queue, ID, run, message, retry count of the record, conflicts, first conflict (us), '1' when it was woken, the
--- recorded keys, and what lock returned. What a lock fails with, the handler's own attempt meets again.
+-- its queue, ID, run, message, retry count of the record, conflicts, first conflict (us), how long ago it was woken (us)
+-- or false, the recorded keys, and what lock returned. What a lock fails with, the handler's own attempt meets again.
 local function tell(reply, queue, id, call, number, task, locks)
   local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
     'railtoken:woken', 'railtoken:keys')
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3] = queue, id, call .. '.' .. number
+  found[5] = ago(found[5])
   for i = 1, 6 do
     reply[n + 3 + i] = found[i]
   end
