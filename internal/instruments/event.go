@@ -15,16 +15,18 @@ const (
 	held        = "held"
 	unavailable = "unavailable"
 
-	outcomeParked = "parked"
 	outcomeWaited = "waited"
 	outcomeFailed = "failed"
 	outcomeLimit  = "limit"
 )
 
+// Parked is the outcome of a run whose task waits on.
+const Parked = "parked"
+
 // The values of labels that a task's counters have. They are created at zero with the first task that gets its keys: a
 // rate or an increase does not see the first event of a series that begins with it.
 var (
-	outcomes = []string{outcomeParked, outcomeWaited, outcomeFailed, outcomeLimit}
+	outcomes = []string{Parked, outcomeWaited, outcomeFailed, outcomeLimit}
 	reasons  = []string{reasonTaken, reasonExpired, reasonMaxHold, reasonDeposed}
 	causes   = []middleware.WakeCause{
 		middleware.ByRelease, middleware.ByStandby, middleware.ByRepair, middleware.ByTimer,
@@ -40,13 +42,13 @@ func Of(e middleware.Event) []Measurement {
 	case middleware.Refused:
 		return []Measurement{waits.of(1, kind, queue)}
 	case middleware.Ended:
-		return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, outcomeOf(e.Err))}
+		return []Measurement{attempts.of(1, kind, queue, held), conflicts.of(1, kind, queue, OutcomeOf(e.Err))}
 	case middleware.Unavailable:
 		return []Measurement{attempts.of(1, kind, queue, unavailable)}
 	case middleware.Woke:
 		return []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
 	case middleware.Lost:
-		return []Measurement{lost.of(1, kind, queue, reasonOf(e.Err))}
+		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
 	case middleware.Released:
 		return []Measurement{hold.of(e.Held.Seconds(), kind, queue)}
 	case middleware.Parked: // an Ended follows
@@ -78,14 +80,14 @@ func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
 	return all
 }
 
-// outcomeOf returns what became of a task whose run has ended in conflict.
-func outcomeOf(err error) string {
+// OutcomeOf returns what became of a task whose run has ended in conflict, as a label: [Parked] if it waits on.
+func OutcomeOf(err error) string {
 	conflict, ok := errors.AsType[*middleware.ConflictError](err)
 	switch {
 	case ok && conflict.Limit != delayqueue.NoLimit:
 		return outcomeLimit
 	case ok && conflict.Outcome == middleware.Park:
-		return outcomeParked
+		return Parked
 	}
 	return outcomeFailed
 }
@@ -98,8 +100,8 @@ const (
 	reasonDeposed = "deposed"
 )
 
-// reasonOf returns why a lease was lost.
-func reasonOf(err error) string {
+// ReasonOf returns why a lease was lost, as a label.
+func ReasonOf(err error) string {
 	loss, _ := errors.AsType[*locking.LostError](err)
 	if loss == nil {
 		return reasonExpired

@@ -1,0 +1,22 @@
+// Package otel exports railtoken's metrics and traces by OpenTelemetry: which metrics there are is said in package
+// metrics/prometheus, whose names it has with dots in place of underscores, such as railtoken.wait. It is a module of its
+// own.
+//
+//	telemetry, err := metrics.New(metrics.Options{Inspector: inspector})
+//	cfg.Observer = telemetry.Observe   // of worker.Config, attach.Options or attach.ProducerOptions
+//	err = w.Use(telemetry.Middleware)  // worker.Worker, or asynq.ServeMux around the middleware of the locks
+//	info, err := client.EnqueueRaw(ctx, taskType, payload, telemetry.Headers(ctx, nil))
+//
+// [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware] makes a
+// span of each run, "process" and the type of the task, as its child. Beside it in the same trace are these spans:
+//
+//	railtoken.wait  from the first refusal of a task until its handler runs or the task is given up, across all of its runs
+//	railtoken.hold  from then until its keys are released; an error if the lease was lost
+//
+// What a task waits for is on its railtoken.wait and, as an event, on the run that was refused: railtoken.blocked_by is the
+// label of the holder, which ends with the type and the ID of its task, and that task's railtoken.hold has the ID as
+// railtoken.task.id. If the holder is in the same process, both also have a link to its railtoken.hold. The lock has no
+// room for the span of a holder in another process.
+//
+// No metric and no span ever has a business key: spans have its hash, as the log does.
+package otel

@@ -1,0 +1,80 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/instruments"
+)
+
+// prefix is that of the names of all metrics, spans and their attributes.
+const prefix = "railtoken."
+
+// meters are the instruments of OpenTelemetry by ours.
+type meters struct {
+	counters   map[*instruments.Instrument]metric.Int64Counter
+	histograms map[*instruments.Instrument]metric.Float64Histogram
+	gauges     metric.Registration // nil without an Inspector
+}
+
+func newMeters(meter metric.Meter, inspector *inspect.Inspector) (m *meters, err error) {
+	m = &meters{map[*instruments.Instrument]metric.Int64Counter{}, map[*instruments.Instrument]metric.Float64Histogram{}, nil}
+	for _, i := range instruments.Counters() {
+		counter, failed := meter.Int64Counter(prefix+i.Name, metric.WithDescription(i.Help))
+		m.counters[i], err = counter, errors.Join(err, failed)
+	}
+	for _, i := range instruments.Histograms() {
+		histogram, failed := meter.Float64Histogram(prefix+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit),
+			metric.WithExplicitBucketBoundaries(i.Buckets...))
+		m.histograms[i], err = histogram, errors.Join(err, failed)
+	}
+	if err != nil || inspector == nil {
+		return m, err
+	}
+	gauge, all := instruments.NewGauge(inspector), map[*instruments.Instrument]metric.Float64Observable{}
+	var observed []metric.Observable
+	for _, i := range instruments.Gauges() {
+		g, failed := meter.Float64ObservableGauge(prefix+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit))
+		all[i], observed, err = g, append(observed, g), errors.Join(err, failed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.gauges, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		for _, value := range gauge.Read(ctx) {
+			o.ObserveFloat64(all[value.Instrument], value.Value, attributesOf(value))
+		}
+		return nil
+	}, observed...)
+	return m, err
+}
+
+// add adds a measurement of an event.
+func (m *meters) add(ctx context.Context, value instruments.Measurement) {
+	if counter, ok := m.counters[value.Instrument]; ok {
+		counter.Add(ctx, int64(value.Value), attributesOf(value))
+		return
+	}
+	m.histograms[value.Instrument].Record(ctx, value.Value, attributesOf(value))
+}
+
+// attributesOf returns a measurement's labels as attributes.
+func attributesOf(m instruments.Measurement) metric.MeasurementOption {
+	all := make([]attribute.KeyValue, len(m.Labels))
+	for i, value := range m.Labels {
+		all[i] = attribute.String(m.Instrument.Labels[i], value)
+	}
+	return metric.WithAttributeSet(attribute.NewSet(all...))
+}
+
+// close ends the reading of the gauges.
+func (m *meters) close() error {
+	if m.gauges == nil {
+		return nil
+	}
+	return m.gauges.Unregister()
+}
