@@ -10,17 +10,15 @@ import (
 
 	"github.com/hibiken/asynq"
 	_ "modernc.org/sqlite" // the driver "sqlite", in pure Go
+
+	"github.com/railtoken/railtoken/fence"
 )
 
 //go:embed schema.sql
 var schema string
 
-var (
-	// errFenced reports that a later holder of the lock has claimed a row. Nothing was written.
-	errFenced = errors.New("fenced: a later holder of the lock has claimed the row")
-	// errShort reports that there are not enough pieces. The item is not tried again.
-	errShort = fmt.Errorf("out of stock%w", silent{asynq.SkipRetry})
-)
+// errShort reports that there are not enough pieces. The item is not tried again.
+var errShort = fmt.Errorf("out of stock%w", silent{asynq.SkipRetry})
 
 // silent is an error that others match, and that has no text.
 type silent struct{ error }
@@ -68,21 +66,22 @@ func (s *store) close() { _ = s.db.Close() }
 // row is a row that a task works on, under the fencing token of its lock. Value is what the task has read.
 type row struct {
 	Table, Column, ID string
-	Token             int64
+	Token             fence.Token
 	Value             int
 }
 
-// claim raises the token of each row and reads its value, in one transaction. The error matches errFenced if a later
-// holder has claimed a row.
+// guard refuses a task whose lock of the row has had a later holder. The token is a column of the row.
+func (r row) guard() fence.Row { return fence.Row{Dialect: fence.SQLite, Table: r.Table} }
+
+// claim raises the token of each row and reads its value, in one transaction. The error matches fence.ErrFenced if a
+// later holder has claimed a row.
 func (s *store) claim(ctx context.Context, rows []row) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		for i, r := range rows {
-			err := tx.QueryRowContext(ctx,
-				`UPDATE `+r.Table+` SET fence = ?2 WHERE id = ?1 AND fence <= ?2 RETURNING `+r.Column, r.ID, r.Token,
-			).Scan(&rows[i].Value)
-			if errors.Is(err, sql.ErrNoRows) {
-				return fmt.Errorf("%w: %s %s", errFenced, r.Table, r.ID)
+			if err := r.guard().Claim(ctx, tx, r.Token, r.ID); err != nil {
+				return err
 			}
+			err := tx.QueryRowContext(ctx, `SELECT `+r.Column+` FROM `+r.Table+` WHERE id = ?`, r.ID).Scan(&rows[i].Value)
 			if err != nil {
 				return err
 			}
@@ -91,8 +90,9 @@ func (s *store) claim(ctx context.Context, rows []row) error {
 	})
 }
 
-// commit writes the values of the rows if their tokens are still the task's own, and the ledger. It writes nothing if
-// the effect is in the ledger already.
+// commit writes the values of the rows if their tokens are still the task's own, and the ledger. The error matches
+// fence.ErrFenced if a later holder has claimed a row. Then it writes nothing, nor if the effect is in the ledger
+// already.
 func (s *store) commit(ctx context.Context, task string, item int, orderID string, rows []row) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		added, err := affected(tx.ExecContext(ctx,
@@ -101,13 +101,11 @@ func (s *store) commit(ctx context.Context, task string, item int, orderID strin
 			return err
 		}
 		for _, r := range rows {
-			matched, err := affected(tx.ExecContext(ctx, `UPDATE `+r.Table+` SET `+r.Column+` = ?3 WHERE id = ?1 AND fence = ?2`,
-				r.ID, r.Token, r.Value))
-			if err != nil {
+			if err := r.guard().Check(ctx, tx, r.Token, r.ID); err != nil {
 				return err
 			}
-			if matched == 0 {
-				return fmt.Errorf("%w: %s %s", errFenced, r.Table, r.ID)
+			if _, err := tx.ExecContext(ctx, `UPDATE `+r.Table+` SET `+r.Column+` = ?2 WHERE id = ?1`, r.ID, r.Value); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/fence"
 	"github.com/railtoken/railtoken/items"
-	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -125,20 +125,15 @@ func (w *warehouse) allocate(ctx context.Context, o order) error { return w.chan
 // change makes the next revision of an order, with what it takes from the stock. It reads what is there, works for a
 // while, and writes what is there then: two tasks at the same order or stock would lose an update.
 func (w *warehouse) change(ctx context.Context, o order, pieces []take) error {
-	lease, ok := locking.FromContext(ctx)
-	if !ok {
-		return errors.New("there is no lease")
-	}
 	rows := []row{{Table: "orders", Column: "revision", ID: o.ID}}
 	for _, t := range pieces {
 		rows = append(rows, row{Table: "stock", Column: "pieces", ID: t.Seller})
 	}
 	for i, key := range keysOf(order{ID: o.ID, Pieces: pieces}) {
-		token, err := lease.FenceOf(ctx, key)
-		if err != nil {
+		var err error
+		if rows[i].Token, err = fence.From(ctx, key); err != nil {
 			return err
 		}
-		rows[i].Token = token
 	}
 	if err := w.db.claim(ctx, rows); err != nil {
 		return err
