@@ -33,6 +33,12 @@
 // etcd before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
 // successor has renewed.
 //
+// # Cost
+//
+// An acquisition and a release are one write each, which a majority of the members has on disk before etcd answers: that
+// is the floor, and what a Mutex of etcd's package concurrency costs, too. Where callers of one process want the same
+// key, a locking.Gate hands the lease from one to the next without etcd, which takes no write.
+//
 // # Calls without an answer
 //
 // A transaction is sent once. If its answer is lost, its etcd lease is revoked in the background until etcd confirms
