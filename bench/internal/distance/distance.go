@@ -89,8 +89,13 @@ func (p *Proxy) serve(client net.Conn) {
 	to, areTCP := server.(end)
 	if isTCP && areTCP {
 		var ways sync.WaitGroup
-		ways.Go(func() { carry(from, to, p.oneWay, sleepUntil) })
-		ways.Go(func() { carry(to, from, p.oneWay, sleepUntil) })
+		for _, way := range [][2]end{{from, to}, {to, from}} {
+			ways.Go(func() {
+				until, stop := newAlarm()
+				defer stop()
+				carry(way[0], way[1], p.oneWay, until)
+			})
+		}
 		ways.Wait()
 	}
 }

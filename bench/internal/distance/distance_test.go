@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,37 @@ func TestARoundTripTakesTwiceTheDistance(t *testing.T) {
 		if took := time.Since(began); took < 2*oneWay {
 			t.Fatalf("a round trip took %v", took)
 		}
+	}
+}
+
+func TestManyConnectionsAreAsQuickAsOne(t *testing.T) {
+	t.Parallel()
+	proxy := listen(t, echo(t))
+	const connections, trips = 64, 25
+	var conns []*net.TCPConn
+	for range connections {
+		conns = append(conns, dial(t, proxy))
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for _, conn := range conns {
+		all.Go(func() {
+			buf := []byte("x")
+			for range trips {
+				_, err := conn.Write(buf)
+				if err == nil {
+					_, err = io.ReadFull(conn, buf)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if took, alone := time.Since(began), 2*trips*oneWay; took > 10*alone {
+		t.Errorf("%d round trips of %d connections took %v, one connection takes %v", trips, connections, took, alone)
 	}
 }
 

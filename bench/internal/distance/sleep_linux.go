@@ -1,21 +1,31 @@
 package distance
 
 import (
-	"syscall"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// precise is the longest time for which a timer of Go is too coarse: it rounds up to a millisecond.
-const precise = 5 * time.Millisecond
-
-// sleepUntil returns at a time, within some 50 µs.
-func sleepUntil(due time.Time) {
-	left := time.Until(due)
-	if left > precise {
-		time.Sleep(left - precise)
+// newAlarm returns a function that returns at a time, within some 50 µs, for one goroutine at a time, and its end. It
+// waits by a timer of the kernel, because Go's are rounded up to a millisecond. No thread waits meanwhile: sleeping ones
+// would keep the processors from the goroutines of other connections.
+func newAlarm() (until func(time.Time), end func()) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return func(due time.Time) { time.Sleep(time.Until(due)) }, func() {}
 	}
-	for left = time.Until(due); left > 0; left = time.Until(due) {
-		t := syscall.NsecToTimespec(left.Nanoseconds())
-		_ = syscall.Nanosleep(&t, nil) // a signal ends it early
-	}
+	timer := os.NewFile(uintptr(fd), "timer")
+	expirations := make([]byte, 8)
+	return func(due time.Time) {
+		for left := time.Until(due); left > 0; left = time.Until(due) {
+			at := unix.ItimerSpec{Value: unix.NsecToTimespec(left.Nanoseconds())}
+			if unix.TimerfdSettime(fd, 0, &at, nil) != nil {
+				return
+			}
+			if _, err := timer.Read(expirations); err != nil {
+				return
+			}
+		}
+	}, func() { _ = timer.Close() }
 }

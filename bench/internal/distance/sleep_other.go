@@ -4,5 +4,7 @@ package distance
 
 import "time"
 
-// sleepUntil returns at a time, up to a millisecond late.
-func sleepUntil(due time.Time) { time.Sleep(time.Until(due)) }
+// newAlarm returns a function that returns at a time, up to a millisecond late, and its end.
+func newAlarm() (until func(time.Time), end func()) {
+	return func(due time.Time) { time.Sleep(time.Until(due)) }, func() {}
+}
