@@ -12,6 +12,9 @@ fail() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# has_postgres looks where Debian puts the server, too, which is not in PATH.
+has_postgres() { have postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
+
 # find_packages sets the array packages to its arguments or, without any, to one pattern for each workspace module that has packages.
 find_packages() {
   packages=("$@")

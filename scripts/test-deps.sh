@@ -69,9 +69,6 @@ if ! have etcd; then
       "Alpine: apk add etcd; macOS: brew install etcd) and run \"make test\" again."
 fi
 
-# has_postgres looks where Debian puts the server, too, which is not in PATH.
-has_postgres() { have postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
-
 if ! has_postgres; then
   say "the tests start PostgreSQL servers of their own, and there is none here"
   install_packages postgresql "postgresql-server postgresql" postgresql postgresql || true

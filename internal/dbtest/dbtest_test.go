@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { leaktest.Verify(dbtest.Stopping(m)) }
 func TestPostgresIsInstalled(t *testing.T) {
 	leftout.Server{
 		Name: "PostgreSQL", Import: "github.com/railtoken/railtoken/internal/dbtest",
-		Starters: []string{"StartPostgres", "SharedPostgres"},
+		Starters: []string{"StartPostgres", "RunPostgres", "SharedPostgres"},
 	}.Require(t, dbtest.FindPostgres())
 }
 

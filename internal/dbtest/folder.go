@@ -33,9 +33,9 @@ func unprivileged() (*process.User, error) {
 	return nil, errors.New("dbtest: the tests run as root, and there is no user postgres or nobody to run the server as")
 }
 
-// newFolder makes a temporary folder that belongs to u. Those of testing.TB are closed to other users.
-func newFolder(u *process.User) (string, error) {
-	dir, err := os.MkdirTemp("", "railtoken-dbtest-") // u must have access
+// newFolder makes a folder in root that belongs to u. Those of testing.TB are closed to other users.
+func newFolder(root string, u *process.User) (string, error) {
+	dir, err := os.MkdirTemp(root, "railtoken-dbtest-") // u must have access
 	if err != nil {
 		return "", fmt.Errorf("dbtest: %w", err)
 	}

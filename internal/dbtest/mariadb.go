@@ -31,7 +31,7 @@ func startMariaDB(tb testing.TB) (*MariaDB, error) {
 		return nil, err
 	}
 	m := &MariaDB{user: u}
-	if m.dir, err = newFolder(u); err != nil {
+	if m.dir, err = newFolder("", u); err != nil {
 		return nil, err
 	}
 	if out, err := m.exec(tb.Context(), "mariadb-install-db", m.options("--auth-root-authentication-method=normal", "--skip-test-db")...); err != nil {

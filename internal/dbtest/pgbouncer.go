@@ -31,7 +31,7 @@ func StartPgBouncer(tb testing.TB, server *Postgres, settings ...string) *PgBoun
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := newFolder(u)
+	dir, err := newFolder("", u)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type Postgres struct {
 func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	program(tb, "postgres")
-	p, err := startPostgres(tb, settings)
+	p, err := RunPostgres(tb.Context(), "", settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -57,15 +57,16 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 		if tb.Failed() {
 			tb.Logf("end of the log of %s:\n%s", p, process.LogTail(p.log(), 0))
 		}
-		if err := os.RemoveAll(p.dir); err != nil {
+		if err := p.End(); err != nil {
 			tb.Error(err)
 		}
 	})
 	return p
 }
 
-// startPostgres runs a server, which ends with the test process at the latest.
-func startPostgres(tb testing.TB, settings []string) (*Postgres, error) {
+// RunPostgres is [StartPostgres] for programs that are no tests. The server's folder is made in root, or among the
+// temporary files if root is empty. It runs until [Postgres.End], or until the process that started it ends.
+func RunPostgres(ctx context.Context, root string, settings ...string) (*Postgres, error) {
 	postgres, err := find("postgres")
 	if err != nil {
 		return nil, err
@@ -75,12 +76,12 @@ func startPostgres(tb testing.TB, settings []string) (*Postgres, error) {
 		return nil, err
 	}
 	p := &Postgres{bin: filepath.Dir(postgres), user: u, settings: settings}
-	if p.dir, err = newFolder(u); err != nil {
+	if p.dir, err = newFolder(root, u); err != nil {
 		return nil, err
 	}
-	if err = p.init(tb.Context()); err == nil {
+	if err = p.init(ctx); err == nil {
 		for range 20 {
-			if p.port, err = process.FreePort(tb.Context()); err != nil {
+			if p.port, err = process.FreePort(ctx); err != nil {
 				break
 			}
 			if err = p.run(); !errors.Is(err, errPortTaken) {
@@ -92,6 +93,12 @@ func startPostgres(tb testing.TB, settings []string) (*Postgres, error) {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
 	return p, nil
+}
+
+// End stops the server and removes its folder.
+func (p *Postgres) End() error {
+	p.Stop()
+	return os.RemoveAll(p.dir)
 }
 
 // init makes the data folder.
@@ -186,6 +193,13 @@ func (p *Postgres) PID() int {
 		return 0
 	}
 	return p.proc.PID()
+}
+
+// Version returns the version of the server, such as "15.14".
+func (p *Postgres) Version(ctx context.Context) (string, error) {
+	out, err := p.psql(ctx, p.URL(superuser), "SHOW server_version")
+	version, _, _ := strings.Cut(out, " ")
+	return version, err
 }
 
 // URL returns the connection string of a database. It is a URL without parameters except sslmode.

@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"os"
 	"sync"
 	"testing"
 )
@@ -23,8 +22,7 @@ func (s stopping) Run() int {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.postgres != nil {
-		shared.postgres.Stop()
-		_ = os.RemoveAll(shared.postgres.dir)
+		_ = shared.postgres.End()
 		shared.postgres = nil
 	}
 	if shared.mariadb != nil {
@@ -53,7 +51,7 @@ func SharedPostgres(tb testing.TB) *Postgres {
 		tb.Fatal("dbtest: TestMain must call leaktest.Verify(dbtest.Stopping(m)), which stops the server")
 	}
 	if shared.postgres == nil {
-		p, err := startPostgres(tb, nil)
+		p, err := RunPostgres(tb.Context(), "")
 		if err != nil {
 			tb.Fatal(err)
 		}

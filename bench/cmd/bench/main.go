@@ -45,7 +45,7 @@ var parts = []struct {
 // modules are the libraries whose versions the report names.
 var modules = []string{
 	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4",
-	"github.com/bsm/redislock", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3",
+	"github.com/bsm/redislock", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3", "github.com/jackc/pgx/v5",
 }
 
 func main() {
@@ -79,7 +79,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return statusUsage
 	}
 	r, err := o.results(ctx)
-	if r != nil {
+	if r != nil && (err == nil || o.into == "") { // a part that failed leaves the whole as it is
 		err = errors.Join(err, o.write(r, out))
 	}
 	if err != nil {
@@ -98,10 +98,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // options are what the command line says.
 type options struct {
-	env             measure.Env
-	from, dir, json string
-	check           bool
-	shown           string // the command line, for the report
+	env                   measure.Env
+	from, into, dir, json string
+	check                 bool
+	shown                 string // the command line, for the report
 }
 
 func parse(args []string, errOut io.Writer) (*options, error) {
@@ -115,6 +115,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	quick := flags.Bool("quick", false, "two rounds and a fifth of the work: for a first look, not for figures to quote")
 	flags.StringVar(&o.env.Orders, "orders", "", "read the orders from this CSV `file`; generate them when empty")
 	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -json writes it")
+	flags.StringVar(&o.into, "into", "", "put what is measured in place of the same tables of this `file`, with their own setting")
 	flags.StringVar(&o.dir, "out", "", "write the report, its figures and plots to this `directory`; print tables when empty")
 	flags.StringVar(&o.json, "json", "", "also write the figures of every round to this `file`")
 	flags.BoolVar(&o.check, "check", false, "exit with status 3 when a target is missed")
@@ -142,7 +143,7 @@ func shown(flags *flag.FlagSet, orders string) string {
 	var given []string
 	flags.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "orders", "out", "json", "check":
+		case "orders", "into", "out", "json", "check":
 		default:
 			given = append(given, fmt.Sprintf("-%s=%v", f.Name, f.Value))
 		}
@@ -179,7 +180,14 @@ func (o *options) results(ctx context.Context) (*results.Results, error) {
 		}
 	}
 	r.Took = time.Since(began).Round(time.Second).String()
-	return r, err
+	if o.into == "" || err != nil {
+		return r, err
+	}
+	whole, err := results.Read(o.into)
+	if err == nil {
+		whole.Put(r)
+	}
+	return whole, err
 }
 
 func (o *options) write(r *results.Results, out io.Writer) (err error) {

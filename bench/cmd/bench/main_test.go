@@ -33,6 +33,13 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("the report went to the standard output: %s", &out)
 	}
+	args = []string{"-run", "^none$", "-into", figures, "-out", dir}
+	if status := command(t.Context(), args, io.Discard, &errOut); status != 0 {
+		t.Fatalf("status %d: %s", status, &errOut)
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")); err != nil || !bytes.Equal(again, text) {
+		t.Errorf("a part without tables has changed the report: %v", err)
+	}
 	if status := command(t.Context(), []string{"-from", figures}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "**noop**: 50 tasks") {
 		t.Errorf("status %d:\n%s", status, &out)
 	}

@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/railtoken/railtoken/internal/dbtest"
+	"github.com/railtoken/railtoken/internal/etcdtest"
 )
 
 // TTL is that of every lock.
@@ -20,7 +24,6 @@ const TTL = 30 * time.Second
 // Names of the contestants that others are compared with.
 const (
 	Railtoken       = "railtoken"
-	NameRaw         = "raw connection"
 	NameFloor       = "floor"
 	NameRueidislock = "rueidislock"
 )
@@ -32,14 +35,27 @@ type Store int
 const (
 	OnRedis Store = iota
 	OnEtcd
+	OnPostgres
 )
+
+// Missing returns why the server is not installed, or nil. Without Redis there is no benchmark.
+func (s Store) Missing() error {
+	switch s {
+	case OnEtcd:
+		return etcdtest.Find()
+	case OnPostgres:
+		return dbtest.FindPostgres()
+	default:
+		return nil
+	}
+}
 
 // A Kind is a way to lock that can be set up on some servers.
 type Kind struct {
 	Name  string
 	Store Store
 	// Open sets it up on the servers with these addresses: one, or several that are independent of each other; those of
-	// the members of a cluster for etcd.
+	// the members of a cluster for etcd, and the URL of a database for PostgreSQL.
 	Open func(addrs []string) (*Locker, error)
 	// Aged is how long the servers must have run before they are trusted; zero when it asks for nothing.
 	Aged time.Duration
@@ -59,11 +75,44 @@ type Locker struct {
 
 // The contestants on a single server and on several independent ones, and those of either for keys that many want.
 var (
-	OneNode            = []Kind{Raw, Floor, Single, gated, Redislock, Redsync, Rueidislock, Etcd}
+	OneNode            = []Kind{Floor, Single, gated, Redislock, Redsync, Rueidislock, Etcd}
 	FiveNodes          = []Kind{Redlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 	Contended          = []Kind{Gate, Redislock, Redsync, Rueidislock, Etcd}
 	ContendedFiveNodes = []Kind{GateRedlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 )
+
+// The contestants on etcd and PostgreSQL, and those of them that can wait for a key that many want.
+var (
+	Stores        = []Kind{Etcd, Etcdlock, Advisory, Row, Pglock}
+	WaitingStores = []Kind{Etcd, Etcdlock, Advisory, Pglock}
+)
+
+// OnOneKey returns the kinds with a Pair that waits for one and the same key, so that callers hand it to each other.
+func OnOneKey(kinds []Kind) []Kind {
+	all := slices.Clone(kinds)
+	for i, k := range all {
+		all[i].Open = func(addrs []string) (*Locker, error) {
+			l, err := k.Open(addrs)
+			if err != nil {
+				return nil, err
+			}
+			var held atomic.Int32
+			l.Pair = func(ctx context.Context, _ string) error {
+				overlap := false
+				err := l.Do(ctx, "one", func() {
+					overlap = held.Add(1) > 1
+					held.Add(-1)
+				})
+				if overlap {
+					return errOverlap
+				}
+				return err
+			}
+			return l, nil
+		}
+	}
+	return all
+}
 
 // Pooled returns those of the kinds that keep a pool of go-redis with so many connections, under names of their own. By
 // itself a pool has ten for each processor, which is little for many callers that are far away from the server.

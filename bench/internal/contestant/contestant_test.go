@@ -2,9 +2,11 @@ package contestant_test
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,14 +16,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
+	"github.com/railtoken/railtoken/internal/dbtest"
 	"github.com/railtoken/railtoken/internal/etcdtest"
 	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
+func TestMain(m *testing.M) { os.Exit(dbtest.Stopping(m).Run()) }
+
 func TestEveryPairTakesTheKeyAndGivesItBack(t *testing.T) {
 	t.Parallel()
-	for _, kind := range contestant.OneNode {
+	for _, kind := range together(contestant.OneNode, contestant.Stores) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			servers, locks := open(t, kind, 1)
@@ -72,7 +77,7 @@ func TestEveryPairOnSeveralServersTakesTheKeyOnAMajority(t *testing.T) {
 
 func TestEveryContestantExcludesTheOthersAndWaits(t *testing.T) {
 	t.Parallel()
-	for _, kind := range contestant.Contended {
+	for _, kind := range together(contestant.Contended, contestant.WaitingStores) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			servers, locks := open(t, kind, 1)
@@ -107,7 +112,7 @@ func TestEveryContestantExcludesTheOthersAndWaits(t *testing.T) {
 
 func TestEveryContestantStopsWaitingWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	for _, kind := range contestant.Contended {
+	for _, kind := range together(contestant.Contended, contestant.WaitingStores) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			_, locks := open(t, kind, 1)
@@ -122,59 +127,6 @@ func TestEveryContestantStopsWaitingWhenItsContextEnds(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestARawPairSeesATakenKey(t *testing.T) {
-	t.Parallel()
-	servers, locks := open(t, contestant.Raw, 1)
-	client := servers.redis[0].Client(t)
-	if err := client.Set(t.Context(), "order:1", "another's", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := locks.Pair(t.Context(), "order:1"); err == nil {
-		t.Error("it took the key of another")
-	}
-	if got := client.Get(t.Context(), "order:1").Val(); got != "another's" {
-		t.Errorf("the key now holds %q", got)
-	}
-	if err := locks.Pair(t.Context(), "order:2"); err != nil {
-		t.Errorf("after a refusal the connection is of no use: %v", err)
-	}
-}
-
-func TestRawPairsOfManyCallersHaveAConnectionEach(t *testing.T) {
-	t.Parallel()
-	servers, locks := open(t, contestant.Raw, 1)
-	var wg sync.WaitGroup
-	for i := range 32 {
-		wg.Go(func() {
-			for range 50 {
-				if err := locks.Pair(t.Context(), strconv.Itoa(i)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	servers.mustBeFree(t)
-	info, err := servers.redis[0].Client(t).InfoMap(t.Context(), "stats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const others = 10 // such as the test's own
-	if n, err := strconv.Atoi(info["Stats"]["total_connections_received"]); err != nil || n > 32+others {
-		t.Errorf("32 callers made %d connections, %v", n, err)
-	}
-}
-
-func TestARawPairEndsWhenTheServerIsGone(t *testing.T) {
-	t.Parallel()
-	servers, locks := open(t, contestant.Raw, 1)
-	servers.redis[0].Kill()
-	if err := locks.Pair(t.Context(), "order:1"); err == nil {
-		t.Error("a pair without a server has no error")
 	}
 }
 
@@ -223,17 +175,24 @@ func TestAWaitForEtcdThatIsCalledOffKeepsNobodyWaiting(t *testing.T) {
 	wg.Wait()
 }
 
+// together returns the kinds of both, of which the last and the first are the same.
+func together(redis, stores []contestant.Kind) []contestant.Kind {
+	return slices.CompactFunc(slices.Concat(redis, stores), func(a, b contestant.Kind) bool { return a.Name == b.Name })
+}
+
 // servers are what a contestant locks on.
 type servers struct {
-	redis []*redistest.Server
-	etcd  *etcdtest.Cluster
+	redis    []*redistest.Server
+	etcd     *etcdtest.Cluster
+	postgres func(sql string) string // in the contestant's database
 }
 
 func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locker) {
 	t.Helper()
 	var s servers
 	var addrs []string
-	if kind.Store == contestant.OnEtcd {
+	switch kind.Store {
+	case contestant.OnEtcd:
 		leftout.Needed(t, "etcd", etcdtest.Find())
 		var err error
 		if s.etcd, err = etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n}); err != nil {
@@ -245,7 +204,12 @@ func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locke
 			}
 		})
 		addrs = s.etcd.Addrs()
-	} else {
+	case contestant.OnPostgres:
+		p := dbtest.SharedPostgres(t)
+		database := p.Database(t)
+		addrs = []string{p.URL(database)}
+		s.postgres = func(sql string) string { return p.Exec(t, database, sql) }
+	default:
 		for range n {
 			r := redistest.Start(t)
 			s.redis = append(s.redis, r)
@@ -277,6 +241,18 @@ func (s servers) mustBeFree(t *testing.T) {
 			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= contestant.TTL {
 				t.Errorf("%s still holds %s for %v", r.Addr(), key, ttl)
 			}
+		}
+	}
+	if s.postgres != nil {
+		locks := s.postgres("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = " +
+			"(SELECT oid FROM pg_database WHERE datname = current_database())")
+		rows := "0"
+		for table := range strings.FieldsSeq(s.postgres("SELECT schemaname || '.' || relname FROM pg_stat_user_tables " +
+			"WHERE relname IN ('locks', 'held')")) {
+			rows = s.postgres("SELECT count(*) FROM " + table)
+		}
+		if locks != "0" || rows != "0" {
+			t.Errorf("PostgreSQL has %s advisory locks and %s rows", locks, rows)
 		}
 	}
 	if s.etcd != nil {

@@ -10,6 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
+
+	"github.com/railtoken/railtoken/etcdlock"
 )
 
 // The times by which the client notices that a member has gone are those of etcdctl.
@@ -25,10 +27,7 @@ const (
 // session each, as in the package's example: mutexes of one session do not exclude each other. It waits by a watch on
 // the one before it.
 var Etcd = Kind{Name: "etcd", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: addrs, Logger: zap.NewNop(),
-		DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
-	})
+	client, err := newEtcdClient(addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +45,26 @@ var Etcd = Kind{Name: "etcd", Store: OnEtcd, Open: func(addrs []string) (*Locker
 	}
 	return &Locker{Pair: pair, Do: e.do, Close: e.close}, nil
 }}
+
+// Etcdlock is package etcdlock behind the gate where the callers of one process queue.
+var Etcdlock = Kind{Name: "etcdlock", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
+	client, err := newEtcdClient(addrs)
+	if err != nil {
+		return nil, err
+	}
+	l, err := etcdlock.New(client, etcdlock.Options{})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return behindGate(l, func() error { return errors.Join(l.Close(), client.Close()) }), nil
+}}
+
+func newEtcdClient(addrs []string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: addrs, Logger: zap.NewNop(),
+		DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
+	})
+}
 
 // etcd lends sessions to callers that wait.
 type etcd struct {

@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	errTaken = errors.New("the key is taken")
-	errGone  = errors.New("the key was no longer held at the release")
+	errTaken   = errors.New("the key is taken")
+	errGone    = errors.New("the key was no longer held at the release")
+	errOverlap = errors.New("holds OVERLAPPED")
 )
 
 const compareAndDeleteScript = `

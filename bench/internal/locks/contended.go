@@ -39,7 +39,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table) err
 		return err
 	}
 	defer crowd.end()
-	kinds := contendedKinds(c.five())
+	kinds := b.lab.installed(t, contendedKinds(c.five()))
 	warm, long := b.span(warmUp), b.span(contendedSlice)
 	counters := make([]counter, len(kinds))
 	for i, kind := range kinds {
@@ -103,7 +103,7 @@ func addContention(t *results.Table, name string, got measure.Contention, counte
 
 func (c contention) request(kind contestant.Kind, at *site, warm, length time.Duration) request {
 	r := request{
-		Name: kind.Name, Five: c.five(), Addrs: at.addrs(kind), Callers: callersAll, Window: window(warm, length),
+		Name: kind.Name, Five: c.five(), Addrs: at.addrs[kind.Store], Callers: callersAll, Window: window(warm, length),
 	}
 	for i := range c.keys {
 		r.Keys = append(r.Keys, "contended:"+kind.Name+":"+strconv.Itoa(i))

@@ -3,15 +3,22 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/internal/dbtest"
 	"github.com/railtoken/railtoken/internal/etcdtest"
+	"github.com/railtoken/railtoken/internal/process"
 )
+
+// postgresSize is the room for a PostgreSQL.
+const postgresSize = 512 << 20
 
 // oneWay is how long bytes take to a server that is far away, and back again.
 const oneWay = time.Millisecond
@@ -20,24 +27,31 @@ const oneWay = time.Millisecond
 type place struct {
 	servers     int
 	far, broken bool
+	stores      bool // one etcd and a PostgreSQL instead
 }
 
-// site is where contestants find their servers: as many redis-servers as members of etcd.
+// site is where contestants find their servers: as many redis-servers as members of etcd, or the other stores. A store
+// that is not installed is left out.
 type site struct {
-	redis fleet
-	etcd  *etcdtest.Cluster
+	redis    fleet
+	etcd     *etcdtest.Cluster
+	postgres *dbtest.Postgres
 	// Where clients connect: proxies when the servers are far away.
-	redisAddrs, etcdAddrs []string
+	addrs map[contestant.Store][]string
 }
 
 type fleet = []*server.Server
 
-// addrs are the addresses for a contestant.
-func (s *site) addrs(kind contestant.Kind) []string {
-	if kind.Store == contestant.OnEtcd {
-		return s.etcdAddrs
-	}
-	return s.redisAddrs
+// installed leaves out the contestants whose server is not installed, and notes that in the table.
+func (l *lab) installed(t *results.Table, kinds []contestant.Kind) []contestant.Kind {
+	return slices.DeleteFunc(slices.Clone(kinds), func(kind contestant.Kind) bool {
+		missing := kind.Store.Missing()
+		if missing != nil {
+			t.AddRow(kind.Name).Note = fmt.Sprintf("left out: %v; scripts/test-deps.sh installs it", missing)
+			l.env.Report("%s, %s: %s", t.Name, kind.Name, t.Row(kind.Name).Note)
+		}
+		return missing != nil
+	})
 }
 
 // lab runs all servers.
@@ -46,7 +60,7 @@ type lab struct {
 	fleets map[place]fleet
 	aged   bool // the fives are old enough
 	sites  map[place]*site
-	closes []func() error // of the clusters of etcd and the proxies that run now
+	closes []func() error // of the other stores and the proxies that run now
 }
 
 // fleet returns the redis-servers of a place, which are the same near and far.
@@ -69,48 +83,76 @@ func (l *lab) startFives(ctx context.Context, broken bool) error {
 	return err
 }
 
-// site returns a site, whose etcd runs until endEtcd.
+// site returns a site, whose etcd and PostgreSQL run until endStores.
 func (l *lab) site(ctx context.Context, at place) (*site, error) {
 	if s := l.sites[at]; s != nil {
 		return s, nil
 	}
-	s := &site{}
+	s := &site{addrs: map[contestant.Store][]string{}}
 	var err error
 	if s.redis, err = l.fleet(ctx, at); err != nil {
 		return nil, err
 	}
+	s.addrs[contestant.OnRedis] = server.Addrs(s.redis)
 	reach := func(_ context.Context, addr string) (string, error) { return addr, nil }
 	if at.far {
 		reach = l.far
 	}
-	if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
-		return nil, err
+	if contestant.OnEtcd.Missing() == nil {
+		if err := l.startEtcd(ctx, s, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
+			return nil, err
+		}
 	}
-	l.closes = append(l.closes, s.etcd.End)
-	if err := l.note(ctx, s.etcd); err != nil {
-		return nil, err
+	if at.stores && contestant.OnPostgres.Missing() == nil {
+		if err := l.startPostgres(ctx, s); err != nil {
+			return nil, err
+		}
 	}
-	if s.redisAddrs, err = reachAll(ctx, server.Addrs(s.redis), reach); err != nil {
-		return nil, err
-	}
-	if s.etcdAddrs, err = reachAll(ctx, s.etcd.Addrs(), reach); err != nil {
-		return nil, err
+	for _, addrs := range s.addrs {
+		for i, addr := range addrs {
+			if addrs[i], err = reach(ctx, addr); err != nil {
+				return nil, err
+			}
+		}
 	}
 	l.sites[at] = s
 	return s, nil
 }
 
-// note adds the version of etcd to the setting.
-func (l *lab) note(ctx context.Context, e *etcdtest.Cluster) error {
-	version, err := e.Version(ctx)
-	text := "etcd " + version + " (data on disk)"
-	if e.InMemory() {
-		text = "etcd " + version + " (data in memory)"
+func (l *lab) startEtcd(ctx context.Context, s *site, opts etcdtest.Options) (err error) {
+	if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, opts); err != nil {
+		return err
 	}
-	if versions := &l.env.Results.Setting.Versions; err == nil && !slices.Contains(*versions, text) {
-		*versions = append(*versions, text)
-	}
+	l.closes = append(l.closes, s.etcd.End)
+	s.addrs[contestant.OnEtcd] = slices.Clone(s.etcd.Addrs())
+	version, err := s.etcd.Version(ctx)
+	l.note("etcd "+version, s.etcd.InMemory())
 	return err
+}
+
+// startPostgres starts a server that waits for its files as in production. They are in memory if there is room, as
+// those of etcd.
+func (l *lab) startPostgres(ctx context.Context, s *site) (err error) {
+	root, ram := process.MemoryDir(postgresSize)
+	if s.postgres, err = dbtest.RunPostgres(ctx, root, "fsync=on"); err != nil {
+		return err
+	}
+	l.closes = append(l.closes, s.postgres.End)
+	s.addrs[contestant.OnPostgres] = []string{s.postgres.URL("postgres")}
+	version, err := s.postgres.Version(ctx)
+	l.note("PostgreSQL "+version, ram)
+	return err
+}
+
+// note adds a server's version to the setting.
+func (l *lab) note(version string, inMemory bool) {
+	where := " (data on disk)"
+	if inMemory {
+		where = " (data in memory)"
+	}
+	if versions := &l.env.Results.Setting.Versions; !slices.Contains(*versions, version+where) {
+		*versions = append(*versions, version+where)
+	}
 }
 
 func (l *lab) far(ctx context.Context, addr string) (string, error) {
@@ -122,19 +164,8 @@ func (l *lab) far(ctx context.Context, addr string) (string, error) {
 	return p.Addr(), nil
 }
 
-func reachAll(ctx context.Context, addrs []string, reach etcdtest.Reach) ([]string, error) {
-	reached := make([]string, len(addrs))
-	for i, addr := range addrs {
-		var err error
-		if reached[i], err = reach(ctx, addr); err != nil {
-			return nil, err
-		}
-	}
-	return reached, nil
-}
-
-// endEtcd ends all clusters and proxies.
-func (l *lab) endEtcd() error {
+// endStores ends everything but the redis-servers.
+func (l *lab) endStores() error {
 	var errs []error
 	for _, end := range l.closes {
 		errs = append(errs, end())
@@ -149,7 +180,7 @@ func (l *lab) end() error {
 	for _, servers := range l.fleets {
 		server.KillAll(servers)
 	}
-	return l.endEtcd()
+	return l.endStores()
 }
 
 // awaitAge returns when the servers are as old as the contestants want them.

@@ -1,5 +1,5 @@
-// Package locks measures locks of railtoken, of other libraries and of etcd: on one server and on five, on keys that
-// no other caller wants and on keys that many want, with a broken server, and with the servers 2 ms away.
+// Package locks measures locks of railtoken, of other libraries, of etcd and of PostgreSQL: on one server and on five, on
+// keys that no other caller wants and on keys that many want, with a broken server, and with the servers 2 ms away.
 package locks
 
 import (
@@ -49,6 +49,14 @@ var scenarios = []scenario{
 	contended("C1", contention{place{servers: 1}, 1, 1}), contended("C4", contention{place{servers: 1}, 4, 1}),
 	contended("C1x8", contention{place{servers: 1}, 1, 8}), contended("C4x8", contention{place{servers: 1}, 4, 8}),
 	contended("C1-five", contention{place{servers: 5}, 1, 1}),
+	{
+		"locks-stores", "S1", "PostgreSQL and etcd, 1 caller, keys that no other caller wants", false,
+		uncontended(place{stores: true}, contestant.Stores, 1),
+	},
+	{
+		"locks-stores", "S64", "PostgreSQL and etcd, 64 callers of one key, which each holder releases at once", false,
+		uncontended(place{stores: true}, contestant.OnOneKey(contestant.WaitingStores), callersAll),
+	},
 	{"locks-outage", "Dstop", "five servers, 1 caller, one server stopped by SIGSTOP", true, outages(false)},
 	{"locks-outage", "Dkill", "five servers, 1 caller, one server killed", true, outages(true)},
 	alone("locks-far", place{servers: 1, far: true}, 1), alone("locks-far", place{servers: 1, far: true}, 128),
@@ -69,7 +77,7 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 	}
 	for i, s := range wanted {
 		if i > 0 && wanted[i-1].group != s.group { // idle clusters must not disturb the others
-			if err := b.lab.endEtcd(); err != nil {
+			if err := b.lab.endStores(); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 func TestAShortRunFillsItsTables(t *testing.T) {
 	t.Parallel()
-	r, err := measureRun(t, `^(C4x8|A128-far)$`, 2, nil)
+	r, err := measureRun(t, `^(C4x8|S64|A128-far)$`, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +41,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		columns []string // with a value of each round in each row
 	}{
 		{"C4x8", names(contestant.Contended), []string{"of ideal", "mean wait ms"}},
+		{"S64", names(contestant.WaitingStores), []string{"p50 µs", "pairs/s"}},
 		{"A128-far", slices.Concat(names(contestant.OneNode), wide), []string{"p50 µs", "p99 µs", "pairs/s"}},
 	} {
 		if len(r.Tables) <= i || r.Tables[i].Name != want.table {
@@ -59,7 +60,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 					t.Errorf("%s: %s has %v as %s in 2 rounds", table.Name, row.Name, row.Values[column], column)
 				}
 			}
-			if strings.Contains(row.Note, "OVERLAPPED") {
+			if strings.Contains(row.Note, "OVERLAPPED") || strings.Contains(row.Note, "left out") {
 				t.Errorf("%s: %s: %s", table.Name, row.Name, row.Note)
 			}
 		}
@@ -67,7 +68,8 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 			t.Errorf("the table %s has the rows %q", table.Name, rows)
 		}
 	}
-	if versions := r.Setting.Versions; len(versions) != 1 || !strings.HasPrefix(versions[0], "etcd 3.") {
+	if versions := r.Setting.Versions; len(versions) != 2 || !strings.HasPrefix(versions[0], "etcd 3.") ||
+		!strings.HasPrefix(versions[1], "PostgreSQL 1") {
 		t.Errorf("the versions are %q", versions)
 	}
 	commands := r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition")
@@ -75,8 +77,26 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		t.Errorf("redislock sends %v commands for an acquisition, want 2 or more", commands)
 	}
 	// Two round trips of 2 ms each.
-	if p50 := r.Table("A128-far").Of(contestant.NameRaw, "p50 µs"); !(slices.Min(p50) >= 4000) {
+	if p50 := r.Table("A128-far").Of(contestant.NameFloor, "p50 µs"); !(slices.Min(p50) >= 4000) {
 		t.Errorf("a pair far away takes %v µs", p50)
+	}
+}
+
+func TestRowsOfAMissingServerAreLeftOut(t *testing.T) {
+	t.Setenv("ETCD", "/no/such/etcd")
+	var said []string
+	r, err := measureRun(t, `^S64$`, 1, func(_ func(), text string) { said = append(said, text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range contestant.WaitingStores {
+		row, missing := r.Table("S64").Row(kind.Name), kind.Store == contestant.OnEtcd
+		if missing != strings.Contains(row.Note, "left out") || missing != (len(row.Values) == 0) {
+			t.Errorf("%s: %+v", kind.Name, row)
+		}
+	}
+	if text := strings.Join(said, "\n"); !strings.Contains(text, "etcdlock: left out") || !strings.Contains(text, "test-deps.sh") {
+		t.Errorf("it says:\n%s", text)
 	}
 }
 

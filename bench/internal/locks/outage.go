@@ -31,12 +31,13 @@ func outages(kill bool) func(context.Context, *bench, *results.Table) error {
 		if err != nil {
 			return err
 		}
-		well, endWell, err := openAll(contestant.FiveNodes, whole, 1)
+		kinds := b.lab.installed(t, contestant.FiveNodes)
+		well, endWell, err := openAll(kinds, whole, 1)
 		if err != nil {
 			return err
 		}
 		defer endWell()
-		ill, endIll, err := openAll(contestant.FiveNodes, broken, 1)
+		ill, endIll, err := openAll(kinds, broken, 1)
 		if err != nil {
 			return err
 		}
@@ -118,15 +119,10 @@ func (s *site) pause(ctx context.Context, round int) (resume func() error, err e
 	if err := victim.Pause(); err != nil {
 		return nil, err
 	}
-	if err := s.etcd.Pause(follower); err != nil {
-		return nil, err
+	if s.etcd == nil {
+		return victim.Resume, nil
 	}
-	return func() error {
-		if err := s.etcd.Resume(follower); err != nil {
-			return err
-		}
-		return victim.Resume()
-	}, nil
+	return func() error { return errors.Join(s.etcd.Resume(follower), victim.Resume()) }, s.etcd.Pause(follower)
 }
 
 // kill ends a server and a follower of etcd.
@@ -134,6 +130,8 @@ func (s *site) kill(ctx context.Context) error {
 	follower, err := s.follower(ctx, 0)
 	if err == nil {
 		s.redis[0].Kill()
+	}
+	if err == nil && s.etcd != nil {
 		s.etcd.Kill(follower)
 	}
 	return err
@@ -141,6 +139,9 @@ func (s *site) kill(ctx context.Context) error {
 
 // follower returns a member that does not lead, another one in each round. An election would take longer than a slice.
 func (s *site) follower(ctx context.Context, round int) (int, error) {
+	if s.etcd == nil {
+		return 0, nil
+	}
 	leader, err := s.etcd.Leader(ctx)
 	n := len(s.etcd.Addrs())
 	return (leader + 1 + round%(n-1)) % n, err

@@ -43,7 +43,7 @@ func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end
 		}
 	}
 	for _, kind := range kinds {
-		locks, err := kind.Open(at.addrs(kind))
+		locks, err := kind.Open(at.addrs[kind.Store])
 		if err != nil {
 			end()
 			return nil, nil, fmt.Errorf("%s: %w", kind.Name, err)
@@ -98,7 +98,7 @@ func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Co
 		if err != nil {
 			return err
 		}
-		all, end, err := openAll(kinds, site, callers)
+		all, end, err := openAll(b.lab.installed(t, kinds), site, callers)
 		if err != nil {
 			return err
 		}

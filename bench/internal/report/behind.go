@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/railtoken/railtoken/bench/internal/results"
@@ -30,8 +29,8 @@ var comparisons = []comparison{
 	{[]string{"A128", "B128"}, "server µs", false},
 }
 
-// notPeers are rows without a lock, and the one that shows what a lock must cost at the least.
-var notPeers = []string{"bare", "raw connection"}
+// bare is the row without a lock.
+const bare = "bare"
 
 // behind lists each figure in which others are ahead of railtoken with its defaults, by more than 1 %.
 func behind(r *results.Results) string {
@@ -48,7 +47,7 @@ func behind(r *results.Results) string {
 			for _, row := range t.Rows {
 				ratio := t.Against(c.column, ours, row.Name).Spread()
 				isAhead := c.more && ratio.Median < 0.99 || !c.more && ratio.Median > 1.01
-				if isAhead && !strings.HasPrefix(row.Name, ours) && !slices.Contains(notPeers, row.Name) {
+				if isAhead && !strings.HasPrefix(row.Name, ours) && row.Name != bare {
 					text := newColumn("", name, c.column).cell(r, row.Name)
 					ahead = append(ahead, fmt.Sprintf("%s %s: %s", row.Name, text, WithQuartiles(ratio)))
 				}

@@ -70,6 +70,7 @@ func Markdown(out io.Writer, r *results.Results) error {
 		"judged":   func() int { return len(verdicts) },
 		"met":      func() int { return len(verdicts) - len(targets.Missed(verdicts)) },
 		"missed":   func() string { return byTable(targets.Missed(verdicts)) },
+		"join":     func(names []string) string { return strings.Join(names, ", ") },
 		"versions": func() string { return strings.Join(r.Setting.Versions, ", ") },
 	}
 	t, err := template.New(Name).Funcs(functions).Parse(text)

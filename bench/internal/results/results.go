@@ -27,6 +27,8 @@ type Table struct {
 	// Columns are the names of the values, in the order in which they were added.
 	Columns []string
 	Rows    []*Row
+	// Run says of which other run the table is, "" for that of the results.
+	Run string `json:",omitempty"`
 }
 
 // Row is what one contestant reached in a scenario, or what was reached at one size.
@@ -46,6 +48,34 @@ func (r *Results) Table(name string) *Table {
 // Row returns the row of that name, nil when there is none.
 func (t *Table) Row(name string) *Row {
 	return find(t.Rows, func(r *Row) bool { return r.Name == name })
+}
+
+// Put adds the tables of a later run, in place of those of the same names, and the versions that were measured there.
+func (r *Results) Put(later *Results) {
+	for _, t := range later.Tables {
+		t.Run = fmt.Sprintf("`%s`, %d rounds, commit %s", later.Setting.Command, later.Rounds, later.Setting.Commit)
+		if i := slices.IndexFunc(r.Tables, func(old *Table) bool { return old.Name == t.Name }); i >= 0 {
+			r.Tables[i] = t
+		} else {
+			r.Tables = append(r.Tables, t)
+		}
+	}
+	for _, version := range later.Setting.Versions {
+		if !slices.Contains(r.Setting.Versions, version) {
+			r.Setting.Versions = append(r.Setting.Versions, version)
+		}
+	}
+}
+
+// Runs returns the names of the tables of other runs, by run.
+func (r *Results) Runs() map[string][]string {
+	runs := map[string][]string{}
+	for _, t := range r.Tables {
+		if t.Run != "" {
+			runs[t.Run] = append(runs[t.Run], t.Name)
+		}
+	}
+	return runs
 }
 
 func find[T any](all []*T, is func(*T) bool) *T {

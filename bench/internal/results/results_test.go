@@ -98,6 +98,32 @@ func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+func TestALaterRunReplacesItsTables(t *testing.T) {
+	t.Parallel()
+	run := func(command string, value float64, names ...string) *results.Results {
+		r := &results.Results{Rounds: 3, Setting: results.Setting{Command: command, Commit: "c", Versions: []string{"go-redis", command}}}
+		for _, name := range names {
+			table := &results.Table{Name: name}
+			table.Add("ours", "x", value)
+			r.Tables = append(r.Tables, table)
+		}
+		return r
+	}
+	r := run("whole", 1, "A1", "S1")
+	r.Put(run("part", 2, "S1", "S64"))
+	for name, want := range map[string]float64{"A1": 1, "S1": 2, "S64": 2} {
+		if got := r.Table(name).Of("ours", "x").Median(); got != want {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+	if got := r.Runs(); len(r.Tables) != 3 || len(got) != 1 || !slices.Equal(got["`part`, 3 rounds, commit c"], []string{"S1", "S64"}) {
+		t.Errorf("%d tables, of the other runs %q", len(r.Tables), got)
+	}
+	if got := r.Setting.Versions; !slices.Equal(got, []string{"go-redis", "whole", "part"}) || r.Setting.Command != "whole" {
+		t.Errorf("the setting is %+v", r.Setting)
+	}
+}
+
 func TestAFileThatIsNoResultIsAnError(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "run.json")

@@ -19,6 +19,12 @@ var All = slices.Concat(
 	contended("C1", 0.95, single), contended("C4", 0.90, single),
 	contended("C1x8", 0, single), contended("C4x8", 0, single), contended("C1-five", 0, several),
 	outage("Dstop"), outage("Dkill"),
+	[]Target{
+		{"S1", "p50 of etcdlock against etcd's mutex", atMost(1.25), ratio("p50 µs", "etcdlock", "etcd")},
+		{"S1", "p50 of pglock against a row by hand", atMost(2.5), ratio("p50 µs", "pglock", "row by hand")},
+		{"S64", "hand-offs of etcdlock against etcd's mutex", atLeast(2), ratio("pairs/s", "etcdlock", "etcd")},
+		{"S64", "hand-offs of pglock against advisory locks", atLeast(2), ratio("pairs/s", "pglock", "advisory lock")},
+	},
 
 	stock("stock", map[string]float64{recorded: 1.8, plain: 1.9}, map[string]float64{recorded: 0.95, plain: 1.1}),
 	[]Target{
