@@ -3,6 +3,7 @@ package instruments
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
@@ -23,7 +24,7 @@ const (
 // Parked is the outcome of a run whose task waits on.
 const Parked = "parked"
 
-// The values of labels that a task's counters have. They are created at zero with the first task that gets its keys: a
+// The values of labels that a task's counters have. They are created at zero with the first task of its type and queue that gets its keys: a
 // rate or an increase does not see the first event of a series that begins with it.
 var (
 	outcomes = []string{Parked, outcomeWaited, outcomeFailed, outcomeLimit}
@@ -33,12 +34,27 @@ var (
 	}
 )
 
+// Events knows for which tasks the counters exist. The zero value is ready, and it is safe for concurrent use.
+type Events struct{ begun sync.Map } // of ofTask
+
+// ofTask are the labels of a task's counters.
+type ofTask struct{ kind, queue string }
+
 // Of returns what an event adds to counters and histograms.
-func Of(e middleware.Event) []Measurement {
+func (all *Events) Of(e middleware.Event) []Measurement {
 	kind, queue := valid(e.Type), valid(e.Task.Queue)
-	switch e.Kind {
-	case middleware.Acquired:
+	if e.Kind != middleware.Acquired {
+		return of(e, kind, queue)
+	}
+	if _, known := all.begun.Load(ofTask{kind, queue}); known {
 		return ofAcquired(e, kind, queue)
+	}
+	all.begun.Store(ofTask{kind, queue}, true)
+	return append(zeros(kind, queue), ofAcquired(e, kind, queue)...)
+}
+
+func of(e middleware.Event, kind, queue string) []Measurement {
+	switch e.Kind {
 	case middleware.Refused:
 		return []Measurement{waits.of(1, kind, queue)}
 	case middleware.Ended:
@@ -51,14 +67,14 @@ func Of(e middleware.Event) []Measurement {
 		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
 	case middleware.Released:
 		return []Measurement{hold.of(e.Held.Seconds(), kind, queue)}
-	case middleware.Parked: // an Ended follows
+	case middleware.Acquired, middleware.Parked: // see ofAcquired; an Ended follows
 	}
 	return nil
 }
 
-func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
-	all := make([]Measurement, 0, 6+len(outcomes)+len(reasons)+len(causes))
-	all = append(all, attempts.of(1, kind, queue, acquired), attempts.of(0, kind, queue, unavailable))
+// zeros returns the counters of a task's events, with nothing to add.
+func zeros(kind, queue string) []Measurement {
+	all := []Measurement{attempts.of(0, kind, queue, unavailable)}
 	for _, outcome := range outcomes {
 		all = append(all, conflicts.of(0, kind, queue, outcome))
 	}
@@ -68,6 +84,12 @@ func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
 	for _, cause := range causes {
 		all = append(all, wakes.of(0, queue, string(cause)))
 	}
+	return all
+}
+
+func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
+	all := make([]Measurement, 0, 5)
+	all = append(all, attempts.of(1, kind, queue, acquired))
 	if e.Waited > 0 {
 		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
 	}

@@ -62,7 +62,7 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 		tc.event.Type, tc.event.Task.Queue = "t", "q"
 		tc.event.Key, tc.event.Keys = "order:1042", []string{"order:1042"}
 		var got []string
-		for _, m := range Of(tc.event) {
+		for _, m := range new(Events).Of(tc.event) {
 			if m.Value != 0 { // a series that is created
 				got = append(got, fmt.Sprintf("%s%v=%v", m.Name, m.Labels, m.Value))
 			}
@@ -76,7 +76,8 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 // The increase of a series that begins with its first event is zero, and no alert would fire.
 func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 	t.Parallel()
-	begun := Of(middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
+	events := &Events{}
+	begun := events.Of(middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
 	for _, e := range []middleware.Event{
 		{Kind: middleware.Lost, Err: &locking.LostError{Reason: locking.LossTaken}},
 		{Kind: middleware.Ended, Err: &middleware.ConflictError{Outcome: middleware.Archive, Limit: delayqueue.AgeLimit}},
@@ -84,7 +85,7 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 		{Kind: middleware.Unavailable},
 	} {
 		e.Type, e.Task.Queue = "t", "q"
-		of := Of(e)
+		of := events.Of(e)
 		m := of[len(of)-1]
 		if !slices.ContainsFunc(begun, func(b Measurement) bool {
 			return b.Instrument == m.Instrument && slices.Equal(b.Labels, m.Labels)
@@ -96,7 +97,7 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 
 func TestLabelsAreValidText(t *testing.T) {
 	t.Parallel()
-	for _, m := range Of(middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
+	for _, m := range new(Events).Of(middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
 		if m.Labels[0] != "a\uFFFDb" || m.Labels[1] != "\uFFFD" {
 			t.Errorf("%q", m.Labels)
 		}

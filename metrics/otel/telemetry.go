@@ -30,6 +30,7 @@ type Options struct {
 
 // Telemetry makes metrics and spans of events. It is safe for concurrent use.
 type Telemetry struct {
+	events     instruments.Events
 	meters     *meters
 	spans      *spans
 	propagator propagation.TextMapPropagator
@@ -50,12 +51,12 @@ func New(o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("otel: create the instruments: %w", err)
 	}
-	return &Telemetry{m, newSpans(o.TracerProvider.Tracer(scope)), o.Propagator}, nil
+	return &Telemetry{meters: m, spans: newSpans(o.TracerProvider.Tracer(scope)), propagator: o.Propagator}, nil
 }
 
 // Observe counts an event and makes the spans of waits and holds. Use it as a [middleware.Observer].
 func (t *Telemetry) Observe(ctx context.Context, e middleware.Event) {
-	for _, m := range instruments.Of(e) {
+	for _, m := range t.events.Of(e) {
 		t.meters.add(ctx, m)
 	}
 	t.spans.observe(ctx, e)

@@ -28,6 +28,7 @@ type Collector struct {
 	histograms map[*instruments.Instrument]*prometheus.HistogramVec
 	gauges     map[*instruments.Instrument]*prometheus.Desc
 	gauge      *instruments.Gauge
+	events     instruments.Events
 }
 
 // New returns a Collector. It does not connect.
@@ -63,7 +64,7 @@ func nameOf(i *instruments.Instrument) string {
 
 // Observe counts an event. Use it as a [middleware.Observer].
 func (c *Collector) Observe(_ context.Context, e middleware.Event) {
-	for _, m := range instruments.Of(e) {
+	for _, m := range c.events.Of(e) {
 		if counter, ok := c.counters[m.Instrument]; ok {
 			counter.WithLabelValues(m.Labels...).Add(m.Value)
 			continue
@@ -72,10 +73,11 @@ func (c *Collector) Observe(_ context.Context, e middleware.Event) {
 	}
 }
 
-// observe adds a value to a histogram. Its exemplar has the hash of the key, as it is in the log, if there is one key.
+// observe adds a value to a histogram. The exemplar of a wait has the hash of the key, as it is in the log, if there is one
+// key; other exemplars would cost every task something.
 func observe(h prometheus.Observer, value float64, e middleware.Event) {
 	with, ok := h.(prometheus.ExemplarObserver)
-	if !ok || len(e.Keys) != 1 {
+	if !ok || len(e.Keys) != 1 || e.Waited == 0 {
 		h.Observe(value)
 		return
 	}

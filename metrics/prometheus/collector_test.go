@@ -88,3 +88,15 @@ func TestCountersAreScrapedWithoutRedis(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 }
+
+// A task without a conflict has these two events.
+func BenchmarkObserve(b *testing.B) {
+	c := prometheus.New(prometheus.Options{})
+	e := middleware.Event{Type: "t", Task: delayqueue.Task{Queue: "q", ID: "1"}, Keys: []string{"order:1042"}, Backend: "redis"}
+	for b.Loop() {
+		e.Kind, e.Took, e.Held = middleware.Acquired, time.Millisecond, 0
+		c.Observe(b.Context(), e)
+		e.Kind, e.Took, e.Held = middleware.Released, 0, time.Second
+		c.Observe(b.Context(), e)
+	}
+}
