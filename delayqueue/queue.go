@@ -33,8 +33,8 @@ type Queue parking.Engine // packages of this module convert it
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
 // standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of
-// one. New refuses a Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It
-// panics when client is nil.
+// one. New refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each other, and a
+// client that is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	inside := parking.Options{Logger: opts.Logger}
 	if woken := opts.Woken; woken != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -29,8 +30,11 @@ type Options struct {
 // Validate returns all faults of the options in one error, or nil.
 func (o Options) Validate() error {
 	var errs []error
-	if o.Tasks == nil {
+	if parking.IsNil(o.Tasks) {
 		errs = append(errs, errors.New("inspect: Tasks is nil: give a client of the Redis where asynq keeps its tasks"))
+	}
+	if o.Locks != nil && parking.IsNil(o.Locks) {
+		errs = append(errs, errors.New("inspect: Locks is a nil pointer: leave it out, or give a client"))
 	}
 	if o.Locks != nil && len(o.Nodes) > 0 {
 		errs = append(errs, errors.New("inspect: Locks and Nodes are both set: locks are on one Redis or on several servers"))

@@ -115,6 +115,9 @@ func (i *Inspector) locks(ctx context.Context, key string) ([]ServerLock, error)
 	if err != nil {
 		return nil, err
 	}
+	if len(i.servers) == 0 {
+		return nil, errors.New("inspect: the Inspector has no lock servers: make it by New")
+	}
 	found := make([]ServerLock, len(i.servers))
 	var all sync.WaitGroup
 	for n, s := range i.servers {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
@@ -136,5 +137,21 @@ func TestAReportFromBeforeTheLockNamesNoHolder(t *testing.T) {
 	defer func() { _ = lease.Release(context.Background()) }()
 	if h := look(); h == nil || h.Label != label || h.Task != nil {
 		t.Errorf("holder %+v; want the new one, without the task of the report before", h)
+	}
+}
+
+func TestAClientThatIsNilIsRefused(t *testing.T) {
+	t.Parallel()
+	var none *redis.Client
+	for _, o := range []inspect.Options{{}, {Tasks: none}, {Tasks: redis.NewClient(&redis.Options{}), Locks: none}} {
+		if i, err := inspect.New(o); i != nil || err == nil || !strings.Contains(err.Error(), "nil") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := delayqueue.New(none, delayqueue.Options{}); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+		t.Errorf("a queue on no client: %v", err)
+	}
+	if _, err := new(inspect.Inspector).Look(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "make it by New") {
+		t.Errorf("an Inspector that New has not made: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kelseyhightower/envconfig"
 
+	"github.com/railtoken/railtoken/internal/similar"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -93,35 +94,9 @@ func unknownVariables(environ []string) []error {
 		}
 		errs = append(errs,
 			fmt.Errorf("worker: %s is no variable of railtoken: correct or unset it (did you mean %s?)",
-				name, nearest(name, names)))
+				name, similar.Nearest(name, names)))
 	}
 	return errs
-}
-
-// nearest returns the name that differs least from the given one.
-func nearest(name string, names []string) string {
-	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
-}
-
-// distance returns the Levenshtein distance of two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // parser parses text and collects errors.

@@ -269,18 +269,6 @@ func TestLockOptionsOfTheEnvironmentAreThoseOfLocking(t *testing.T) {
 	}
 }
 
-func TestDistanceOfNames(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"ADDR", "ADR", 1}, {"abc", "abc", 0}} {
-		if got := distance(tc.a, tc.b); got != tc.want {
-			t.Errorf("%q and %q are %d apart; want %d", tc.a, tc.b, got, tc.want)
-		}
-	}
-}
-
 // FuzzParser looks for texts that are read as something that they are not, or that stop the program.
 func FuzzParser(f *testing.F) {
 	for _, v := range variables {

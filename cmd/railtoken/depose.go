@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,13 +34,12 @@ func (a *app) deposeCommand() *cobra.Command {
 	c.Flags().StringVar(&d.Why, "why", "", "the reason, for the audit and the holder's error")
 	c.Flags().StringVar(&d.By, "by", "", "the operator's name, for the audit (default: the user of this machine)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	_ = c.MarkFlagRequired("why")
 	return c
 }
 
 func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes bool) error {
-	if yes && d.Expect == "" {
-		return errors.New("--yes needs --expect with the owner that railtoken look has shown")
+	if err := a.missing(d, yes); err != nil {
+		return err
 	}
 	if d.By == "" {
 		d.By = whoami()
@@ -76,6 +76,25 @@ func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes 
 	_, err = fmt.Fprintf(a.out, "key %s is free; fencing tokens below %d are those of the deposed holder and earlier ones\n",
 		a.key(key), floor)
 	return err
+}
+
+// missing names all flags that a deposition lacks.
+func (a *app) missing(d inspect.Deposition, yes bool) error {
+	var flags []string
+	if strings.TrimSpace(d.Why) == "" {
+		flags = append(flags, "--why REASON, for the audit and the holder's error")
+	}
+	if !yes && !a.canAsk() {
+		flags = append(flags, "--yes, because there is no terminal to ask at")
+		yes = true
+	}
+	if yes && d.Expect == "" {
+		flags = append(flags, "--expect OWNER, which railtoken look shows")
+	}
+	if len(flags) == 0 {
+		return nil
+	}
+	return errors.New("depose needs " + strings.Join(flags, "; "))
 }
 
 // whoami returns the user of this machine.

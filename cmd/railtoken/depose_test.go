@@ -20,11 +20,11 @@ func TestADeposedHolderMakesRoomForTheNext(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"order:1"}, "why"},
-		{[]string{"order:1", "--why", "it hangs"}, "there is no terminal"},
+		{[]string{"order:1"}, "--why REASON, for the audit and the holder's error; --yes, because there is no terminal to ask at; --expect OWNER"},
+		{[]string{"order:1", "--why", "it hangs"}, "depose needs --yes, because there is no terminal to ask at; --expect OWNER"},
+		{[]string{"order:1", "--why", " ", "--yes", "--expect", state.Holder.Owner}, "--why REASON"},
 		{[]string{"order:1", "--why", "it hangs", "--yes"}, "--expect"},
 		{[]string{"order:1", "--why", "it hangs", "--yes", "--expect", "another"}, "look again"},
-		{[]string{"order:2", "--why", "it hangs"}, "the key is free"},
 	} {
 		if out := must(t, exitError, append([]string{"depose"}, c.args...)...); !strings.Contains(out, c.says) {
 			t.Errorf("depose %q: %s; want %q", c.args, out, c.says)
@@ -47,5 +47,23 @@ func TestADeposedHolderMakesRoomForTheNext(t *testing.T) {
 	}
 	if out := must(t, exitError, "audit", "-n", "0"); !strings.Contains(out, "at least 1") {
 		t.Errorf("audit -n 0: %s", out)
+	}
+}
+
+func TestLookAtAnUnusedKeyNamesSimilarOnes(t *testing.T) {
+	newSystem(t).work().crowd("order:1042", "second")
+	for _, tc := range []struct{ key, says string }{
+		{"ordr:1042", "  railtoken look order:1042\n"}, {"seller:7", "No similar key"},
+	} {
+		out := must(t, exitOK, "look", tc.key)
+		if !strings.Contains(out, "No task or program holds key "+tc.key) || !strings.Contains(out, tc.says) {
+			t.Errorf("look %s: %s", tc.key, out)
+		}
+	}
+	if out := must(t, exitOK, "look", "1042", "--json"); !strings.Contains(out, `"similar_keys"`) || !strings.Contains(out, "order:1042") {
+		t.Error(out)
+	}
+	if out := must(t, exitOK, "look", "1042", "--hash"); strings.Contains(out, "order:") || !strings.Contains(out, "look --find ") {
+		t.Error(out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/internal/similar"
 )
 
 // keyJSON is the state of a key.
@@ -25,6 +26,7 @@ type keyJSON struct {
 	Waiting  int          `json:"waiters"`
 	Waiters  []waiterJSON `json:"first_waiters"`
 	Sequence []waiterJSON `json:"sequence,omitempty"`
+	Similar  []string     `json:"similar_keys,omitempty"` // if the key is neither held nor waited for
 }
 
 type holderJSON struct {
@@ -122,8 +124,18 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 	if err != nil {
 		return err
 	}
+	var alike []string
+	if k.Holder == nil && k.Waiting == 0 && len(k.Sequence) == 0 {
+		if alike, err = a.alike(ctx, key); err != nil {
+			return err
+		}
+	}
 	if a.json {
-		return a.printJSON(a.stateJSON(k))
+		return a.printJSON(a.stateJSON(k, alike))
+	}
+	if k.Holder == nil && k.Waiting == 0 && len(k.Sequence) == 0 {
+		a.printUnused(k, alike)
+		return nil
 	}
 	fmt.Fprintf(a.out, "key      %s  (hash %s)\n", a.key(key), redact.Keys([]string{key})[0])
 	if h := k.Holder; h == nil {
@@ -155,6 +167,39 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 	return nil
 }
 
+// alike returns keys that are held or waited for, and look like one that is not.
+func (a *app) alike(ctx context.Context, key string) ([]string, error) {
+	rows, err := a.readKeys(ctx, 1, false)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.name
+	}
+	return similar.Few(key, names, 5), nil
+}
+
+// printUnused says that nothing holds a key or waits for it.
+func (a *app) printUnused(k inspect.KeyState, alike []string) {
+	fmt.Fprintf(a.out, "No task or program holds key %s, and no task waits for it.\n", a.key(k.Key))
+	if len(k.Servers) > 1 {
+		a.printServers(k)
+	}
+	if len(alike) == 0 {
+		fmt.Fprintln(a.out, "No similar key is held or waited for: railtoken keys lists those that are.")
+		return
+	}
+	fmt.Fprintln(a.out, "Similar keys that are held or waited for:")
+	by := ""
+	if a.hash {
+		by = "--find "
+	}
+	for _, key := range alike {
+		fmt.Fprintf(a.out, "  railtoken look %s%s\n", by, a.key(key))
+	}
+}
+
 // left says how long a lock lasts.
 func left(d time.Duration) string {
 	if d < 0 {
@@ -176,10 +221,13 @@ func (a *app) printServers(k inspect.KeyState) {
 	}
 }
 
-func (a *app) stateJSON(k inspect.KeyState) keyJSON {
+func (a *app) stateJSON(k inspect.KeyState, alike []string) keyJSON {
 	all := keyJSON{
 		jsonKey: a.jsonKey(k.Key), Hash: redact.Keys([]string{k.Key})[0], Waiting: k.Waiting,
 		Waiters: a.waitersJSON(k.Waiters, false), Sequence: a.waitersJSON(k.Sequence, false),
+	}
+	for _, key := range alike {
+		all.Similar = append(all.Similar, a.jsonKey(key).Key)
 	}
 	if h := k.Holder; h != nil {
 		all.Holder = &holderJSON{

@@ -141,13 +141,18 @@ func (a *app) drop(ctx context.Context, arg string, yes bool) error {
 	return err
 }
 
+// canAsk reports whether there is a terminal to ask at.
+func (a *app) canAsk() bool {
+	file, ok := a.in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
 // confirm asks a question on a terminal. Without one, --yes is needed.
 func (a *app) confirm(ctx context.Context, question string, yes bool) error {
 	if yes {
 		return nil
 	}
-	file, ok := a.in.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !a.canAsk() {
 		return errors.New("this cannot be undone: give --yes, because there is no terminal to ask at")
 	}
 	fmt.Fprint(a.errOut, question+" [y/N] ")

@@ -93,7 +93,7 @@ func (a *app) watch(ctx context.Context, key string, every time.Duration, n int)
 		}
 		before = now
 		if a.json {
-			return a.printJSON(a.stateJSON(k))
+			return a.printJSON(a.stateJSON(k, nil))
 		}
 		_, err = fmt.Fprintf(a.out, "%s  %s\n", time.Now().Format("15:04:05.000"), now)
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/locking"
 )
 
 // diedAfter is how long asynq's lease on a task must have ended for its worker to count as dead: a heartbeat may be
@@ -164,10 +165,10 @@ func words(e *Explanation, f facts) {
 		e.Why, e.Expected = "its handler runs", "it has started"
 	case WaitsInSlot:
 		e.Why = "it waits in a worker slot for its key, which is held by " + holderOf(f)
-		e.Expected = "as soon as the key is released"
+		e.Expected, e.Remedy = "as soon as the key is released", ofLongHold(f)
 	case Held:
 		e.Why = "its key is held by " + holderOf(f) + ", and it is next"
-		e.Expected = "as soon as the key is released" + latest(f)
+		e.Expected, e.Remedy = "as soon as the key is released"+latest(f), ofLongHold(f)
 	case Behind:
 		e.Why = "it is behind " + tasks(e.Position-1)
 		if f.sequence.position > 1 {
@@ -180,6 +181,9 @@ func words(e *Explanation, f facts) {
 		e.Remedy = fmt.Sprintf("to let it run next: railtoken put-first %s", f.task)
 		if f.sequence.position > 0 {
 			e.Remedy = ""
+		}
+		if long := ofLongHold(f); long != "" {
+			e.Remedy = strings.TrimSuffix(long+"; "+e.Remedy, "; ")
 		}
 	case BehindFailed:
 		e.Why = "its tasks run in order, and the first of them, " + f.sequence.first.String() + ", has failed"
@@ -285,6 +289,18 @@ func holderOf(f facts) string {
 		fmt.Fprintf(&b, " for %v", max(f.now.Sub(f.holder.Since), 0).Round(time.Millisecond))
 	}
 	return b.String()
+}
+
+// longHold is how long a key is held before a remedy is named: a lease of the default TTL was renewed by then.
+const longHold = locking.DefaultTTL
+
+// ofLongHold says what to do about a key that is held for long; empty if it is not.
+func ofLongHold(f facts) string {
+	if f.holder == nil || f.holder.Since.IsZero() || f.now.Sub(f.holder.Since) <= longHold {
+		return ""
+	}
+	return fmt.Sprintf("its lock has been renewed since %s, so its process lives: if it hangs, railtoken look %s shows it, "+
+		"and railtoken depose %s --why REASON takes the key away", at(f.holder.Since), quoted(f.key), quoted(f.key))
 }
 
 // tasks counts tasks.

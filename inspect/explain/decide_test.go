@@ -100,3 +100,28 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 
 // failFast is why FailFast has a task archived.
 func failFast() *middleware.ConflictError { return &middleware.ConflictError{Key: "k"} }
+
+func TestALongHoldHasARemedy(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := facts{
+		now: now, task: delayqueue.Task{Queue: "q", ID: "1"}, state: "retry", key: "a b", position: 1,
+		holder: &locking.Holder{Label: "h/1/t/2", Since: now.Add(-time.Second)},
+	}
+	if e := decide(f); e.Remedy != "" {
+		t.Errorf("after a second: %s", e.Remedy)
+	}
+	f.holder.Since = now.Add(-time.Hour)
+	for position, want := range map[int]string{1: "", 2: "; to let it run next: railtoken put-first q/1"} {
+		f.position = position
+		e := decide(f)
+		if want = "2026-01-02T02:04:05Z, so its process lives: if it hangs, railtoken look 'a b' shows it, and " +
+			"railtoken depose 'a b' --why REASON takes the key away" + want; !strings.HasSuffix(e.Remedy, want) {
+			t.Errorf("at %d: %s", position, e.Remedy)
+		}
+	}
+	f.holder = &locking.Holder{Remaining: -1} // of another program
+	if e := decide(f); strings.Contains(e.Remedy, "depose") {
+		t.Errorf("not known since when: %s", e.Remedy)
+	}
+}

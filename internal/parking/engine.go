@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -75,13 +76,18 @@ type Engine struct {
 	parkers parkers
 }
 
+// IsNil reports whether a client is nil, or an interface with a nil pointer.
+func IsNil(client redis.UniversalClient) bool {
+	v := reflect.ValueOf(client)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // New returns an Engine on the Redis where asynq keeps its tasks. Close the Engine before the client. With a client of
 // a Redis Cluster a call takes several round trips instead of one; everything else works as on one node. New refuses a
-// Cluster client that reads from replicas, and a ring, whose nodes know nothing of each other. It panics when client is
-// nil.
+// Cluster client that reads from replicas, a ring, whose nodes know nothing of each other, and a client that is nil.
 func New(client redis.UniversalClient, opts Options) (*Engine, error) {
-	if client == nil {
-		panic("delayqueue: New needs a Redis client")
+	if IsNil(client) {
+		return nil, errors.New("delayqueue: the client is nil: give a client of the Redis where asynq keeps its tasks")
 	}
 	cluster, ok := client.(*redis.ClusterClient)
 	if ok && cluster.Options().ReadOnly {
