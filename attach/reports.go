@@ -67,14 +67,36 @@ func (r *reports) close() {
 	}
 }
 
-// fingerprint returns a name for the configuration: servers with different settings have different ones. Functions are
-// not part of it.
+// fingerprint returns a name for the configuration: servers with different settings have different ones. Functions and
+// the settings of strategies that others wrote are not part of it.
 func (a *Attached) fingerprint() string {
 	o := a.opts
-	requeue, _ := middleware.RequeueOf(o.Strategy)
-	text := fmt.Sprintf("%v %v %v %v %T %+v %v %v %v %v %v %v %T", a.queues(), a.cfg.StrictPriority, a.budget.Slots,
-		a.budget.Waiting, o.Strategy, requeue, o.TTL, o.MaxHold, o.MaxKeySize, o.MaxKeys, a.interval,
+	text := fmt.Sprintf("%v %v %v %v %v %v %v %v %v %v %v %T", a.queues(), a.cfg.StrictPriority, a.budget.Slots,
+		a.budget.Waiting, strategySettings(o.Strategy), o.TTL, o.MaxHold, o.MaxKeySize, o.MaxKeys, a.interval,
 		a.cfg.DelayedTaskCheckInterval, a.locker)
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])
+}
+
+// strategySettings returns the types of the strategies, each followed by the next one, and the settings of ours. They
+// have no addresses of functions or of other strategies, which differ from process to process.
+func strategySettings(s middleware.Strategy) []string {
+	var all []string
+	for s != nil {
+		text := fmt.Sprintf("%T", s)
+		if requeue, ok := middleware.RequeueOf(s); ok {
+			requeue.OnLimit = nil
+			text += fmt.Sprintf("%+v", requeue)
+		}
+		if wait, ok := s.(middleware.Wait); ok {
+			text += fmt.Sprintf("%+v", wait.Then(nil))
+		}
+		all = append(all, text)
+		link, ok := s.(interface{ Unwrap() middleware.Strategy })
+		if !ok {
+			break
+		}
+		s = link.Unwrap()
+	}
+	return all
 }
