@@ -60,6 +60,9 @@ func (c *conductor) measure(took time.Duration) {
 const maxErr = 200
 
 func short(err error) string {
+	if err == nil {
+		return ""
+	}
 	text := err.Error()
 	return strings.ToValidUTF8(text[:min(len(text), maxErr)], "")
 }

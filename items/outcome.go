@@ -6,17 +6,23 @@ import (
 )
 
 // Skip returns an error for Handler.Run to return: the item is not tried again, and counts as skipped, not as failed.
+// The reason may be nil.
 func Skip(err error) error { return &skipError{err} }
 
 type skipError struct{ err error }
 
-func (e *skipError) Error() string { return "skipped: " + e.err.Error() }
+func (e *skipError) Error() string {
+	if e.err == nil {
+		return "skipped"
+	}
+	return "skipped: " + e.err.Error()
+}
 
 func (e *skipError) Unwrap() error { return e.err }
 
 // RetryAfter returns an error for Handler.Run to return: the item fails, and is tried again no earlier than after
 // delay. When all failed items have such an error, the task is retried after the shortest of their delays, instead of
-// the delay of the server's RetryDelayFunc. asynq counts whole seconds.
+// the delay of the server's RetryDelayFunc. asynq counts whole seconds. The reason may be nil.
 func RetryAfter(err error, delay time.Duration) error { return &retryError{err, delay} }
 
 type retryError struct {
@@ -24,7 +30,12 @@ type retryError struct {
 	delay time.Duration
 }
 
-func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Error() string {
+	if e.err == nil {
+		return "again in " + e.delay.String()
+	}
+	return e.err.Error()
+}
 
 func (e *retryError) Unwrap() error { return e.err }
 

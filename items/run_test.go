@@ -287,7 +287,9 @@ func TestSkippedItemsAreNotTriedAgain(t *testing.T) {
 		case order == "1":
 			return fmt.Errorf("order 1: %w", items.Skip(errBoom))
 		case order == "2" && ran.of("2") == 1:
-			return errBoom
+			return items.RetryAfter(nil, 0)
+		case order == "3":
+			return items.Skip(nil)
 		}
 		return nil
 	})
@@ -296,7 +298,8 @@ func TestSkippedItemsAreNotTriedAgain(t *testing.T) {
 	task := s.enqueue("run", run)
 	s.await(task, asynq.TaskStateCompleted)
 	ran.wantAll(t, run, 1, map[string]int{"2": 2})
-	if r := s.report(task); r.Done != 3 || r.Skipped != 1 || r.Items[0].Err != "boom" {
+	r := s.report(task)
+	if r.Done != 2 || r.Skipped != 2 || r.Items[0].Err != "boom" || r.Items[1].Err != "" {
 		t.Errorf("the report is %+v", r)
 	}
 }

@@ -97,6 +97,9 @@ func (o Options) Validate() error {
 
 // outlives returns an error if fence counters that are kept for fenceTTL may expire before their lease.
 func (o Options) outlives(fenceTTL time.Duration) error {
+	if fenceTTL == 0 {
+		return errors.New("locking: the Locker is a zero value: make it by NewSingle or NewRedlock")
+	}
 	if o.MaxHold < fenceTTL {
 		return nil
 	}

@@ -78,3 +78,13 @@ func TestPrepareSortsKeysAndFillsInDefaults(t *testing.T) {
 		t.Errorf("error %v, want one about the options", err)
 	}
 }
+
+func TestAZeroLockerNamesItsConstructor(t *testing.T) {
+	t.Parallel()
+	for _, l := range []Locker{new(Single), new(Redlock)} {
+		_, err := l.Acquire(t.Context(), []string{"order:1"}, Options{})
+		if err == nil || !strings.Contains(err.Error(), "NewSingle or NewRedlock") {
+			t.Errorf("%T: %v", l, err)
+		}
+	}
+}

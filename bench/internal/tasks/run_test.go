@@ -85,7 +85,7 @@ func TestATaskWhoseMutexHasUsedUpItsTriesIsRetriedAndDone(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	s := tasks.Repeat("", 1, 2, time.Millisecond, 1)
-	s.Tasks[0].Work = 9 * time.Second // redsync tries for 32 x 250 ms at most
+	s.Tasks[0].Work = 15 * time.Second // redsync tries 32 times, with up to 250 ms between them
 	s.Tasks[1].Late = true
 	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.SleepRedsync, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
 	if err != nil {
