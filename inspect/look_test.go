@@ -143,7 +143,9 @@ func TestAReportFromBeforeTheLockNamesNoHolder(t *testing.T) {
 func TestAClientThatIsNilIsRefused(t *testing.T) {
 	t.Parallel()
 	var none *redis.Client
-	for _, o := range []inspect.Options{{}, {Tasks: none}, {Tasks: redis.NewClient(&redis.Options{}), Locks: none}} {
+	some := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer some.Close()
+	for _, o := range []inspect.Options{{}, {Tasks: none}, {Tasks: some, Locks: none}} {
 		if i, err := inspect.New(o); i != nil || err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%+v: %v", o, err)
 		}
