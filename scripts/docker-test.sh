@@ -78,9 +78,11 @@ probe() {
 
 # get_compose gets Compose v2 of the packages of the next Debian, which this one has not, into the cache.
 get_compose() {
-  local lists=$dir/apt
+  local lists=$dir/apt mirror
   mkdir -p "$lists"/{lists/partial,archives/partial}
-  echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main' >"$lists/sources"
+  mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
+  [[ -n $mirror ]] || return
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" >"$lists/sources"
   local -a apt=(apt-get -qq -o "Dir::Etc::sourcelist=$lists/sources" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$lists/lists"
     -o "Dir::Cache=$lists" -o APT::Sandbox::User=root)
   "${apt[@]}" update >/dev/null 2>&1 &&
