@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Results are all figures of one run.
@@ -67,12 +68,13 @@ func (r *Results) Put(later *Results) {
 	}
 }
 
-// Runs returns the names of the tables of other runs, by run.
+// Runs returns the names of the tables of other runs, by run as a cell of a Markdown table.
 func (r *Results) Runs() map[string][]string {
 	runs := map[string][]string{}
 	for _, t := range r.Tables {
 		if t.Run != "" {
-			runs[t.Run] = append(runs[t.Run], t.Name)
+			run := strings.ReplaceAll(t.Run, "|", `\|`)
+			runs[run] = append(runs[run], t.Name)
 		}
 	}
 	return runs
