@@ -48,7 +48,7 @@
 // would have two holders: that flush is the floor, often 0.5 to 2 ms. Release is one round trip and waits for no flush,
 // because a release that a crash forgets ends with the TTL. So a pair costs less than inserting and deleting a row by
 // hand, which waits for two. With its files in memory PostgreSQL takes twice as long for a pair as for such a row, and
-// four to five times as long as for an advisory lock, which writes nothing, has no token, and is gone with its session.
+// three to five times as long as for an advisory lock, which writes nothing, has no token, and is gone with its session.
 // Where callers of one process want the same key, a [locking.Gate] hands the lease from one to the next without
 // PostgreSQL, several times faster than advisory locks.
 //

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/locks"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
+	"github.com/railtoken/railtoken/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
@@ -130,10 +132,10 @@ func TestARunThatIsBrokenOffKeepsItsFigures(t *testing.T) {
 // measureRun measures what the pattern names. said is told the progress, and how to stop.
 func measureRun(t *testing.T, run string, rounds int, said func(stop func(), text string)) (*results.Results, error) {
 	t.Helper()
-	for _, program := range []string{"redis-server", "etcd"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatal("needs what make test installs: ", err)
-		}
+	_, missing := exec.LookPath("redis-server")
+	_, noEtcd := exec.LookPath("etcd")
+	if err := errors.Join(missing, noEtcd, dbtest.FindPostgres()); err != nil {
+		t.Fatal("needs what make test installs: ", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
