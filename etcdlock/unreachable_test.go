@@ -21,8 +21,8 @@ func TestErrorsNameEndpointsWithoutCredentials(t *testing.T) {
 	l := newLocker(t, []string{addrs[0], "http://alice:hunter2@" + addrs[1] + "?token=hunter3"}, etcdlock.Options{})
 	for timeout, want := range map[time.Duration]error{100 * time.Millisecond: context.DeadlineExceeded, time.Minute: locking.ErrUnavailable} {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		defer cancel()
 		_, err := l.Acquire(ctx, []string{"order"}, locking.Options{})
+		cancel()
 		if !errors.Is(err, want) {
 			t.Fatalf("within %v Acquire says %v", timeout, err)
 		}

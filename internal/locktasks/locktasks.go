@@ -45,7 +45,7 @@ func Run(t *testing.T, tasks int32, newLocker func() locking.Locker, run func(ct
 	}
 	client := asynq.NewClientFromRedisClient(server.Client(t))
 	for i := range tasks {
-		payload, err := json.Marshal(account{ID: string(rune('a' + i%3))})
+		payload, err := json.Marshal(account{ID: string('a' + i%3)})
 		if err != nil {
 			t.Fatal(err)
 		}
