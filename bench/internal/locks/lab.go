@@ -42,6 +42,15 @@ type site struct {
 
 type fleet = []*server.Server
 
+// lab runs all servers.
+type lab struct {
+	env    *measure.Env
+	fleets map[place]fleet
+	aged   bool // the fives are old enough
+	sites  map[place]*site
+	closes []func() error // of the other stores and the proxies that run now
+}
+
 // installed leaves out the contestants whose server is not installed, and notes that in the table.
 func (l *lab) installed(t *results.Table, kinds []contestant.Kind) []contestant.Kind {
 	return slices.DeleteFunc(slices.Clone(kinds), func(kind contestant.Kind) bool {
@@ -52,15 +61,6 @@ func (l *lab) installed(t *results.Table, kinds []contestant.Kind) []contestant.
 		}
 		return missing != nil
 	})
-}
-
-// lab runs all servers.
-type lab struct {
-	env    *measure.Env
-	fleets map[place]fleet
-	aged   bool // the fives are old enough
-	sites  map[place]*site
-	closes []func() error // of the other stores and the proxies that run now
 }
 
 // fleet returns the redis-servers of a place, which are the same near and far.

@@ -54,7 +54,7 @@ func (t *Table) Row(name string) *Row {
 // Put adds the tables of a later run, in place of those of the same names, and the versions that were measured there.
 func (r *Results) Put(later *Results) {
 	for _, t := range later.Tables {
-		t.Run = fmt.Sprintf("`%s`, %d rounds, commit %s", later.Setting.Command, later.Rounds, later.Setting.Commit)
+		t.Run = fmt.Sprintf("%#q, %d rounds, commit %s", later.Setting.Command, later.Rounds, later.Setting.Commit)
 		if i := slices.IndexFunc(r.Tables, func(old *Table) bool { return old.Name == t.Name }); i >= 0 {
 			r.Tables[i] = t
 		} else {
