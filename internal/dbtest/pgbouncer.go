@@ -37,35 +37,26 @@ func StartPgBouncer(tb testing.TB, server *Postgres, settings ...string) *PgBoun
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	log := filepath.Join(dir, "pgbouncer.log")
-	for range 20 {
-		port, err := process.FreePort(tb.Context())
-		if err != nil {
-			tb.Fatal(err)
-		}
-		b := &PgBouncer{port: port}
-		conf, err := b.configure(dir, u, server, settings)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		logStart := process.LogSize(log)
-		proc, err := process.Start(process.Command{Path: bin, Args: []string{conf}, Dir: dir, Log: log, User: u})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
-		err = process.Poll(ctx, proc.Exited(), func() error { return b.answers(ctx) })
-		cancel()
-		if err == nil {
-			tb.Cleanup(func() { stop(proc) })
-			return b
-		}
-		proc.Kill()
-		if text := process.LogTail(log, logStart); !strings.Contains(text, "Address already in use") {
-			tb.Fatalf("dbtest: PgBouncer did not start: %v; its log ends:\n%s", err, text)
-		}
+	port, err := process.FreePort(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatal("dbtest: other processes took 20 ports in a row before PgBouncer could")
-	return nil
+	b := &PgBouncer{port: port}
+	conf, err := b.configure(dir, u, server, settings)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	proc, err := process.Start(process.Command{Path: bin, Args: []string{conf}, Dir: dir, Log: log, User: u})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { stop(proc) })
+	ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
+	defer cancel()
+	if err := process.Poll(ctx, proc.Exited(), func() error { return b.answers(ctx) }); err != nil {
+		tb.Fatalf("dbtest: PgBouncer did not start: %v; its log ends:\n%s", err, process.LogTail(log, 0))
+	}
+	return b
 }
 
 // configure writes the configuration and returns its path.

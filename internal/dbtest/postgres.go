@@ -26,9 +26,6 @@ const (
 	superuser = "postgres"
 )
 
-// errPortTaken reports that a server ended because another process listens on its port.
-var errPortTaken = errors.New("dbtest: the port is taken")
-
 // Postgres is a PostgreSQL server. Its methods may be called from any goroutine, except that those with a [testing.TB]
 // must be called from the goroutine of the test.
 type Postgres struct {
@@ -80,14 +77,10 @@ func RunPostgres(ctx context.Context, root string, settings ...string) (*Postgre
 		return nil, err
 	}
 	if err = p.init(ctx); err == nil {
-		for range 20 {
-			if p.port, err = process.FreePort(ctx); err != nil {
-				break
-			}
-			if err = p.run(); !errors.Is(err, errPortTaken) {
-				break
-			}
-		}
+		p.port, err = process.FreePort(ctx)
+	}
+	if err == nil {
+		err = p.run()
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
@@ -152,11 +145,7 @@ func (p *Postgres) run() error {
 	defer cancel()
 	if err := process.Poll(ctx, proc.Exited(), func() error { return p.isReady(proc.PID()) }); err != nil {
 		proc.Kill()
-		log := process.LogTail(p.log(), logStart)
-		if strings.Contains(log, "Address already in use") {
-			return fmt.Errorf("%w: %s", errPortTaken, p.addr())
-		}
-		return fmt.Errorf("dbtest: %s did not start: %w; its log ends:\n%s", p, err, log)
+		return fmt.Errorf("dbtest: %s did not start: %w; its log ends:\n%s", p, err, process.LogTail(p.log(), logStart))
 	}
 	p.proc = proc
 	return nil

@@ -1,13 +1,9 @@
 package dbtest
 
 import (
-	"context"
-	"errors"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/railtoken/railtoken/internal/process"
 )
 
 // Stop ends the server in order, along with its sessions, and returns when the process is gone.
@@ -46,16 +42,7 @@ func (p *Postgres) Kill(tb testing.TB) {
 func (p *Postgres) Restart(tb testing.TB) {
 	tb.Helper()
 	p.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	err := process.Poll(ctx, nil, func() error {
-		err := p.run()
-		if err != nil && !errors.Is(err, errPortTaken) {
-			tb.Fatal(err)
-		}
-		return err
-	})
-	if err != nil {
+	if err := p.run(); err != nil {
 		tb.Fatal(err)
 	}
 }
