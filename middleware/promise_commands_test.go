@@ -241,7 +241,11 @@ func TestAnUncontendedTaskCostsTwoCommands(t *testing.T) {
 			r.Errorf("%d fetches for %d tasks", n, tasks)
 		}
 		delete(got, "fetch")
-		want := map[string]int{"enqueue": tasks, "acquire": tasks, "done": tasks} // which releases, too
+		if n := got["done"]; n == 0 || n > tasks { // one command may end several runs, and releases, too
+			r.Errorf("%d acknowledgements for %d tasks", n, tasks)
+		}
+		delete(got, "done")
+		want := map[string]int{"enqueue": tasks, "acquire": tasks}
 		if !maps.Equal(got, want) {
 			r.Errorf("%v for %d tasks, want %v", got, tasks, want)
 		}

@@ -76,6 +76,9 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 	return a, ok && a.ID != ""
 }
 
+// doneScript is the script that ends the run of a task that is then deleted, nearly every acknowledgement.
+const doneScript = "done"
+
 // texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
 var texts sync.Map
 
@@ -104,11 +107,11 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	}
 	known, _ := texts.Load(sum)
 	script, _ := known.(string)
-	if name != "" && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
+	if name != "" && name != doneScript && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
 		c.texting.Store(a.Queue+"/"+a.ID, nil)
 		return answer(ctx, sum, noScriptError{})
 	}
-	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Keys: keys, Args: args}
+	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
 	var lost func() // lets the task run again
 	released := false
 	cmd := OnceSettled(ctx, settleLimit, func() *redis.Cmd {

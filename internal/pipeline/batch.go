@@ -11,17 +11,25 @@ import (
 // minBatch is the smallest number of calls in a batch: two calls cost as much in a batch as in two commands.
 const minBatch = 3
 
-// BatchScript is a script that makes several calls of other scripts in one command. About half of a server's time for a
-// script call is a fixed cost, whatever the script does.
+// minJoint is the smallest number of calls of a joint script in a batch: it makes a single call no dearer.
+const minJoint = 2
+
+// BatchScript is a script that makes several calls in one command. About half of a server's time for a script call is a
+// fixed cost, whatever the script does. The calls are those of other scripts ([Script.In]), or of the script itself
+// ([Script.Joint]).
 //
-// Its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the code of the
-// call's script plus the number of the call's arguments. The arguments of all calls follow. The script returns the list
-// of the replies. If calls have failed, one more list has the position (from 1) and the text of each error. These are
+// In the first case its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the code of the
+// call's script plus the number of the call's arguments. The arguments of all calls follow. In the second case its ARGV
+// are those of all calls, one after another, and its KEYS are those of all calls, then the keys that they share.
+//
+// The script returns the list of the replies. If calls have failed, one more list has the position (from 1) and the text of each error. These are
 // not error replies, because go-redis 9.23 stops reading a list at an error that it has a type for, such as OOM. After
 // an error of the whole command the calls may be made again.
 type BatchScript struct {
 	script *Script
-	keys   int
+	keys   int  // of each call, unless it is joint
+	joint  bool // makes calls of its own
+	shared int  // how many keys of a joint call, its last ones, are those of every call
 }
 
 // NewBatchScript returns the batch script with the given source, for calls with that many keys each.
@@ -33,6 +41,13 @@ func NewBatchScript(source string, keys int) *BatchScript {
 // must be called before the first call.
 func (s *Script) In(b *BatchScript, code byte) *Script {
 	s.batch, s.code = b, code
+	return s
+}
+
+// Joint makes calls of s join in one command, even if it is the command of one call. The last keys of every call are the
+// same, as many as shared says, and are sent once. Joint returns s, and must be called before the first call.
+func (s *Script) Joint(shared int) *Script {
+	s.batch = &BatchScript{script: s, joint: true, shared: shared}
 	return s
 }
 
@@ -85,6 +100,9 @@ func appendSingles(all []batch, calls []*Call) []batch {
 
 // appendBatch adds one batch for all calls if there are enough of them, otherwise a batch for each call.
 func appendBatch(all []batch, script *BatchScript, calls []*Call, least int) []batch {
+	if script != nil && script.joint {
+		least = minJoint
+	}
 	if len(calls) < max(least, 2) {
 		return appendSingles(all, calls)
 	}
@@ -105,6 +123,9 @@ func meets(c *Call, others []*Call) bool {
 
 // command returns the command that makes all of the calls.
 func (b *BatchScript) command(calls []*Call) Command {
+	if b.joint {
+		return b.join(calls)
+	}
 	size, codes := 4, make([]byte, len(calls))
 	for i, c := range calls {
 		size += len(c.command.args) - 3
@@ -121,10 +142,30 @@ func (b *BatchScript) command(calls []*Call) Command {
 	return Command{script: b.script, args: args, keys: b.keys * len(calls)}
 }
 
+// join returns the command that makes all of the calls of a joint script.
+func (b *BatchScript) join(calls []*Call) Command {
+	size, keys := 3+b.shared, b.shared
+	for _, c := range calls {
+		size += len(c.command.args) - 3 - b.shared
+		keys += c.command.keys - b.shared
+	}
+	args := append(make([]any, 0, size), evalsha, b.script.sha, keys)
+	for _, c := range calls {
+		own := c.command.keyArgs()
+		args = append(args, own[:len(own)-b.shared]...)
+	}
+	last := calls[0].command.keyArgs()
+	args = append(args, last[len(last)-b.shared:]...)
+	for _, c := range calls {
+		args = append(args, c.command.ownArgs()...)
+	}
+	return Command{script: b.script, args: args, keys: keys}
+}
+
 // answer gives each call its part of the answer.
 func (b *batch) answer(reply any, err error) {
 	b.err = err
-	if len(b.calls) == 1 {
+	if len(b.calls) == 1 && (err != nil || !b.command.script.isJoint()) {
 		b.calls[0].Reply, b.calls[0].Err = reply, err
 		return
 	}

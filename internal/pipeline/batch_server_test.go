@@ -156,3 +156,45 @@ func TestAnErrorOfEveryCallKeepsBatchesOn(t *testing.T) {
 		t.Errorf("the last round trip had %d commands, want the batch", last)
 	}
 }
+
+// joint adds its arguments to a list, and says how long a second list is, which all calls share. It refuses "bad".
+func joint() *pipeline.Script {
+	return pipeline.NewScript(`
+		local replies, errors = {}, {}
+		for i, arg in ipairs(ARGV) do
+			replies[i] = arg ~= 'bad' and {redis.call('RPUSH', KEYS[i], arg), redis.call('LLEN', KEYS[#KEYS]), #KEYS}
+			if arg == 'bad' then
+				errors[#errors + 1], errors[#errors + 2] = i, 'ERR bad'
+			end
+		end
+		if #errors > 0 then replies[#ARGV + 1] = errors end
+		return replies`).Joint(1)
+}
+
+func TestJointCallsShareTheirLastKeys(t *testing.T) {
+	t.Parallel()
+	w := newWire(nil)
+	client := redistest.Start(t).Client(t, deadlines)
+	client.AddHook(w)
+	n := pipeline.New(client, pipeline.Options{Leaders: 1})
+	script := joint()
+	var calls []func() <-chan *pipeline.Call
+	for _, arg := range []string{"a", "bad", "c"} {
+		calls = append(calls, func() <-chan *pipeline.Call { return send(t, n, script, []string{"list", "shared"}, arg) })
+	}
+	var got []string
+	for _, c := range together(t, n, w, calls...) {
+		got = append(got, fmt.Sprint(c.Reply, c.Err))
+	}
+	if want := []string{"[1 0 4] <nil>", "<nil>ERR bad", "[2 0 4] <nil>"}; !slices.Equal(got, want) {
+		t.Errorf("replies %q, want %q", got, want)
+	}
+	if reply, err := n.Run(t.Context(), pipeline.NewCall(nil, script, []string{"list", "shared"}, "d")); err != nil ||
+		fmt.Sprint(reply) != "[3 0 2]" {
+		t.Errorf("a call alone has reply %v, error %v", reply, err)
+	}
+	if _, err := n.Run(t.Context(), pipeline.NewCall(nil, script, []string{"list", "shared"}, "bad")); err == nil ||
+		err.Error() != "ERR bad" {
+		t.Errorf("a call alone has error %v, want ERR bad", err)
+	}
+}

@@ -29,7 +29,8 @@ func (s *Server) one(ctx context.Context, c *Call) {
 		cmd = newOnce(ctx, c.command.eval())
 		_ = s.client.Process(ctx, cmd)
 	}
-	c.Reply, c.Err = cmd.Result()
+	b := batch{calls: []*Call{c}, command: c.command}
+	b.answer(cmd.Result())
 }
 
 // pipeline makes several calls in one round trip, and those whose script the server did not know in a second one. The

@@ -50,16 +50,25 @@ type Command struct {
 func (c *Command) Empty() bool { return c.script == nil }
 
 // Command returns a command that calls the script with keys, and has room for that many arguments.
-func (s *Script) Command(keys []string, room int) Command {
-	c := Command{script: s, args: make([]any, 0, 3+len(keys)+room), keys: len(keys)}
-	c.args = append(c.args, evalsha, s.sha)
-	if len(keys) < len(counts) {
-		c.args = append(c.args, counts[len(keys)])
-	} else {
-		c.args = append(c.args, len(keys))
+func (s *Script) Command(keys []string, room int) Command { return s.CommandOf(room, keys) }
+
+// CommandOf returns a command that calls the script with the keys of several lists, and has room for that many arguments.
+func (s *Script) CommandOf(room int, keys ...[]string) Command {
+	n := 0
+	for _, list := range keys {
+		n += len(list)
 	}
-	for _, key := range keys {
-		c.args = append(c.args, key)
+	c := Command{script: s, args: make([]any, 0, 3+n+room), keys: n}
+	c.args = append(c.args, evalsha, s.sha)
+	if n < len(counts) {
+		c.args = append(c.args, counts[n])
+	} else {
+		c.args = append(c.args, n)
+	}
+	for _, list := range keys {
+		for _, key := range list {
+			c.args = append(c.args, key)
+		}
 	}
 	return c
 }
@@ -89,11 +98,14 @@ func (c *Command) ownArgs() []any { return c.args[3+c.keys:] }
 
 // batch returns the batch script that can make this call, or nil.
 func (c *Command) batch() *BatchScript {
-	if b := c.script.batch; b != nil && c.keys == b.keys {
+	if b := c.script.batch; b != nil && (b.joint || c.keys == b.keys) {
 		return b
 	}
 	return nil
 }
+
+// isJoint reports whether calls of s are answered by a list of replies.
+func (s *Script) isJoint() bool { return s.batch != nil && s.batch.joint }
 
 // eval returns the arguments of a command that sends the source of the script.
 func (c *Command) eval() []any {

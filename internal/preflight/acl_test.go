@@ -113,7 +113,7 @@ func TestAFakeRedisAllowsAll(t *testing.T) {
 func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	t.Parallel()
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
-	call := regexp.MustCompile(`call\('([A-Z]+)'`)
+	call := regexp.MustCompile(`calls?\('([A-Z]+)'`)
 	found := 0
 	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../internal/fused/lua", "../../items/lua", "../../internal/restartguard/lua"} {
 		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))

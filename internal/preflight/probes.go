@@ -21,7 +21,7 @@ const cancelChannel = "asynq:cancel"
 var (
 	lockCommands = map[string][]any{"get": {}, "exists": {}, "pexpire": {1000}, "pttl": {}}
 	taskCommands = map[string][]any{
-		"expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {},
+		"mget": {}, "expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {}, "incrby": {1},
 		"hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
 		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {}, "lpos": {"v"},
 		"sadd": {"v"}, "srem": {"v"}, "smembers": {}, "sismember": {"v"},

@@ -16,10 +16,19 @@ import (
 type Acknowledgement struct {
 	Queue, ID string
 	Text      string // of asynq's script; "" when it is not known yet
+	Done      bool   // it is asynq's "done", which needs no text
 	Keys      []string
 	Args      []any
 	// Release is the release of the task's locks, nil for none.
 	Release *fused.Release
+}
+
+// text returns the text of the script that ends the run.
+func (a *Acknowledgement) text() string {
+	if a.Done {
+		return doneSource
+	}
+	return a.Text
 }
 
 // End notes that a run ends whose acknowledgement the caller sends by itself.
@@ -44,7 +53,7 @@ var ErrLost = errors.New("asynqconn: a lock of the task was lost")
 // then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on several nodes.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, err error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
-	if !known || !in.oneNode || a.Text == "" {
+	if !known || !in.oneNode || a.Text == "" && !a.Done {
 		return false, nil
 	}
 	at := slices.Index(a.Keys, "asynq:{"+a.Queue+"}:t:"+a.ID)
@@ -59,13 +68,12 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	if !in.quiet.Load() && !in.isStopping() {
 		n = in.slots.ask(0)
 	}
-	r := reader{head: ackHead}
+	r := reader{head: ackHead, names: in.order.names}
 	if n > 0 {
-		r.names, r.asking = in.order.names, in.ask()
+		r.asking = in.ask()
 	}
-	keys, args := in.ackCall(a, at, run, n, &r)
-	script := ackScript(a.Text)
-	got, err := in.run(ctx, script, keys, args, r)
+	call := ackCall{Acknowledgement: a, at: at, run: run, name: rand.Text(), most: n}
+	got, err := in.send(ctx, in.ackCall(call, &r), r)
 	if !unanswered(err) {
 		released(ctx, a.Release, got, err, false)
 		in.came(n, got.tasks)
@@ -77,11 +85,9 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		}
 		return true, err
 	}
-	args[len(a.Args)+5] = 1
-	args[len(a.Args)+13] = 0 // a lock that has expired since the handler returned was not lost
+	call.repeated = true
 	if in.repeat(func(ctx context.Context) error {
-		args[len(a.Args)+4] = leaseEnd()
-		got, err := in.run(ctx, script, keys, args, r)
+		got, err := in.send(ctx, in.ackCall(call, &r), r)
 		if passes(err) {
 			return err
 		}
@@ -97,30 +103,40 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	return true, err
 }
 
-// ackCall returns the keys and arguments of ack.lua.
-func (in *Intake) ackCall(a Acknowledgement, at int, run string, n int, r *reader) (keys []string, args []any) {
+// ackCall is a call of ack.lua.
+type ackCall struct {
+	Acknowledgement
+	at        int    // the position of the task's hash in Keys
+	run, name string // of the call
+	most      int    // tasks to take
+	repeated  bool
+}
+
+// ackCall returns the call, to be sent once.
+func (in *Intake) ackCall(a ackCall, r *reader) *pipeline.Call {
 	locks := a.Release
 	if locks == nil {
 		locks = &fused.Release{}
 	}
-	strict := 0
-	if locks.Strict {
+	orders, asks := in.order.orders(a.most), r.values()
+	strict, repeated := 0, 0
+	switch {
+	case a.repeated: // a lock that has expired since the handler returned was not lost
+		repeated = 1
+	case locks.Strict:
 		strict = 1
 	}
-	keys = slices.Concat(a.Keys, locks.Keys)
-	if n > 0 {
-		keys = append(keys, in.keys...)
-	}
-	args = make([]any, 0, len(a.Args)+18+len(locks.Tops)+n)
-	args = append(args, a.Args...)
-	args = append(args, at+1, run, rand.Text(), n, leaseEnd(), 0)
-	args = r.add(args)
-	args = append(args, locks.Owner, strict, len(locks.Tops))
+	c := in.ackScript(a.text()).CommandOf(2+len(a.Args)+16+len(locks.Tops)+len(orders), a.Keys, locks.Keys, in.keys)
+	c.Add(len(a.Keys), len(a.Args))
+	c.Add(a.Args...)
+	c.Add(a.at+1, a.run, a.name, a.most, leaseEnd(), repeated)
+	c.Add(asks[:]...)
+	c.Add(locks.Owner, strict, len(locks.Tops), len(orders))
 	for _, top := range locks.Tops {
-		args = append(args, top)
+		c.Add(top)
 	}
-	args = in.orders(args, n)
-	return keys, append(args, len(a.Keys), len(a.Args))
+	c.Add(orders...)
+	return new(pipeline.Call).Of(c, 0, nil)
 }
 
 // released tells the release of a task's locks what an acknowledgement has done with them. repeated says that the
@@ -138,11 +154,11 @@ func released(ctx context.Context, r *fused.Release, got answer, err error, repe
 }
 
 // ackScript returns the script that has an acknowledgement of asynq in it.
-func ackScript(text string) *pipeline.Script {
-	known, ok := ackScripts.Load(text)
+func (in *Intake) ackScript(text string) *pipeline.Script {
+	known, ok := in.ackScripts.Load(text)
 	if !ok {
 		source := fused.OneKey + grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
-		known, _ = ackScripts.LoadOrStore(text, pipeline.NewScript(source))
+		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(len(in.keys)))
 	}
 	script, _ := known.(*pipeline.Script)
 	return script

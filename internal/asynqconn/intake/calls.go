@@ -18,7 +18,12 @@ import (
 // run makes one call. No client sends it again by itself.
 func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args []any, r reader,
 ) (answer, error) {
-	reply, err := in.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
+	return in.send(ctx, pipeline.NewCall(nil, script, keys, args...), r)
+}
+
+// send does what run does with a call.
+func (in *Intake) send(ctx context.Context, call *pipeline.Call, r reader) (answer, error) {
+	reply, err := in.server.Run(ctx, call)
 	if err != nil {
 		return answer{}, err
 	}

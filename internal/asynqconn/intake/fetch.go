@@ -39,9 +39,10 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		return false, err
 	}
 	r := reader{names: names, asking: in.ask()}
-	args := r.add([]any{call, n, leaseEnd()})
+	locks := r.values()
+	args := append([]any{call, n, leaseEnd()}, locks[:]...)
 	if len(names) > 1 {
-		args = in.orders(args, n)
+		args = append(args, in.order.orders(n)...)
 	} else {
 		args = append(args, "\x01")
 	}
@@ -51,7 +52,8 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	}
 	var parking atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
-		got, err := in.run(ctx, recallScript, keys, r.add([]any{call, int(lateCall.Seconds()), leaseEnd()}), r)
+		got, err := in.run(ctx, recallScript, keys,
+			append([]any{call, int(lateCall.Seconds()), leaseEnd()}, locks[:]...), r)
 		if !passes(err) {
 			parking.Store(in.came(n, got.tasks))
 			err = nil
@@ -102,17 +104,6 @@ func (in *Intake) recall(ctx context.Context) error {
 		in.lost = nil
 	}
 	return err
-}
-
-// orders adds n orders of the queues to the arguments of a script.
-func (in *Intake) orders(args []any, n int) []any {
-	if in.order.fixed != "" {
-		return append(args, in.order.fixed)
-	}
-	for range n {
-		args = append(args, in.order.next())
-	}
-	return args
 }
 
 // recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of

@@ -22,13 +22,14 @@ var (
 	recallSource string
 	//go:embed lua/ack.lua
 	ackSource string
+	//go:embed lua/done.lua
+	doneSource string
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
 	fetchScript    = pipeline.NewScript(fused.OneKey + grantSource + fetchSource)
 	recallScript   = pipeline.NewScript(fused.OneKey + grantSource + recallSource)
 	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
-	ackScripts     sync.Map // by asynq's text
 )
 
 const (
@@ -107,6 +108,8 @@ type Intake struct {
 	types    *fused.Types
 	freed    func(keys []string)
 	park     func(t Task, parked func()) bool
+
+	ackScripts sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered

@@ -27,9 +27,9 @@ func (in *Intake) ask() (a asking) {
 	return a
 }
 
-// add adds the arguments of grant.lua for locks.
-func (a *asking) add(args []any) []any {
-	return append(args, a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block)
+// values returns the arguments of grant.lua for locks.
+func (a *asking) values() [6]any {
+	return [...]any{a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block}
 }
 
 // mostOwner is the longest value of a lock.

@@ -73,6 +73,18 @@ func (o *order) next() string {
 	return string(positions)
 }
 
+// orders returns the orders for n tasks, as arguments of a script; one, if it is always the same.
+func (o *order) orders(n int) []any {
+	if o.fixed != "" {
+		return []any{o.fixed}[:min(n, 1)]
+	}
+	all := make([]any, n)
+	for i := range all {
+		all[i] = o.next()
+	}
+	return all
+}
+
 // share returns how many of n tasks, one at least, to take from a queue that is looked at alone and comes first for one
 // of them: as many as there would be if each task had an order of its own.
 func (o *order) share(queue string, n int) int {

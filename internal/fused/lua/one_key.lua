@@ -50,6 +50,12 @@ local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposa
   return last
 end
 
+-- taken returns whether a lock with this value belongs to another owner, or has since the grant of a token.
+local function taken(value, fence, token)
+  local counter = call('GET', fence)
+  return value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)
+end
+
 local function release(lock, fence, subscription, owner, token)
   local value = call('GET', lock)
   local notify = call('EXISTS', subscription)
@@ -58,11 +64,8 @@ local function release(lock, fence, subscription, owner, token)
     if notify == 1 then
       redis.pcall('PUBLISH', lock, '1')
     end
-  else
-    local counter = token and call('GET', fence)
-    if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
-      return {1, notify}
-    end
+  elseif token and taken(value, fence, token) then
+    return {1, notify}
   end
   if notify == 1 then
     return {0, 1}

@@ -8,7 +8,8 @@
 -- Returns a list with ten values of each task: see tell in grant.lua.
 local reply = {}
 if redis.call('EXISTS', KEYS[#KEYS]) == 0 then
-  local ok, err = pcall(grant, reply, 1, tonumber(ARGV[2]), ARGV[1], ARGV[3], 4, 10)
+  local ok, err = pcall(grant, reply, 1, tonumber(ARGV[2]), ARGV[1], ARGV[3], 4, 10, #ARGV - 9)
+  pcall(lease)
   if not ok and #reply == 0 then
     return type(err) == 'table' and err or redis.error_reply(err)
   end

@@ -7,8 +7,14 @@
 --   end of the owner values   4 proposal   5 FenceTTL (ms)   6 size of the blocks of tokens: see acquire.lua
 
 -- hashOf(pending or active key, ID) returns the name of a task's hash.
+local prefixes = {}
 local function hashOf(key, id)
-  return string.match(key, '^(.*}:)') .. 't:' .. id
+  local prefix = prefixes[key]
+  if not prefix then
+    prefix = string.match(key, '^(.*}:)') .. 't:'
+    prefixes[key] = prefix
+  end
+  return prefix .. id
 end
 
 -- Locks that were released in this call while another caller waits for them: it may have them first.
@@ -86,16 +92,31 @@ local function tell(reply, queue, id, call, number, task, locks)
   return found[1]
 end
 
--- grant(reply, first, most, call, lease, locks, at) takes as many tasks as most says and adds them to a reply. The queues
--- that each of them is looked for in are a byte each, in ARGV from at on; the last order is that of all further ones.
--- lease is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long
+-- Leases of asynq that are to be noted: their ends and the IDs of the tasks, by the key of the queue's leases.
+local leases = {}
+
+-- lease() notes them. It must be called after grant, also if that has failed: asynq recovers only tasks with a lease.
+local function lease()
+  for key, due in pairs(leases) do
+    for from = 1, #due, 1000 do
+      redis.call('ZADD', key, unpack(due, from, math.min(from + 999, #due)))
+    end
+  end
+end
+
+-- Queues in which this call has found no task, and that are not paused.
+local empty, open = {}, {}
+
+-- grant(reply, first, most, call, expiry, locks, at, orders) takes as many tasks as most says and adds them to a reply. The
+-- queues that each of them is looked for in are a byte each, in ARGV from at on, in so many orders; the last one is that
+-- of all further tasks.
+-- expiry is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long
 -- messages come in several calls, or a slow network would not bring the reply in time.
-local function grant(reply, first, most, call, lease, locks, at)
-  local empty, open = {}, {}
+local function grant(reply, first, most, call, expiry, locks, at, orders)
   local room = 1000000 -- bytes of messages
   local order = ''
   for i = 1, most do
-    order = ARGV[at + i - 1] or order
+    order = i <= orders and ARGV[at + i - 1] or order
     local id, queue
     for j = 1, #order do
       local q = string.byte(order, j)
@@ -118,7 +139,9 @@ local function grant(reply, first, most, call, lease, locks, at)
     end
     local k = first + 4 * (queue - 1)
     local task = hashOf(KEYS[k], id)
-    redis.call('ZADD', KEYS[k + 3], lease, id) -- whatever fails from here on, asynq recovers the task
+    local due = leases[KEYS[k + 3]] or {}
+    leases[KEYS[k + 3]] = due
+    due[#due + 1], due[#due + 2] = expiry, id
     redis.call('HSET', task, 'state', 'active', 'railtoken:run', call .. '.' .. i)
     local message = tell(reply, queue, id, call, i, task, locks)
     redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
