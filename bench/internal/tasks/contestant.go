@@ -41,6 +41,8 @@ type Contestant struct {
 	Refuses bool
 	// InOrder says that the tasks of a key must be done in the order in which they were enqueued.
 	InOrder bool
+	// Recorded says that the tasks are enqueued with their keys, as a Producer does that knows their key functions.
+	Recorded bool
 	// Timed says that tasks in conflict wait for asynq's own timer.
 	Timed bool
 	// Start begins to work. stop ends it, soon: a handler that works on is broken off.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -36,14 +37,14 @@ var (
 
 func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
-		Name: name, Locks: true, Parks: true,
+		Name: name, Locks: true, Parks: true, Recorded: true,
 		Start: func(ctx context.Context, job Job) (func() error, error) { return startRailtoken(ctx, job, strategy) },
 	}
 }
 
 func inOrder(name string, strategy middleware.Strategy) Contestant {
 	c := ours(name, strategy)
-	c.InOrder = true
+	c.InOrder, c.Recorded = true, false
 	return c
 }
 
@@ -83,8 +84,12 @@ func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) 
 	}, nil
 }
 
-// observe counts the runs: each ends in conflict, or has acquired the key.
+// observe counts the runs: each ends in conflict, or has acquired the key. A task that is parked as soon as it is
+// fetched has none.
 func (j Job) observe(_ context.Context, e middleware.Event) {
+	if e.Kind == middleware.Parked {
+		j.Tally.Parked()
+	}
 	if e.Kind != middleware.Acquired && e.Kind != middleware.Ended {
 		return
 	}
@@ -101,15 +106,13 @@ func (j Job) observe(_ context.Context, e middleware.Event) {
 	switch {
 	case !ok:
 		j.Tally.Fault(e.Err)
-	case conflict.Outcome == middleware.Park:
-		j.Tally.Parked()
-	default:
+	case conflict.Outcome != middleware.Park:
 		j.Tally.Lost(n)
 	}
 }
 
 // enqueue adds the tasks, in their order, with their places as their IDs.
-func enqueue(ctx context.Context, job Job, inOrder bool, tasks []Task) (err error) {
+func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task) (err error) {
 	client, err := worker.NewClient(worker.Redis{Addr: job.Addr})
 	if err != nil {
 		return err
@@ -118,7 +121,10 @@ func enqueue(ctx context.Context, job Job, inOrder bool, tasks []Task) (err erro
 	for _, t := range tasks {
 		p := payload{N: t.N, Key: t.Key}
 		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N)), asynq.MaxRetry(job.Retries)}
-		if inOrder {
+		if c.Recorded {
+			opts = append(opts, attach.Keys(t.Key))
+		}
+		if c.InOrder {
 			_, err = client.EnqueueInOrder(ctx, t.Key, t.Type, p, opts...)
 		} else {
 			_, err = client.Enqueue(ctx, t.Type, p, opts...)

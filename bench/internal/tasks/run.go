@@ -58,7 +58,7 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 		s = s.with(Task{Key: "order-000001", Work: time.Hour})
 	}
 	job := Job{Addr: addr, Scenario: s, Tally: NewTally(s.Tasks), Retries: retries, RetryDelay: time.Hour}
-	if err := enqueue(ctx, job, c.InOrder, s.Tasks); err != nil {
+	if err := enqueue(ctx, job, c, s.Tasks); err != nil {
 		return nil, err
 	}
 	return c.Start(ctx, job)
@@ -70,7 +70,7 @@ func counted(
 ) (r Result, err error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks), Retries: limits.Retries}
 	late := func(t Task) bool { return t.Late }
-	if err := enqueue(ctx, job, c.InOrder, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
+	if err := enqueue(ctx, job, c, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
 		return r, err
 	}
 	before, after := 0.0, math.NaN()
@@ -127,7 +127,7 @@ func enqueueLate(ctx context.Context, c Contestant, job Job) error {
 	if err := sleep(ctx, settled); err != nil {
 		return err
 	}
-	return enqueue(ctx, job, c.InOrder, late)
+	return enqueue(ctx, job, c, late)
 }
 
 // addVanished counts tasks as lost that were not done and are nowhere any more. Those that were broken off at the end
