@@ -18,13 +18,14 @@ const minJoint = 2
 // fixed cost, whatever the script does. The calls are those of other scripts ([Script.In]), or of the script itself
 // ([Script.Joint]).
 //
-// In the first case its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the code of the
-// call's script plus the number of the call's arguments. The arguments of all calls follow. In the second case its ARGV
-// are those of all calls, one after another, and its KEYS are those of all calls, then the keys that they share.
+// In the first case its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the
+// code of the call's script plus the number of the call's arguments. The arguments of all calls follow. In the second
+// case its ARGV are those of all calls, one after another, and its KEYS are those of all calls, then the keys that they
+// share.
 //
-// The script returns the list of the replies. If calls have failed, one more list has the position (from 1) and the text of each error. These are
-// not error replies, because go-redis 9.23 stops reading a list at an error that it has a type for, such as OOM. After
-// an error of the whole command the calls may be made again.
+// The script returns the list of the replies. If calls have failed, one more list has the position (from 1) and the text
+// of each error. These are not error replies, because go-redis 9.23 stops reading a list at an error that it has a type
+// for, such as OOM. After an error of the whole command the calls may be made again.
 type BatchScript struct {
 	script *Script
 	keys   int  // of each call, unless it is joint
@@ -44,7 +45,7 @@ func (s *Script) In(b *BatchScript, code byte) *Script {
 	return s
 }
 
-// Joint makes calls of s join in one command, even if it is the command of one call. The last keys of every call are the
+// Joint lets calls of s share a command; the reply is a list also for one call alone. The last keys of every call are the
 // same, as many as shared says, and are sent once. Joint returns s, and must be called before the first call.
 func (s *Script) Joint(shared int) *Script {
 	s.batch = &BatchScript{script: s, joint: true, shared: shared}

@@ -52,7 +52,7 @@ func (c *Command) Empty() bool { return c.script == nil }
 // Command returns a command that calls the script with keys, and has room for that many arguments.
 func (s *Script) Command(keys []string, room int) Command { return s.CommandOf(room, keys) }
 
-// CommandOf returns a command that calls the script with the keys of several lists, and has room for that many arguments.
+// CommandOf returns a command that calls the script with the keys of several lists. It has room for that many arguments.
 func (s *Script) CommandOf(room int, keys ...[]string) Command {
 	n := 0
 	for _, list := range keys {

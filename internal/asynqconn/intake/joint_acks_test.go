@@ -25,8 +25,8 @@ const strictText = `if ARGV[1] == 'default4' then
 end
 ` + doneText
 
-// acknowledgements makes acknowledgements of the tasks default0 to default7 of an Intake with eight slots, which come at
-// the same time. It returns their errors, and how many of them were in the largest command.
+// acknowledgements makes acknowledgements of the tasks default0 to default7 of an Intake with eight slots, at the same
+// time. It returns their errors, and how many of them were in the largest command.
 func acknowledgements(t *testing.T, spoil func(client *redis.Client), of func(id string) intake.Acknowledgement,
 ) (client *redis.Client, errs map[string]error, largest int) {
 	t.Helper()
