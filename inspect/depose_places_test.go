@@ -1,0 +1,248 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// wantNext checks that the next holder comes at once, with a token above the floor and above that of the holder before.
+func (r *rig) wantNext(l locking.Locker, floor, before int64) *locking.Lease {
+	r.Helper()
+	next := r.acquire(l, "k")
+	token, err := next.Fence(r.Context())
+	if err != nil || token <= floor || floor <= before {
+		r.Errorf("the holder had the token %d, the floor is %d, the next token %d, %v", before, floor, token, err)
+	}
+	return next
+}
+
+func TestAHolderThatTheGateHandedOffToIsDeposed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	gate := locking.NewGate(r.locks(), locking.GateOptions{})
+	follow(t, gate)
+	first := r.acquire(gate, "k")
+	before, err := first.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := r.owner("k")
+	second, third := make(chan *locking.Lease, 1), make(chan *locking.Lease, 1)
+	for _, to := range []chan *locking.Lease{second, third} {
+		go func() {
+			opts := locking.Options{TTL: 3 * time.Second, MaxHold: time.Minute}
+			lease, err := locking.Wait(t.Context(), gate, []string{"k"}, opts)
+			if err != nil {
+				t.Error(err)
+			}
+			to <- lease
+		}()
+	}
+	time.Sleep(100 * time.Millisecond) // both wait: if not, the test below says that nothing was handed off
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var lease *locking.Lease
+	var other chan *locking.Lease
+	select {
+	case lease = <-second:
+		other = third
+	case lease = <-third:
+		other = second
+	case <-time.After(limit):
+		t.Fatal("the lease was not handed off")
+	}
+	token, err := lease.Fence(t.Context())
+	if err != nil || token <= before || r.owner("k") != owner {
+		t.Fatalf("the token %d follows %d, %v: it was not handed off", token, before, err)
+	}
+	floor, err := r.inspect.Depose(t.Context(), "k", by(owner))
+	if err != nil || floor <= token {
+		t.Fatalf("the floor is %d, the token %d, %v", floor, token, err)
+	}
+	r.wantDeposed(lease)
+	_ = lease.Release(t.Context())
+	select {
+	case next := <-other:
+		if got, err := next.Fence(t.Context()); err != nil || got <= floor {
+			t.Errorf("the Gate hands off the token %d below the floor %d, %v", got, floor, err)
+		}
+		if err := next.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Fatal("the next caller of the Gate does not get the key")
+	}
+}
+
+func TestAHolderOnAClusterIsDeposed(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, 3).Client(t)
+	r := &rig{T: t, inspect: newInspector(t, inspect.Options{Tasks: client})}
+	l, err := locking.NewSingle(client, locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	follow(t, l)
+	lease := r.acquire(l, "k")
+	before, err := lease.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	floor, err := r.inspect.Depose(t.Context(), "k", by(r.owner("k")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantDeposed(lease)
+	r.wantNext(l, floor, before)
+}
+
+func TestAStrictGuardLetsTheMajorityDepose(t *testing.T) {
+	t.Parallel()
+	nodes, servers := redlockNodes(t, 3)
+	opts := locking.RedlockOptions{Guard: locking.GuardStrict, MaxTTL: 3 * time.Second}
+	tasks := redistest.Start(t).Client(t)
+	r := &rig{T: t, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: opts})}
+	l, err := locking.NewRedlock(nodes, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	follow(t, l)
+	var lease *locking.Lease
+	r.eventually("the servers vote", func() bool {
+		lease, err = l.Acquire(t.Context(), []string{"k"}, locking.Options{TTL: 3 * time.Second, MaxHold: time.Minute})
+		return err == nil
+	})
+	t.Cleanup(func() { _ = lease.Release(context.Background()) })
+	before, err := lease.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := r.owner("k")
+	servers[0].Kill()
+	servers[0].Restart(t) // it has forgotten the lock, and does not vote
+	var floor int64
+	r.eventually("the two that vote depose the holder", func() bool {
+		floor, err = r.inspect.Depose(t.Context(), "k", by(owner))
+		return err == nil
+	})
+	r.wantDeposed(lease)
+	r.wantNext(l, floor, before)
+}
+
+// dying dials connections that all break after so many writes, those of all servers together. If late is true, the last
+// write still arrives.
+type dying struct {
+	left atomic.Int64
+	late bool
+}
+
+func (d *dying) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &dyingConn{conn, d}, nil
+}
+
+type dyingConn struct {
+	net.Conn
+	*dying
+}
+
+func (c *dyingConn) Write(b []byte) (int, error) {
+	left := c.left.Add(-1)
+	if left >= 0 {
+		return c.Conn.Write(b)
+	}
+	if c.late && left == -1 {
+		_, _ = c.Conn.Write(b)
+	}
+	_ = c.Close()
+	return 0, io.ErrUnexpectedEOF
+}
+
+func TestDeposeOnFiveStoppedAnywhereCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reply lost %v", late), func(t *testing.T) {
+			t.Parallel()
+			nodes, _ := redlockNodes(t, 5)
+			opts := locking.RedlockOptions{Guard: locking.GuardOff}
+			tasks := redistest.Start(t).Client(t)
+			r := &rig{T: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: opts})}
+			l, err := locking.NewRedlock(nodes, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			follow(t, l)
+			for writes := int64(0); writes < 400; writes += 13 {
+				if r.stopOnFiveAfter(l, nodes, writes, late) {
+					if writes < 10 {
+						t.Errorf("it has made only %d writes", writes)
+					}
+					return
+				}
+			}
+			t.Error("it is never done")
+		})
+	}
+}
+
+// stopOnFiveAfter deposes a holder by a process that loses all lock servers after some writes, repeats it, and reports
+// whether the first one was done.
+func (r *rig) stopOnFiveAfter(l *locking.Redlock, nodes []*redis.Options, writes int64, late bool) (done bool) {
+	r.Helper()
+	lease := r.acquire(l, "k")
+	before, err := lease.Fence(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	owner := r.owner("k")
+	d := &dying{late: late}
+	d.left.Store(writes)
+	var broken []*redis.Options
+	for _, node := range nodes {
+		o := *node
+		o.Dialer, o.MaxRetries = d.dial, -1
+		broken = append(broken, &o)
+	}
+	opts := inspect.Options{Tasks: r.client, Nodes: broken, Redlock: locking.RedlockOptions{Guard: locking.GuardOff}}
+	first, err := inspect.New(opts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(r.Context(), 200*time.Millisecond)
+	_, err = first.Depose(brief, "k", by(owner))
+	cancel()
+	done = err == nil
+	floor, err := r.inspect.Depose(r.Context(), "k", by(owner))
+	if err != nil && !(done && errors.Is(err, inspect.ErrChanged)) {
+		r.Errorf("after %d writes, repeated: %v", writes, err)
+	}
+	r.wantDeposed(lease)
+	if err == nil {
+		next := r.wantNext(l, floor, before)
+		if err := next.Release(r.Context()); err != nil {
+			r.Errorf("after %d writes: %v", writes, err)
+		}
+	}
+	_ = lease.Release(r.Context())
+	_ = first.Close()
+	return done
+}
