@@ -34,8 +34,11 @@ type crew struct {
 	worker *worker.Worker
 }
 
-// startCrew enqueues tasks for so many slices and one to warm up, whose keys follow one another, and starts a worker.
-func startCrew(ctx context.Context, at *server.Server, keys []string, slots, slices, tasks int) (*crew, error) {
+// startCrew enqueues tasks for so many slices and one to warm up, whose keys follow one another, and starts a worker with
+// the rest of a configuration.
+func startCrew(
+	ctx context.Context, at *server.Server, cfg worker.Config, keys []string, slots, slices, tasks int,
+) (*crew, error) {
 	if err := enqueue(ctx, at, keys, (1+slices)*tasks+slots); err != nil {
 		return nil, err
 	}
@@ -46,10 +49,9 @@ func startCrew(ctx context.Context, at *server.Server, keys []string, slots, sli
 	}
 	c := &crew{tasks: tasks, gate: newGate(tasks), meter: usage.Meter{Servers: []*server.Server{at}}}
 	var err error
-	c.worker, err = worker.New(worker.Config{
-		Redis: worker.Redis{Addr: at.Addr()}, Queues: map[string]int{queue: 1}, Concurrency: slots, ShutdownTimeout: time.Second,
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	cfg.Redis, cfg.Queues, cfg.Concurrency = worker.Redis{Addr: at.Addr()}, map[string]int{queue: 1}, slots
+	cfg.ShutdownTimeout, cfg.Logger = time.Second, slog.New(slog.DiscardHandler)
+	c.worker, err = worker.New(cfg)
 	if err != nil {
 		return nil, err
 	}

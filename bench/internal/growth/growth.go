@@ -1,5 +1,5 @@
-// Package growth measures whether what a task costs stays the same when there are more keys, and when more tasks wait
-// for its key.
+// Package growth measures whether what a task costs stays the same when there are more keys, when more tasks wait for its
+// key, and with reports and metrics.
 package growth
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/usage"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/worker"
 )
 
 const (
@@ -27,12 +28,13 @@ const (
 	bound    = 2 * time.Minute
 )
 
-// series is a table whose rows are sizes of something.
+// series is a table whose rows are sizes of something, or numbers of settings.
 type series struct {
 	name, title string
 	sizes       []int
 	// open sets one size up on a new server.
 	open func(ctx context.Context, at *server.Server, size int) (bench, error)
+	row  func(size int) string // names a size
 }
 
 // bench is one size that is set up.
@@ -60,18 +62,20 @@ func Measure(ctx context.Context, env *measure.Env) error {
 				if err != nil {
 					return nil, err
 				}
-				return startCrew(ctx, at, spread(names, (1+parts)*tasks), keySlots, parts, tasks)
+				return startCrew(ctx, at, worker.Config{}, spread(names, (1+parts)*tasks), keySlots, parts, tasks)
 			},
+			name,
 		},
-		{"growth-waiters", "a task's life, over the tasks that wait, BestEffort", depths, chains(middleware.BestEffort)},
-		{"growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", depths, chains(middleware.FIFO)},
+		{"growth-waiters", "a task's life, over the tasks that wait, BestEffort", depths, chains(middleware.BestEffort), name},
+		{"growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", depths, chains(middleware.FIFO), name},
+		telemetry(tasks),
 	} {
 		if !env.Wants(s.name) {
 			continue
 		}
 		t := env.Table(s.name, s.title)
 		for _, size := range s.sizes {
-			t.AddRow(name(size)) // in this order
+			t.AddRow(s.row(size)) // in this order
 		}
 		for round := range env.Rounds {
 			if err := s.round(ctx, env, t, round); err != nil {
@@ -117,27 +121,28 @@ func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, r
 		}
 	}
 	for i, size := range s.sizes {
-		addMedians(t, name(size), costs[i])
+		addCosts(t, s.row(size), costs[i])
 	}
 	return nil
 }
 
-// addMedians adds the medians of a round's slices.
-func addMedians(t *results.Table, row string, costs []usage.Cost) {
+// addCosts adds the medians of a round's slices, and the mean of their commands: some come once in several slices.
+func addCosts(t *results.Table, row string, costs []usage.Cost) {
 	for _, column := range []struct {
 		name string
 		of   func(usage.Cost) float64
+		sum  func(results.Values) float64
 	}{
-		{"µs", func(c usage.Cost) float64 { return c.Micros }},
-		{"commands", func(c usage.Cost) float64 { return c.Commands }},
-		{"client µs", func(c usage.Cost) float64 { return c.Client }},
-		{"server µs", func(c usage.Cost) float64 { return c.Server }},
+		{"µs", func(c usage.Cost) float64 { return c.Micros }, results.Values.Median},
+		{"commands", func(c usage.Cost) float64 { return c.Commands }, results.Values.Mean},
+		{"client µs", func(c usage.Cost) float64 { return c.Client }, results.Values.Median},
+		{"server µs", func(c usage.Cost) float64 { return c.Server }, results.Values.Median},
 	} {
 		var values results.Values
 		for _, c := range costs {
 			values = append(values, column.of(c))
 		}
-		t.Add(row, column.name, values.Median())
+		t.Add(row, column.name, column.sum(values))
 	}
 }
 

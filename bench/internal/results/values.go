@@ -55,6 +55,15 @@ func (v Values) Spread() Spread {
 // Median returns the median of the values that are numbers; NaN when none is.
 func (v Values) Median() float64 { return v.Spread().Median }
 
+// Mean returns the arithmetic mean; NaN when there are no values.
+func (v Values) Mean() float64 {
+	sum := 0.
+	for _, value := range v {
+		sum += value
+	}
+	return sum / float64(len(v))
+}
+
 // Spread sums up the values of several rounds: the median, and the quartiles between which the middle half lies.
 type Spread struct {
 	Median, Low, High float64

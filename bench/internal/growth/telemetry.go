@@ -1,0 +1,28 @@
+package growth
+
+import (
+	"context"
+
+	"github.com/railtoken/railtoken/bench/internal/lockall"
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/metrics/prometheus"
+	"github.com/railtoken/railtoken/worker"
+)
+
+// telemetry is what tasks cost without reports and metrics, with the reports alone, and with both. A report comes every
+// 5 s.
+func telemetry(tasks int) series {
+	rows := []string{"neither", "reports", "reports and Prometheus"}
+	return series{
+		"cost-telemetry", "a task that does nothing, with reports and metrics",
+		[]int{0, 1, 2},
+		func(ctx context.Context, at *server.Server, i int) (bench, error) {
+			cfg := worker.Config{DisableReports: i == 0}
+			if i == 2 {
+				cfg.Observer = prometheus.New(prometheus.Options{}).Observe
+			}
+			return startCrew(ctx, at, cfg, lockall.Keys(1000), keySlots, parts, 2*tasks)
+		},
+		func(i int) string { return rows[i] },
+	}
+}
