@@ -18,7 +18,7 @@ import (
 )
 
 // packages are those that the documents may name.
-var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/explain", "fence", "locking", "locking/backend", "locking/lockingtest", "pglock"}
+var packages = []string{"attach", "worker", "worker/embeddedredis", "middleware", "delayqueue", "items", "inspect", "inspect/admin", "inspect/explain", "fence", "locking", "locking/backend", "locking/lockingtest", "pglock"}
 
 // documents returns the texts of README and docs by their names.
 func documents(t *testing.T) map[string]string {
@@ -132,7 +132,7 @@ func declare(names map[string]bool, pkg string, spec ast.Spec) {
 
 var (
 	code      = regexp.MustCompile("(?s)```.*?```|`[^`]+`")
-	qualified = regexp.MustCompile(`\b(attach|worker|embeddedredis|middleware|delayqueue|inspect|explain|fence|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
+	qualified = regexp.MustCompile(`\b(attach|worker|embeddedredis|middleware|delayqueue|inspect|admin|explain|fence|locking|backend|lockingtest)\.([A-Z]\w*(?:\.[A-Z]\w*)?)`)
 	plain     = regexp.MustCompile("^`([A-Z]\\w*[a-z]\\w*(?:\\.[A-Z]\\w*)?)[`({]")
 	variable  = regexp.MustCompile(`RAILTOKEN_[A-Z_]+[A-Z]`)
 	redisKey  = regexp.MustCompile(`(railtoken:[a-z]+)(?::?\{\w+\}(:[a-z]+)?)?`)

@@ -84,7 +84,7 @@ func (a *app) root() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "see", Title: "See:"}, &cobra.Group{ID: "steer", Title: "Steer:"})
 	for _, c := range []*cobra.Command{
 		a.keysCommand(), a.lookCommand(), a.waitersCommand(), a.workersCommand(), a.nodesCommand(), a.explainCommand(),
-		a.doctorCommand(), a.auditCommand(), a.watchCommand(), a.topCommand(),
+		a.doctorCommand(), a.auditCommand(), a.watchCommand(), a.topCommand(), a.adminCommand(),
 	} {
 		c.GroupID = "see"
 		root.AddCommand(c)

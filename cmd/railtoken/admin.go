@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/internal/redact"
+)
+
+// adminOptions are the flags of admin.
+type adminOptions struct {
+	listen, tasksURL string
+	hosts            []string
+	actions, exposed bool
+}
+
+func (a *app) adminCommand() *cobra.Command {
+	o := adminOptions{listen: "127.0.0.1:8090"}
+	c := &cobra.Command{
+		Use: "admin", Short: "serve the admin page until Ctrl-C", Args: cobra.NoArgs,
+		SuggestFor: []string{"ui", "web", "serve", "dashboard", "page"},
+		Long: "admin serves a page that shows keys, holders, waiting tasks, workers, lock servers and archived tasks, and prints its\n" +
+			"address. It is read-only unless --allow-actions is given. It knows no users: anyone who can reach it may use it. An\n" +
+			"address other than loopback is therefore read-only, unless --allow-actions-from-anywhere is given: use that only\n" +
+			"behind a proxy that authenticates. --host names what the proxy calls the page. With --hash, keys are shown as hashes.",
+		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.admin(ctx, o) }),
+	}
+	f := c.Flags()
+	f.StringVar(&o.listen, "listen", o.listen, "the `address` to listen on")
+	f.BoolVar(&o.actions, "allow-actions", false, "allow depose, wake, put-first, put-last, drop and replay")
+	f.BoolVar(&o.exposed, "allow-actions-from-anywhere", false, "allow actions although --listen is not a loopback address")
+	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` by which the page may be reached, besides loopback names")
+	f.StringVar(&o.tasksURL, "tasks-url", "", "the `address` of a page about asynq's tasks, to link to")
+	return c
+}
+
+func (a *app) admin(ctx context.Context, o adminOptions) error {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen is %q: give host:port, such as 127.0.0.1:8090", o.listen)
+	}
+	ip := net.ParseIP(host)
+	if local := host == "localhost" || ip != nil && ip.IsLoopback(); o.actions && !local && !o.exposed {
+		return fmt.Errorf("--allow-actions with --listen %s lets everyone in the network take keys away: "+
+			"listen on 127.0.0.1, or give --allow-actions-from-anywhere behind a proxy that authenticates", o.listen)
+	}
+	options := admin.Options{
+		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0, Actions: o.actions || o.exposed,
+		Hosts: o.hosts, TasksURL: o.tasksURL,
+		Operator: func(r *http.Request) string { return whoami() + " (admin page, " + r.RemoteAddr + ")" },
+	}
+	if a.hash {
+		options.ShowKey = func(key string) string { return redact.Keys([]string{key})[0] }
+	}
+	page, err := admin.New(options)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", o.listen, err)
+	}
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server.RegisterOnShutdown(page.Close)
+	mode := "read-only"
+	if options.Actions {
+		mode = "actions allowed"
+	}
+	fmt.Fprintf(a.out, "admin page (%s): http://%s/\n", mode, strings.Replace(listener.Addr().String(), "[::]", "localhost", 1))
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(ending)
+	})
+	err = server.Serve(listener)
+	if stop() { // it was not shut down
+		return fmt.Errorf("serve the admin page: %w", err)
+	}
+	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("stop the admin page: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package admin_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+func TestTheFormsOfAKeySteerItsWaiters(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true}).crowd("order:1", "second", "third", "fourth")
+	page := func() string { return r.get(http.StatusOK, "/key?key=order%3A1") }
+	formOf := func(id string) string { // the part of the page with its form
+		_, rest, _ := strings.Cut(page(), ">default/"+id+"<")
+		return rest
+	}
+	contains(t, "the page", r.post(http.StatusSeeOther, "put-first", r.form(formOf("fourth"), "put-first")), "now the first")
+	if text := page(); strings.Index(text, ">default/fourth<") > strings.Index(text, ">default/second<") {
+		t.Error("the fourth is not the first")
+	}
+	contains(t, "the page", r.post(http.StatusSeeOther, "put-last", r.form(formOf("second"), "put-first")), "now the last")
+	if text := page(); strings.Index(text, ">default/second<") < strings.Index(text, ">default/third<") {
+		t.Error("the second is not the last")
+	}
+	drop := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	contains(t, "the page", r.post(http.StatusSeeOther, "drop", drop), "default/second is deleted")
+	contains(t, "a second drop", r.post(http.StatusConflict, "drop", drop), "Nothing was changed")
+	contains(t, "the page", r.post(http.StatusSeeOther, "wake", r.form(page(), "wake")), "default/fourth was woken")
+}
+
+func TestADepositionNeedsTheKeyTypedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true, Operator: func(*http.Request) string { return "ann" }}).crowd("order:1", "second")
+	form := r.form(r.get(http.StatusOK, "/key?key=order%3A1"), "depose")
+	form.Set("why", "it hangs")
+	form.Set("typed", "order:2")
+	contains(t, "the answer", r.post(http.StatusBadRequest, "depose", form), "not the key of this page")
+	if r.state("first") != "active" {
+		t.Fatalf("the holder is %s", r.state("first"))
+	}
+	form.Set("typed", "order:1")
+	contains(t, "the answer", r.post(http.StatusSeeOther, "depose", form), "The key is free", "it hangs")
+	r.await(middleware.Acquired, "second")
+	contains(t, "the audit", r.get(http.StatusOK, "/audit"), "ann", "it hangs", "done")
+	contains(t, "a second deposition", r.post(http.StatusConflict, "depose", form), "look again")
+}
+
+func TestDeadLettersReplayAsPreviewed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true}).crowd("order:1")
+	for _, id := range []string{"a", "b", "c"} {
+		r.task(middleware.Parked, "limited", "order:1", id)
+		r.expire("/key?key=order%3A1", id)
+	}
+	text := r.get(http.StatusOK, "/archived?queue=default&because=conflicts")
+	contains(t, "the list", text, "default/a", "default/b", "default/c", "order:1")
+	contains(t, "another reason", r.get(http.StatusOK, "/archived?queue=default&because=age"), "No archived task with this reason")
+	contains(t, "the answer", r.post(http.StatusSeeOther, "replay", r.form(text, "replay")), "runs again")
+	form := r.form(r.get(http.StatusOK, "/replay?queue=default&because=conflicts"), "replay-all")
+	if form.Get("most") != "2" {
+		t.Errorf("the preview has %s tasks", form.Get("most"))
+	}
+	contains(t, "the answer", r.post(http.StatusSeeOther, "replay-all", form), "2 tasks run again")
+	contains(t, "a second replay", r.post(http.StatusConflict, "replay", r.form(text, "replay")), "Nothing was changed")
+}

@@ -1,0 +1,187 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/inspect"
+)
+
+// Options configures a [Page]. Tasks and Inspector must be set. The zero value of the rest is a page at the root that
+// changes nothing.
+type Options struct {
+	// Tasks is a client of the Redis where asynq keeps its tasks, and Inspector looks at it and at the locks. The caller
+	// closes them, after the Page.
+	Tasks     redis.UniversalClient
+	Inspector *inspect.Inspector
+	// Redlock says that the locks are on several independent servers: [inspect.Options].Nodes.
+	Redlock bool
+	// Prefix is the path at which the page is mounted, such as "/locks"; the root when empty. The page expects requests
+	// with the prefix: do not strip it.
+	Prefix string
+	// Actions lets the page change something. Without it the page is read-only.
+	Actions bool
+	// Authorize, if not nil, is asked before each request, with an action and the key that it is about, if any. An error
+	// refuses the request with status 403, and is shown. It is called concurrently.
+	Authorize func(r *http.Request, action string, key string) error
+	// Operator returns the name of the operator, for the audit; the address of the browser by default.
+	Operator func(r *http.Request) string
+	// ShowKey returns what is shown in place of a key, for example a hash; the key itself by default. If it is set,
+	// addresses of pages and forms contain keys only in encrypted form. Names and types of tasks are shown as they are.
+	ShowKey func(key string) string
+	// Floor, if not nil, is the Floor of [inspect.Deposition] for a key: it lets the resource refuse the deposed holder.
+	Floor func(ctx context.Context, key string, floor int64) error
+	// Hosts are the names, without ports, by which the page may be reached. By default every name is accepted, except on
+	// connections to loopback addresses, where only loopback names are. Loopback names need not be listed.
+	Hosts []string
+	// Secret, at least 32 bytes, makes form tokens that several processes accept; random by default.
+	Secret []byte
+	// TasksURL is the address of a page about asynq's tasks, such as asynqmon, to which this one links.
+	TasksURL string
+}
+
+// The actions that Options.Authorize is asked about. View is every request that changes nothing.
+const (
+	View     = "view"
+	Depose   = "depose"
+	Wake     = "wake"
+	PutFirst = "put-first"
+	PutLast  = "put-last"
+	Drop     = "drop"
+	Replay   = "replay"
+)
+
+// Validate returns all faults of the options in one error, or nil.
+func (o Options) Validate() error {
+	var errs []error
+	if o.Tasks == nil {
+		errs = append(errs, errors.New("admin: Tasks is nil: give a client of the Redis where asynq keeps its tasks"))
+	}
+	if o.Inspector == nil {
+		errs = append(errs, errors.New("admin: Inspector is nil: give one that inspect.New has returned"))
+	}
+	if o.Prefix != "" && (!strings.HasPrefix(o.Prefix, "/") || strings.HasSuffix(o.Prefix, "/") || strings.HasPrefix(o.Prefix, "//")) {
+		errs = append(errs, errors.New("admin: Prefix must begin with one slash and not end with one, such as /locks"))
+	}
+	if o.Secret != nil && len(o.Secret) < 32 {
+		errs = append(errs, errors.New("admin: Secret is too short: give at least 32 random bytes"))
+	}
+	return errors.Join(errs...)
+}
+
+// Page is the handler of the admin page. It is safe for concurrent use.
+type Page struct {
+	opts   Options
+	mux    *http.ServeMux
+	views  views
+	guard  guard
+	sealer sealer
+	reads  reads
+	hub    *hub
+	notes  notes
+}
+
+// New returns a Page. It does not connect. If the options are invalid, it returns all faults at once.
+func New(o Options) (*Page, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	secret := o.Secret
+	if secret == nil {
+		secret = make([]byte, 32)
+		_, _ = rand.Read(secret) // it never fails
+	}
+	p := &Page{opts: o, mux: http.NewServeMux(), guard: guard{secret: secret, hosts: o.Hosts}, sealer: newSealer(secret)}
+	p.reads.entries = map[string]*entry{}
+	p.hub = newHub(p.fingerprint)
+	if err := p.parse(); err != nil {
+		return nil, err
+	}
+	p.route()
+	return p, nil
+}
+
+// Close ends the connections of open pages and the reads that they cause. Give it to RegisterOnShutdown of the server,
+// because Shutdown does not end them. Further calls do nothing.
+func (p *Page) Close() { p.hub.close() }
+
+// ServeHTTP serves the page.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	harden(w.Header())
+	if err := p.guard.host(r); err != nil {
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// route says which function serves which path.
+func (p *Page) route() {
+	prefix := p.opts.Prefix
+	for path, page := range map[string]func(*http.Request) (view, error){
+		"/{$}": p.overview, "/keys": p.keys, "/key": p.key, "/waiting": p.waiting, "/task": p.task, "/workers": p.workers,
+		"/servers": p.servers, "/archived": p.archived, "/audit": p.audit, "/drop": p.confirmDrop,
+		"/replay": p.previewReplay,
+	} {
+		p.mux.HandleFunc("GET "+prefix+path, p.show(page))
+	}
+	p.mux.HandleFunc("GET "+prefix+"/find", p.find)
+	p.mux.HandleFunc("POST "+prefix+"/find", p.find)
+	for _, a := range actions {
+		p.mux.HandleFunc("POST "+prefix+"/do/"+a.name, p.act(a))
+	}
+	p.mux.HandleFunc("GET "+prefix+"/events", p.events)
+	p.mux.HandleFunc("GET "+prefix+"/assets/{name}", p.asset)
+	if prefix != "" {
+		p.mux.Handle("GET "+prefix, http.RedirectHandler(prefix+"/", http.StatusMovedPermanently))
+	}
+}
+
+// allowed asks Authorize.
+func (p *Page) allowed(r *http.Request, action, key string) error {
+	if p.opts.Authorize == nil {
+		return nil
+	}
+	if err := p.opts.Authorize(r, action, key); err != nil {
+		return &refusal{http.StatusForbidden, p.without(err.Error(), key), "Ask for the right to do this, or sign in as another user."}
+	}
+	return nil
+}
+
+// notes are messages about what an action has done, until the next page has shown them.
+type notes struct {
+	mu   sync.Mutex
+	ids  []string
+	text map[string]string
+}
+
+// mostNotes limits how many messages are kept for pages that never ask for them.
+const mostNotes = 200
+
+func (n *notes) add(text string) (id string) {
+	id = rand.Text()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.text == nil {
+		n.text = map[string]string{}
+	}
+	if len(n.ids) == mostNotes {
+		delete(n.text, n.ids[0])
+		n.ids = n.ids[1:]
+	}
+	n.ids = append(n.ids, id)
+	n.text[id] = text
+	return id
+}
+
+func (n *notes) get(id string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text[id]
+}

@@ -1,0 +1,28 @@
+// Package admin serves an admin page for locks and waiting tasks: what holds each key and for how long, which tasks
+// wait for it and why, the workers and lock servers, archived tasks, and the depositions of the past.
+//
+//	page, err := admin.New(admin.Options{Tasks: client, Inspector: inspector, Prefix: "/locks"})
+//	...
+//	mux.Handle("/locks/", page)
+//	server.RegisterOnShutdown(page.Close)
+//
+// The page is HTML that the server renders. It can be read without script; a small script of its own updates it while
+// it is open. It needs nothing from other hosts, and no build step.
+//
+// # Access
+//
+// The page does not authenticate anyone: put it behind what protects your other internal pages, or set Authorize. It
+// changes nothing unless Actions is set. It then wakes, reorders, drops and replays tasks, and takes keys away from
+// holders. A form is accepted only from the page itself: the browser must say that it comes from the same origin, and
+// the form must have a token that belongs to the browser's cookie.
+//
+// A connection to a loopback address is served only if it asks for a loopback name, so that no foreign site can reach
+// the page through a name of its own that resolves to 127.0.0.1.
+//
+// Keys are shown as they are, unless ShowKey is set. Payloads of tasks are never shown.
+//
+// # Load
+//
+// All open pages share what is read from Redis: about two reads per second while any page is open, fewer when reads are
+// slow, and none otherwise.
+package admin

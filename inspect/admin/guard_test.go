@@ -1,0 +1,161 @@
+package admin_test
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/railtoken/railtoken/inspect/admin"
+)
+
+func TestFormsFromElsewhereChangeNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true}).crowd("order:1", "second", "third")
+	page := r.get(http.StatusOK, "/key?key=order%3A1")
+	drop := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	depose := r.form(page, "depose")
+	depose.Set("why", "it hangs")
+	depose.Set("typed", "order:1")
+	without := func(form url.Values, name string) url.Values {
+		form = maps.Clone(form)
+		form.Del(name)
+		return form
+	}
+	other := maps.Clone(drop)
+	other.Set("token", strings.Repeat("A", 43))
+	foreign := http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}
+	for name, c := range map[string]struct {
+		action string
+		form   url.Values
+		header http.Header
+		status int
+	}{
+		"from another site":            {"drop", drop, foreign, http.StatusForbidden},
+		"another origin":               {"drop", drop, http.Header{"Origin": {"https://evil.example"}}, http.StatusForbidden},
+		"an origin of null":            {"drop", drop, http.Header{"Origin": {"null"}}, http.StatusForbidden},
+		"from the same site":           {"drop", drop, http.Header{"Sec-Fetch-Site": {"same-site"}}, http.StatusForbidden},
+		"from nowhere":                 {"drop", drop, nil, http.StatusForbidden},
+		"without a token":              {"drop", without(drop, "token"), r.sameSite(), http.StatusForbidden},
+		"with another token":           {"drop", other, r.sameSite(), http.StatusForbidden},
+		"with another cookie":          {"drop", drop, http.Header{"Origin": {r.server.URL}, "Cookie": {"railtoken_admin=x"}}, http.StatusForbidden},
+		"too large":                    {"drop", url.Values{"token": drop["token"], "x": {strings.Repeat("x", 70<<10)}}, r.sameSite(), http.StatusBadRequest},
+		"without the key typed again":  {"depose", without(depose, "typed"), r.sameSite(), http.StatusBadRequest},
+		"without a reason":             {"depose", without(depose, "why"), r.sameSite(), http.StatusBadRequest},
+		"without an owner":             {"depose", without(depose, "owner"), r.sameSite(), http.StatusBadRequest},
+		"without a key":                {"depose", without(depose, "id"), r.sameSite(), http.StatusNotFound},
+		"a replay of an unknown cause": {"replay-all", url.Values{"token": drop["token"], "because": {"x"}}, r.sameSite(), http.StatusBadRequest},
+	} {
+		client := r.http
+		if c.header.Get("Cookie") != "" {
+			r.http = &http.Client{}
+		}
+		answer, text := r.request(http.MethodPost, "/do/"+c.action, c.form, c.header)
+		r.http = client
+		if answer.StatusCode != c.status || !strings.Contains(text, "What to do") {
+			t.Errorf("a form %s: status %d, want %d: %s", name, answer.StatusCode, c.status, text)
+		}
+	}
+	if answer, _ := r.request(http.MethodGet, "/do/drop?"+drop.Encode(), nil, nil); answer.StatusCode == http.StatusOK {
+		t.Error("an action can be had by GET")
+	}
+	if r.state("first") != "active" || r.state("second") != "retry" || r.state("third") != "retry" {
+		t.Errorf("something was changed: %s %s %s", r.state("first"), r.state("second"), r.state("third"))
+	}
+	r.post(http.StatusSeeOther, "drop", drop)
+	if r.state("second") != "" {
+		t.Error("the form itself does nothing either")
+	}
+}
+
+func TestTheDefaultIsReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{})
+	answer, text := r.request(http.MethodPost, "/do/wake", url.Values{"key": {"x"}}, r.sameSite())
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(text, "read-only") {
+		t.Errorf("status %d: %s", answer.StatusCode, text)
+	}
+}
+
+func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1000)
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, action, key string) error {
+		asked <- action + " " + key
+		if action == admin.Drop || key == "private" {
+			return errors.New("only for <b>admins</b>")
+		}
+		return nil
+	}}).crowd("order:1", "second")
+	form := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	text := r.post(http.StatusForbidden, "drop", form)
+	contains(t, "the answer", text, "only for &lt;b&gt;admins&lt;/b&gt;")
+	if r.state("second") != "retry" {
+		t.Errorf("the task is %s", r.state("second"))
+	}
+	for _, path := range []string{"/key?key=private", "/find?q=private", "/events?key=private", "/archived?key=private"} {
+		r.get(http.StatusForbidden, path)
+	}
+	close(asked)
+	if all := slices.Collect(chanOf(asked)); !slices.Contains(all, "drop order:1") || !slices.Contains(all, "view private") {
+		t.Errorf("asked about %q", all)
+	}
+}
+
+// chanOf returns what a closed channel has.
+func chanOf(c <-chan string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for s := range c {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+func TestForeignHostNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	plain, named := newRig(t, admin.Options{}), newRig(t, admin.Options{Hosts: []string{"locks.example"}})
+	for _, c := range []struct {
+		r      *rig
+		host   string
+		status int
+	}{
+		{plain, "evil.example", http.StatusMisdirectedRequest},
+		{plain, "evil.example:8080", http.StatusMisdirectedRequest},
+		{plain, "127.0.0.1.evil.example", http.StatusMisdirectedRequest},
+		{plain, "locks.example", http.StatusMisdirectedRequest},
+		{plain, "localhost:99", http.StatusOK},
+		{plain, "[::1]:99", http.StatusOK},
+		{named, "Locks.example:443", http.StatusOK},
+		{named, "evil.example", http.StatusMisdirectedRequest},
+	} {
+		answer, text := c.r.request(http.MethodGet, "/", nil, http.Header{"Host": {c.host}})
+		if answer.StatusCode != c.status {
+			t.Errorf("host %s: status %d, want %d: %s", c.host, answer.StatusCode, c.status, text)
+		}
+	}
+}
+
+func TestEveryAnswerHasStrictHeaders(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true})
+	for _, path := range []string{"/", "/nothing", "/assets/live.js", "/assets/../layout.html", "/assets/layout.html", "/key", "/find?q="} {
+		answer, text := r.request(http.MethodGet, path, nil, nil)
+		h := answer.Header
+		if !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'self';") || h.Get("X-Frame-Options") != "DENY" ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "same-origin" {
+			t.Errorf("%s: %v", path, h)
+		}
+		if strings.Contains(text, "<style") || strings.Contains(text, "style=") || strings.Contains(text, "<script>") ||
+			strings.Contains(text, "onclick") || strings.Contains(text, "{{") {
+			t.Errorf("%s has inline style or script, or a template: %s", path, text)
+		}
+		if c := h.Get("Set-Cookie"); path == "/" && (!strings.Contains(c, "SameSite=Strict") || !strings.Contains(c, "HttpOnly")) {
+			t.Errorf("cookie %q", c)
+		}
+	}
+}

@@ -1,0 +1,439 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/inspect/explain"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/redact"
+	"github.com/railtoken/railtoken/middleware"
+)
+
+const (
+	perPage = 100
+	top     = 10
+)
+
+// view is a page to show.
+type view struct {
+	Template string
+	Title    string
+	Nav      string // the part of the navigation that it belongs to
+	Topic    string // query of the address of its events
+	Data     any
+}
+
+// paging says which part of a list is shown.
+type paging struct {
+	From, To, All int
+	Prev, Next    string // addresses; empty if there is none
+}
+
+// page returns the bounds of the part of a list that a request asks for.
+func page(r *http.Request, all int) paging {
+	n, err := strconv.Atoi(r.FormValue("page"))
+	if err != nil || n < 1 || n > 1<<20 {
+		n = 1
+	}
+	from := min((n-1)*perPage, max(all-1, 0)/perPage*perPage)
+	g := paging{From: from, To: min(from+perPage, all), All: all}
+	address := func(n int) string {
+		q := r.URL.Query()
+		q.Del("note")
+		q.Set("page", strconv.Itoa(n))
+		return "?" + q.Encode()
+	}
+	if from > 0 {
+		g.Prev = address(from / perPage)
+	}
+	if g.To < all {
+		g.Next = address(from/perPage + 2)
+	}
+	return g
+}
+
+type overviewData struct {
+	*snapshot
+	Slots, Running, InSlots, Held int
+	Hot, Long                     []keyRow
+	Nodes                         []inspect.Node
+	NodesErr                      string
+	Voting                        int
+	Differ                        bool
+}
+
+func (p *Page) overview(r *http.Request) (view, error) {
+	s, err := p.snapshot(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	d := overviewData{snapshot: s, Differ: differ(s.Workers)}
+	for _, w := range s.Workers {
+		d.Slots, d.Running, d.InSlots, d.Held = d.Slots+w.Slots, d.Running+w.Running, d.InSlots+w.Waiting, d.Held+w.Keys
+	}
+	hot := sorted(s.Keys, "waiters")
+	hot = hot[:min(top, len(hot))]
+	d.Hot = slices.DeleteFunc(hot, func(k keyRow) bool { return k.Waiters == 0 })
+	long := sorted(s.Keys, "hold")
+	long = long[:min(top, len(long))]
+	d.Long = slices.DeleteFunc(long, func(k keyRow) bool { return k.Holding == nil })
+	if d.Nodes, err = p.nodes(r.Context()); err != nil {
+		d.NodesErr = err.Error()
+	}
+	for _, n := range d.Nodes {
+		if n.Err == nil && n.Refused == "" {
+			d.Voting++
+		}
+	}
+	return view{"overview", "Overview", "overview", "", d}, nil
+}
+
+func differ(workers []inspect.Worker) bool {
+	return slices.ContainsFunc(workers, func(w inspect.Worker) bool {
+		return w.Version != workers[0].Version || w.Config != workers[0].Config
+	})
+}
+
+type keysData struct {
+	By   string
+	Rows []keyRow
+	paging
+	Truncated bool
+}
+
+func (p *Page) keys(r *http.Request) (view, error) {
+	s, err := p.snapshot(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	by := r.FormValue("by")
+	if orders[by] == nil {
+		by = "waiters"
+	}
+	g := page(r, len(s.Keys))
+	return view{"keys", "Keys", "keys", "", keysData{by, sorted(s.Keys, by)[g.From:g.To], g, s.Truncated}}, nil
+}
+
+// find leads to the page of a key that is typed: its name, or the hash of one that is held or waited for.
+func (p *Page) find(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
+	key := unquoted(r.FormValue("q"))
+	if err := p.allowed(r, View, key); err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	if key == "" {
+		http.Redirect(w, r, p.opts.Prefix+"/keys", http.StatusSeeOther)
+		return
+	}
+	if s, err := p.snapshot(r.Context()); err == nil {
+		text := strings.ToLower(strings.TrimSpace(key))
+		i := slices.IndexFunc(s.Keys, func(k keyRow) bool {
+			return redact.Keys([]string{k.Key})[0] == text || p.opts.ShowKey != nil && p.opts.ShowKey(k.Key) == text
+		})
+		if i >= 0 {
+			key = s.Keys[i].Key
+		}
+	}
+	http.Redirect(w, r, p.opts.Prefix+"/key?"+p.keyQuery(key), http.StatusSeeOther)
+}
+
+type keyData struct {
+	inspect.KeyState
+	Hash    string
+	Audit   []inspect.AuditEntry
+	Floor   bool
+	Ordered bool
+	Silent  int // lock servers that do not answer
+}
+
+func (p *Page) key(r *http.Request) (view, error) {
+	key, err := p.keyOf(r)
+	if err != nil {
+		return view{}, err
+	}
+	k, err := p.look(r.Context(), key)
+	if err != nil {
+		return view{}, err
+	}
+	d := keyData{KeyState: k, Hash: redact.Keys([]string{key})[0], Floor: p.opts.Floor != nil, Ordered: len(k.Sequence) > 0}
+	for _, s := range k.Servers {
+		if s.Err != nil {
+			d.Silent++
+		}
+	}
+	audit, err := p.readAudit(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	for _, e := range audit {
+		if e.Key == key {
+			d.Audit = append(d.Audit, e)
+		}
+	}
+	return view{"key", p.brief(key), "keys", p.keyQuery(key), d}, nil
+}
+
+type waitingData struct {
+	Rows []delayqueue.Waiter
+	paging
+	Truncated bool
+	Waiting   int
+}
+
+func (p *Page) waiting(r *http.Request) (view, error) {
+	s, err := p.snapshot(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	g := page(r, len(s.Waiters))
+	return view{"waiting", "Waiting tasks", "waiting", "", waitingData{s.Waiters[g.From:g.To], g, s.Truncated, s.Waiting}}, nil
+}
+
+// taskOf returns the task that a request names.
+func taskOf(r *http.Request) (delayqueue.Task, error) {
+	t := delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")}
+	if t.Queue == "" || t.ID == "" {
+		return t, &refusal{http.StatusNotFound, "the address names no task", "Find the task in the list of waiting tasks."}
+	}
+	return t, nil
+}
+
+func (p *Page) task(r *http.Request) (view, error) {
+	t, err := taskOf(r)
+	if err != nil {
+		return view{}, err
+	}
+	e, err := read(r.Context(), &p.reads, "task:"+t.String(), func(ctx context.Context) (explain.Explanation, error) {
+		return explain.Task(ctx, explain.Options{Tasks: p.opts.Tasks, Inspector: p.opts.Inspector, Redlock: p.opts.Redlock}, t)
+	})
+	if err != nil {
+		return view{}, err
+	}
+	e.Why, e.Remedy, e.Expected = p.without(e.Why, e.Key), p.without(e.Remedy, e.Key), p.without(e.Expected, e.Key)
+	return view{"task", "Task " + shorten(t.String(), 60), "waiting", "", struct {
+		explain.Explanation
+		Of delayqueue.Task
+	}{e, t}}, nil
+}
+
+func (p *Page) workers(r *http.Request) (view, error) {
+	s, err := p.snapshot(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	return view{"workers", "Workers", "workers", "", struct {
+		Workers []inspect.Worker
+		Differ  bool
+	}{s.Workers, differ(s.Workers)}}, nil
+}
+
+func (p *Page) servers(r *http.Request) (view, error) {
+	nodes, err := p.nodes(r.Context())
+	return view{"servers", "Lock servers", "servers", "", nodes}, err
+}
+
+func (p *Page) readAudit(ctx context.Context) ([]inspect.AuditEntry, error) {
+	return read(ctx, &p.reads, "audit", func(ctx context.Context) ([]inspect.AuditEntry, error) {
+		return p.opts.Inspector.Audit(ctx, 1000)
+	})
+}
+
+func (p *Page) audit(r *http.Request) (view, error) {
+	entries, err := p.readAudit(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	g := page(r, len(entries))
+	return view{"audit", "Audit", "audit", "", struct {
+		Rows []inspect.AuditEntry
+		paging
+	}{entries[g.From:g.To], g}}, nil
+}
+
+// archivedTask is a task in asynq's archive. Its payload is not kept.
+type archivedTask struct {
+	Task     delayqueue.Task
+	Type     string
+	At       time.Time
+	Key      string // set if it was archived because of a conflict
+	Because  string // the limit that was reached, held, or other
+	Text     string // the error of its last run, for another cause
+	Conflict *middleware.ConflictError
+}
+
+// choice says which archived tasks are meant.
+type choice struct {
+	Queue, Because string
+	Key            string
+}
+
+func (c choice) matches(t archivedTask) bool {
+	return (c.Because == "" || c.Because == t.Because) && (c.Key == "" || c.Key == t.Key)
+}
+
+// causes are those by which archived tasks can be chosen.
+var causes = []string{"conflicts", "age", "waiters", "total", "held", "other"}
+
+func (p *Page) choiceOf(r *http.Request) (choice, error) {
+	c := choice{Queue: r.FormValue("queue"), Because: r.FormValue("because")}
+	if c.Because != "" && !slices.Contains(causes, c.Because) {
+		return c, &refusal{http.StatusBadRequest, "there is no such cause", "Choose one in the list of dead letters."}
+	}
+	if r.FormValue("id") != "" || r.FormValue("key") != "" {
+		key, err := p.keyOf(r)
+		if err != nil {
+			return c, err
+		}
+		c.Key = key
+	}
+	return c, nil
+}
+
+// archivedOf returns what is shown of an archived task.
+func archivedOf(info *asynq.TaskInfo) archivedTask {
+	t := archivedTask{
+		Task: delayqueue.Task{Queue: info.Queue, ID: info.ID}, Type: info.Type, At: info.LastFailedAt, Because: "other", Text: info.LastErr,
+	}
+	if c, err := middleware.ParseConflict(info.Result); err == nil {
+		t.Conflict, t.Key, t.Because = c, c.Key, cmp.Or(string(c.Limit), "held")
+	}
+	return t
+}
+
+// listArchived returns the archived tasks that are meant, in asynq's order: at most mostRead.
+func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, error) {
+	name := fmt.Sprintf("archived:%q %q %q", c.Queue, c.Because, c.Key)
+	return read(ctx, &p.reads, name, func(ctx context.Context) ([]archivedTask, error) {
+		var found []archivedTask
+		_, err := p.opts.Inspector.Queue().Inspector().ReplayAll(ctx, c.Queue, mostRead, func(info *asynq.TaskInfo) bool {
+			if t := archivedOf(info); c.matches(t) {
+				found = append(found, t)
+			}
+			return false // they are only listed
+		})
+		if errors.Is(err, asynq.ErrQueueNotFound) {
+			return nil, &refusal{http.StatusNotFound, "asynq knows no such queue", "Choose a queue in the list of dead letters."}
+		}
+		return found, err
+	})
+}
+
+// queueCount is how many tasks of a queue are archived.
+type queueCount struct {
+	Queue string
+	Count int64
+}
+
+func (p *Page) archivedQueues(ctx context.Context) ([]queueCount, error) {
+	return read(ctx, &p.reads, "queues", func(ctx context.Context) ([]queueCount, error) {
+		queues, err := p.opts.Tasks.SMembers(ctx, "asynq:queues").Result()
+		if err != nil {
+			return nil, fmt.Errorf("list the queues: %w", err)
+		}
+		slices.Sort(queues)
+		counts := make([]queueCount, len(queues))
+		for i, queue := range queues {
+			n, err := p.opts.Tasks.ZCard(ctx, parking.Task{Queue: queue}.Prefix()+"archived").Result()
+			if err != nil {
+				return nil, fmt.Errorf("count the archived tasks of a queue: %w", err)
+			}
+			counts[i] = queueCount{queue, n}
+		}
+		return counts, nil
+	})
+}
+
+type archivedData struct {
+	choice
+	Queues []queueCount
+	Causes []string
+	Rows   []archivedTask
+	paging
+	Preview bool
+}
+
+// Query returns the part of an address that names the choice, apart from its key.
+func (c choice) Query() template.URL {
+	q := url.Values{"queue": {c.Queue}}
+	if c.Because != "" {
+		q.Set("because", c.Because)
+	}
+	return template.URL(q.Encode()) //nolint:gosec // it is escaped for a query
+}
+
+func (p *Page) archived(r *http.Request) (view, error) { return p.listOfArchived(r, false) }
+
+// previewReplay lists what a replay would replay.
+func (p *Page) previewReplay(r *http.Request) (view, error) { return p.listOfArchived(r, true) }
+
+func (p *Page) listOfArchived(r *http.Request, preview bool) (view, error) {
+	c, err := p.choiceOf(r)
+	if err != nil {
+		return view{}, err
+	}
+	d := archivedData{choice: c, Causes: causes, Preview: preview}
+	if d.Queues, err = p.archivedQueues(r.Context()); err != nil {
+		return view{}, err
+	}
+	if d.Queue == "" && len(d.Queues) > 0 { // the fullest
+		d.Queue = slices.MaxFunc(d.Queues, func(a, b queueCount) int { return cmp.Compare(a.Count, b.Count) }).Queue
+	}
+	if d.Queue != "" {
+		all, err := p.listArchived(r.Context(), d.choice)
+		if err != nil {
+			return view{}, err
+		}
+		d.paging = page(r, len(all))
+		d.Rows = all[d.From:d.To]
+	}
+	title := "Dead letters"
+	if preview {
+		title = "Replay: preview"
+	}
+	return view{"archived", title, "archived", "", d}, nil
+}
+
+type dropData struct {
+	Waiter delayqueue.Waiter
+	Type   string
+}
+
+// confirmDrop asks before a task is deleted.
+func (p *Page) confirmDrop(r *http.Request) (view, error) {
+	t, err := taskOf(r)
+	if err != nil {
+		return view{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
+	defer cancel()
+	w, err := p.opts.Inspector.Queue().Inspector().Find(ctx, t)
+	if err != nil {
+		return view{}, err
+	}
+	return view{"drop", "Delete a task?", "waiting", "", dropData{Waiter: w}}, nil
+}
+
+// queuesOf returns the queues of a worker with their priorities.
+func queuesOf(w inspect.Worker) string {
+	var names []string
+	for _, q := range slices.Sorted(maps.Keys(w.Queues)) {
+		names = append(names, q+" ×"+strconv.Itoa(w.Queues[q]))
+	}
+	return strings.Join(names, ", ")
+}
