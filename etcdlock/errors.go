@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,11 @@ func (s *store) classify(ctx context.Context, err error) error {
 	if isUnanswered(err) {
 		err = fmt.Errorf("etcd at %s: %w", endpoints(s.client.Endpoints()), err)
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	cause := context.Cause(ctx)
+	if deadline, ok := ctx.Deadline(); cause == nil && ok && !time.Now().Before(deadline) {
+		cause = context.DeadlineExceeded // etcd was quicker than the context's timer
+	}
+	if cause != nil {
 		if errors.Is(err, cause) {
 			return err
 		}
@@ -39,8 +44,10 @@ func (s *store) classify(ctx context.Context, err error) error {
 
 // isUnanswered reports whether etcd cannot be reached, or does not serve.
 func isUnanswered(err error) bool {
+	_, answered := status.FromError(err) // a member that is without a leader until the deadline says so by codes.Unknown
 	code := codeOf(err)
-	return code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) ||
+		answered && code == codes.Unknown
 }
 
 // endpoints returns the hosts and ports of endpoints, which may be URLs with credentials.

@@ -38,3 +38,17 @@ func TestErrorsNameEndpointsWithoutCredentials(t *testing.T) {
 		}
 	}
 }
+
+// lateContext has ended, and does not know it yet: its timer is about to run. A server may be quicker than it.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+func TestADeadlineIsNotTakenForAnOutage(t *testing.T) {
+	t.Parallel()
+	l := newLocker(t, sharedEtcd(t), etcdlock.Options{Prefix: "late/"})
+	_, err := l.Acquire(lateContext{t.Context()}, []string{"order"}, locking.Options{})
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, locking.ErrUnavailable) {
+		t.Errorf("after the deadline Acquire says %v", err)
+	}
+}
