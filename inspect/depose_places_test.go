@@ -232,7 +232,7 @@ func (r *rig) stopOnFiveAfter(l *locking.Redlock, nodes []*redis.Options, writes
 	cancel()
 	done = err == nil
 	floor, err := r.inspect.Depose(r.Context(), "k", by(owner))
-	if err != nil && !(done && errors.Is(err, inspect.ErrChanged)) {
+	if err != nil && (!done || !errors.Is(err, inspect.ErrChanged)) {
 		r.Errorf("after %d writes, repeated: %v", writes, err)
 	}
 	r.wantDeposed(lease)
