@@ -21,6 +21,7 @@ import (
 	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/releasehook"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -94,6 +95,7 @@ type Attached struct {
 
 	locker   locking.Locker // of the tasks
 	outside  locking.Locker // of work outside of tasks
+	unfollow func()         // ends the following of late releases
 	closers  []io.Closer
 	queue    *delayqueue.Queue
 	budget   *middleware.SlotBudget
@@ -145,7 +147,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if oneNode && a.opts.RedisKeys != nil {
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
-	a.outside = a.follow(a.locker)
+	a.outside, a.unfollow = a.follow(a.locker), releasehook.Late(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
@@ -263,6 +265,7 @@ func (a *Attached) Close() error {
 			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
 	a.reports.close()
+	a.unfollow()
 	errs := []error{a.queue.Close()}
 	for _, c := range a.closers {
 		errs = append(errs, c.Close())

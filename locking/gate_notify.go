@@ -33,7 +33,9 @@ func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options)
 	opts.block = 1
 	lease, err := g.inner.Acquire(ctx, []string{key}, opts)
 	if err == nil {
-		_ = lease.Release(ctx)
+		if _ = lease.Release(ctx); lease.ShouldNotify() { // others were refused meanwhile
+			g.lateReleases().report(lease.Keys())
+		}
 		return true
 	}
 	if !errors.Is(err, ErrHeld) {

@@ -47,6 +47,7 @@ type Redlock struct {
 	open     pending // grants with unanswered releases
 	blocking pending // such grants whose key could stay locked, and attempts
 	closing  atomic.Bool
+	late     lateReleases
 }
 
 // redlockNode is one of the nodes.

@@ -44,6 +44,8 @@ type redlockGrant struct {
 
 	enough          func() bool   // whether the wait for releases can end; nil when nothing waits
 	round           chan struct{} // closed when it ends
+	abandoned       bool          // it was given back before it became a lease
+	unreleased      bool          // Release has failed, so a release by a majority is told of
 	unattended      bool          // nothing waits for releases, so unclear ones are repeated in the background
 	unattendedSince time.Time
 	pauses          *backoff.ExponentialBackOff // between the repetitions; nil while none is due

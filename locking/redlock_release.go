@@ -3,6 +3,7 @@ package locking
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/cenkalti/backoff/v4"
@@ -28,7 +29,7 @@ const (
 func (g *redlockGrant) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended = true
+	g.ended, g.abandoned = true, true
 	g.releaseAll(func(i int) bool { return !g.rules.Elsewhere(i) }, func() bool {
 		for i := range g.nodes {
 			if g.nodes[i].release == releasing && g.rules.Counters(i) != nil {
@@ -57,6 +58,7 @@ func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.unreleased = err != nil && !final(err)
 	g.stopAttending()
 	return g.notify || err != nil, err
 }
@@ -208,6 +210,23 @@ func (g *redlockGrant) handleRelease(c *pipeline.Call) {
 	default:
 		n.release = released
 	}
+	if g.freesLate(n, reply) && g.redlock.blocking.add(math.MaxInt) {
+		go func() {
+			defer g.redlock.blocking.done()
+			g.redlock.late.report(g.keys)
+		}()
+	}
 	g.releaseChanged()
 	g.retryRelease()
+}
+
+// freesLate reports whether the answer of a node to the release call has to be told: it has deleted what the server has
+// granted to an attempt after that was given back, or a majority has released at last what Release could not. The caller
+// holds the mutex.
+func (g *redlockGrant) freesLate(n *grantNode, reply releaseReply) bool {
+	if g.unreleased && g.releaseOutcome() == quorum.Done {
+		g.unreleased = false
+		return g.notify
+	}
+	return g.abandoned && n.doubtful && reply.notify
 }

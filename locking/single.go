@@ -90,6 +90,7 @@ type Single struct {
 	retries      int // of an attempt
 	subscription *subscription
 	pending      *retries // releases, and attempts to give back
+	late         lateReleases
 }
 
 // NewSingle returns a Locker on the Redis of client. The caller keeps the client, and closes it after the Locker.

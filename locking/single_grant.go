@@ -74,29 +74,39 @@ func classify(ctx context.Context, err error) error {
 }
 
 // giveBack releases what a failed attempt may have taken, and reports whether nothing is left of it. Unanswered calls
-// are repeated in the background.
+// are repeated in the background. Other callers may have been refused because of the attempt.
 func (g *singleGrant) giveBack(ctx context.Context) bool {
 	var calls []*retry
+	giveBack := func(d time.Duration, keys []string, call func(ctx context.Context) (releaseReply, error)) {
+		calls = append(calls, g.single.pending.retry(d, nil, false, call, func() { g.single.late.report(keys) }))
+	}
 	for i := range g.parts {
 		p := &g.parts[i]
 		switch p.asked {
 		case unsent:
 		case answered:
-			calls = append(calls, g.single.pending.retry(g.ttl, nil, func(ctx context.Context) (any, error) {
-				reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(releaseCommand(&p.acquire, nil), 0, nil))
+			giveBack(g.ttl, p.keys, func(ctx context.Context) (releaseReply, error) {
+				reply, err := g.run(ctx, releaseCommand(&p.acquire, nil), p)
 				if isMoving(err) {
 					return g.releaseMoving(ctx, *p)
 				}
 				return reply, err
-			}))
+			})
 		case unknown:
 			command := abandonCommand(&p.acquire, g.single.fenceTTL, false)
-			calls = append(calls, g.single.pending.retry(lateRetry, nil, func(ctx context.Context) (any, error) {
-				return g.single.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
-			}))
+			giveBack(lateRetry, p.keys, func(ctx context.Context) (releaseReply, error) { return g.run(ctx, command, p) })
 		}
 	}
 	return settled(ctx, calls)
+}
+
+// run runs a command that releases a part.
+func (g *singleGrant) run(ctx context.Context, c pipeline.Command, p *part) (releaseReply, error) {
+	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(c, 0, nil))
+	if err != nil {
+		return releaseReply{}, err
+	}
+	return parseRelease(reply, len(p.keys))
 }
 
 // Fence returns the first token of the block of the i-th key.
@@ -196,22 +206,18 @@ func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (re
 	if err == nil || isOver(err) {
 		return reply, err
 	}
-	r := g.single.pending.retry(g.ttl, err, func(ctx context.Context) (any, error) {
+	r := g.single.pending.retry(g.ttl, err, true, func(ctx context.Context) (releaseReply, error) {
 		reply, err := release(ctx, g.single.server.Run)
-		if err != nil {
-			return nil, err
-		}
-		if !first {
+		if err == nil && !first {
 			reply.lost = 0
 		}
-		return reply, nil
-	})
+		return reply, err
+	}, func() { g.single.late.report(p.keys) })
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 	}
-	answer, err := r.outcome()
-	if reply, ok := answer.(releaseReply); ok && err == nil {
+	if reply, err = r.leave(); err == nil {
 		return reply, nil
 	}
 	if !isOver(err) {

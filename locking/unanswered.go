@@ -108,14 +108,18 @@ type retry struct {
 	done chan struct{} // closed once it has ended
 
 	mu    sync.Mutex
-	reply any
+	reply releaseReply
 	err   error // of the last call; nil once it is answered
+	left  bool  // the caller does not learn the answer
 }
 
-// retry repeats a call until it is answered or useless, until end is called, or for d at most. If the call was made
-// before, last is its error, and a pause comes first.
-func (p *retries) retry(d time.Duration, last error, call func(ctx context.Context) (any, error)) *retry {
-	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered)}
+// retry repeats a release until it is answered or useless, until end is called, or for d at most. If the call was made
+// before, last is its error, and a pause comes first. late is called if the answer says that another caller waits for
+// the keys, and the caller does not use it: because it has called leave, or never does.
+func (p *retries) retry(
+	d time.Duration, last error, used bool, call func(ctx context.Context) (releaseReply, error), late func(),
+) *retry {
+	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered), left: !used}
 	if !p.add(maxRetries) {
 		r.err = errors.Join(errTooManyRetries, last)
 		close(r.done)
@@ -128,33 +132,55 @@ func (p *retries) retry(d time.Duration, last error, call func(ctx context.Conte
 	ctx, cancel := context.WithTimeout(parent, d)
 	go func() {
 		defer p.done()
-		defer close(r.done)
 		defer cancel()
-		pauses, began := newRetryPauses(), time.Now()
-		for last == nil || sleep(ctx, pauses.NextBackOff(), nil) {
-			var reply any
-			reply, last = call(ctx)
-			if last != nil && ctx.Err() != nil {
-				return // the error before says more
-			}
-			r.mu.Lock()
-			r.reply, r.err = reply, last
-			r.mu.Unlock()
-			if last == nil || isOver(last) || permanent(last) && time.Since(began) > releaseTimeout {
-				return
-			}
+		r.repeat(ctx, last, call)
+		close(r.done)
+		if r.isLate() {
+			late()
 		}
 	}()
 	return r
+}
+
+func (r *retry) repeat(ctx context.Context, last error, call func(ctx context.Context) (releaseReply, error)) {
+	pauses, began := newRetryPauses(), time.Now()
+	for last == nil || sleep(ctx, pauses.NextBackOff(), nil) {
+		var reply releaseReply
+		reply, last = call(ctx)
+		if last != nil && ctx.Err() != nil {
+			return // the error before says more
+		}
+		r.mu.Lock()
+		r.reply, r.err = reply, last
+		r.mu.Unlock()
+		if last == nil || isOver(last) || permanent(last) && time.Since(began) > releaseTimeout {
+			return
+		}
+	}
 }
 
 // isOver reports whether a call that failed with err cannot be repeated.
 func isOver(err error) bool { return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) }
 
 // outcome returns the reply, or why there is none yet.
-func (r *retry) outcome() (reply any, err error) {
+func (r *retry) outcome() (releaseReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.reply, r.err
+}
+
+// isLate reports whether the reply says that another caller waits for the keys, and the caller does not learn it.
+func (r *retry) isLate() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left && r.err == nil && r.reply.notify
+}
+
+// leave returns the reply. If there is none yet, it returns why, and the caller has left.
+func (r *retry) leave() (releaseReply, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = r.err != nil
 	return r.reply, r.err
 }
 

@@ -92,7 +92,7 @@ func TestAcquiredTellsTimeSinceTheRelease(t *testing.T) {
 	}{
 		"parked":   {middleware.Requeue{Standby: -1, Delay: time.Hour}, time.Second, false},
 		"by timer": {middleware.Requeue{Standby: -1, Delay: time.Second}, 0, true},
-		"in slot":  {middleware.Wait{Max: time.Hour}, time.Second, false},
+		"in slot":  {middleware.Wait{Max: time.Hour, Initial: time.Hour, Interval: time.Hour}, time.Second, false}, // only a notification wakes it
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

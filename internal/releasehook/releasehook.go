@@ -7,3 +7,8 @@ package releasehook
 // call released if a Gate has handed the lease off, because the keys are still locked then. Package locking sets
 // Follow.
 var Follow func(locker any, released func(keys []string)) any
+
+// Late has freed called with keys that a locking.Locker has released only after its caller had its answer, if another
+// caller may wait for one of them: those of an attempt that was given back, or of a release that was answered late. It
+// does so until stop is called, and before Close of the Locker returns. Package locking sets Late.
+var Late func(locker any, freed func(keys []string)) (stop func())

@@ -11,15 +11,14 @@
 -- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)
 --       4 1 when several acquire calls were sent; optional
 --
--- Returns what release.lua does: 0, or {0, number of keys with a subscription}.
+-- Returns what release.lua does: 0, or {0, number of deleted locks with a subscription}.
 local owner, subscribed, taken = ARGV[1], 0, false
 for i = 1, #KEYS, 3 do
-  local notify = redis.call('EXISTS', KEYS[i + 2])
-  subscribed = subscribed + notify
   if redis.call('GET', KEYS[i]) == owner then
     taken = true
     redis.call('DEL', KEYS[i])
-    if notify == 1 then
+    if redis.call('EXISTS', KEYS[i + 2]) == 1 then
+      subscribed = subscribed + 1
       redis.pcall('PUBLISH', KEYS[i], '1')
     end
   end

@@ -1,0 +1,63 @@
+package locking
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/railtoken/railtoken/internal/releasehook"
+)
+
+func init() {
+	releasehook.Late = func(locker any, freed func(keys []string)) (stop func()) {
+		if l, ok := locker.(interface{ lateReleases() *lateReleases }); ok {
+			return l.lateReleases().follow(freed)
+		}
+		return func() {}
+	}
+}
+
+// lateReleases tells of keys that were released after their caller had its answer: see [releasehook.Late]. Without it,
+// tasks that were parked because of such keys would not be woken. The zero value is ready for use.
+type lateReleases struct {
+	mu    sync.Mutex
+	last  int
+	freed map[int]func(keys []string)
+}
+
+func (l *lateReleases) follow(freed func(keys []string)) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freed == nil {
+		l.freed = map[int]func([]string){}
+	}
+	l.last++
+	n := l.last
+	l.freed[n] = freed
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.freed, n)
+	}
+}
+
+// report tells of keys, and returns once all have been told.
+func (l *lateReleases) report(keys []string) {
+	l.mu.Lock()
+	freed := slices.Collect(maps.Values(l.freed))
+	l.mu.Unlock()
+	for _, f := range freed {
+		f(slices.Clone(keys))
+	}
+}
+
+func (s *Single) lateReleases() *lateReleases  { return &s.late }
+func (r *Redlock) lateReleases() *lateReleases { return &r.late }
+
+// lateReleases returns those of the inner Locker, if it tells of any.
+func (g *Gate) lateReleases() *lateReleases {
+	if l, ok := g.inner.(interface{ lateReleases() *lateReleases }); ok {
+		return l.lateReleases()
+	}
+	return new(lateReleases)
+}

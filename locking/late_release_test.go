@@ -1,0 +1,110 @@
+package locking_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/releasehook"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// late is a gated Locker on a server of its own, what it tells of late, and its order:1 has a subscriber.
+func late(t *testing.T) (server *redistest.Server, gate *locking.Gate, told <-chan []string) {
+	t.Helper()
+	server = redistest.Start(t)
+	single, err := locking.NewSingle(server.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.MaxRetries, o.ContextTimeoutEnabled = 100*time.Millisecond, -1, true
+	}), locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate = locking.NewGate(single, locking.GateOptions{})
+	t.Cleanup(func() { _ = single.Close() })
+	all := make(chan []string, 100)
+	t.Cleanup(releasehook.Late(gate, func(keys []string) { all <- keys }))
+	release(t, acquire(t, gate, locking.Options{}, "warm up"))
+	do(t, server.Client(t), "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
+	return server, gate, all
+}
+
+func awaitTold(t *testing.T, told <-chan []string) {
+	t.Helper()
+	select {
+	case keys := <-told:
+		if !slices.Equal(keys, []string{"order:1"}) {
+			t.Errorf("told of %q", keys)
+		}
+	case <-time.After(patience):
+		t.Error("not told")
+	}
+}
+
+func expectFree(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	if n := server.Client(t).Exists(t.Context(), lockOf("order:1")).Val(); n != 0 {
+		t.Errorf("order:1 is locked on %s", server.Addr())
+	}
+}
+
+// A server that was stopped executes an attempt when it continues. The attempt has no lease whose release would tell
+// those who are refused until it is given back.
+func TestAnAttemptGivenBackLateIsTold(t *testing.T) {
+	t.Parallel()
+	server, gate, told := late(t)
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := gate.Acquire(ctx, []string{"order:1"}, locking.Options{}); err == nil {
+		t.Fatal("acquired from a stopped server")
+	}
+	server.Resume()
+	awaitTold(t, told)
+	expectFree(t, server)
+}
+
+func TestAReleaseAnsweredLateIsTold(t *testing.T) {
+	t.Parallel()
+	server, gate, told := late(t)
+	lease := acquire(t, gate, locking.Options{}, "order:1")
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := lease.Release(ctx); err == nil || !lease.ShouldNotify() {
+		t.Errorf("released on a stopped server: %v", err)
+	}
+	server.Resume()
+	awaitTold(t, told)
+	expectFree(t, server)
+}
+
+func TestARedlockAttemptGivenBackLateIsTold(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 5)
+	l := newRedlock(t, nodes, unguarded)
+	told := make(chan []string, 100)
+	t.Cleanup(releasehook.Late(l, func(keys []string) { told <- keys }))
+	release(t, eventually(t, l, "warm up"))
+	for _, c := range admins(t, servers) {
+		do(t, c, "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
+	}
+	for _, s := range servers[:3] {
+		s.Pause()
+	}
+	if _, err := l.Acquire(t.Context(), []string{"order:1"}, locking.Options{}); err == nil {
+		t.Fatal("acquired without a quorum")
+	}
+	for _, s := range servers[:3] {
+		s.Resume()
+	}
+	for range 3 { // each server on its own, because nothing knows what the others have executed
+		awaitTold(t, told)
+	}
+	for _, s := range servers {
+		expectFree(t, s)
+	}
+}
