@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, Prometheus, and a C
-# compiler for the race detector.
+# Installs what the tests need and the machine lacks: redis-server, etcd, PostgreSQL, PgBouncer, MariaDB, Prometheus,
+# Chromium, and a C compiler for the race detector.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -106,6 +106,15 @@ if ! have prometheus || ! have promtool; then
   { have prometheus && have promtool; } ||
     fail "cannot install Prometheus. Install it by hand (Debian: apt-get install prometheus; Fedora: dnf install" \
       "golang-github-prometheus; Alpine: apk add prometheus; macOS: brew install prometheus) and run \"make test\" again."
+fi
+
+if ! have chromium-headless-shell && ! have chromium && ! have chromium-browser && ! have google-chrome; then
+  say "the tests of inspect/admin/browser open the admin page in Chromium, and there is none here"
+  install_packages chromium-headless-shell chromium-headless chromium - || install_packages chromium chromium chromium - || true
+  hash -r
+  have chromium-headless-shell || have chromium || have chromium-browser || have google-chrome ||
+    fail "cannot install Chromium. Install it by hand (Debian: apt-get install chromium; Fedora: dnf install chromium;" \
+      "Alpine: apk add chromium; macOS: brew install --cask google-chrome) and run \"make test\" again."
 fi
 
 if ! compiles_c; then

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,8 +207,8 @@ func doReplay(ctx context.Context, p *Page, r *http.Request) (string, string, er
 		p.opts.Inspector.Queue().Inspector().Replay(ctx, t)
 }
 
-// doReplayAll replays the tasks of a preview: those that were archived since then are left, because tasks are taken in
-// the order of the preview, and no more than it had.
+// doReplayAll replays the tasks of a preview: those that were archived in a later second are left, and no more are taken
+// than it had.
 func doReplayAll(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
 	c, err := p.choiceOf(r)
 	if err != nil {
@@ -217,11 +218,20 @@ func doReplayAll(ctx context.Context, p *Page, r *http.Request) (string, string,
 	if _, err := fmt.Sscan(r.PostForm.Get("most"), &most); err != nil || most < 1 {
 		return "", "", &refusal{http.StatusBadRequest, "the number of tasks is missing", "Nothing was changed. Open the preview again."}
 	}
+	newest, err := strconv.ParseInt(r.PostForm.Get("newest"), 10, 64)
+	if err != nil {
+		return "", "", &refusal{http.StatusBadRequest, "the time of the newest task is missing", "Nothing was changed. Open the preview again."}
+	}
 	n, err := p.opts.Inspector.Queue().Inspector().ReplayAll(ctx, c.Queue, most, func(info *asynq.TaskInfo) bool {
-		return c.matches(archivedOf(info))
+		t := archivedOf(info)
+		return c.matches(t) && t.At.Unix() <= newest
 	})
+	done := fmt.Sprintf("%d tasks run again.", n)
+	if n == 1 {
+		done = "1 task runs again."
+	}
 	if err != nil {
 		err = fmt.Errorf("%d tasks were replayed, then: %w", n, err)
 	}
-	return fmt.Sprintf("%d tasks run again.", n), "/archived?" + string(c.Query()), err
+	return done, "/archived?" + string(c.Query()), err
 }

@@ -63,6 +63,9 @@ func TestDeadLettersReplayAsPreviewed(t *testing.T) {
 	if form.Get("most") != "2" {
 		t.Errorf("the preview has %s tasks", form.Get("most"))
 	}
+	form.Set("newest", "1")
+	contains(t, "the answer", r.post(http.StatusSeeOther, "replay-all", form), "0 tasks run again")
+	form = r.form(r.get(http.StatusOK, "/replay?queue=default&because=conflicts"), "replay-all")
 	contains(t, "the answer", r.post(http.StatusSeeOther, "replay-all", form), "2 tasks run again")
 	contains(t, "a second replay", r.post(http.StatusConflict, "replay", r.form(text, "replay")), "Nothing was changed")
 }

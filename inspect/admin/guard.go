@@ -71,12 +71,16 @@ func isLoopback(name string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// token returns the token of the browser's forms, and gives the browser a cookie if it has none.
+// token returns the token of the browser's forms, and gives the browser a cookie if it has none. The answer to a form
+// gives none: a form of another site comes without the cookie, and a new one would end the forms that are open.
 func (g *guard) token(w http.ResponseWriter, r *http.Request, path string) string {
 	c, err := r.Cookie(cookieName)
 	if err != nil || c.Value == "" {
-		c = &http.Cookie{
-			Name: cookieName, Value: rand.Text(), Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+		if r.Method == http.MethodPost {
+			return ""
+		}
+		c = &http.Cookie{ // Lax: a link from another site to the page brings it along
+			Name: cookieName, Value: rand.Text(), Path: path, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil,
 		}
 		http.SetCookie(w, c)
 	}

@@ -154,7 +154,7 @@ func TestEveryAnswerHasStrictHeaders(t *testing.T) {
 			strings.Contains(text, "onclick") || strings.Contains(text, "{{") {
 			t.Errorf("%s has inline style or script, or a template: %s", path, text)
 		}
-		if c := h.Get("Set-Cookie"); path == "/" && (!strings.Contains(c, "SameSite=Strict") || !strings.Contains(c, "HttpOnly")) {
+		if c := h.Get("Set-Cookie"); path == "/" && (!strings.Contains(c, "SameSite=Lax") || !strings.Contains(c, "HttpOnly")) {
 			t.Errorf("cookie %q", c)
 		}
 	}

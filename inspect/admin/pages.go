@@ -366,6 +366,7 @@ type archivedData struct {
 	Rows   []archivedTask
 	paging
 	Preview bool
+	Newest  int64 // the last time that one of them failed, in s since 1970
 }
 
 // Query returns the part of an address that names the choice, apart from its key.
@@ -401,6 +402,9 @@ func (p *Page) listOfArchived(r *http.Request, preview bool) (view, error) {
 		}
 		d.paging = page(r, len(all))
 		d.Rows = all[d.From:d.To]
+		for _, t := range all {
+			d.Newest = max(d.Newest, t.At.Unix())
+		}
 	}
 	title := "Dead letters"
 	if preview {
