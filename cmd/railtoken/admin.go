@@ -29,31 +29,46 @@ func (a *app) adminCommand() *cobra.Command {
 		SuggestFor: []string{"ui", "web", "serve", "dashboard", "page"},
 		Long: "admin serves a page that shows keys, holders, waiting tasks, workers, lock servers and archived tasks, and prints its\n" +
 			"address. It is read-only unless --allow-actions is given. It knows no users: anyone who can reach it may use it. An\n" +
-			"address other than loopback is therefore read-only, unless --allow-actions-from-anywhere is given: use that only\n" +
+			"address other than loopback therefore needs --allow-actions-from-anywhere too: use that only\n" +
 			"behind a proxy that authenticates. --host names what the proxy calls the page. With --hash, keys are shown as hashes.",
 		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.admin(ctx, o) }),
 	}
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", o.listen, "the `address` to listen on")
 	f.BoolVar(&o.actions, "allow-actions", false, "allow depose, wake, put-first, put-last, drop and replay")
-	f.BoolVar(&o.exposed, "allow-actions-from-anywhere", false, "allow actions although --listen is not a loopback address")
+	f.BoolVar(&o.exposed, "allow-actions-from-anywhere", false, "with --allow-actions: allow them although --listen is not a loopback address")
 	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` by which the page may be reached, besides loopback names")
 	f.StringVar(&o.tasksURL, "tasks-url", "", "the `address` of a page about asynq's tasks, to link to")
 	return c
 }
 
-func (a *app) admin(ctx context.Context, o adminOptions) error {
+// check refuses flags that would let others act, and returns a warning about those that let them look.
+func (o adminOptions) check() (warning string, err error) {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
-		return fmt.Errorf("--listen is %q: give host:port, such as 127.0.0.1:8090", o.listen)
+		return "", fmt.Errorf("--listen is %q: give host:port, such as 127.0.0.1:8090", o.listen)
 	}
 	ip := net.ParseIP(host)
-	if local := host == "localhost" || ip != nil && ip.IsLoopback(); o.actions && !local && !o.exposed {
-		return fmt.Errorf("--allow-actions with --listen %s lets everyone in the network take keys away: "+
+	local := host == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case o.exposed && !o.actions:
+		return "", errors.New("--allow-actions-from-anywhere allows nothing by itself: give --allow-actions too, or leave it out")
+	case o.actions && !local && !o.exposed:
+		return "", fmt.Errorf("--allow-actions with --listen %s lets everyone in the network take keys away: "+
 			"listen on 127.0.0.1, or give --allow-actions-from-anywhere behind a proxy that authenticates", o.listen)
+	case !local && len(o.hosts) == 0:
+		return fmt.Sprintf("--listen %s accepts requests for every host name: name those of this page by --host", o.listen), nil
+	}
+	return "", nil
+}
+
+func (a *app) admin(ctx context.Context, o adminOptions) error {
+	warning, err := o.check()
+	if err != nil {
+		return err
 	}
 	options := admin.Options{
-		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0, Actions: o.actions || o.exposed,
+		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0, Actions: o.actions,
 		Hosts: o.hosts, TasksURL: o.tasksURL,
 		Operator: func(r *http.Request) string { return whoami() + " (admin page, " + r.RemoteAddr + ")" },
 	}
@@ -76,6 +91,9 @@ func (a *app) admin(ctx context.Context, o adminOptions) error {
 		mode = "actions allowed"
 	}
 	fmt.Fprintf(a.out, "admin page (%s): http://%s/\n", mode, strings.Replace(listener.Addr().String(), "[::]", "localhost", 1))
+	if warning != "" {
+		fmt.Fprintln(a.errOut, "warning: "+warning)
+	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

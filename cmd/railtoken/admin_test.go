@@ -57,11 +57,29 @@ func TestAdminRefusesActionsForTheWholeNetwork(t *testing.T) {
 	}{
 		{[]string{"--listen", "0.0.0.0:0", "--allow-actions"}, "everyone in the network"},
 		{[]string{"--listen", ":0", "--allow-actions"}, "everyone in the network"},
+		{[]string{"--allow-actions-from-anywhere"}, "allows nothing by itself"},
 		{[]string{"--listen", "8090"}, "host:port"},
 		{[]string{"--listen", "127.0.0.1:99999"}, "listen on"},
 	} {
 		if out := must(t, exitError, append([]string{"admin"}, c.args...)...); !strings.Contains(out, c.says) {
 			t.Errorf("admin %q prints %q, want %q", c.args, out, c.says)
+		}
+	}
+}
+
+func TestAdminWarnsWhenAnyHostNameIsAccepted(t *testing.T) {
+	for _, c := range []struct {
+		o     adminOptions
+		warns bool
+	}{
+		{adminOptions{listen: "0.0.0.0:8090"}, true},
+		{adminOptions{listen: ":8090", actions: true, exposed: true}, true},
+		{adminOptions{listen: "0.0.0.0:8090", hosts: []string{"locks.example"}}, false},
+		{adminOptions{listen: "127.0.0.1:8090", actions: true}, false},
+		{adminOptions{listen: "[::1]:8090"}, false},
+	} {
+		if warning, err := c.o.check(); err != nil || (warning != "") != c.warns {
+			t.Errorf("%+v: warning %q, error %v", c.o, warning, err)
 		}
 	}
 }
