@@ -110,6 +110,10 @@ interop-valkeyrie: ## The same with the lock suite of valkeyrie; needs redis-ser
 docker-test: ## Build the image, start each profile of docker/compose.yaml, kill and cut off workers and servers; starts an engine if root
 	@scripts/docker-test.sh
 
+.PHONY: screenshots
+screenshots: ## Make the pictures of the admin page in docs/; needs redis-server and Chromium
+	@REDISTEST_REQUIRE=1 go test -C inspect/admin/browser -count=1 -run '^TestPicturesFitTheScreen$$' . -screenshots "$(CURDIR)/docs"
+
 .PHONY: cover
 cover: ## Measure test coverage into .cover/
 	@scripts/cover.sh $(PKG)
