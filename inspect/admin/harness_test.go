@@ -146,8 +146,14 @@ func (r *rig) state(id string) string {
 	return r.client.HGet(r.Context(), "asynq:{default}:t:"+id, "state").Val()
 }
 
+// answer is what a request is answered, apart from the text.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // request sends a request and returns the answer with its text.
-func (r *rig) request(method, path string, form url.Values, header http.Header) (*http.Response, string) {
+func (r *rig) request(method, path string, form url.Values, header http.Header) (answer, string) {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.server.URL+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -162,16 +168,16 @@ func (r *rig) request(method, path string, form url.Values, header http.Header) 
 	if host := header.Get("Host"); host != "" {
 		req.Host = host
 	}
-	answer, err := r.http.Do(req)
+	response, err := r.http.Do(req)
 	if err != nil {
 		r.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return answer, string(text)
+	return answer{response.StatusCode, response.Header}, string(text)
 }
 
 // get returns the text of a page, which must have this status.

@@ -72,7 +72,7 @@ func TestHostileKeysAreInert(t *testing.T) {
 		for _, address := range []string{"/key?key=" + url.QueryEscape(key), "/archived?key=" + url.QueryEscape(key)} {
 			text := r.get(http.StatusOK, address)
 			if strings.Contains(text, "<script>alert") || strings.Contains(text, "<img") || strings.Contains(text, "<b>ä") ||
-				strings.ContainsAny(text, "\x00\xff\u202e") {
+				strings.ContainsAny(text, "\x00\u202e") || strings.Contains(text, "\xff") {
 				t.Errorf("key %.40q is in the page as it is", key)
 			}
 		}

@@ -158,7 +158,8 @@ func join(waiters []delayqueue.Waiter, awaited []delayqueue.AwaitedKey, workers 
 	}
 	for _, w := range waiters {
 		r := row(w.Key)
-		if r.Waiters++; r.Oldest.IsZero() {
+		r.Waiters++
+		if r.Oldest.IsZero() {
 			r.Oldest = w.Since
 		}
 	}

@@ -71,7 +71,7 @@ func (p *Page) parse() error {
 }
 
 // show returns the handler of a page.
-func (p *Page) show(make func(*http.Request) (view, error)) http.HandlerFunc {
+func (p *Page) show(load func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := ""
 		if r.FormValue("id") != "" || r.FormValue("key") != "" {
@@ -87,7 +87,7 @@ func (p *Page) show(make func(*http.Request) (view, error)) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeoutCause(r.Context(), readLimit, fmt.Errorf("no answer within %v", readLimit))
 		defer cancel()
-		v, err := make(r.WithContext(ctx))
+		v, err := load(r.WithContext(ctx))
 		if err != nil {
 			p.fail(w, r, explained(err))
 			return

@@ -67,7 +67,8 @@ func (h *hub) leave(topic string, changed chan struct{}) {
 	if len(h.topics[topic]) == 0 {
 		delete(h.topics, topic)
 	}
-	if h.open--; h.open == 0 {
+	h.open--
+	if h.open == 0 {
 		h.stop()
 		h.stop = nil
 	}

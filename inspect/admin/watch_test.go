@@ -66,14 +66,13 @@ func TestOnlyOpenPagesCauseReads(t *testing.T) {
 		t.Helper()
 		var n int64
 		for line := range strings.Lines(r.client.Info(t.Context(), "commandstats").Val()) {
-			if strings.HasPrefix(line, "cmdstat_zrange:") {
-				n++
-				_, rest, _ := strings.Cut(line, "calls=")
-				digits, _, _ := strings.Cut(rest, ",")
-				n = 0
-				for _, d := range digits {
-					n = 10*n + int64(d-'0')
-				}
+			numbers, ok := strings.CutPrefix(line, "cmdstat_zrange:calls=")
+			if !ok {
+				continue
+			}
+			digits, _, _ := strings.Cut(numbers, ",")
+			for _, d := range digits {
+				n = 10*n + int64(d-'0')
 			}
 		}
 		return n
@@ -113,7 +112,7 @@ func TestTooManyOpenPagesAreRefused(t *testing.T) {
 	}
 	r.page.Close()
 	for _, events := range open {
-		for range events { //nolint:revive // until it is closed
+		for range events { // until it is closed
 		}
 	}
 	r.get(http.StatusServiceUnavailable, "/events")
