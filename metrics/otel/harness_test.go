@@ -197,7 +197,7 @@ func (r *rig) hold() *locking.Lease {
 func valueOf(s sdk.ReadOnlySpan, name string) string {
 	all := attribute.NewSet(s.Attributes()...)
 	v, _ := all.Value(attribute.Key(name))
-	return v.Emit()
+	return v.String()
 }
 
 // metrics returns the sum of the points of each metric, and all labels as text.
