@@ -6,6 +6,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -162,9 +163,7 @@ func (r *rig) request(method, path string, form url.Values, header http.Header) 
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if host := header.Get("Host"); host != "" {
 		req.Host = host
 	}
