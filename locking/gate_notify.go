@@ -34,7 +34,7 @@ func (g *Gate) subscribe(ctx context.Context, h *hold, key string, opts Options)
 	lease, err := g.inner.Acquire(ctx, []string{key}, opts)
 	if err == nil {
 		if _ = lease.Release(ctx); lease.ShouldNotify() { // others were refused meanwhile
-			g.lateReleases().report(lease.Keys())
+			go g.lateReleases().report(lease.Keys())
 		}
 		return true
 	}

@@ -3,6 +3,7 @@ package locking_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,5 +107,32 @@ func TestARedlockAttemptGivenBackLateIsTold(t *testing.T) {
 	}
 	for _, s := range servers {
 		expectFree(t, s)
+	}
+}
+
+func TestALostReplyHidesNoLateRelease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	single, err := locking.NewSingle(server.Client(t, func(o *redis.Options) {
+		o.Addr, o.MaxRetries = proxy.Addr(), -1
+	}), locking.SingleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = single.Close() })
+	told := make(chan []string, 100)
+	t.Cleanup(releasehook.Late(single, func(keys []string) { told <- keys }))
+	var cuts atomic.Int64
+	proxy.Cut(func(request, _ []byte) bool { return redistest.IsScript(request) && cuts.Add(-1) >= 0 })
+	release(t, acquire(t, single, locking.Options{}, "warm up")) // the server knows the scripts then
+	for _, lost := range []int64{1, 2, 3} { // the reply to the attempt, and those to the calls that give it back
+		do(t, server.Client(t), "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
+		cuts.Store(lost)
+		if _, err := single.Acquire(t.Context(), []string{"order:1"}, locking.Options{}); err == nil {
+			t.Fatal("acquired without a reply")
+		}
+		awaitTold(t, told)
+		expectFree(t, server)
 	}
 }

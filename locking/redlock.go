@@ -200,10 +200,12 @@ func (r *Redlock) attempt(ctx context.Context, keys, redisKeys []string, opts Op
 	if err == nil && lease.age() >= r.opts.MaxTTL/2 {
 		// The proposal is so old that a server that has lost its data since then may have given a larger token.
 		_ = lease.Release(ctx)
+		g.tell() // others were refused meanwhile
 		return nil, verdict, &LostError{Keys: keys, Reason: LossExpired}
 	}
 	if err != nil {
 		g.abandon()
+		g.tell()
 		return nil, verdict, err
 	}
 	return lease, verdict, nil

@@ -41,6 +41,15 @@ func (g *redlockGrant) abandon() {
 	g.stopAttending()
 }
 
+// tell tells of the keys of a grant that has released what it had, if another caller waits for one of them.
+func (g *redlockGrant) tell() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.notify {
+		go g.redlock.late.report(g.keys)
+	}
+}
+
 // Release deletes the lock on every node, and returns once a majority has done so. Until then it repeats unanswered
 // calls while ctx lasts.
 func (g *redlockGrant) Release(ctx context.Context) (notify bool, err error) {
@@ -154,7 +163,7 @@ func (g *redlockGrant) release(i int, call *pipeline.Call) {
 	n.release = releasing
 	command := g.releaseCommand(g.rules.Counters(i))
 	if n.doubtful {
-		command = abandonCommand(&g.acquireCall, g.redlock.opts.FenceTTL, n.several)
+		command = abandonCommand(&g.acquireCall, g.redlock.opts.FenceTTL, n.several, n.repeated)
 	}
 	if err := g.redlock.nodes[i].calls.Send(call.Of(command, i, g.onRelease)); err != nil {
 		n.release, n.failure = unclear, err

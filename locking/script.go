@@ -80,12 +80,17 @@ func releaseCommand(acquire *pipeline.Command, tops []int64) pipeline.Command {
 const lateness = 2 * time.Minute
 
 // abandonCommand returns the call that gives back an unanswered acquire call. With several, more than one such call was
-// sent, so the locks on the server may be those of another one.
-func abandonCommand(acquire *pipeline.Command, fenceTTL time.Duration, several bool) pipeline.Command {
-	c := abandonScript.Like(acquire, 3)
+// sent, so the locks on the server may be those of another one. repeated says that this call may have been executed
+// before.
+func abandonCommand(acquire *pipeline.Command, fenceTTL time.Duration, several, repeated bool) pipeline.Command {
+	c := abandonScript.Like(acquire, 5)
 	c.Add(int64(lateness/time.Second), ms(fenceTTL))
-	if several {
-		c.Add(1)
+	for _, is := range []bool{several, repeated} {
+		if is {
+			c.Add(1)
+		} else {
+			c.Add(0)
+		}
 	}
 	return c
 }

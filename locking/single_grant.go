@@ -93,8 +93,12 @@ func (g *singleGrant) giveBack(ctx context.Context) bool {
 				return reply, err
 			})
 		case unknown:
-			command := abandonCommand(&p.acquire, g.single.fenceTTL, false)
-			giveBack(lateRetry, p.keys, func(ctx context.Context) (releaseReply, error) { return g.run(ctx, command, p) })
+			repeated := false
+			giveBack(lateRetry, p.keys, func(ctx context.Context) (releaseReply, error) {
+				reply, err := g.run(ctx, abandonCommand(&p.acquire, g.single.fenceTTL, false, repeated), p)
+				repeated = repeated || outcomeOf(err) == unknown
+				return reply, err
+			})
 		}
 	}
 	return settled(ctx, calls)

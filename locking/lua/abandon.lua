@@ -9,21 +9,22 @@
 --
 -- KEYS  for each key: lock, fence counter, subscription
 -- ARGV  1 owner value   2 how long the owner is refused (s)   3 FenceTTL (ms)
---       4 1 when several acquire calls were sent; optional
+--       4 1 when several acquire calls were sent   5 1 when this call was sent before
 --
--- Returns what release.lua does: 0, or {0, number of deleted locks with a subscription}.
+-- Returns what release.lua does: 0, or {0, number of subscriptions to the locks that it, or an earlier copy, has deleted}.
 local owner, subscribed, taken = ARGV[1], 0, false
 for i = 1, #KEYS, 3 do
-  if redis.call('GET', KEYS[i]) == owner then
+  local deleted = redis.call('GET', KEYS[i]) == owner
+  if deleted then
     taken = true
     redis.call('DEL', KEYS[i])
-    if redis.call('EXISTS', KEYS[i + 2]) == 1 then
-      subscribed = subscribed + 1
-      redis.pcall('PUBLISH', KEYS[i], '1')
-    end
+  end
+  if (deleted or ARGV[5] == '1') and redis.call('EXISTS', KEYS[i + 2]) == 1 then
+    subscribed = subscribed + 1
+    redis.pcall('PUBLISH', KEYS[i], '1')
   end
 end
-if not taken or ARGV[4] then
+if not taken or ARGV[4] == '1' then
   local now, id = tonumber(redis.call('TIME')[1]), ' ' .. string.sub(owner, 1, 16) .. '@'
   local most = math.max(tonumber(ARGV[3]), ARGV[2] * 1000)
   for i = 2, #KEYS, 3 do

@@ -187,3 +187,34 @@ func TestDoneCountsAsAsynqDoes(t *testing.T) {
 		t.Errorf("Redis has %v, and after asynq's own script %v", ours, theirs)
 	}
 }
+
+// A count that somebody has overwritten must not leave the hashes of tasks that are done.
+func TestABrokenCountLeavesNoDoneTask(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const first, second = "asynq:{default}:processed:2026-01-01", "asynq:{default}:processed:2026-01-02"
+		client, errs, _ := acknowledgements(t, func(client *redis.Client) {
+			client.Set(t.Context(), first, "no number", 0)
+		}, func(id string) intake.Acknowledgement {
+			day := first
+			if id >= "default4" { // after midnight
+				day = second
+			}
+			return intake.Acknowledgement{
+				Queue: "default", ID: id, Done: true,
+				Keys: []string{
+					"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:" + id, day, "asynq:{default}:processed",
+				},
+				Args: []any{id, time.Now().Add(time.Hour).Unix(), int64(1<<63 - 1)},
+			}
+		})
+		for id, err := range errs {
+			if client.Exists(t.Context(), "asynq:{default}:t:"+id).Val() != 0 {
+				t.Errorf("the hash of %s is left, with the error %v", id, err)
+			}
+		}
+		if n := client.ZCard(t.Context(), "asynq:{default}:lease").Val(); n != 0 {
+			t.Errorf("%d leases are left", n)
+		}
+	})
+}

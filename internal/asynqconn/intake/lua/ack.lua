@@ -150,10 +150,12 @@ for i, a in ipairs(acks) do
     return {err = readonly}
   end
 end
+-- The runs have ended. A key that is not what asynq has made of it must not keep the rest from that.
 for day, d in pairs(days) do
-  calls('ZREM', d.ids, d.lease)
-  calls('DEL', d.tasks)
-  if redis.call('INCRBY', day, #d.ids) == #d.ids then
+  pcall(calls, 'ZREM', d.ids, d.lease)
+  pcall(calls, 'DEL', d.tasks)
+  local counted, n = pcall(redis.call, 'INCRBY', day, #d.ids)
+  if counted and n == #d.ids then
     redis.call('EXPIREAT', day, d.expiry)
   end
   if not pcall(redis.call, 'INCRBY', d.total, #d.ids) then -- asynq's count begins anew after the largest number
