@@ -126,7 +126,7 @@ func TestALostReplyHidesNoLateRelease(t *testing.T) {
 	var cuts atomic.Int64
 	proxy.Cut(func(request, _ []byte) bool { return redistest.IsScript(request) && cuts.Add(-1) >= 0 })
 	release(t, acquire(t, single, locking.Options{}, "warm up")) // the server knows the scripts then
-	for _, lost := range []int64{1, 2, 3} { // the reply to the attempt, and those to the calls that give it back
+	for _, lost := range []int64{1, 2, 3} {                      // the reply to the attempt, and those to the calls that give it back
 		do(t, server.Client(t), "SET", lockOf("order:1")+":notify", "1", "PX", 60_000)
 		cuts.Store(lost)
 		if _, err := single.Acquire(t.Context(), []string{"order:1"}, locking.Options{}); err == nil {
