@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 
@@ -53,8 +54,8 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // [ErrFenced], [ErrApplied], [ErrNoToken], [ErrInvalid] or [ErrRetry]. It returns nil for any other response. It reads
 // the body only if the body is a problem, and leaves closing it to the caller.
 func ResponseError(r *http.Response) error {
-	if r.Header.Get("Content-Type") != problemType {
-		return nil
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != problemType {
+		return nil //nolint:nilerr // no problem of ours
 	}
 	var p problem
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&p); err != nil {

@@ -142,3 +142,16 @@ func FuzzTokenHeader(f *testing.F) {
 		}
 	})
 }
+
+// A proxy may add parameters to the type of an answer.
+func TestAProblemMayComeWithACharset(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	Problem(w, ErrApplied)
+	r := w.Result()
+	defer r.Body.Close()
+	r.Header.Set("Content-Type", r.Header.Get("Content-Type")+"; charset=utf-8")
+	if err := ResponseError(r); !errors.Is(err, ErrApplied) {
+		t.Errorf("the error is %v", err)
+	}
+}

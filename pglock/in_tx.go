@@ -34,8 +34,9 @@ FROM railtoken.installation i`
 //
 // At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
 // committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
-// transaction: begin it after the lease was acquired, and make InTx the first statement, which otherwise reports
-// ErrTransaction. There InTx may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll
+// transaction: begin it after the lease was acquired, and make InTx the first statement. Otherwise InTx reports
+// ErrTransaction, except for a lease that a Gate has handed off, whose rows an old snapshot shows already. There InTx
+// may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll
 // back and try again.
 //
 // A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
