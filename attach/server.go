@@ -12,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/stack"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -78,10 +79,14 @@ func (a *Attached) Config() asynq.Config {
 	cfg := a.cfg
 	cfg.Queues = queues
 	base := cfg.BaseContext
-	if base == nil {
-		base = context.Background
+	ours := context.WithValue(context.Background(), configured{}, a)
+	cfg.BaseContext = func() context.Context { // asynq calls it first in the goroutine that acknowledges the task
+		stack.Grow()
+		if base == nil {
+			return ours
+		}
+		return context.WithValue(base(), configured{}, a)
 	}
-	cfg.BaseContext = func() context.Context { return context.WithValue(base(), configured{}, a) }
 	cfg.TaskCheckInterval = asynqconn.CheckInterval
 	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
 	return middleware.ServerConfig(cfg)

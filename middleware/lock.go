@@ -16,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/stack"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -149,6 +150,7 @@ func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 		return l.SlotBudget.Occupy(asynq.HandlerFunc(func(ctx context.Context,
 			task *asynq.Task,
 		) error {
+			stack.Grow()
 			return l.process(ctx, task, next)
 		}))
 	}, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/stack"
 )
 
 // A server that has answered within recent will most likely answer at once. A caller that waits for it on its own
@@ -258,6 +260,7 @@ func (s *Server) finished() {
 
 // drain sends what is queued, until nothing is.
 func (s *Server) drain() {
+	stack.Grow()
 	for calls := s.take(); len(calls) > 0; calls = s.take() {
 		if len(calls) == 1 {
 			s.one(s.bounded(context.Background()), calls[0])
