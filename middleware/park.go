@@ -133,7 +133,7 @@ func (r *run) stay(ctx context.Context, d Decision) Decision {
 func (r *run) atLimit(ctx context.Context, d Decision, e *ConflictError) error {
 	e.Outcome, e.RetryAfter = Archive, max(e.Holder.Remaining, 0)
 	if err := r.engine().Forget(ctx, r.id); err != nil {
-		r.Logger.WarnContext(ctx, "the conflicts of a task at a limit count on when it is run again by hand", "task",
+		r.Logger.WarnContext(ctx, "the conflict count of a task at a limit was not reset, and counts if it is run again by hand", "task",
 			r.id.String(), "error", err)
 	}
 	if d.OnLimit != nil {

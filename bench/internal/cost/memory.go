@@ -25,9 +25,9 @@ const (
 
 // The rows of memory.
 const (
-	heldKey    = "key that is held"
-	idleKey    = "key that was given back, until FenceTTL"
-	forgotten  = "key that was given back, after FenceTTL"
+	heldKey    = "held key"
+	idleKey    = "released key, until FenceTTL"
+	forgotten  = "released key, after FenceTTL"
 	bareTask   = "task in asynq's retry set"
 	parkedTask = "parked task"
 	fifoTask   = "parked task, FIFO"

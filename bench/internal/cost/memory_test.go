@@ -22,7 +22,7 @@ func TestMemoryIsThatOfKeysAndParkedTasks(t *testing.T) {
 func leavesNothing(t *testing.T, table *results.Table) {
 	t.Helper()
 	for name, want := range map[string]float64{
-		"key that is held": 2, "key that was given back, until FenceTTL": 1, "key that was given back, after FenceTTL": 0,
+		"held key": 2, "released key, until FenceTTL": 1, "released key, after FenceTTL": 0,
 	} {
 		if got := table.Of(name, "Redis keys each"); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v Redis keys each, want %v", name, got, want)

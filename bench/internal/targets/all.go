@@ -68,7 +68,7 @@ var (
 )
 
 // forgotten is the row of a key that nothing is left of.
-const forgotten = "key that was given back, after FenceTTL"
+const forgotten = "released key, after FenceTTL"
 
 // The rows of attached servers whose tasks have recorded keys, or none.
 const (
@@ -131,7 +131,7 @@ func tasks(table string, least float64) []Target {
 	}
 	return append(all,
 		Target{table, "commands for each conflict", atMost(6), perConflict},
-		Target{table, "share of tasks that a worker runs twice at most", atLeast(0.99), figure(ours, "≤2 runs")},
+		Target{table, "share of tasks that a worker runs at most twice", atLeast(0.99), figure(ours, "≤2 runs")},
 		ahead(table, "tasks/s"))
 }
 
@@ -158,7 +158,7 @@ func steady(table, sizes string) []Target {
 	var all []Target
 	for _, column := range []string{"µs", "commands", "client µs", "server µs"} {
 		all = append(all, Target{
-			table, fmt.Sprintf("%s %s: the dearest against the cheapest", column, sizes), atMost(1.2),
+			table, fmt.Sprintf("%s %s: the most expensive against the cheapest", column, sizes), atMost(1.2),
 			growth(column),
 		})
 	}

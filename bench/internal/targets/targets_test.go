@@ -85,7 +85,7 @@ func TestGrowthIsTheLargestByTheSmallestOfARound(t *testing.T) {
 	rows := map[string]map[string]results.Values{
 		"1": {"µs": {10, 30, 7, 4}}, "10": {"µs": {20, 10, math.NaN()}}, "100": {"µs": {15, 20, 8, 8}},
 	}
-	const what = "µs from 10 to 100 000 keys: the dearest against the cheapest"
+	const what = "µs from 10 to 100 000 keys: the most expensive against the cheapest"
 	if v := judge(t, "growth-keys", what, rows); v == nil || v.Got.Median != 2.5 || v.Met {
 		t.Errorf("got %+v", v)
 	}

@@ -88,8 +88,8 @@ func GenerateOrders(n int, seed uint64) []Order {
 // are kept.
 func ByOrder(orders []Order, most int, work time.Duration, seed uint64) Scenario {
 	s := fromOrders("orders", orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and an allocation of each order next to each other,"+
-		" %d keys: the order", len(s.Tasks), work, s.Keys())
+	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and then an allocation of each order,"+
+		" with %d orders as keys", len(s.Tasks), work, s.Keys())
 	return s
 }
 
@@ -99,7 +99,7 @@ func BySeller(orders []Order, most int, work time.Duration, seed uint64) Scenari
 	s := fromOrders("sellers", orders, most, work, seed, func(o Order) string { return "seller:" + o.Sellers[0] })
 	shuffle(s.Tasks, seed)
 	s.number()
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, %d keys: the seller",
+	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, with %d sellers as keys",
 		len(s.Tasks), work, s.Keys())
 	return s
 }
