@@ -24,7 +24,10 @@
 //   - [github.com/railtoken/railtoken/worker]: servers, locks and clients from one Config or the environment
 //   - [github.com/railtoken/railtoken/middleware]: the asynq middleware: keys, strategies for conflicts, errors, events
 //   - [github.com/railtoken/railtoken/delayqueue]: the waiting tasks: list, reorder, drop, replay
-//   - [github.com/railtoken/railtoken/inspect]: who holds a key, who waits for it, what the workers are doing
+//   - [github.com/railtoken/railtoken/inspect]: what holds a key, which tasks wait for it, what the workers are doing
+//   - [github.com/railtoken/railtoken/inspect/admin]: an admin page of keys, holders and waiting tasks
+//   - [github.com/railtoken/railtoken/inspect/explain]: why a task does not run
+//   - [github.com/railtoken/railtoken/fence]: how databases, services and object stores refuse a late writer
 //   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); also
 //     without tasks
 //   - [github.com/railtoken/railtoken/locking/backend]: what a new kind of Locker is made from

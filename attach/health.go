@@ -30,9 +30,9 @@ func (a *Attached) Ready() http.Handler {
 	})
 }
 
-// Live returns a handler that answers 503 if only a restart of the process can help, and 200 otherwise: the fetch loop of
-// a server has been stuck for a minute although Redis answers. An outage of Redis or of the lock servers, and a
-// shutdown, however long they last, are no reason to restart.
+// Live returns a handler that answers 503 if only a restart of the process can help, because the fetch loop of a server
+// has been stuck for a minute although Redis answers. It answers 200 otherwise. An outage of Redis or of the lock
+// servers is no reason to restart, nor is a shutdown, however long it lasts.
 func (a *Attached) Live() http.Handler {
 	return health.Handler("live", func(ctx context.Context) error {
 		dead := a.health.limits.Alive(a.facts(health.Evidence{}))

@@ -12,9 +12,9 @@
 //
 // # Waiters
 //
-// A parked task is in asynq's own retry set. Nothing is copied, so nothing can be lost or doubled, and its ID, headers,
-// options, uniqueness lock and retry count do not change; a task on its last attempt waits like any other. In addition,
-// each key has a sorted set of the tasks that wait for it.
+// A parked task is in asynq's own retry set. Nothing is copied, so nothing can be lost or doubled, and the task's ID,
+// headers, options, uniqueness lock and retry count do not change; a task on its last attempt waits like any other. In
+// addition, each key has a sorted set of the tasks that wait for it.
 //
 // A wake moves the next waiter that can run to the head of its asynq queue. It skips a waiter that is gone (deleted,
 // archived, past its deadline) or whose queue is paused or has no server. If a woken task has not tried its key within

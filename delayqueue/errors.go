@@ -15,11 +15,11 @@ var (
 	// ErrLimit reports that a task has reached one of its [Limits], and was not parked. [Queue.Park] returns it.
 	ErrLimit = errors.New("delayqueue: the task has reached a limit on waiting")
 	// ErrNotInSequence reports that a task was enqueued, but joins the sequence of its key only when it runs, because
-	// Redis no longer answered: tasks that are enqueued after it may run first. Do not enqueue it again. EnqueueInOrder of
-	// attach.Producer and worker.Client returns it.
+	// Redis no longer answered: tasks that are enqueued after it may run first. Do not enqueue it again. EnqueueInOrder
+	// of attach.Producer and of worker.Client returns it.
 	ErrNotInSequence = parking.ErrNotInSequence
-	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued. Enqueue
-	// of attach.Producer and worker.Client returns it.
+	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued.
+	// EnqueueContext of attach.Producer and Enqueue of worker.Client return it.
 	ErrNotNow = parking.ErrNotNow
 	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. [Inspector.Find],
 	// [Inspector.PutFirst], [Inspector.PutLast] and [Inspector.Drop] return it, as a [NotWaitingError].

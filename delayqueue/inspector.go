@@ -104,7 +104,7 @@ type AwaitedKey struct {
 	Waiters int
 }
 
-// Keys returns the n keys that most tasks wait for, most waiters first, and equal ones by name.
+// Keys returns the n keys with the most waiters, in descending order, and by name where the numbers are equal.
 //
 // It costs what [Inspector.Longest] costs, and a key may be missing when more than 10 000 tasks wait.
 func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {

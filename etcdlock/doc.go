@@ -35,16 +35,16 @@
 //
 // # Cost
 //
-// An acquisition and a release are one write each, which a majority of the members has on disk before etcd answers: that
-// is the floor, and what a Mutex of etcd's package concurrency costs, too. Where callers of one process want the same
-// key, a locking.Gate hands the lease from one to the next without etcd, which takes no write.
+// An acquisition and a release are one write each, which a majority of the members has on disk before etcd answers:
+// that is the floor, and what a Mutex of etcd's package concurrency costs, too. Where callers of one process want the
+// same key, a locking.Gate hands the lease off from one to the next without a write in etcd.
 //
 // # Calls without an answer
 //
-// A transaction is sent once. If its answer is lost, its etcd lease is revoked in the background until etcd confirms
-// that the lease is gone. Then the transaction has no effect, even if it is applied later, because it names a lease
-// that no longer exists. A call gets 2 s, or less if its context ends. While etcd has no majority, Acquire fails with an
-// error that matches locking.ErrUnavailable, and leases are lost when their TTL ends.
+// A transaction is sent once. If its answer is lost, the call that revokes its etcd lease is repeated in the background
+// until etcd confirms that the lease is gone. Then the transaction has no effect, even if it is applied later, because
+// it names a lease that no longer exists. A call gets 2 s, or less if its context ends. While etcd has no majority,
+// Acquire fails with an error that matches locking.ErrUnavailable, and leases are lost when their TTL ends.
 //
 // # The client
 //

@@ -20,9 +20,9 @@
 //	})
 //
 // Do claims first: it raises the stored token, and fails with [ErrFenced] if that is larger already. This is what saves
-// a read-modify-write: after the claim, no earlier holder can write any more, so what is read stays true until the
-// transaction of this holder. A check on the write alone lets an earlier holder write between the read and the write of
-// the next one, whose own write then hides the other.
+// a read-modify-write: after the claim, no earlier holder can write any more, so what this holder reads stays true
+// until it writes. A check on the write alone lets an earlier holder write between the read and the write of the next
+// one, which then overwrites the earlier write.
 //
 // A task that works for long between its read and its write uses two transactions: [SQL.Claim] and the reads in the
 // first, [SQL.Check] and the writes in the second. [SQL.Once] marks an operation as applied, in the same transaction,

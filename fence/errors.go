@@ -32,7 +32,7 @@ var (
 	ErrNoToken = errors.New("fence: no token")
 )
 
-// FencedError says which token was refused, and for which later one. It matches [ErrFenced].
+// FencedError says which token was refused, and because of which later one. It matches [ErrFenced].
 type FencedError struct {
 	Key   string
 	Token int64 // the one that was refused

@@ -14,7 +14,7 @@ import (
 
 // Transport is an [http.RoundTripper] that sends the fencing tokens of the lease that the request's context carries:
 // those of all keys of the innermost lease. If [WithOp] has named the operation, it also sends an Idempotency-Key,
-// unless the request has one. The key is the same when the task runs again, with its larger token; net/http repeats
+// unless the request has one. That header is the same when the task runs again, with a larger token; net/http repeats
 // such a request by itself when its connection breaks. A request without a lease is sent unchanged.
 //
 // A Transport is safe for concurrent use if its Base is.

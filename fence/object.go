@@ -37,11 +37,12 @@ type Objects interface {
 const maxPuts = 5
 
 // PutFenced writes an object with a token in its metadata, unless the object has a larger one. Other metadata is kept.
-// Two writes at the same time are told apart by the ETag, and the later token wins in any order.
+// The ETag tells two writes at the same time apart, and the larger token wins, whichever comes first.
 //
 // With an empty etag the object may have any content. For a read-modify-write, pass the ETag of what was read: the
-// write then succeeds only if nothing was written since. The first holder that reads must claim the object first, by a
-// PutFenced of what it has read: otherwise an earlier holder could still write, and this holder's own write fails.
+// write then succeeds only if nothing was written since. A holder must claim the object before it works on what it has
+// read, by a PutFenced of the unchanged content: otherwise an earlier holder could still write, and then this holder's
+// write fails.
 //
 // The error matches [ErrFenced] if the object has a larger token, and [ErrRetry] if the object has changed since it was
 // read, or was written to by others five times in a row.

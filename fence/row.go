@@ -16,8 +16,7 @@ import (
 //	ALTER TABLE orders ADD COLUMN fence bigint NOT NULL DEFAULT 0;
 //
 // A Row is a value without state, and safe for concurrent use. Under REPEATABLE READ, a transaction that has read
-// before its claim is refused with [ErrRetry] if the row has changed since; changes of other rows are seen only by
-// [SQL].
+// before its claim is refused with [ErrRetry] if the row has changed since. Only [SQL] notices changes of other rows.
 type Row struct {
 	Dialect Dialect  // of the database; has no default
 	Table   string   // with or without its schema, spelled as the database stores it

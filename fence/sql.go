@@ -13,7 +13,7 @@ import (
 const DefaultTable = "railtoken_fence"
 
 // SQL keeps tokens and marks of applied operations in a table of its own, in the database of the guarded rows.
-// [SQL.DDL] prints the table. An SQL is a value without state, and safe for concurrent use.
+// [SQL.DDL] returns the statement that creates the table. An SQL is a value without state, and safe for concurrent use.
 //
 // Claim and Check lock the row of the key until the transaction ends, so that two holders cannot commit at the same
 // time. They take several keys in the same order, so that tasks with keys in common do not deadlock.

@@ -81,7 +81,7 @@ type Handler[T, I any] struct {
 	// Sequential runs one item at a time, in the order of their indexes, and stops at the first one that fails or is
 	// refused.
 	Sequential bool
-	// Tries is how often a failing item runs; 5 when zero. Each time but the last costs a retry of the task, and a task
+	// Tries is how often a failing item runs; 5 when zero. Each try but the last costs a retry of the task, and a task
 	// without retries left no longer tries its items.
 	Tries int
 	// MaxItems is the maximum number of items of a task; 10 000 when zero.

@@ -40,8 +40,8 @@ const (
 // DeposedError is the [LostError].Err of a lease whose key an operator has taken away: see inspect.Inspector.Depose.
 // [errors.AsType] finds it in the cause of the lease's context.
 //
-// A lease of attach.Attached and worker.Worker ends within milliseconds. Another one ends with its next renewal, within
-// a third of its TTL.
+// A lease of attach.Attached and worker.Worker ends within milliseconds. Any other lease ends with its next renewal,
+// within a third of its TTL.
 type DeposedError struct{ By, Why string }
 
 // Error says who has deposed the holder, and why.

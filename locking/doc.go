@@ -25,7 +25,7 @@
 //
 // The TTL of a key follows its server's wall clock. If that clock is set forward, keys expire early, and a second
 // holder may start while the first one still trusts its lease. With a Redlock, this takes the clocks of a majority.
-// Slew the clocks of servers instead of stepping them, as chrony and ntpd do after their start.
+// Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping them.
 //
 // # Unanswered calls
 //
@@ -61,6 +61,6 @@
 // channel with the name of the lock.
 //
 // A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster also +cluster, and
-// the names that a RedisKey option makes. Without the channels (&), callers that wait poll at least every half a
-// second; everything else works.
+// access to the names that a RedisKey option makes. Without the channels (&), callers that wait poll at least every
+// half a second; everything else works.
 package locking

@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// Lease is the right to work on some keys until it is released or lost. It renews itself in the background once per
+// Lease is the right to work on some keys until it is released or lost. It renews itself in the background after each
 // third of its TTL: with the default TTL, every 10 s or a little sooner. If the lock vanishes from the server in the
 // meantime, for example because an operator deletes it, only the next renewal finds out, and the lease is trusted until
 // then.

@@ -54,9 +54,9 @@
 //   - the tasks are enqueued with attach.Producer.EnqueueInOrder. Other tasks join the sequence when they first run;
 //   - Redis keeps its data. The sequence is on the Redis of the tasks; if it is lost, only the order is lost.
 //
-// A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL. The next task then finds the
-// key free and makes the dead worker's task run first. That task has used up a retry if its handler had begun, and is
-// archived if that was its last one.
+// A worker's crash delays the tasks of its key by asynq's lease (30 s) or the lock's TTL, whichever is longer. The next
+// task then finds the key free and makes the dead worker's task run first. That task has used up a retry if its handler
+// had begun, and is archived if that was its last one.
 //
 // With StrictFIFO, a task whose handler has failed holds up the tasks behind it until its last retry, or for half the
 // limit on age if there is one. Choose its retries and their delays accordingly. If it is deleted by hand, the tasks
@@ -64,7 +64,7 @@
 //
 // # Standby
 //
-// A woken task takes some milliseconds to arrive. With [Requeue], when a key is held for at most a quarter of a second
+// A woken task takes a few milliseconds to arrive. With [Requeue], when a key is held for at most a quarter of a second
 // on average, a server keeps as many tasks in their slots as it takes to bridge that time: usually one, at most Standby
 // (4). Such a wait lasts at most half a second, and at most a hundredth of the time until the task's timeout or
 // deadline, because that time is meant for the handler. Then the task is parked. The wait ends at once when the server
@@ -77,10 +77,10 @@
 //
 // # Several keys
 //
-// A task with several keys locks all of them at once or none. A task that has been refused twice and is about to
-// be parked instead collects its keys: it locks them one after another, in sorted order, and keeps those that it has
-// while it waits in its slot for the next. Otherwise it would starve, because many busy keys are hardly ever free at
-// the same moment. Only one task of a server does this at a time, outside the SlotBudget, for 3 s to 1 min depending on
-// how long keys are held, and for at most a quarter of the time before its deadline. A handler that locks further keys
-// itself while it holds some can block such a task, and be blocked by it, until that time is up.
+// A task with several keys locks all of them at once or none. After two refusals, a task collects its keys instead of
+// being parked: it locks them one after another, in sorted order, and keeps those that it has while it waits in its
+// slot for the next. Otherwise it would starve, because many busy keys are hardly ever free at the same moment. Only
+// one task of a server does this at a time, outside the SlotBudget, for 3 s to 1 min depending on how long keys are
+// held, and for at most a quarter of the time before its deadline. A handler that locks further keys itself while it
+// holds some can block such a task, and be blocked by it, until that time is up.
 package middleware

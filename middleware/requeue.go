@@ -33,8 +33,9 @@ const (
 // Requeue parks a task in conflict and frees its worker slot. A conflict is not a failure: it uses up no retry, even on
 // the last attempt. The zero value has all defaults.
 //
-// The task is woken when another task releases the key, or when work outside of tasks releases it that has locked it
-// through attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker it waits for its Delay.
+// The task is woken when another task releases the key. A release outside of tasks also wakes it, if the key was locked
+// through attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker, the task waits for its
+// Delay.
 //
 // When a key is held only briefly, the next task waits in its slot, on standby, so that no time is lost between two
 // tasks. Such a wait lasts at most half a second and at most a hundredth of the time that the task has left. It draws

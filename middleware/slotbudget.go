@@ -44,8 +44,8 @@ type SlotBudget struct {
 	collecting atomic.Bool // a task with several keys is locking them one after another
 }
 
-// Occupy returns a handler whose tasks count as occupying a slot while they run. Wrap the handlers of the server that
-// have no [Lock] with it. Tasks of the other handlers count without it.
+// Occupy returns a handler whose tasks count as occupying a slot while they run. Use it for the handlers of the server
+// that have no [Lock]. Tasks of the other handlers count without it.
 func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		s.running.Add(1)

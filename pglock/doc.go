@@ -32,7 +32,7 @@
 // # Waiting
 //
 // A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that
-// it has subscribed to: through one LISTEN session per Locker. A notification is a hint, and a lost one costs time
+// it has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs time
 // only.
 //
 // # Poolers
@@ -44,19 +44,19 @@
 //
 // # Cost
 //
-// Acquire and Renew are one round trip, and wait for one flush of PostgreSQL's log, because a lease that a crash forgets
-// would have two holders: that flush is the floor, often 0.5 to 2 ms. Release is one round trip and waits for no flush,
-// because a release that a crash forgets ends with the TTL. So a pair costs less than inserting and deleting a row by
-// hand, which waits for two. With its files in memory PostgreSQL takes twice as long for a pair as for such a row, and
-// three to five times as long as for an advisory lock, which writes nothing, has no token, and is gone with its session.
-// Where callers of one process want the same key, a [locking.Gate] hands the lease from one to the next without
-// PostgreSQL, several times faster than advisory locks.
+// Acquire and Renew are one round trip, and wait for one flush of PostgreSQL's log, because a lease that was lost in a
+// crash would let a second holder in: that flush is the floor, often 0.5 to 2 ms. Release is one round trip and waits
+// for no flush, because a lock whose release was lost in a crash ends with its TTL. So a pair costs less than inserting
+// and deleting a row by hand, which waits for two. With its files in memory PostgreSQL takes twice as long for a pair
+// as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has no token, and
+// is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the lease off from
+// one to the next without PostgreSQL, several times faster than advisory locks.
 //
 // # Failures
 //
 // While the database cannot be reached, attempts return [locking.ErrUnavailable] within 5 s, and leases last until
 // their TTL ends. They survive a restart and a crash of the server. An attempt or a release that was not answered is
 // undone or repeated in the background. If the clock of the database's machine is set forward, leases end early, and
-// only [InTx] and tokens keep a holder apart from the next one. Rows of crashed holders are deleted by the other
-// lockers, once a minute.
+// only [InTx] and tokens keep a former holder from writing. Rows of crashed holders are deleted by the other lockers,
+// once a minute.
 package pglock

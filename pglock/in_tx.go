@@ -24,8 +24,8 @@ SELECT i.id::text, current_database()::text, current_setting('transaction_isolat
 FROM railtoken.installation i`
 
 // InTx ties a transaction to a lease of this package: the transaction commits before any later holder of a key of the
-// lease gets it, or not at all. Call it first in the transaction, before its reads and outside of savepoints, because a
-// savepoint that is rolled back drops it. Release the lease after the commit: until then a release waits, and a
+// lease gets it, or not at all. Call it first in the transaction, before its reads and outside of savepoints, because
+// the rollback of a savepoint undoes it. Release the lease after the commit: until then a release waits, and a
 // [locking.Gate] could hand the lease off. Renewals go on in the meantime.
 //
 // InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back.
@@ -35,9 +35,9 @@ FROM railtoken.installation i`
 // At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
 // committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
 // transaction: begin it after the lease was acquired, and make InTx the first statement. Otherwise InTx reports
-// ErrTransaction, except for a lease that a Gate has handed off, whose rows an old snapshot shows already. There InTx
-// may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll
-// back and try again.
+// ErrTransaction, except for a lease that a Gate has handed off, whose rows an old snapshot shows already. At these
+// levels InTx may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll back and try
+// again.
 //
 // A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
 // idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server

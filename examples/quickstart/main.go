@@ -1,4 +1,5 @@
-// Command quickstart audits and allocates an order: two task types in two queues that never work on it at the same time.
+// Command quickstart audits and allocates an order: tasks of two types, in two queues, that never work on it at the
+// same time.
 package main
 
 import (

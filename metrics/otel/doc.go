@@ -1,5 +1,5 @@
-// Package otel exports railtoken's metrics and traces by OpenTelemetry: which metrics there are is said in package
-// metrics/prometheus, whose names it has with dots in place of underscores, such as railtoken.wait. It is a module of its
+// Package otel exports railtoken's metrics and traces through OpenTelemetry. The metrics are those of package
+// metrics/prometheus, with dots in place of underscores in their names, such as railtoken.wait. It is a module of its
 // own.
 //
 //	telemetry, err := metrics.New(metrics.Options{Inspector: inspector})
@@ -7,8 +7,9 @@
 //	err = w.Use(telemetry.Middleware)  // worker.Worker, or asynq.ServeMux around the middleware of the locks
 //	info, err := client.EnqueueRaw(ctx, taskType, payload, telemetry.Headers(ctx, nil))
 //
-// [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware] makes a
-// span of each run, "process" and the type of the task, as its child. Beside it in the same trace are these spans:
+// [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware]
+// makes a span for each run as its child, named "process" and the type of the task. Beside it in the same trace are
+// these spans:
 //
 //	railtoken.wait  from the first refusal of a task until its handler runs or the task is given up, across all of its runs
 //	railtoken.hold  from then until its keys are released; an error if the lease was lost

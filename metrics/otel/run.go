@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/attach"
 )
 
-// Headers returns headers for a task, with the span of ctx and those that are given, which stay as they are.
+// Headers returns headers for a task: the given ones, whose map stays as it is, and those that carry the span of ctx.
 func (t *Telemetry) Headers(ctx context.Context, headers map[string]string) map[string]string {
 	all := maps.Clone(headers)
 	if all == nil {
@@ -23,8 +23,9 @@ func (t *Telemetry) Headers(ctx context.Context, headers map[string]string) map[
 	return all
 }
 
-// Middleware makes a span of each run of a task, a child of the span in its headers. Put it around the locks, so that the
-// spans of waits and holds are in the same trace. The span of a run whose task waits is no error.
+// Middleware makes a span for each run of a task, as a child of the span in the task's headers. Put it around the
+// locks, so that the spans of waits and holds are in the same trace. The span of a run whose task waits is not marked
+// as an error.
 func (t *Telemetry) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(task.Headers()))

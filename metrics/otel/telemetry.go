@@ -28,7 +28,7 @@ type Options struct {
 	Inspector *inspect.Inspector
 }
 
-// Telemetry makes metrics and spans of events. It is safe for concurrent use.
+// Telemetry turns events into metrics and spans. It is safe for concurrent use.
 type Telemetry struct {
 	events     instruments.Events
 	meters     *meters

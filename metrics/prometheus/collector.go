@@ -84,7 +84,7 @@ func observe(h prometheus.Observer, value float64, e middleware.Event) {
 	with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(e.Keys)[0]})
 }
 
-// Describe is that of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, v := range c.counters {
 		v.Describe(to)
@@ -97,7 +97,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is that of prometheus.Collector. It reads the gauges, for at most 2 s.
+// Collect implements prometheus.Collector. It reads the gauges, for at most 2 s.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	for _, v := range c.counters {
 		v.Collect(to)

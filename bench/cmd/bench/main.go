@@ -1,4 +1,4 @@
-// Command bench measures railtoken against others, on redis-servers that it runs itself, and writes one report of it.
+// Command bench measures railtoken against others, on redis-servers that it runs itself, and writes one report.
 package main
 
 import (
