@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// courtesy is how long a process holds back after a notification. It is halved with each race that the process has
-	// lost, so that the process that has waited longest comes first.
+	// courtesy is how long a process holds back after a notification if it has rivals, others that wait for the same
+	// keys. It is halved with each race that the process has lost, so that the one that has waited longest comes first.
+	// It takes a millisecond at least while the process has nothing else to do, because Go's timers then do.
 	courtesy = 400 * time.Microsecond
 	// yieldPause is how long the first waiter holds back for other processes that have subscribed to the release: once
 	// notified, they need a round trip or two.
@@ -48,6 +49,7 @@ type group struct {
 	refused  error           // the last refusal by the servers
 	down     time.Time       // since when the servers cannot be reached
 	races    int             // lost in a row: notifications that led to a refusal
+	rivals   bool            // it has lost a race
 	yield    bool            // other processes have subscribed, so the first waiter lets them go first
 }
 
@@ -223,7 +225,7 @@ func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t tu
 	case <-timer.C:
 	case <-g.watch(ctx, w):
 		notified = true
-		if length = courtesy >> min(g.races(w), 10); length < shortestPause {
+		if length = g.courtesy(w); length < shortestPause {
 			break
 		}
 		timer.Reset(length)
@@ -319,15 +321,19 @@ func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, noti
 	if notified { // another process was faster
 		p.backoff.Reset()
 		n.races++
+		n.rivals = true
 	}
 	return length, nil
 }
 
-// races returns how often in a row another process was faster.
-func (g *Gate) races(w *waiter) int {
+// courtesy returns for how long a notified waiter lets other processes go first.
+func (g *Gate) courtesy(w *waiter) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return w.group.races
+	if !w.group.rivals {
+		return 0
+	}
+	return courtesy >> min(w.group.races, 10)
 }
 
 // obstacle returns the refusal of a waiter that gives up before the servers have refused it. It describes the holder of
