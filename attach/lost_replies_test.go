@@ -1,0 +1,82 @@
+package attach_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/redistest"
+)
+
+// One reply in fifty is cut, of any call: those of asynq itself, of locks, of fetches and of acknowledgements. Two tasks
+// share each key. Each of them runs once, and long before asynq would recover a task that a lost reply has stranded.
+func TestTasksOutliveLostReplies(t *testing.T) {
+	t.Parallel()
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("recorded=%t", recorded), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			const tasks = 5000
+			producer := r.produce()
+			for i := range tasks {
+				if key := fmt.Sprintf("k%d", i/2); recorded {
+					r.record(producer, key)
+				} else {
+					r.enqueue(key)
+				}
+			}
+			proxy := redistest.NewProxy(t, r.client.Options().Addr)
+			var replies, cuts atomic.Int64
+			proxy.Cut(func(_, _ []byte) bool {
+				if replies.Add(1)%50 == 0 {
+					cuts.Add(1)
+					return true
+				}
+				return false
+			})
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 32})
+			t.Cleanup(func() { _ = client.Close() })
+			a, err := attach.New(client, asynq.Config{
+				Concurrency: 16, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: 100 * time.Millisecond,
+			}, attach.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = a.Close() })
+			var mu sync.Mutex
+			runs, at, done := map[string]int{}, map[string]bool{}, make(chan struct{})
+			began := time.Now()
+			r.serve(a.Client(), a.Config(), a.Lock(byPayloads)(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+				id, _ := asynq.GetTaskID(ctx)
+				key := string(task.Payload())
+				mu.Lock()
+				defer mu.Unlock()
+				if at[key] {
+					t.Errorf("two at work on %s", key)
+				}
+				at[key] = true
+				mu.Unlock()
+				<-time.After(100 * time.Microsecond) // the work
+				mu.Lock()
+				at[key] = false
+				if runs[id]++; runs[id] > 1 {
+					t.Errorf("%s runs again", id)
+				}
+				if len(runs) == tasks {
+					close(done)
+				}
+				return nil
+			})))
+			redistest.Receive(t, done, 2*limit)
+			t.Logf("%d replies of %d were cut; all tasks were done after %v", cuts.Load(), replies.Load(), time.Since(began).Round(time.Millisecond))
+			r.wantNoLocks()
+		})
+	}
+}
