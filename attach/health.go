@@ -18,8 +18,8 @@ import (
 // servers: no majority of them answers, or may vote), or the fetch loop of a server has been stuck for 15 s.
 //
 // A server whose slots are all occupied is ready. An answer takes up to 2 s. It costs one lock and its release, at most
-// once a second for all requests together; what was last seen working within 15 s counts as working. The text has
-// addresses of servers, but neither secrets nor business keys.
+// once a second for all requests together; whatever was seen working within the last 15 s counts as working. The text
+// has addresses of servers, but neither secrets nor business keys.
 func (a *Attached) Ready() http.Handler {
 	return health.Handler("ready", func(ctx context.Context) error {
 		var locks health.Evidence

@@ -68,7 +68,7 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 }
 
 // Producer returns a Producer that shares the locks and connections of a, for handlers that enqueue tasks. It is closed
-// together with a. keys is that of [ProducerOptions].
+// together with the Attached. For keys, see [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	return &Producer{queue: a.queue, opts: ProducerOptions{
 		Keys: keys, Locker: a.locker, RedisKeys: a.opts.RedisKeys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,

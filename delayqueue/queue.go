@@ -74,9 +74,9 @@ const defaultRetryAfter = time.Minute
 //
 // ctx is the context that asynq has given the handler, and the Queue is that of the handler's server: attach.Attached
 // and worker.Worker have a method Queue. The task is in asynq's retry set, where [Queue.Wake] finds it, and then runs
-// again from the start. It has not failed: it uses up no retry, and attach.Waits reports true for the error. The last
-// call counts. A task waits for one key at a time; if it was woken for another key, the next waiter of that key is
-// woken.
+// again from the start. It has not failed: it uses up no retry, and attach.Waits reports true for the error. If a
+// handler calls Park several times, the last call counts. A task waits for one key at a time; if it was woken for
+// another key, the next waiter of that key is woken.
 //
 // The task is not parked, and the handler decides what becomes of it, when the error matches
 //

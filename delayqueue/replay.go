@@ -35,10 +35,11 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 	return nil
 }
 
-// ReplayAll replays, like [Inspector.Replay], up to most archived tasks of an asynq queue for which choose returns
-// true, oldest first. It returns how many it has replayed, even if it also returns an error. A task that is archived
-// meanwhile may be left for the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To
-// replay the tasks that were archived because of a conflict, use middleware.ReplayConflicts.
+// ReplayAll replays archived tasks of an asynq queue, as [Inspector.Replay] does: those for which choose returns true,
+// the oldest first, and no more than the number most. It returns how many it has replayed, even if it also returns an
+// error. A task that is archived meanwhile may be left for the next call. The error matches asynq.ErrQueueNotFound when
+// asynq knows no such queue. To replay the tasks that were archived because of a conflict, use
+// middleware.ReplayConflicts.
 //
 // It reads the archive, of at most 10 000 tasks, in pages of 100 that take two calls to Redis each, and makes one call
 // for each task that it replays.

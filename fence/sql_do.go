@@ -21,9 +21,9 @@ const (
 // pauses of at most 0.5 s. So fn must have no effect besides its transaction, and must return the errors of its
 // statements. With a nil fn, Do only claims.
 //
-// Do returns nil when the transaction is committed, and any error of fn unchanged; nothing is written then. If the
-// connection breaks during the commit, the outcome is unknown: with [SQL.Once] in fn it is safe to try again. The error
-// matches the cause of ctx if ctx has ended, for example because the lease was lost.
+// Do returns nil when the transaction is committed. It returns any error of fn unchanged, and then nothing is written.
+// If the connection breaks during the commit, the outcome is unknown: with [SQL.Once] in fn it is safe to try again.
+// The error matches the cause of ctx if ctx has ended, for example because the lease was lost.
 func (s SQL) Do(ctx context.Context, db *sql.DB, tokens []Token, fn func(tx *sql.Tx) error) error {
 	if db == nil {
 		return invalid("the database is nil")

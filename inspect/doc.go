@@ -16,6 +16,6 @@
 // # Freeing a key
 //
 // [Inspector.Depose] takes a key from a holder that hangs. Unlike deleting the lock, this is safe: the holder is told,
-// cannot get the lock back, and can be refused by the database (Floor) before the next holder comes. [Inspector.Audit]
-// lists who has done so, and why.
+// cannot get the lock back, and can be refused by the database (Floor) before the next holder gets the key.
+// [Inspector.Audit] lists who has done so, and why.
 package inspect

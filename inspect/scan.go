@@ -18,8 +18,8 @@ const (
 	mostScanned = 1_000_000
 )
 
-// Scan returns at most n keys that are locked on any lock server, whatever the program that holds them, in no
-// particular order. [Inspector.Look] shows the holder of one of them.
+// Scan returns at most n keys that are locked on any lock server, whichever program holds them, in no particular order.
+// [Inspector.Look] shows the holder of one of them.
 //
 // It looks at all Redis keys, 1000 per call, and gives up with complete = false after a million on one server. It finds
 // only locks with the usual names: with [Options].RedisKey it returns an error.

@@ -99,7 +99,7 @@ type Error struct {
 	Retried bool
 }
 
-// Error counts the items and has the error of the first one.
+// Error names the number of items in each state, and the first item that failed or was refused, with the reason.
 func (e *Error) Error() string {
 	var b strings.Builder
 	r := e.Report

@@ -24,8 +24,9 @@
 // replica that had not received them. Where that matters, let the database check the token.
 //
 // The TTL of a key follows its server's wall clock. If that clock is set forward, keys expire early, and a second
-// holder may start while the first one still trusts its lease. With a Redlock, this takes the clocks of a majority.
-// Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping them.
+// holder may start while the first one still trusts its lease. With a Redlock, this happens only if the clocks of a
+// majority are set forward. Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping
+// them.
 //
 // # Unanswered calls
 //

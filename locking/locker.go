@@ -44,8 +44,8 @@ type Options struct {
 	// refuses a TTL above its MaxTTL.
 	TTL time.Duration
 
-	// MaxHold is how long the lease can be renewed; then it is lost. At least TTL. When zero it is 30 min, or TTL if that
-	// is longer.
+	// MaxHold is how long the lease can be renewed; then it is lost. It is at least TTL. When zero, it is 30 min, or
+	// TTL if that is longer.
 	MaxHold time.Duration
 
 	// Label names the holder to refused callers, for example "host/1234/order:audit"; the [Locker]'s own label when empty.

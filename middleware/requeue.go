@@ -43,7 +43,7 @@ const (
 // than a quarter of a second on average, or if its present holder has had it for that long.
 type Requeue struct {
 	// Standby is the maximum number of tasks of a server that wait in their slots for one key; 4 when zero, none when
-	// negative. Only as many wait as it takes to bridge the time in which a woken task arrives, which is usually one.
+	// negative. Only as many tasks wait as it takes to bridge the time that a woken task needs to arrive: usually one.
 	// When tasks run in order, only the next task waits.
 	Standby int
 

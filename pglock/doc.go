@@ -5,9 +5,8 @@
 //	locker, err := pglock.New(ctx, db, pglock.Options{Listen: url})
 //	gate := locking.NewGate(locker, locking.GateOptions{})
 //
-// A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it ends, by the clock of the
-// database alone. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never
-// deadlock.
+// A lock is a row with an owner, an end and a fencing token. It ends by the clock of the database alone, unless it is
+// renewed. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.
 //
 // # What it adds to a lock on Redis
 //
@@ -32,8 +31,8 @@
 // # Waiting
 //
 // A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that
-// it has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs time
-// only.
+// it has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs only
+// time.
 //
 // # Poolers
 //

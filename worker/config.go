@@ -40,8 +40,8 @@ type Config struct {
 	// connect (the default), strict or off. Unless it is off, servers that have just started do not vote for 55 s. It
 	// has no effect on a single Redis.
 	LockGuard locking.GuardMode
-	// Locker locks the keys elsewhere than on Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker puts a
-	// locking.Gate in front of it, unless it is one. The caller closes it after the worker.
+	// Locker locks the keys in a store other than Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker
+	// puts a locking.Gate in front of it, unless it is one. The caller closes it after the worker.
 	Locker locking.Locker
 
 	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example

@@ -33,8 +33,8 @@ type Redis struct {
 	// Tasks cannot be stored there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
-	// Client is an existing client: standalone, of Sentinels or of a Cluster. It remains the caller's, to be closed
-	// after the worker has ended, and the fields below do not apply to it. It has no variable.
+	// Client is an existing client of a standalone server, of Sentinels or of a Cluster. It remains the caller's, to be
+	// closed after the worker has ended, and the fields below do not apply to it. It has no variable.
 	Client redis.UniversalClient
 
 	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.

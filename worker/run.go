@@ -28,7 +28,8 @@ func unlessInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Start checks Redis and begins to work on tasks. ctx limits only the check. If Redis is not fit, the worker is closed.
+// Start checks Redis and begins to work on tasks. ctx limits only the check. If Redis is unsuitable, Start closes the
+// worker and returns an error.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -40,7 +40,7 @@ type Options struct {
 	// Hosts are the names, without ports, by which the page may be reached. By default every name is accepted, except on
 	// connections to loopback addresses, where only loopback names are. Loopback names need not be listed.
 	Hosts []string
-	// Secret, at least 32 bytes, makes form tokens that several processes accept; random by default.
+	// Secret, of at least 32 bytes, lets several processes accept each other's form tokens; random by default.
 	Secret []byte
 	// TasksURL is the address of a page about asynq's tasks, such as asynqmon, to which this one links.
 	TasksURL string

@@ -31,7 +31,7 @@ type Request struct {
 	MaxHold time.Duration // the longest time for which the grant is renewed; fencing counters must outlive it
 	Label   string        // the holder's name in a HeldError; may be empty
 
-	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant] Release then reports.
+	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant].Release then reports.
 	// Zero for no subscription.
 	Notify time.Duration
 

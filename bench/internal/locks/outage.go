@@ -105,7 +105,7 @@ func (o *outageRun) turn(ctx context.Context, i int) {
 	}
 	addSample(o.table, name, sample, outage)
 	if sample.Unfinished > 0 && sample.Latencies[len(sample.Latencies)-1] >= long/2 {
-		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end: it takes at least that", long)
+		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end: it takes at least that long", long)
 	}
 }
 
