@@ -67,8 +67,8 @@ func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer,
 	return p, nil
 }
 
-// Producer returns a Producer that shares the locks and connections of a, for handlers that enqueue tasks. It is closed
-// together with the Attached. For keys, see [ProducerOptions].
+// Producer returns a Producer that shares the locks and connections of the Attached, for handlers that enqueue tasks.
+// It is closed together with the Attached. For keys, see [ProducerOptions].
 func (a *Attached) Producer(keys map[string]middleware.KeyFunc) *Producer {
 	return &Producer{queue: a.queue, opts: ProducerOptions{
 		Keys: keys, Locker: a.locker, RedisKeys: a.opts.RedisKeys, MaxKeySize: a.opts.MaxKeySize, MaxKeys: a.opts.MaxKeys,

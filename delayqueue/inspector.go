@@ -40,8 +40,8 @@ func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, e
 }
 
 // Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000. Only the first
-// of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone: those behind them
-// skip them. It costs what [Inspector.Waiters] costs.
+// of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone; the tasks behind
+// skip those. It costs what [Inspector.Waiters] costs.
 func (i *Inspector) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
 	waiters, err := i.members(ctx, parking.SequenceKey(key), key, n)
 	for n := range waiters {

@@ -30,7 +30,8 @@ type Worker struct {
 	Since, Seen time.Time
 	// Queues are those that the worker serves, with their priorities.
 	Queues map[string]int
-	// Slots is its Concurrency. Running is how many slots are in use; in Waiting of these, tasks wait for a key.
+	// Slots is its Concurrency. Running is how many slots are in use, and Waiting is in how many of these a task waits
+	// for a key.
 	Slots, Running, Waiting int
 	// Conflicts is how many tasks were refused a key since the worker began.
 	Conflicts int64

@@ -45,7 +45,7 @@ type SlotBudget struct {
 }
 
 // Occupy returns a handler whose tasks count as occupying a slot while they run. Use it for the handlers of the server
-// that have no [Lock]. Tasks of the other handlers count without it.
+// that have no [Lock]. Tasks of handlers with a Lock count without it.
 func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		s.running.Add(1)

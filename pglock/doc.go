@@ -49,7 +49,7 @@
 // and deleting a row by hand, which waits for two. With its files in memory PostgreSQL takes twice as long for a pair
 // as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has no token, and
 // is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the lease off from
-// one to the next without PostgreSQL, several times faster than advisory locks.
+// one to the next without PostgreSQL, which is several times faster than advisory locks.
 //
 // # Failures
 //

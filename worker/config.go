@@ -63,7 +63,7 @@ type Config struct {
 	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
 	DelayedTaskCheckInterval time.Duration
 	// ShutdownTimeout is how long running tasks may continue after the shutdown has begun. Then their contexts are
-	// cancelled, and they are returned to their queues. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
+	// cancelled, and the tasks are returned to their queues. 8 s when zero. RAILTOKEN_SHUTDOWN_TIMEOUT.
 	ShutdownTimeout time.Duration
 
 	// LockTTL and MaxHold are TTL and MaxHold of locking.Options, for handlers without their own: 30 s and 30 min when

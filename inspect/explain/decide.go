@@ -36,7 +36,7 @@ type Explanation struct {
 	Timer *time.Time `json:"timer,omitempty"`
 	// Expected says in words when the task should start.
 	Expected string `json:"expected_start"`
-	// Why is the cause in a sentence, and Remedy what an operator can do; empty if nothing needs to be done.
+	// Why states the cause in a sentence. Remedy says what an operator can do; empty if nothing needs to be done.
 	Why    string `json:"why"`
 	Remedy string `json:"remedy,omitempty"`
 }
