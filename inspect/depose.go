@@ -80,7 +80,7 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 	if err != nil {
 		return 0, err
 	}
-	label, err := i.expected(ctx, key, d.Expect)
+	label, mark, err := i.expected(ctx, key, d.Expect)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 	if err := i.record(ctx, e); err != nil {
 		return 0, err
 	}
-	floor, err = i.depose(ctx, locker, key, d)
+	floor, err = i.depose(ctx, locker, key, mark, d)
 	e.Outcome, e.Floor = Done, floor
 	if err != nil {
 		e.Outcome, e.Err = Failed, err.Error()
@@ -99,9 +99,10 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 }
 
 // depose does what Depose does, without the audit.
-func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key string, d Deposition) (int64, error) {
+func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark string, d Deposition) (int64, error) {
 	taken, err := lockhook.TakeOver(ctx, locker, lockhook.Request{
-		Key: key, Expect: d.Expect, Label: locking.DefaultLabel() + "/depose", By: d.By, Why: d.Why, TTL: takenFor,
+		Key: key, Expect: d.Expect, Mark: mark, Label: locking.DefaultLabel() + "/depose", By: d.By, Why: d.Why,
+		TTL: takenFor,
 	})
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return 0, fmt.Errorf("%w: %w", ErrChanged, held)
@@ -135,38 +136,37 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key strin
 	return floor, nil
 }
 
-// expected returns the label of the owner that is expected to hold a key. The error matches ErrChanged if no lock
-// server says that it does, and none has a record of an earlier Depose that was not finished.
-func (i *Inspector) expected(ctx context.Context, key, owner string) (label string, err error) {
+// expected returns the label and the mark of the owner that is expected to hold a key. The error matches ErrChanged if
+// no lock server says that it does, and none has a record of an earlier Depose that was not finished.
+func (i *Inspector) expected(ctx context.Context, key, owner string) (label, mark string, err error) {
 	found, err := i.locks(ctx, key)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	n := slices.IndexFunc(found, func(l ServerLock) bool { return l.Owner == owner })
 	if n >= 0 {
-		return found[n].Label, nil
+		return found[n].Label, found[n].mark, nil
 	}
 	names, err := lockhook.RedisKeys(key, i.opts.RedisKey)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, s := range i.servers {
-		if s.has(ctx, lockhook.Record(names.Fence, owner)) {
-			return "", nil
+		if record := s.read(ctx, lockhook.Record(names.Fence, owner)); record != "" {
+			return "", lockhook.MarkOf(record), nil
 		}
 	}
 	if h := holderOf(found, i.quorum()); h != nil {
-		return "", fmt.Errorf("%w: %s has it", ErrChanged, h.Owner)
+		return "", "", fmt.Errorf("%w: %s has it", ErrChanged, h.Owner)
 	}
-	return "", fmt.Errorf("%w: it is free", ErrChanged)
+	return "", "", fmt.Errorf("%w: it is free", ErrChanged)
 }
 
-// has reports whether a lock server has a Redis key.
-func (s *server) has(ctx context.Context, name string) bool {
+// read returns the value of a Redis key on a lock server, or an empty string.
+func (s *server) read(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	n, err := s.client.Exists(ctx, name).Result()
-	return err == nil && n > 0
+	return s.client.Get(ctx, name).Val()
 }
 
 // takingLocker returns the Locker that takes keys away. It is made at the first Depose, so that an Inspector that only

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,6 +144,118 @@ func TestAStrictGuardLetsTheMajorityDepose(t *testing.T) {
 	})
 	r.wantDeposed(lease)
 	r.wantNext(l, floor, before)
+}
+
+// part is a rig with three lock servers, of which the last has no lock of the holder.
+type part struct {
+	*rig
+	nodes  []*redis.Options
+	holder *locking.Lease
+	locks  *locking.Redlock
+}
+
+var unguarded = locking.RedlockOptions{Guard: locking.GuardOff}
+
+// newPart returns a part whose holder does not renew its lease during the test.
+func newPart(t *testing.T) *part {
+	t.Helper()
+	nodes, servers := redlockNodes(t, 3)
+	p := &part{nodes: nodes}
+	tasks := redistest.Start(t).Client(t)
+	p.rig = &rig{T: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: unguarded})}
+	var err error
+	if p.locks, err = locking.NewRedlock(nodes, unguarded); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.locks.Close() })
+	servers[2].Kill()
+	p.holder, err = p.locks.Acquire(t.Context(), []string{"k"}, locking.Options{TTL: 50 * time.Second, MaxHold: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.holder.Release(context.Background()) })
+	servers[2].Restart(t)
+	return p
+}
+
+// reaching returns an Inspector that reaches only some of the lock servers.
+func (p *part) reaching(which ...int) *inspect.Inspector {
+	p.Helper()
+	var nodes []*redis.Options
+	for i, node := range p.nodes {
+		o := *node
+		if !slices.Contains(which, i) {
+			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
+		}
+		nodes = append(nodes, &o)
+	}
+	return newInspector(p.T, inspect.Options{Tasks: p.client, Nodes: nodes, Redlock: unguarded})
+}
+
+func TestAFailedDeposeLetsNoOtherIn(t *testing.T) {
+	t.Parallel()
+	p := newPart(t)
+	before, err := p.holder.Fence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := p.owner("k")
+	if _, err := p.reaching(0).Depose(t.Context(), "k", by(owner)); err == nil || errors.Is(err, inspect.ErrChanged) {
+		t.Fatalf("one of three servers: %v", err)
+	}
+	other, err := p.locks.Acquire(t.Context(), []string{"k"}, locking.Options{})
+	if err == nil {
+		_ = other.Release(t.Context())
+		t.Fatalf("another has the key, and the lease of its holder ended with: %v", p.holder.Err())
+	}
+	floor, err := p.inspect.Depose(t.Context(), "k", by(owner))
+	if err != nil {
+		t.Fatalf("repeated: %v", err)
+	}
+	p.wantNext(p.locks, floor, before)
+}
+
+// The holder's acquire calls may still be under way to servers that have no lock of it, or another one's.
+func TestDeposeRefusesLateCallsOnEveryServer(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(p *part, last *redis.Client, d inspect.Deposition) error{
+		"free": func(*part, *redis.Client, inspect.Deposition) error { return nil },
+		"another owner's": func(p *part, last *redis.Client, _ inspect.Deposition) error {
+			return last.Set(p.Context(), "railtoken:lock:{k}", "another", time.Minute).Err()
+		},
+		"reached by the repetition": func(p *part, _ *redis.Client, d inspect.Deposition) error {
+			refused := errors.New("the database is away")
+			d.Floor = func(context.Context, int64) error { return refused }
+			if _, err := p.reaching(0, 1).Depose(p.Context(), "k", d); !errors.Is(err, refused) {
+				return fmt.Errorf("the first one: %w", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPart(t)
+			var clients []*redis.Client
+			for _, node := range p.nodes {
+				client := redis.NewClient(node)
+				t.Cleanup(func() { client.Close() })
+				clients = append(clients, client)
+			}
+			mark := clients[0].Get(t.Context(), "railtoken:lock:{k}").Val()[:16]
+			d := by(p.owner("k"))
+			if err := spoil(p, clients[2], d); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.inspect.Depose(t.Context(), "k", d); err != nil {
+				t.Fatal(err)
+			}
+			for i, client := range clients {
+				if fence := client.Get(t.Context(), "railtoken:lock:{k}:fence").Val(); !strings.Contains(fence, " "+mark+"@") {
+					t.Errorf("server %d does not refuse them: %q", i, fence)
+				}
+			}
+		})
+	}
 }
 
 // dying dials connections that all break after so many writes, those of all servers together. If late is true, the last

@@ -64,6 +64,8 @@ type ServerLock struct {
 	Notified bool
 	// Err says why the server could not be asked, or nil.
 	Err error
+
+	mark string // of the owner
 }
 
 // Look returns the state of a key, with the first n of the tasks that wait for it. The state is no snapshot: tasks and
@@ -157,6 +159,7 @@ func (s *server) look(ctx context.Context, names lockhook.Keys) ServerLock {
 	}
 	o := lockhook.Parse(value.Val())
 	l.Owner, l.Label, l.Since, l.Remaining = lockhook.Name(value.Val()), o.Label, o.Since, left.Val()
+	l.mark = o.Mark
 	return l
 }
 

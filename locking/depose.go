@@ -58,18 +58,34 @@ func recordKey(fence, name string) string {
 	return strings.TrimSuffix(fence, ":fence") + ":deposed:" + name
 }
 
+// record is what stays on a server of a deposed owner, behind the name of the owner by which it was deposed.
+type record struct {
+	DeposedError
+
+	Mark string // that of the deposed owner, for a Depose that is repeated
+}
+
+// markOf returns the mark of the deposed owner that is on record, or an empty string.
+func markOf(text string) string {
+	var r record
+	if len(text) < nameSize || json.Unmarshal([]byte(text[nameSize:]), &r) != nil {
+		return ""
+	}
+	return r.Mark
+}
+
 // deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
 func deposeCommand(
 	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options,
 	r lockhook.Request,
 ) (pipeline.Command, error) {
-	notice, err := json.Marshal(&DeposedError{By: r.By, Why: r.Why})
+	notice, err := json.Marshal(&record{DeposedError{By: r.By, Why: r.Why}, r.Mark})
 	if err != nil {
 		return pipeline.Command{}, err
 	}
-	c := script.Command(append(slices.Clone(redisKeys), recordKey(redisKeys[1], r.Expect)), 9)
+	c := script.Command(append(slices.Clone(redisKeys), recordKey(redisKeys[1], r.Expect)), 10)
 	c.Add(owner, ms(opts.TTL), ms(fenceTTL), proposal)
-	c.Add(r.Expect, string(notice), ms(recordLifetime), int64(lateness/time.Second), deposedChannel)
+	c.Add(r.Expect, r.Mark, string(notice), ms(recordLifetime), int64(lateness/time.Second), deposedChannel)
 	return c, nil
 }
 
@@ -120,8 +136,10 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 	return newLease(ctx, g, keys, opts, began)
 }
 
-// takeOver takes a key away from its owner on a majority of the nodes. After an error, the key may be taken on a
-// minority; unless no majority can be, that stays so until the TTL ends: see [Single.takeOver].
+// takeOver takes a key away from its owner on a majority of the nodes. After an error, the key may be taken on some
+// nodes, and stays so until the TTL ends: if it became free there, another caller could get a majority with them while
+// the owner, who has just lost its own, does not know that yet. It is given back only if other owners have so many
+// nodes that this one cannot have a majority.
 func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Lease, error) {
 	request.TTL = min(request.TTL, r.opts.MaxTTL)
 	keys, opts := []string{request.Key}, takeOptions(request, r.opts.FenceTTL)
@@ -141,7 +159,7 @@ func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Leas
 		return nil, err
 	}
 	if _, err := g.acquire(ctx); err != nil {
-		if g.mayHave() < quorum.Of(len(g.nodes)) {
+		if g.elsewhere() > len(g.nodes)-quorum.Of(len(g.nodes)) {
 			g.abandon()
 		}
 		return nil, err
@@ -149,12 +167,12 @@ func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Leas
 	return newLease(ctx, g, keys, opts, began)
 }
 
-// mayHave returns on how many nodes the attempt may have the lock.
-func (g *redlockGrant) mayHave() (n int) {
+// elsewhere returns on how many nodes another owner has the lock.
+func (g *redlockGrant) elsewhere() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, node := range g.nodes {
-		if g.rules.Counters(i) != nil || node.asked && !node.answered || node.doubtful {
+	for i := range g.nodes {
+		if g.rules.Elsewhere(i) {
 			n++
 		}
 	}

@@ -21,7 +21,10 @@ func init() {
 	}
 	lockhook.Parse = func(value string) lockhook.Owner {
 		o := parseOwner(value)
-		return lockhook.Owner{Ours: !o.since.IsZero(), Label: o.label, Since: o.since, Block: o.block}
+		if o.since.IsZero() {
+			return lockhook.Owner{Block: o.block}
+		}
+		return lockhook.Owner{Ours: true, Label: o.label, Since: o.since, Block: o.block, Mark: value[:markSize]}
 	}
 	lockhook.TakeOver = func(ctx context.Context, locker any, r lockhook.Request) (any, error) {
 		lease, err := takeOver(ctx, locker, r)
@@ -32,7 +35,8 @@ func init() {
 	}
 	lockhook.Backend = backendOf
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
-	lockhook.Follow, lockhook.Name, lockhook.Record = followDepositions, ownerName, recordKey
+	lockhook.Follow, lockhook.Name = followDepositions, ownerName
+	lockhook.Record, lockhook.MarkOf = recordKey, markOf
 }
 
 // backendOf returns the name of a locker's backend: redis, redlock, or that of the package that implements it.

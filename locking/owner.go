@@ -14,6 +14,7 @@ import (
 const (
 	ownerBytes   = 20              // 160 random bits, as in Redis's documentation of the pattern
 	ownerSize    = 27              // their length in base64
+	markSize     = 16              // of these, what marks an owner that has given up: see abandon.lua
 	maxUnixMilli = 253402300799999 // the end of the year 9999, the last one of RFC 3339
 )
 

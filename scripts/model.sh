@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the models exhaustively, fence.pml (fencing tokens on Redlock) and fused.pml (locks in asynq's own scripts): the protocol must hold, each
-# wrong variant must fail.
+# Checks the models exhaustively, fence.pml (fencing tokens on Redlock), depose.pml (a key is taken from its holder) and fused.pml (locks in
+# asynq's own scripts): the protocol must hold, each wrong variant must fail.
 # model.sh NAME... runs only the configurations whose names begin so.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -165,6 +165,37 @@ check t05-so-far fails UNIQUE -DCLIENTS=3 -DMUTANT=5 -DTIDY=1
 check t08-min-of-granted fails UNIQUE -DCLIENTS=3 -DMUTANT=8 -DTIDY=1
 check t10-blocks-overlap fails UNIQUE -DCLIENTS=3 -DBLOCK=2 -DMUTANT=10 -DTIDY=1
 check t-dup-min-of-granted fails UNIQUE -DDUP=1 -DMUTANT=8 -DTIDY=1
+
+model=$models/depose.pml
+
+# The protocol of docs/design.md, 3.11, on one lock server and on three.
+check depose-1 holds - -DPROPS=3 -DSPREAD=3 -DBLOCK=3
+check depose-1-expiry holds - -DPROPS=3 -DSPREAD=3 -DBLOCK=3 -DEXPIRY=1
+check depose-3 holds - -DNODES=3 -DTRIES=1
+check depose-3-expiry holds - -DNODES=3 -DTRIES=1 -DPROPS=1 -DSPREAD=0 -DEXPIRY=1
+check depose-3-retake holds - -DNODES=3 -DTRIES=1 -DPROPS=1 -DRETAKE=1
+check depose-3-twice holds - -DNODES=3 -DTRIES=2 -DPROPS=1 -DSPREAD=0 -DBEGUN=1
+check depose-3-unsorted holds - -DNODES=3 -DTRIES=1 -DPROPS=1 -DSPREAD=0 -DSORT=0
+
+# The model does reach what it is about: "fails" means reached.
+check depose-r-victim fails VICTIM -DNODES=3 -DTRIES=1 -DPROPS=1 -DREACH=2
+check depose-r-next fails NEXT_HOLDER -DNODES=3 -DTRIES=1 -DPROPS=1 -DREACH=1
+check depose-r-repeated fails REPEATED -DREACH=3
+
+# Protocols known to be wrong.
+check depose-m01-no-raise fails REFUSED -DMUTANT=1
+check depose-m02-from-first fails REFUSED -DMUTANT=2
+check depose-m03-plain-delete fails EXCLUSION -DMUTANT=3
+check depose-m04-no-floor fails REFUSED -DMUTANT=4
+check depose-m05-floor-late fails EXCLUSION -DMUTANT=5
+check depose-m06-next-overlaps fails NEXT -DMUTANT=6
+check depose-m07-two-steps fails EXCLUSION -DMUTANT=7
+check depose-m08-takes-any fails NOT_THE_NEXT -DMUTANT=8
+check depose-m09-undone fails EXCLUSION -DMUTANT=9
+check depose-m10-minority-undone fails EXCLUSION -DNODES=3 -DTRIES=1 -DPROPS=1 -DMUTANT=10
+check depose-m11-unmarked fails GONE -DNODES=3 -DTRIES=1 -DPROPS=1 -DMUTANT=11
+check depose-m12-marked-there fails GONE -DNODES=3 -DTRIES=1 -DPROPS=1 -DRETAKE=1 -DMUTANT=12
+check depose-m13-floor-early fails NEXT -DNODES=3 -DTRIES=1 -DPROPS=1 -DMUTANT=13
 
 model=$models/fused.pml
 

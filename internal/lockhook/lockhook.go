@@ -23,6 +23,8 @@ type Owner struct {
 	Label string
 	Since time.Time
 	Block int64 // how many tokens are reserved
+	// Mark is what identifies it among the owners whose late calls are refused.
+	Mark string
 }
 
 // TakeOver takes a key away from its owner, for a *locking.Lease of the caller (docs/design.md, 3.11). locker is a
@@ -34,6 +36,7 @@ var TakeOver func(ctx context.Context, locker any, r Request) (lease any, err er
 type Request struct {
 	Key     string
 	Expect  string // name of the owner: see Name
+	Mark    string // its mark, if it is known
 	Label   string // of the caller
 	By, Why string // what the owner is told
 	TTL     time.Duration
@@ -54,3 +57,6 @@ var Name func(value string) string
 
 // Record returns the Redis key of the record of an owner that was deposed, given that of the fence counter.
 var Record func(fence, name string) string
+
+// MarkOf returns the mark of the deposed owner in the value of a record, or an empty string.
+var MarkOf func(record string) string
