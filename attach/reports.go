@@ -51,7 +51,7 @@ func (r *reports) start(a *Attached) {
 		queues = map[string]int{"default": 1} // as asynq has it
 	}
 	r.writing = report.Start(a.client, (*parking.Engine)(a.queue).Held(), report.Worker{
-		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(),
+		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
 	})
 }
 

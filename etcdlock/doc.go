@@ -46,6 +46,13 @@
 // it names a lease that no longer exists. A call gets 2 s, or less if its context ends. While etcd has no majority,
 // Acquire fails with an error that matches locking.ErrUnavailable, and leases are lost when their TTL ends.
 //
+// # Looking from outside
+//
+// Package inspect, the railtoken command and the admin page do not read etcd. They show the holder of a key if it is a
+// task, as its worker reports it every 5 s, and cannot depose it. The keys below railtoken/lock/ are all locks, with the
+// labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has passed. Deleting
+// the etcd key frees it at once; the holder is told at its next renewal.
+//
 // # The client
 //
 // Endpoints, TLS and authentication are those of the clientv3.Client. List all members, and set its DialKeepAliveTime

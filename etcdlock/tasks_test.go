@@ -39,3 +39,9 @@ func TestTasksOnRedisAreLockedOnEtcd(t *testing.T) {
 		return nil
 	})
 }
+
+func TestHoldersOnEtcdAreInspected(t *testing.T) {
+	t.Parallel()
+	etcd := sharedEtcd(t)
+	locktasks.Inspect(t, "etcdlock", func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "inspected/"}) })
+}

@@ -32,7 +32,8 @@ const mostText = 500
 func (d Deposition) Validate() error {
 	var errs []error
 	if d.Expect == "" {
-		errs = append(errs, errors.New("inspect: Expect is empty: give the Owner that Look has shown"))
+		errs = append(errs, errors.New("inspect: Expect is empty: give the Owner that Look has shown; a holder without one "+
+			"has its lock in a store that Depose does not reach"))
 	}
 	for name, text := range map[string]string{"By": d.By, "Why": d.Why} {
 		if text == "" || len(text) > mostText {
@@ -69,6 +70,10 @@ const (
 // error the key may have been taken from its holder. In that case repeat the call with the same Expect: this is safe,
 // and continues where the failed call stopped. Meanwhile the key stays locked for 30 s at most; that is also what
 // happens if the process of Depose dies.
+//
+// Depose takes locks on Redis only. If a worker has reported that one of its tasks holds the key in another store, the
+// error says so, and matches ErrChanged. A program that does not use railtoken cannot be told that it has lost the key,
+// and the audit has no label of it: stop that program first.
 //
 // With several lock servers a majority must take part; the error names those that did not. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
@@ -158,6 +163,18 @@ func (i *Inspector) expected(ctx context.Context, key, owner string) (label, mar
 	}
 	if h := holderOf(found, i.quorum()); h != nil {
 		return "", "", fmt.Errorf("%w: %s has it", ErrChanged, h.Owner)
+	}
+	workers, err := i.Workers(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	unseen, err := i.unseenHolder(ctx, workers, key)
+	if err != nil {
+		return "", "", err
+	}
+	if unseen != nil {
+		return "", "", fmt.Errorf("%w: task %s has it in another store (%s), where Depose cannot take it: stop the process of "+
+			"its worker, %s/%d", ErrChanged, unseen.Task.Task, unseen.Backend, unseen.Task.Host, unseen.Task.PID)
 	}
 	return "", "", fmt.Errorf("%w: it is free", ErrChanged)
 }

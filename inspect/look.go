@@ -22,7 +22,9 @@ const timeout = 2 * time.Second
 // KeyState is what is known about one key.
 type KeyState struct {
 	Key string
-	// Holder holds the key; nil if it is free. With several lock servers, the holder has the lock on most of them.
+	// Holder holds the key; nil if it is free. With several lock servers, the holder has the lock on most of them. If no
+	// lock server has a lock, Holder is the task that holds the key in another store, as far as a worker has reported it:
+	// see [Holder].Backend.
 	Holder *Holder
 	// Servers has one entry for each lock server, in the order of [Options].Nodes.
 	Servers []ServerLock
@@ -36,8 +38,13 @@ type KeyState struct {
 // Holder is the holder of a key.
 type Holder struct {
 	// Owner identifies the acquisition of the lock. It is the same on all lock servers, and [Inspector.Depose] expects
-	// it. It stays the same when a process hands the lock off to another of its tasks.
+	// it. It stays the same when a process hands the lock off to another of its tasks. It is empty if Backend is set.
 	Owner string
+	// Backend is empty if the lock is on the lock servers. Otherwise the lock is in a store that the Inspector does not
+	// see, such as PostgreSQL with package pglock, and Backend names the package. All that is known then is what the
+	// worker has reported in the last 15 s: Since is when the handler began, Remaining and Votes are 0, and
+	// [Inspector.Depose] cannot take the key away.
+	Backend string
 	// Label is the holder's own name; empty when another program holds the key.
 	Label string
 	// Since is when the lock was taken, by the holder's clock; zero when another program holds the key.
@@ -86,11 +93,18 @@ func (i *Inspector) Look(ctx context.Context, key string, n int) (KeyState, erro
 	if k.Waiters, err = inspector.Waiters(ctx, key, n); err != nil {
 		return k, err
 	}
-	if k.Sequence, err = inspector.Sequence(ctx, key, n); err != nil || k.Holder == nil {
+	if k.Sequence, err = inspector.Sequence(ctx, key, n); err != nil {
 		return k, err
 	}
 	workers, err := i.Workers(ctx)
-	k.Holder.Task = reported(workers, key, k.Holder)
+	if err != nil {
+		return k, err
+	}
+	if k.Holder != nil {
+		k.Holder.Task = reported(workers, key, k.Holder)
+		return k, nil
+	}
+	k.Holder, err = i.unseenHolder(ctx, workers, key)
 	return k, err
 }
 

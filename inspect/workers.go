@@ -26,6 +26,9 @@ type Worker struct {
 	// Version is that of railtoken; empty if unknown. Config is a fingerprint: workers with the same settings have the
 	// same one.
 	Version, Config string
+	// Backend says where the locks of its tasks are: redis, redlock, or the name of the package that implements the
+	// Locker; empty if the worker is too old to report it. An [Inspector] sees locks of the first two only.
+	Backend string
 	// Since is when the worker began, and Seen when it reported, by its own clock.
 	Since, Seen time.Time
 	// Queues are those that the worker serves, with their priorities.
@@ -101,8 +104,9 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 // workerOf returns the worker of a report.
 func workerOf(id string, seen time.Time, r report.Worker) Worker {
 	w := Worker{
-		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Since: time.UnixMilli(r.Since), Seen: seen,
-		Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts, Keys: r.Keys,
+		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Since: time.UnixMilli(r.Since),
+		Seen: seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
+		Keys: r.Keys,
 	}
 	for _, h := range r.Held {
 		w.Held = append(w.Held, Holding{

@@ -34,6 +34,13 @@
 // it has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs only
 // time.
 //
+// # Looking from outside
+//
+// Package inspect, the railtoken command and the admin page do not read this database. They show the holder of a key if
+// it is a task, as its worker reports it every 5 s, and cannot depose it. The table railtoken.locks has all locks, with
+// the labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has passed.
+// Deleting its row frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
+//
 // # Poolers
 //
 // Every call is one statement, so PgBouncer in transaction mode may stand in front. Options.Listen must go around it.

@@ -51,3 +51,9 @@ func TestTasksOnRedisAreLockedInPostgres(t *testing.T) {
 		t.Errorf("the totals are %d (error %v) after %d tasks", sum, err, tasks)
 	}
 }
+
+func TestHoldersInPostgresAreInspected(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	locktasks.Inspect(t, "pglock", func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) })
+}

@@ -54,6 +54,10 @@ func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes 
 		}
 		d.Expect = k.Holder.Owner
 	}
+	if h := k.Holder; h != nil && h.Backend != "" {
+		return fmt.Errorf("task %s holds the key in another store (%s), where depose cannot take it: stop the process of its "+
+			"worker, %s/%d", line(h.Task.Task.String()), line(h.Backend), line(h.Task.Host), h.Task.PID)
+	}
 	question := "Take key " + a.key(key) + " away from owner " + d.Expect + "?"
 	if h := k.Holder; h != nil && h.Owner == d.Expect {
 		name := h.Label

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -65,5 +69,30 @@ func TestLookAtAnUnusedKeyNamesSimilarOnes(t *testing.T) {
 	}
 	if out := must(t, exitOK, "look", "1042", "--hash"); strings.Contains(out, "order:") || !strings.Contains(out, "look --find ") {
 		t.Error(out)
+	}
+}
+
+func TestAHolderInAnotherStoreIsShownAndKept(t *testing.T) {
+	s := newSystem(t)
+	text, err := json.Marshal(report.Worker{Host: "web", PID: 7, Backend: "pglock", Keys: 1, Held: []report.Held{{
+		Key: []byte("order:1"), Queue: "default", ID: "first", Type: "audit", Since: time.Now().Add(-time.Minute).UnixMilli(),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client.Set(t.Context(), report.Key("w"), text, 0)
+	s.client.ZAdd(t.Context(), report.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: "w"})
+	s.client.HSet(t.Context(), "asynq:{default}:t:first", "state", "active")
+	out := must(t, exitOK, "look", "order:1")
+	if !strings.Contains(out, "holder   task default/first (audit), by web/7") || !strings.Contains(out, "another store (pglock)") ||
+		strings.Contains(out, "owner") {
+		t.Errorf("look: %s", out)
+	}
+	if out := must(t, exitOK, "look", "order:1", "--json"); !strings.Contains(out, `"backend": "pglock"`) {
+		t.Errorf("look --json: %s", out)
+	}
+	out = must(t, exitError, "depose", "order:1", "--why", "it hangs", "--yes", "--expect", "0123456789abcdef")
+	if !strings.Contains(out, "another store (pglock)") || !strings.Contains(out, "stop the process of its worker, web/7") {
+		t.Errorf("depose: %s", out)
 	}
 }

@@ -31,6 +31,7 @@ type keyJSON struct {
 
 type holderJSON struct {
 	Owner     string     `json:"owner"`
+	Backend   string     `json:"backend,omitempty"` // of a lock that is not on Redis
 	Label     string     `json:"label,omitempty"`
 	Task      string     `json:"task,omitempty"`
 	Type      string     `json:"type,omitempty"`
@@ -146,9 +147,14 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 		} else {
 			fmt.Fprintf(a.out, "holder   %s\n", or(strings.TrimSpace(h.Label)))
 		}
-		fmt.Fprintf(a.out, "held     for %s, %s\n", ago(h.Since), left(h.Remaining))
-		fmt.Fprintf(a.out, "fence    %d at most\n", h.Fence)
-		fmt.Fprintf(a.out, "owner    %s\n", h.Owner)
+		if h.Backend != "" {
+			fmt.Fprintf(a.out, "held     for %s, as its worker has reported: the lock is in another store (%s)\n",
+				ago(h.Since), line(h.Backend))
+		} else {
+			fmt.Fprintf(a.out, "held     for %s, %s\n", ago(h.Since), left(h.Remaining))
+			fmt.Fprintf(a.out, "fence    %d at most\n", h.Fence)
+			fmt.Fprintf(a.out, "owner    %s\n", h.Owner)
+		}
 	}
 	if len(k.Servers) > 1 {
 		a.printServers(k)
@@ -231,7 +237,8 @@ func (a *app) stateJSON(k inspect.KeyState, alike []string) keyJSON {
 	}
 	if h := k.Holder; h != nil {
 		all.Holder = &holderJSON{
-			Owner: h.Owner, Label: h.Label, Since: moment(h.Since), Remaining: h.Remaining.Seconds(), Fence: h.Fence, Votes: h.Votes,
+			Owner: h.Owner, Backend: h.Backend, Label: h.Label, Since: moment(h.Since), Remaining: h.Remaining.Seconds(),
+			Fence: h.Fence, Votes: h.Votes,
 		}
 		if h.Task != nil {
 			all.Holder.Task, all.Holder.Type = h.Task.Task.String(), h.Task.Type

@@ -240,7 +240,7 @@ func (p *Page) fingerprint(ctx context.Context, topic string) string {
 			return "error"
 		}
 		if h := k.Holder; h != nil {
-			fmt.Fprintf(&b, "%s %d %v %d", h.Owner, h.Fence, h.Task != nil, h.Votes)
+			fmt.Fprintf(&b, "%s %q %d %v %d", h.Owner, h.Label, h.Fence, h.Task != nil, h.Votes)
 		}
 		for _, s := range k.Servers {
 			fmt.Fprintf(&b, "%s %s %v\n", s.Addr, s.Owner, s.Err != nil)

@@ -231,6 +231,9 @@ func words(e *Explanation, f facts) {
 		e.Expected = "when a server has a free slot for it"
 	case KeyFree:
 		e.Why, e.Expected = "nothing holds its key", "within a second, or "+strings.TrimPrefix(latest(f), ", and ")
+		if f.unseen != "" {
+			e.Why = "no worker has reported that its key is held, and locks in another store (" + f.unseen + ") cannot be seen"
+		}
 		e.Remedy = "if it stays so, its wake was lost: railtoken wake " + quoted(f.key)
 	case WorkerDied:
 		e.Why = "its worker has died: asynq's lease on it ended at " + at(f.lease)
@@ -298,6 +301,10 @@ const longHold = locking.DefaultTTL
 func ofLongHold(f facts) string {
 	if f.holder == nil || f.holder.Since.IsZero() || f.now.Sub(f.holder.Since) <= longHold {
 		return ""
+	}
+	if f.process != "" {
+		return fmt.Sprintf("its worker %s still reports the task, so its process lives: if it hangs, stop that process, because "+
+			"a lock in another store (%s) cannot be taken away", f.process, f.unseen)
 	}
 	return fmt.Sprintf("its lock has been renewed since %s, so its process lives: if it hangs, railtoken look %s shows it, "+
 		"and railtoken depose %s --why REASON takes the key away", at(f.holder.Since), quoted(f.key), quoted(f.key))

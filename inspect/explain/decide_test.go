@@ -43,6 +43,11 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			[]Cause{Quarantined, Behind},
 			"only 1 of 3 lock servers may vote",
 		},
+		"free, as far as is known": {
+			with(func(f *facts) { f.holder, f.unseen = nil, "pglock" }),
+			[]Cause{KeyFree},
+			"no worker has reported that its key is held, and locks in another store (pglock) cannot be seen",
+		},
 		"a minority is dead": {with(func(f *facts) { f.votes = votes{servers: 3, reached: 2, may: 2} }), []Cause{Held}, "it is next"},
 		"first, but woken first": {
 			with(func(f *facts) {
@@ -120,6 +125,12 @@ func TestALongHoldHasARemedy(t *testing.T) {
 			t.Errorf("at %d: %s", position, e.Remedy)
 		}
 	}
+	f.unseen, f.process = "pglock", "h/1"
+	if e := decide(f); strings.Contains(e.Remedy, "depose") || !strings.Contains(e.Remedy, "stop that process") ||
+		!strings.Contains(e.Remedy, "its worker h/1 still reports") {
+		t.Errorf("in another store: %s", e.Remedy)
+	}
+	f.unseen, f.process = "", ""
 	f.holder = &locking.Holder{Remaining: -1} // of another program
 	if e := decide(f); strings.Contains(e.Remedy, "depose") {
 		t.Errorf("not known since when: %s", e.Remedy)

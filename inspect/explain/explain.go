@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -157,13 +159,17 @@ func (f *facts) readServers(servers []*asynq.ServerInfo) {
 	}
 }
 
-// readReports finds out from the reports of the workers whether the task holds keys.
+// readReports finds out from the reports of the workers whether the task holds keys, and whether there are locks that the
+// Inspector does not see.
 func (f *facts) readReports(ctx context.Context, i *inspect.Inspector) error {
 	workers, err := i.Workers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range workers {
+		if !report.OnRedis(w.Backend) {
+			f.unseen = w.Backend
+		}
 		for _, h := range w.Held {
 			if h.Task == f.task && f.state == "active" {
 				f.holds = true
@@ -181,6 +187,9 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 	}
 	if k.Holder != nil {
 		h := k.Holder
+		if h.Backend != "" {
+			f.unseen, f.process = h.Backend, h.Task.Host+"/"+strconv.Itoa(h.Task.PID)
+		}
 		f.holder = &locking.Holder{Label: h.Label, Since: h.Since, Remaining: h.Remaining}
 		if f.by, err = holderTask(ctx, o.Tasks, h); err != nil {
 			return err

@@ -42,6 +42,8 @@ type facts struct {
 
 	holder  *locking.Holder           // of the key; nil if it is free or not known
 	by      delayqueue.Task           // the task that holds the key; zero if it is not known
+	unseen  string                    // the store of the holder's lock, or else of locks of any worker, if not on Redis
+	process string                    // of the holder, if its lock is in that store: host/PID
 	votes   votes                     // of the lock servers
 	holds   bool                      // the task itself holds a key
 	refused *middleware.ConflictError // why it was archived; nil for another reason

@@ -26,6 +26,7 @@ type Worker struct {
 	PID     int            `json:"pid"`
 	Version string         `json:"version,omitempty"` // of railtoken
 	Config  string         `json:"config,omitempty"`  // fingerprint of the configuration
+	Backend string         `json:"backend,omitempty"` // of the locks: redis, redlock, or the name of a package
 	Since   int64          `json:"since"`
 	Queues  map[string]int `json:"queues,omitempty"`
 	Slots   int            `json:"slots"`
@@ -53,3 +54,7 @@ func Parse(text string) (w Worker, err error) {
 	err = json.Unmarshal([]byte(text), &w)
 	return w, err
 }
+
+// OnRedis reports whether the locks of a [Worker] with this Backend are on Redis, where package inspect sees them. A
+// worker of an earlier release names no backend.
+func OnRedis(backend string) bool { return backend == "" || backend == "redis" || backend == "redlock" }

@@ -38,7 +38,7 @@ type Reporter struct {
 	known  bool // Redis has a report
 }
 
-// Start starts the reports of a worker about a Set. The queues, slots and configuration are those of w. The first
+// Start starts the reports of a worker about a Set. The queues, slots, configuration and backend are those of w. The first
 // report is written at once, in the background. Call Close at the end.
 func Start(client redis.UniversalClient, held *Set, w Worker) *Reporter {
 	w.Host, _ = os.Hostname()
