@@ -215,10 +215,18 @@ func TestAStoppingServerParksTasksThatWaitInSlots(t *testing.T) {
 func TestALostLeaseTurnsSuccessIntoFailure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	for _, committed := range []bool{false, true} {
+	for queue, want := range map[string]struct {
+		retries int
+		state   asynq.TaskState
+		retried int
+	}{
+		"plain":     {retries: 3, state: asynq.TaskStateRetry, retried: 1},
+		"last":      {retries: 0, state: asynq.TaskStateArchived},
+		"committed": {retries: 0},
+	} {
+		committed := queue == "committed"
 		lost := make(chan error, 1)
 		failed := make(chan error, 1)
-		queue := map[bool]string{false: "plain", true: "committed"}[committed]
 		opts := r.options(nil)
 		opts.TTL, opts.MaxHold = time.Second, time.Second
 		cfg := asynq.Config{
@@ -234,7 +242,7 @@ func TestALostLeaseTurnsSuccessIntoFailure(t *testing.T) {
 			lost <- context.Cause(ctx)
 			return nil
 		})
-		task := r.enqueue(payload{Key: queue}, asynq.MaxRetry(3), asynq.Queue(queue))
+		task := r.enqueue(payload{Key: queue}, asynq.MaxRetry(want.retries), asynq.Queue(queue))
 		if err := receive(t, lost); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("the cause of the handler's context is %v, want ErrLost", err)
 		}
@@ -245,8 +253,8 @@ func TestALostLeaseTurnsSuccessIntoFailure(t *testing.T) {
 		if err := receive(t, failed); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("the error is %v, want ErrLost", err)
 		}
-		if info := r.settled(task, asynq.TaskStateRetry); info.Retried != 1 {
-			t.Errorf("retried %d times, want 1", info.Retried)
+		if info := r.settled(task, want.state); info.Retried != want.retried {
+			t.Errorf("%s: retried %d times, want %d", queue, info.Retried, want.retried)
 		}
 	}
 }
