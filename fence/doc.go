@@ -16,17 +16,37 @@
 //		return err
 //	}
 //	err = guard.Do(ctx, db, []fence.Token{token}, func(tx *sql.Tx) error {
+//		if err := guard.Once(ctx, tx, token, taskID); err != nil {
+//			return err
+//		}
 //		// read, compute and write; a late holder does not get here
 //	})
+//	if err != nil && !errors.Is(err, fence.ErrApplied) {
+//		return err // also ErrFenced: the task runs again, under a new lease
+//	}
+//	if lease, ok := locking.FromContext(ctx); ok {
+//		lease.MarkCommitted() // the work is done, even if the lease is lost from now on
+//	}
+//	return nil
 //
 // Do claims first: it raises the stored token, and fails with [ErrFenced] if that is larger already. This is what saves
 // a read-modify-write: after the claim, no earlier holder can write any more, so what this holder reads stays true
 // until it writes. A check on the write alone lets an earlier holder write between the read and the write of the next
 // one, which then overwrites the earlier write.
 //
+// [SQL.Once] marks an operation as applied, in the same transaction, so that it has no second effect if the task runs
+// again because its lease or the report of its end was lost.
+//
+// After the last transaction, call MarkCommitted of the lease. Without it, a task that loses its lease before its
+// handler returns counts as failed and runs again, although its work is committed. Do cannot call it, because more work
+// may follow, which the loss of the lease must still stop.
+//
+// A handler returns [ErrFenced] like any other error. The later holder may be another task, so the work is not done:
+// asynq counts a failure and runs the task again, under a new lease with a larger token. For [ErrApplied], which says
+// that an earlier run did the work, the handler returns nil.
+//
 // A task that works for long between its read and its write uses two transactions: [SQL.Claim] and the reads in the
-// first, [SQL.Check] and the writes in the second. [SQL.Once] marks an operation as applied, in the same transaction,
-// so that it has no second effect if the task runs again because the report of its end was lost.
+// first, [SQL.Check] and the writes in the second.
 //
 // [Row] keeps the token in a column of the guarded row instead of a table. [Redis] guards data in Redis, [Transport] and
 // [Handler] carry tokens over HTTP to a service that checks them, and [PutFenced] writes objects to a store with ETags.

@@ -6,12 +6,13 @@ import (
 )
 
 var (
-	// ErrFenced reports that a later holder of the lock has claimed the resource. Nothing of this call was written; roll
-	// the transaction back and give up: the later holder has the work now. The error that matches it is a [FencedError].
+	// ErrFenced reports that a later holder of the lock has claimed the resource. Nothing of this call was written: roll
+	// the transaction back. A handler returns the error, and asynq runs its task again, under a new lease: the later
+	// holder may be another task. The error that matches ErrFenced is a [FencedError].
 	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
 
-	// ErrApplied reports that an operation has already had its effect, in an earlier run whose end was not reported. Roll
-	// the transaction back and treat the work as done.
+	// ErrApplied reports that an operation has already had its effect, in an earlier run whose lease or
+	// whose report of its end was lost. Roll the transaction back and treat the work as done: a handler returns nil.
 	ErrApplied = errors.New("fence: the operation has been applied already")
 
 	// ErrRetry reports that a transaction lost a race that says nothing about tokens: a serialization failure, a
@@ -27,8 +28,9 @@ var (
 	// or a configuration that is incomplete. Nothing was sent.
 	ErrInvalid = errors.New("fence: invalid")
 
-	// ErrNoToken reports that a context carries no lease of the key, or that a request has no token. Wrap the handler with
-	// middleware.Lock, or use locking.Do, and pass its context on.
+	// ErrNoToken reports that a context carries no lease of the key, or that a request has no token. Pass on the context
+	// that a handler under middleware.Lock gets, or the function of locking.Do. For a lease from Acquire or Wait, use
+	// locking.NewContext, or make the [Token] from its FenceOf.
 	ErrNoToken = errors.New("fence: no token")
 )
 

@@ -20,6 +20,12 @@ const redisPrefix = "railtoken:fence:"
 // Redis guards data in Redis. The token is kept beside the data, in the same cluster slot, so that one script checks
 // the token and writes. A Redis that fails over to a replica can lose the last tokens along with the last data.
 //
+// The token of key K beside a data key with the hash tag D, or without a tag and named D, is the string
+// railtoken:fence:{D}:K. It has no expiry, like the data that it guards: each pair of a key and a hash tag costs one
+// small string for ever. If you delete data for good, delete its token days later, because an earlier holder that was
+// stopped for longer would find no larger token. A Redis user with ACL rules needs ~railtoken:fence:* besides the data
+// keys, and the commands EVAL, GET and SET.
+//
 // A Redis is a value without state, and safe for concurrent use.
 type Redis struct {
 	// Eval runs a Lua script and returns its reply, or the server's error. With go-redis:
@@ -39,7 +45,8 @@ func (r Redis) Claim(ctx context.Context, t Token, key string) error {
 	return err
 }
 
-// Run runs a Lua script unless there is a larger token beside the data, and returns its reply. The script uses KEYS and
+// Run runs a Lua script unless there is a larger token beside the data, and returns its reply. Like Claim, it raises
+// the token to the caller's in the same step. The script uses KEYS and
 // ARGV as if it were run alone; the names of its Lua variables must not begin with fence_. All keys must be in one
 // cluster slot, as always with scripts; the token is beside the first. The script must return something, because
 // clients report the lack of a reply as an error.

@@ -20,8 +20,9 @@ type Token struct {
 }
 
 // From returns the fencing token of a key that the caller has locked: in a handler under middleware.Lock, in the
-// function of locking.Do, and behind [Handler], where the token comes with the request. If ctx carries several leases,
-// the innermost one with this key counts.
+// function of locking.Do, and behind [Handler], where the token comes with the request. Acquire and Wait of package
+// locking return a lease that no context carries yet: give From the context that locking.NewContext(ctx, lease) returns.
+// If ctx carries several leases, the innermost one with this key counts.
 //
 // With several lock servers From may wait for them until the token is certain, but no longer than the lease lasts. The
 // error matches [ErrNoToken] if ctx carries no lease of the key, and locking.ErrLost if the lease was lost.
@@ -42,7 +43,8 @@ func From(ctx context.Context, key string) (Token, error) {
 			return t, t.validate()
 		}
 	}
-	return Token{}, fmt.Errorf("%w: the context carries no lease of key %q: use the context that the locked handler gets", ErrNoToken, key)
+	return Token{}, fmt.Errorf("%w: the context carries no lease of key %q: use the context that the locked handler gets, "+
+		"or locking.NewContext for a lease of your own", ErrNoToken, key)
 }
 
 // validate returns an error that matches ErrInvalid for a token that no lease can have.
