@@ -171,7 +171,7 @@ func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
+	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, e) })
 }
 
 // Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. Wrap each handler

@@ -115,7 +115,7 @@ func tell(ctx context.Context, observer Observer, log *slog.Logger, e Event) {
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task.String(), func() { observer(ctx, e) })
+	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, e) })
 }
 
 // known returns a holder, or nil if nothing is known about it.

@@ -2,8 +2,10 @@ package instruments
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/locking"
@@ -34,23 +36,80 @@ var (
 	}
 )
 
-// Events knows for which tasks the counters exist. The zero value is ready, and it is safe for concurrent use.
-type Events struct{ begun sync.Map } // of ofTask
+// Events keeps the labels of the tasks whose counters exist. The zero value is ready, and it is safe for concurrent use.
+type Events struct {
+	mu    sync.Mutex                         // to add a task
+	begun atomic.Pointer[map[ofTask]*labels] // never changed in place: nearly all events only read it
+}
 
-// ofTask are the labels of a task's counters.
+// ofTask identifies the counters of a task.
 type ofTask struct{ kind, queue string }
 
-// Of returns what an event adds to counters and histograms.
-func (all *Events) Of(e middleware.Event) []Measurement {
-	kind, queue := valid(e.Type), valid(e.Task.Queue)
-	if e.Kind != middleware.Acquired {
-		return of(e, kind, queue)
+// labels are those of the metrics that every task has, made once.
+type labels struct {
+	task, acquired []string
+	backend        atomic.Pointer[[]string] // of the last attempt: nearly always it is the same one
+}
+
+// of returns the label of a backend.
+func (l *labels) of(backend string) []string {
+	if last := l.backend.Load(); last != nil && (*last)[0] == backend {
+		return *last
 	}
-	if _, known := all.begun.Load(ofTask{kind, queue}); known {
-		return ofAcquired(e, kind, queue)
+	made := []string{valid(backend)}
+	l.backend.Store(&made)
+	return made
+}
+
+// Most is how many measurements nearly every event has at most.
+const Most = 5
+
+// Append appends to all what an event adds to counters and histograms. It takes no memory for a task that gets its keys
+// without a conflict and releases them, except for the first of its type and queue. The labels must not be changed.
+func (known *Events) Append(all []Measurement, e middleware.Event) []Measurement {
+	if e.Kind != middleware.Acquired && e.Kind != middleware.Released {
+		return append(all, of(e, valid(e.Type), valid(e.Task.Queue))...)
 	}
-	all.begun.Store(ofTask{kind, queue}, true)
-	return append(zeros(kind, queue), ofAcquired(e, kind, queue)...)
+	task := ofTask{e.Type, e.Task.Queue}
+	l := known.labels(task)
+	if l == nil && e.Kind == middleware.Acquired {
+		l = known.begin(task)
+		all = append(all, zeros(l.task[0], l.task[1])...)
+	} else if l == nil {
+		l = newLabels(task)
+	}
+	if e.Kind == middleware.Released {
+		return append(all, Measurement{hold, e.Held.Seconds(), l.task})
+	}
+	return appendAcquired(all, e, l)
+}
+
+// labels returns those of a task whose counters exist, or nil.
+func (known *Events) labels(t ofTask) *labels {
+	if all := known.begun.Load(); all != nil {
+		return (*all)[t]
+	}
+	return nil
+}
+
+// begin adds a task.
+func (known *Events) begin(t ofTask) *labels {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	all := map[ofTask]*labels{}
+	if before := known.begun.Load(); before != nil {
+		maps.Copy(all, *before)
+	}
+	if all[t] == nil {
+		all[t] = newLabels(t)
+		known.begun.Store(&all)
+	}
+	return all[t]
+}
+
+func newLabels(t ofTask) *labels {
+	kind, queue := valid(t.kind), valid(t.queue)
+	return &labels{task: []string{kind, queue}, acquired: []string{kind, queue, acquired}}
 }
 
 func of(e middleware.Event, kind, queue string) []Measurement {
@@ -65,9 +124,7 @@ func of(e middleware.Event, kind, queue string) []Measurement {
 		return []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
 	case middleware.Lost:
 		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
-	case middleware.Released:
-		return []Measurement{hold.of(e.Held.Seconds(), kind, queue)}
-	case middleware.Acquired, middleware.Parked: // see ofAcquired; an Ended follows
+	case middleware.Acquired, middleware.Released, middleware.Parked: // see Append; an Ended follows
 	}
 	return nil
 }
@@ -87,17 +144,16 @@ func zeros(kind, queue string) []Measurement {
 	return all
 }
 
-func ofAcquired(e middleware.Event, kind, queue string) []Measurement {
-	all := make([]Measurement, 0, 5)
-	all = append(all, attempts.of(1, kind, queue, acquired))
+func appendAcquired(all []Measurement, e middleware.Event, l *labels) []Measurement {
+	all = append(all, Measurement{attempts, 1, l.acquired})
 	if e.Waited > 0 {
-		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
+		all = append(all, Measurement{wait, e.Waited.Seconds(), l.task}, conflicts.of(1, l.task[0], l.task[1], outcomeWaited))
 	}
 	if e.Woken > 0 {
-		all = append(all, wake.of(e.Woken.Seconds(), kind, queue))
+		all = append(all, Measurement{wake, e.Woken.Seconds(), l.task})
 	}
 	if e.Took > 0 {
-		all = append(all, acquire.of(e.Took.Seconds(), valid(e.Backend)))
+		all = append(all, Measurement{acquire, e.Took.Seconds(), l.of(e.Backend)})
 	}
 	return all
 }

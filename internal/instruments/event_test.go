@@ -62,7 +62,7 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 		tc.event.Type, tc.event.Task.Queue = "t", "q"
 		tc.event.Key, tc.event.Keys = "order:1042", []string{"order:1042"}
 		var got []string
-		for _, m := range new(Events).Of(tc.event) {
+		for _, m := range new(Events).Append(nil, tc.event) {
 			if m.Value != 0 { // a series that is created
 				got = append(got, fmt.Sprintf("%s%v=%v", m.Name, m.Labels, m.Value))
 			}
@@ -77,7 +77,7 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 	t.Parallel()
 	events := &Events{}
-	begun := events.Of(middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
+	begun := events.Append(nil, middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
 	for _, e := range []middleware.Event{
 		{Kind: middleware.Lost, Err: &locking.LostError{Reason: locking.LossTaken}},
 		{Kind: middleware.Ended, Err: &middleware.ConflictError{Outcome: middleware.Archive, Limit: delayqueue.AgeLimit}},
@@ -85,7 +85,7 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 		{Kind: middleware.Unavailable},
 	} {
 		e.Type, e.Task.Queue = "t", "q"
-		of := events.Of(e)
+		of := events.Append(nil, e)
 		m := of[len(of)-1]
 		if !slices.ContainsFunc(begun, func(b Measurement) bool {
 			return b.Instrument == m.Instrument && slices.Equal(b.Labels, m.Labels)
@@ -95,9 +95,25 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 	}
 }
 
+func TestATaskWithoutAConflictTakesNoMemory(t *testing.T) {
+	events := &Events{}
+	began := middleware.Event{
+		Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}, Took: time.Millisecond, Backend: "redis",
+	}
+	events.Append(nil, began)
+	ended := middleware.Event{Kind: middleware.Released, Type: "t", Task: delayqueue.Task{Queue: "q"}, Held: time.Second}
+	n := 0
+	if allocs := testing.AllocsPerRun(100, func() {
+		var buffer [Most]Measurement
+		n += len(events.Append(buffer[:0], began)) + len(events.Append(buffer[:0], ended))
+	}); allocs > 0 || n == 0 {
+		t.Errorf("%v allocations for %d measurements", allocs, n)
+	}
+}
+
 func TestLabelsAreValidText(t *testing.T) {
 	t.Parallel()
-	for _, m := range new(Events).Of(middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
+	for _, m := range new(Events).Append(nil, middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
 		if m.Labels[0] != "a\uFFFDb" || m.Labels[1] != "\uFFFD" {
 			t.Errorf("%q", m.Labels)
 		}

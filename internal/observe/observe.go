@@ -10,10 +10,10 @@ import (
 
 // Call calls an observer with an event about a task. If the observer panics, the panic is logged with its stack and
 // goes no further, because an observer must not make a task fail.
-func Call(ctx context.Context, log *slog.Logger, event, task string, observer func()) {
+func Call[T fmt.Stringer](ctx context.Context, log *slog.Logger, event string, task T, observer func()) {
 	defer func() {
 		if x := recover(); x != nil {
-			log.ErrorContext(ctx, "the observer panicked; the task goes on", "event", event, "task", task,
+			log.ErrorContext(ctx, "the observer panicked; the task goes on", "event", event, "task", task.String(),
 				"panic", fmt.Sprint(x), "stack", string(debug.Stack()))
 		}
 	}()

@@ -56,7 +56,8 @@ func New(o Options) (*Telemetry, error) {
 
 // Observe counts an event and makes the spans of waits and holds. Use it as a [middleware.Observer].
 func (t *Telemetry) Observe(ctx context.Context, e middleware.Event) {
-	for _, m := range t.events.Of(e) {
+	var buffer [instruments.Most]instruments.Measurement
+	for _, m := range t.events.Append(buffer[:0], e) {
 		t.meters.add(ctx, m)
 	}
 	t.spans.observe(ctx, e)

@@ -64,7 +64,8 @@ func nameOf(i *instruments.Instrument) string {
 
 // Observe counts an event. Use it as a [middleware.Observer].
 func (c *Collector) Observe(_ context.Context, e middleware.Event) {
-	for _, m := range c.events.Of(e) {
+	var buffer [instruments.Most]instruments.Measurement
+	for _, m := range c.events.Append(buffer[:0], e) {
 		if counter, ok := c.counters[m.Instrument]; ok {
 			counter.WithLabelValues(m.Labels...).Add(m.Value)
 			continue
@@ -76,12 +77,13 @@ func (c *Collector) Observe(_ context.Context, e middleware.Event) {
 // observe adds a value to a histogram. The exemplar of a wait has the hash of the key, as it is in the log, if there is one
 // key; other exemplars would cost every task something.
 func observe(h prometheus.Observer, value float64, e middleware.Event) {
-	with, ok := h.(prometheus.ExemplarObserver)
-	if !ok || len(e.Keys) != 1 || e.Waited == 0 {
-		h.Observe(value)
-		return
+	if len(e.Keys) == 1 && e.Waited > 0 {
+		if with, ok := h.(prometheus.ExemplarObserver); ok {
+			with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(e.Keys)[0]})
+			return
+		}
 	}
-	with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(e.Keys)[0]})
+	h.Observe(value)
 }
 
 // Describe implements prometheus.Collector.

@@ -53,6 +53,8 @@ var All = slices.Concat(
 	steady("growth-waiters", "from 1 to 10 000 waiters"),
 	steady("growth-waiters-fifo", "from 1 to 10 000 waiters"),
 	[]Target{
+		{"cost-telemetry", "commands with reports and metrics against neither", atMost(1.01), ratio("commands", everything, "neither")},
+		{"cost-telemetry", "µs with reports and metrics against neither", atMost(1.02), ratio("µs", everything, "neither")},
 		{"cost-memory", "Redis keys of an idle key after FenceTTL", atMost(0), figure(forgotten, "Redis keys each")},
 		{
 			"cost-memory", "bytes of an idle key after FenceTTL, beside what the server keeps for itself", atMost(5),
@@ -69,6 +71,9 @@ var (
 
 // forgotten is the row of a key that nothing is left of.
 const forgotten = "released key, after FenceTTL"
+
+// everything is the row of tasks with all telemetry.
+const everything = "reports and Prometheus"
 
 // The rows of attached servers whose tasks have recorded keys, or none.
 const (
