@@ -2,39 +2,58 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 const (
-	// auditStream is the stream of all depositions, on the Redis of the tasks; mostAudited is about how many entries it
-	// keeps.
+	// auditStream is the stream of what operators have done, on the Redis of the tasks; mostAudited is about how many
+	// entries it keeps.
 	auditStream = "railtoken:audit"
 	mostAudited = 10_000
 )
 
-// Outcome is how far a Depose got.
+// Action is what an operator does.
+type Action string
+
+// The actions of `railtoken` and of the admin page.
+const (
+	ActionDepose   Action = "depose"
+	ActionWake     Action = "wake"
+	ActionPutFirst Action = "put-first"
+	ActionPutLast  Action = "put-last"
+	ActionDrop     Action = "drop"
+	ActionReplay   Action = "replay"
+)
+
+// Outcome is how far an action got.
 type Outcome string
 
-// The outcomes. Each Depose has one entry Begun, and one of the others unless its process has died.
+// The outcomes. Each action has one entry Begun, and one of the others unless its process has died.
 const (
 	Begun  Outcome = "begun"
 	Done   Outcome = "done"
-	Failed Outcome = "failed" // the key may have been taken from its holder: Err says how far it got
+	Failed Outcome = "failed" // of a Depose, the key may have been taken from its holder: Err says how far it got
 )
 
-// AuditEntry is one step of a Depose.
+// AuditEntry is one step of an action.
 type AuditEntry struct {
 	At      time.Time // by the clock of Redis
+	Action  Action
 	Outcome Outcome
-	Key     string
-	Owner   string // the deposed one
-	Holder  string // its label
+	Key     string          // empty if the action concerns no single key
+	Task    delayqueue.Task // zero if it concerns no task; without an ID if it concerns tasks of the queue
+	Owner   string          // the deposed one
+	Holder  string          // its label
 	By, Why string
-	Floor   int64  // set for Done, and for Failed if it is known
+	Floor   int64  // of a Depose: set for Done, and for Failed if it is known
+	Result  string // of other actions: set for Done
 	Err     string // set for Failed
 }
 
@@ -54,8 +73,13 @@ func (i *Inspector) Audit(ctx context.Context, n int) ([]AuditEntry, error) {
 			return value
 		}
 		e := AuditEntry{
-			Outcome: Outcome(text("outcome")), Key: text("key"), Owner: text("owner"), Holder: text("holder"),
-			By: text("by"), Why: text("why"), Err: text("error"),
+			Action: Action(text("action")), Outcome: Outcome(text("outcome")),
+			Key: text("key"), Task: delayqueue.Task{Queue: text("queue"), ID: text("task")},
+			Owner: text("owner"), Holder: text("holder"), By: text("by"), Why: text("why"),
+			Result: text("result"), Err: text("error"),
+		}
+		if e.Action == "" { // of a version that audited nothing else
+			e.Action = ActionDepose
 		}
 		var ms int64
 		_, _ = fmt.Sscanf(m.ID, "%d-", &ms)
@@ -66,16 +90,79 @@ func (i *Inspector) Audit(ctx context.Context, n int) ([]AuditEntry, error) {
 	return entries, nil
 }
 
+// Steering is what an operator does to waiting or archived tasks, for the audit. Action and By must be set, and Key,
+// Task or both; a Task without an ID stands for tasks of its queue. [Inspector.Depose] has an audit of its own.
+type Steering struct {
+	Action  Action
+	Key     string
+	Task    delayqueue.Task
+	By, Why string // at most 500 bytes each
+}
+
+// Validate returns all faults of the steering in one error, or nil.
+func (s Steering) Validate() error {
+	var errs []error
+	if s.Action == "" {
+		errs = append(errs, errors.New("inspect: Action is empty"))
+	}
+	if s.By == "" || len(s.By) > mostText {
+		errs = append(errs, fmt.Errorf("inspect: By has %d bytes: it must have 1 to %d", len(s.By), mostText))
+	}
+	if len(s.Why) > mostText {
+		errs = append(errs, fmt.Errorf("inspect: Why has %d bytes: it must have at most %d", len(s.Why), mostText))
+	}
+	return errors.Join(errs...)
+}
+
+// Audited calls do, and records in the audit who does it: first that it has begun, then the result of do, or that it has
+// failed. It returns the error of do. If the audit cannot be written, do is not called; if that fails at the end, the
+// error says so, and what do has done stays.
+func (i *Inspector) Audited(ctx context.Context, s Steering, do func(ctx context.Context) (result string, err error)) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	return i.audited(ctx, AuditEntry{Action: s.Action, Key: s.Key, Task: s.Task, By: s.By, Why: s.Why}, func(e *AuditEntry) error {
+		var err error
+		e.Result, err = do(ctx)
+		return err
+	})
+}
+
+// audited records an entry, calls do, which may add to it, and records how it ended.
+func (i *Inspector) audited(ctx context.Context, e AuditEntry, do func(e *AuditEntry) error) error {
+	e.Outcome = Begun
+	if err := i.record(ctx, e); err != nil {
+		return err
+	}
+	err := do(&e)
+	e.Outcome = Done
+	if err != nil {
+		e.Outcome, e.Result, e.Err = Failed, "", err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
+	defer cancel()
+	return errors.Join(err, i.record(ctx, e))
+}
+
 // record adds an entry to the audit.
 func (i *Inspector) record(ctx context.Context, e AuditEntry) error {
-	values := []any{
-		"outcome", string(e.Outcome), "key", e.Key, "owner", e.Owner, "holder", e.Holder, "by", e.By, "why", e.Why,
+	values := []any{"action", string(e.Action), "outcome", string(e.Outcome), "by", e.By}
+	for _, field := range []struct{ name, value string }{
+		{"why", e.Why},
+		{"key", e.Key},
+		{"queue", e.Task.Queue},
+		{"task", e.Task.ID},
+		{"owner", e.Owner},
+		{"holder", e.Holder},
+		{"result", e.Result},
+		{"error", e.Err},
+	} {
+		if field.value != "" {
+			values = append(values, field.name, field.value)
+		}
 	}
 	if e.Floor > 0 {
 		values = append(values, "floor", e.Floor)
-	}
-	if e.Err != "" {
-		values = append(values, "error", e.Err)
 	}
 	err := i.opts.Tasks.XAdd(ctx, &redis.XAddArgs{
 		Stream: auditStream, MaxLen: mostAudited, Approx: true, Values: values,

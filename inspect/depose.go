@@ -89,18 +89,13 @@ func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor
 	if err != nil {
 		return 0, err
 	}
-	e := AuditEntry{Outcome: Begun, Key: key, Owner: d.Expect, Holder: label, By: d.By, Why: d.Why}
-	if err := i.record(ctx, e); err != nil {
-		return 0, err
-	}
-	floor, err = i.depose(ctx, locker, key, mark, d)
-	e.Outcome, e.Floor = Done, floor
-	if err != nil {
-		e.Outcome, e.Err = Failed, err.Error()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
-	defer cancel()
-	return floor, errors.Join(err, i.record(ctx, e))
+	e := AuditEntry{Action: ActionDepose, Key: key, Owner: d.Expect, Holder: label, By: d.By, Why: d.Why}
+	err = i.audited(ctx, e, func(e *AuditEntry) error {
+		floor, err = i.depose(ctx, locker, key, mark, d)
+		e.Floor = floor
+		return err
+	})
+	return floor, err
 }
 
 // depose does what Depose does, without the audit.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/worker/embeddedredis"
@@ -60,4 +61,37 @@ func Example() {
 	// the database refuses smaller tokens: true
 	// deposed: true
 	// the holder: locking: lease of ["order:1042"] is lost: an operator has taken the key away: deposed by ann: hangs since midnight
+}
+
+// A program of an operator's own drops a task, and the audit says who did it.
+func ExampleInspector_Audited() {
+	ctx := context.Background()
+	server, err := embeddedredis.Start() // in production: asynq's Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	i, err := inspect.New(inspect.Options{Tasks: client})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer i.Close()
+
+	task := delayqueue.Task{Queue: "default", ID: "audit-1042"}
+	s := inspect.Steering{Action: inspect.ActionDrop, Task: task, By: "ann", Why: "ordered twice"}
+	err = i.Audited(ctx, s, func(ctx context.Context) (string, error) {
+		return "deleted", i.Queue().Inspector().Drop(ctx, task)
+	})
+	fmt.Println(err)
+	entries, err := i.Audit(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	e := entries[0]
+	fmt.Println(e.Action, e.Task, e.Outcome, "by", e.By+":", e.Why)
+	// Output:
+	// delayqueue: task default/audit-1042 does not wait: it is gone
+	// drop default/audit-1042 failed by ann: ordered twice
 }

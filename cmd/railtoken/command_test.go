@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestWaitingTasksAreSteered(t *testing.T) {
 	if out := must(t, exitError, "drop", "second"); !strings.Contains(out, "--yes") || s.state("second") == "" {
 		t.Errorf("drop without a terminal: %s", out)
 	}
-	must(t, exitOK, "drop", "second", "--yes")
+	must(t, exitOK, "drop", "second", "--yes", "--by", "ann", "--why", "ordered twice")
 	if s.state("second") != "" {
 		t.Error("a dropped task is still there")
 	}
@@ -112,6 +113,10 @@ func TestWaitingTasksAreSteered(t *testing.T) {
 	}
 	if out := must(t, exitOK, "wake", "order:1"); !strings.Contains(out, "woken: default/fourth; 1 waiting") {
 		t.Errorf("wake: %s", out)
+	}
+	if out := must(t, exitOK, "audit"); !regexp.MustCompile(`drop +done +order:1 +default/second +ann +ordered twice +deleted`).MatchString(out) ||
+		!strings.Contains(out, "woken: default/fourth") || !strings.Contains(out, "put-first") {
+		t.Errorf("audit: %s", out)
 	}
 	if out := must(t, exitOK, "wake", "order:2"); !strings.Contains(out, "no task waits") {
 		t.Errorf("wake of a key without waiters: %s", out)
@@ -137,7 +142,13 @@ func TestArchivedTasksAreReplayedByCause(t *testing.T) {
 	if out := must(t, exitOK, "replay", "--queue", "default", "--dry-run"); !strings.Contains(out, "conflicts") {
 		t.Errorf("replay --dry-run: %s", out)
 	}
+	if out := must(t, exitOK, "audit"); strings.Count(out, "replay  begun") != 2 {
+		t.Errorf("the audit has something else than the two replays that were no dry runs: %s", out)
+	}
 	must(t, exitOK, "replay", "--queue", "default", "--because", "conflicts", "--key", "order:1")
+	if out := must(t, exitOK, "audit"); !strings.Contains(out, "replay  done") || !strings.Contains(out, "1 tasks run again") {
+		t.Errorf("audit: %s", out)
+	}
 	if state := s.state("late"); state == "archived" {
 		t.Error("the task was not replayed")
 	}

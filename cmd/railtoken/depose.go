@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -111,55 +110,4 @@ func whoami() string {
 		name += "@" + host
 	}
 	return name
-}
-
-// auditJSON is one step of a deposition.
-type auditJSON struct {
-	At      time.Time `json:"at"`
-	Outcome string    `json:"outcome"`
-	jsonKey
-	Owner  string `json:"owner"`
-	Holder string `json:"holder,omitempty"`
-	By     string `json:"by"`
-	Why    string `json:"why"`
-	Floor  int64  `json:"floor,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
-
-func (a *app) auditCommand() *cobra.Command {
-	n := 20
-	c := &cobra.Command{
-		Use: "audit", Short: "list depositions, newest first", Args: cobra.NoArgs,
-		RunE: a.do(func(ctx context.Context, _ []string) error { return a.audit(ctx, n) }),
-	}
-	c.Flags().IntVarP(&n, "limit", "n", n, "the `number` of entries to list")
-	return c
-}
-
-func (a *app) audit(ctx context.Context, n int) error {
-	if n < 1 {
-		return fmt.Errorf("--limit is %d: it must be at least 1", n)
-	}
-	entries, err := a.conn.inspector.Audit(ctx, n)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		list := make([]auditJSON, len(entries))
-		for i, e := range entries {
-			a.shown[e.Key] = true
-			list[i] = auditJSON{
-				e.At.UTC(), string(e.Outcome), a.jsonKey(e.Key), e.Owner, e.Holder, e.By, e.Why, e.Floor, a.hidden(e.Err),
-			}
-		}
-		return a.printJSON(map[string]any{"audit": list})
-	}
-	rows := make([][]string, len(entries))
-	for i, e := range entries {
-		a.shown[e.Key] = true
-		rows[i] = []string{
-			e.At.UTC().Format(time.RFC3339), string(e.Outcome), a.key(e.Key), or(e.Holder), or(e.By), or(e.Why), or(a.hidden(e.Err)),
-		}
-	}
-	return a.table("Nothing was deposed.", "AT OUTCOME KEY HOLDER BY WHY ERROR", rows)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -19,6 +20,7 @@ type replayOptions struct {
 	task, queue, key, limit string
 	most                    int
 	all, dry                bool
+	who                     who
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -37,6 +39,7 @@ func (a *app) replayCommand() *cobra.Command {
 	f.IntVarP(&o.most, "most", "n", o.most, "the largest `number` of tasks to replay")
 	f.BoolVar(&o.all, "all-causes", false, "also tasks that were archived for a reason other than a conflict")
 	f.BoolVar(&o.dry, "dry-run", false, "list the tasks, and change nothing")
+	o.who.flags(c)
 	c.MarkFlagsOneRequired("task", "queue")
 	c.MarkFlagsMutuallyExclusive("task", "queue")
 	c.MarkFlagsMutuallyExclusive("all-causes", "key")
@@ -69,7 +72,7 @@ func (a *app) replay(ctx context.Context, o replayOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.replayOne(ctx, inspector, t, o.dry)
+		return a.replayOne(ctx, inspector, t, o)
 	}
 	key := ""
 	if o.key != "" {
@@ -84,9 +87,20 @@ func (a *app) replay(ctx context.Context, o replayOptions) error {
 		}
 		return ok && !o.dry
 	}
-	n, err := inspector.ReplayAll(ctx, o.queue, o.most, func(info *asynq.TaskInfo) bool {
-		return len(all) < o.most && choose(info)
-	})
+	var n int
+	run := func(ctx context.Context) (result string, err error) {
+		n, err = inspector.ReplayAll(ctx, o.queue, o.most, func(info *asynq.TaskInfo) bool {
+			return len(all) < o.most && choose(info)
+		})
+		return fmt.Sprintf("%d tasks run again", n), err
+	}
+	var err error
+	if o.dry {
+		_, err = run(ctx)
+	} else {
+		s := inspect.Steering{Action: inspect.ActionReplay, Key: key, Task: delayqueue.Task{Queue: o.queue}}
+		err = a.audited(ctx, o.who, s, run)
+	}
 	a.endProgress(len(all))
 	if errors.Is(err, asynq.ErrQueueNotFound) {
 		return fmt.Errorf("asynq knows no queue %q", o.queue)
@@ -115,20 +129,25 @@ func (a *app) replay(ctx context.Context, o replayOptions) error {
 	return err
 }
 
-func (a *app) replayOne(ctx context.Context, inspector *delayqueue.Inspector, t delayqueue.Task, dry bool) error {
-	if dry {
+func (a *app) replayOne(ctx context.Context, inspector *delayqueue.Inspector, t delayqueue.Task, o replayOptions) error {
+	if o.dry {
 		info, err := asynq.NewInspectorFromRedisClient(a.conn.tasks).GetTaskInfo(t.Queue, t.ID)
 		if err != nil || info.State != asynq.TaskStateArchived {
 			return fmt.Errorf("task %s is not archived", t)
 		}
-	} else if err := inspector.Replay(ctx, t); err != nil {
-		return err
+	} else {
+		err := a.audited(ctx, o.who, inspect.Steering{Action: inspect.ActionReplay, Task: t}, func(ctx context.Context) (string, error) {
+			return "runs again", inspector.Replay(ctx, t)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"replayed": map[bool]int{false: 1}[dry], "dry_run": dry, "tasks": []replayed{{Task: t.String()}}})
+		return a.printJSON(map[string]any{"replayed": map[bool]int{false: 1}[o.dry], "dry_run": o.dry, "tasks": []replayed{{Task: t.String()}}})
 	}
 	word := "runs again"
-	if dry {
+	if o.dry {
 		word = "would run again"
 	}
 	_, err := fmt.Fprintf(a.out, "task %s %s\n", line(t.String()), word)

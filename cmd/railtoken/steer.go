@@ -13,32 +13,57 @@ import (
 	"golang.org/x/term"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
 )
+
+// who is the operator, for the audit.
+type who struct{ by, why string }
+
+func (w *who) flags(c *cobra.Command) {
+	c.Flags().StringVar(&w.why, "why", "", "the reason, for the audit")
+	c.Flags().StringVar(&w.by, "by", "", "the operator's name, for the audit (default: the user of this machine)")
+}
+
+// audited does something, and records who has done it.
+func (a *app) audited(ctx context.Context, w who, s inspect.Steering, do func(context.Context) (string, error)) error {
+	s.By, s.Why = w.by, strings.TrimSpace(w.why)
+	if s.By == "" {
+		s.By = whoami()
+	}
+	return a.conn.inspector.Audited(ctx, s, do)
+}
 
 func (a *app) wakeCommand() *cobra.Command {
 	n := 1
+	var w who
 	c := &cobra.Command{
 		Use: "wake KEY", Short: "wake the next task that waits for a key", Args: cobra.ExactArgs(1),
 		Long: "wake moves the next waiter of a key that can run to the head of its queue, as a release does. If the key is\n" +
 			"held, the task is refused and waits again: that does no harm. Entries without a task are removed.",
 		ValidArgsFunction: a.completeKeys,
-		RunE:              a.do(func(ctx context.Context, args []string) error { return a.wake(ctx, a.keyOf(args[0]), n) }),
+		RunE:              a.do(func(ctx context.Context, args []string) error { return a.wake(ctx, a.keyOf(args[0]), n, w) }),
 	}
+	w.flags(c)
 	c.Flags().IntVarP(&n, "most", "n", n, "the `number` of tasks to wake, at most 100")
 	return c
 }
 
-func (a *app) wake(ctx context.Context, key string, n int) error {
+func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 	if n < 1 || n > 100 {
 		return fmt.Errorf("--most is %d: it must be from 1 to 100", n)
 	}
-	woken, err := a.conn.inspector.Queue().Wake(ctx, key, delayqueue.WakeOptions{Most: n})
+	var woken delayqueue.Woken
+	var names []string
+	err := a.audited(ctx, w, inspect.Steering{Action: inspect.ActionWake, Key: key}, func(ctx context.Context) (result string, err error) {
+		woken, err = a.conn.inspector.Queue().Wake(ctx, key, delayqueue.WakeOptions{Most: n})
+		names = make([]string, len(woken.Tasks))
+		for i, t := range woken.Tasks {
+			names[i] = t.String()
+		}
+		return "woken: " + or(strings.Join(names, ", ")), err
+	})
 	if err != nil {
 		return err
-	}
-	names := make([]string, len(woken.Tasks))
-	for i, t := range woken.Tasks {
-		names[i] = t.String()
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending})
@@ -55,29 +80,27 @@ func (a *app) wake(ctx context.Context, key string, n int) error {
 }
 
 func (a *app) putFirstCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "put-first TASK", Short: "make a waiting task the next one of its key", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTasks,
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			return a.reorder(ctx, args[0], "first", (*delayqueue.Inspector).PutFirst)
-		}),
-	}
+	return a.reorderCommand("first", "make a waiting task the next one of its key", inspect.ActionPutFirst, (*delayqueue.Inspector).PutFirst)
 }
 
 func (a *app) putLastCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "put-last TASK", Short: "put a waiting task behind all others of its key", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTasks,
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			return a.reorder(ctx, args[0], "last", (*delayqueue.Inspector).PutLast)
-		}),
-	}
+	return a.reorderCommand("last", "put a waiting task behind all others of its key", inspect.ActionPutLast, (*delayqueue.Inspector).PutLast)
 }
 
-func (a *app) reorder(
-	ctx context.Context, arg, place string,
-	put func(*delayqueue.Inspector, context.Context, string, delayqueue.Task) error,
-) error {
+// put reorders the waiters of a key.
+type put func(i *delayqueue.Inspector, ctx context.Context, key string, t delayqueue.Task) error
+
+func (a *app) reorderCommand(place, short string, action inspect.Action, to put) *cobra.Command {
+	var w who
+	c := &cobra.Command{
+		Use: "put-" + place + " TASK", Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.reorder(ctx, args[0], place, action, w, to) }),
+	}
+	w.flags(c)
+	return c
+}
+
+func (a *app) reorder(ctx context.Context, arg, place string, action inspect.Action, by who, to put) error {
 	t, err := a.taskOf(ctx, arg)
 	if err != nil {
 		return err
@@ -95,7 +118,10 @@ func (a *app) reorder(
 	if len(sequence) > 0 {
 		return fmt.Errorf("the tasks of key %s run in order, which put-%s does not change", a.key(w.Key), place)
 	}
-	if err := put(inspector, ctx, w.Key, t); err != nil {
+	err = a.audited(ctx, by, inspect.Steering{Action: action, Key: w.Key, Task: t}, func(ctx context.Context) (string, error) {
+		return "now the " + place + " that waits for the key", to(inspector, ctx, w.Key, t)
+	})
+	if err != nil {
 		return err
 	}
 	if a.json {
@@ -107,16 +133,18 @@ func (a *app) reorder(
 
 func (a *app) dropCommand() *cobra.Command {
 	yes := false
+	var w who
 	c := &cobra.Command{
 		Use: "drop TASK", Short: "delete a waiting task", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
 		Long: "drop permanently deletes a task that waits for a key. It asks first, unless --yes is given.",
-		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.drop(ctx, args[0], yes) }),
+		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.drop(ctx, args[0], yes, w) }),
 	}
+	w.flags(c)
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 
-func (a *app) drop(ctx context.Context, arg string, yes bool) error {
+func (a *app) drop(ctx context.Context, arg string, yes bool, by who) error {
 	t, err := a.taskOf(ctx, arg)
 	if err != nil {
 		return err
@@ -131,7 +159,10 @@ func (a *app) drop(ctx context.Context, arg string, yes bool) error {
 	if err := a.confirm(ctx, question, yes); err != nil {
 		return err
 	}
-	if err := inspector.Drop(ctx, t); err != nil {
+	err = a.audited(ctx, by, inspect.Steering{Action: inspect.ActionDrop, Key: w.Key, Task: t}, func(ctx context.Context) (string, error) {
+		return "deleted", inspector.Drop(ctx, t)
+	})
+	if err != nil {
 		return err
 	}
 	if a.json {

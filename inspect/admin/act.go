@@ -23,17 +23,19 @@ const actLimit = 30 * time.Second
 type action struct {
 	name string // in the address
 	may  string // what Authorize is asked
-	do   func(ctx context.Context, p *Page, r *http.Request) (done, next string, err error)
+	// audit is what the audit calls it; empty if it has an audit of its own.
+	audit inspect.Action
+	do    func(ctx context.Context, p *Page, r *http.Request) (done, next string, err error)
 }
 
 var actions = []action{
-	{"depose", Depose, doDepose},
-	{"wake", Wake, doWake},
-	{"put-first", PutFirst, reorder("first", (*delayqueue.Inspector).PutFirst)},
-	{"put-last", PutLast, reorder("last", (*delayqueue.Inspector).PutLast)},
-	{"drop", Drop, doDrop},
-	{"replay", Replay, doReplay},
-	{"replay-all", Replay, doReplayAll},
+	{"depose", Depose, "", doDepose},
+	{"wake", Wake, inspect.ActionWake, doWake},
+	{"put-first", PutFirst, inspect.ActionPutFirst, reorder("first", (*delayqueue.Inspector).PutFirst)},
+	{"put-last", PutLast, inspect.ActionPutLast, reorder("last", (*delayqueue.Inspector).PutLast)},
+	{"drop", Drop, inspect.ActionDrop, doDrop},
+	{"replay", Replay, inspect.ActionReplay, doReplay},
+	{"replay-all", Replay, inspect.ActionReplay, doReplayAll},
 }
 
 // act returns the handler of an action: it checks where the form comes from and whether it is allowed, acts, and leads
@@ -63,7 +65,7 @@ func (p *Page) act(a action) http.HandlerFunc {
 		// The action goes on if the browser leaves: half of it would be worse.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actLimit)
 		defer cancel()
-		done, next, err := a.do(ctx, p, r)
+		done, next, err := p.do(ctx, a, key, r)
 		p.reads.forget()
 		if err != nil {
 			p.fail(w, r, explained(err))
@@ -75,6 +77,22 @@ func (p *Page) act(a action) http.HandlerFunc {
 		}
 		http.Redirect(w, r, p.opts.Prefix+next+mark+"note="+p.notes.add(done), http.StatusSeeOther)
 	}
+}
+
+// do acts, and records it in the audit.
+func (p *Page) do(ctx context.Context, a action, key string, r *http.Request) (done, next string, err error) {
+	if a.audit == "" {
+		return a.do(ctx, p, r)
+	}
+	s := inspect.Steering{
+		Action: a.audit, Key: key, Task: delayqueue.Task{Queue: r.PostForm.Get("queue"), ID: r.PostForm.Get("task")},
+		By: p.operator(r), Why: strings.TrimSpace(r.PostForm.Get("why")),
+	}
+	err = p.opts.Inspector.Audited(ctx, s, func(ctx context.Context) (string, error) {
+		done, next, err = a.do(ctx, p, r)
+		return done, err
+	})
+	return done, next, err
 }
 
 // explained returns an error with a remedy, for those that are the operator's to mend.

@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +31,36 @@ func TestTheFormsOfAKeySteerItsWaiters(t *testing.T) {
 	contains(t, "the page", r.post(http.StatusSeeOther, "drop", drop), "default/second is deleted")
 	contains(t, "a second drop", r.post(http.StatusConflict, "drop", drop), "Nothing was changed")
 	contains(t, "the page", r.post(http.StatusSeeOther, "wake", r.form(page(), "wake")), "default/fourth was woken")
+}
+
+func TestTheAuditHasEveryAction(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true, Operator: func(*http.Request) string { return "ann" }}).crowd("order:1", "second", "third")
+	page := func() string { return r.get(http.StatusOK, "/key?key=order%3A1") }
+	r.post(http.StatusSeeOther, "put-first", r.form(page(), "put-first"))
+	drop := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	drop.Set("why", "ordered twice")
+	r.post(http.StatusSeeOther, "drop", drop)
+	r.post(http.StatusConflict, "drop", drop)
+	r.post(http.StatusSeeOther, "wake", r.form(page(), "wake"))
+	contains(t, "the audit of the key", page(), "Audit of this key", "put-first", "default/second is deleted", "ordered twice")
+	entries, err := r.inspector.Audit(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range slices.Backward(entries) {
+		if e.By != "ann" || e.Key != "order:1" {
+			t.Errorf("%+v", e)
+		}
+		got = append(got, fmt.Sprint(e.Action, " ", e.Outcome))
+	}
+	want := []string{
+		"put-first begun", "put-first done", "drop begun", "drop done", "drop begun", "drop failed", "wake begun", "wake done",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit has %q", got)
+	}
 }
 
 func TestADepositionNeedsTheKeyTypedAgain(t *testing.T) {
@@ -67,5 +99,6 @@ func TestDeadLettersReplayAsPreviewed(t *testing.T) {
 	contains(t, "the answer", r.post(http.StatusSeeOther, "replay-all", form), "0 tasks run again")
 	form = r.form(r.get(http.StatusOK, "/replay?queue=default&because=conflicts"), "replay-all")
 	contains(t, "the answer", r.post(http.StatusSeeOther, "replay-all", form), "2 tasks run again")
+	contains(t, "the audit", r.get(http.StatusOK, "/audit"), "default/a", "runs again", "queue default", "2 tasks run again")
 	contains(t, "a second replay", r.post(http.StatusConflict, "replay", r.form(text, "replay")), "Nothing was changed")
 }

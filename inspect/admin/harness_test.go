@@ -43,12 +43,13 @@ const limit = 30 * time.Second
 // rig is a Redis with an admin page.
 type rig struct {
 	*testing.T
-	redis  *redistest.Server
-	client *redis.Client
-	page   *admin.Page
-	server *httptest.Server
-	http   *http.Client // a browser: it keeps cookies, and does not follow redirects
-	events chan middleware.Event
+	redis     *redistest.Server
+	client    *redis.Client
+	page      *admin.Page
+	inspector *inspect.Inspector
+	server    *httptest.Server
+	http      *http.Client // a browser: it keeps cookies, and does not follow redirects
+	events    chan middleware.Event
 }
 
 func newRig(t *testing.T, o admin.Options) *rig {
@@ -63,7 +64,7 @@ func newRig(t *testing.T, o admin.Options) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = inspector.Close() })
-	o.Tasks, o.Inspector = r.client, inspector
+	o.Tasks, o.Inspector, r.inspector = r.client, inspector, inspector
 	if r.page, err = admin.New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestEmptyPagesSayWhatToDo(t *testing.T) {
 	r := newRig(t, admin.Options{Prefix: "/locks", TasksURL: "/tasks"})
 	for path, says := range map[string]string{
 		"/": "No worker reports", "/keys": "find its key by name", "/waiting": "railtoken explain", "/workers": "Check that they run",
-		"/archived": "No archived task", "/audit": "No key was ever", "/key?key=x": "Nothing holds this key",
+		"/archived": "No archived task", "/audit": "No operator has done", "/key?key=x": "Nothing holds this key",
 		"/servers": "127.0.0.1",
 	} {
 		contains(t, path, r.get(http.StatusOK, "/locks"+path), says, `href="/locks/waiting"`, `href="/tasks"`)
