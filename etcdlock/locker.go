@@ -37,9 +37,6 @@ func New(client *clientv3.Client, opts Options) (*Locker, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: New got a nil client: give it a *clientv3.Client")
 	}
-	if opts.Label == "" {
-		opts.Label = locking.DefaultLabel()
-	}
 	if opts.Prefix == "" {
 		opts.Prefix = DefaultPrefix
 	}

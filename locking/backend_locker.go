@@ -7,7 +7,8 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// New returns a Locker on a backend, which implements [Watcher] if the backend does. It panics if b is nil.
+// New returns a Locker on a backend, which implements [Watcher] if the backend does. It panics if b is nil. A holder
+// without a label is [DefaultLabel].
 func New(b backend.Backend) Locker {
 	if b == nil {
 		panic("locking: New needs a Backend")
@@ -37,9 +38,13 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	if err != nil {
 		return nil, err
 	}
+	label := labels.Clean(opts.Label)
+	if label == "" {
+		label = labels.Clean(DefaultLabel())
+	}
 	began := l.suspension.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{
-		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: labels.Clean(opts.Label),
+		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: label,
 		Notify: opts.Notify, Block: opts.block,
 	})
 	if err != nil {

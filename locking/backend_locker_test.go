@@ -3,6 +3,8 @@ package locking
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +57,58 @@ func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 			}
 		}
 	})
+}
+
+// bareServer is a backend whose grants are lost, and whose errors say no more than that.
+type bareServer struct{ label string }
+
+func (s *bareServer) Acquire(_ context.Context, r backend.Request) (backend.Grant, error) {
+	s.label = r.Label
+	return bareGrant{&fakeGrant{renew: func(context.Context, int) error { return fmt.Errorf("gone: %w", ErrLost) }}}, nil
+}
+
+type bareGrant struct{ *fakeGrant }
+
+func (bareGrant) Release(context.Context) (bool, error) {
+	return false, fmt.Errorf("gone: %w", ErrLost)
+}
+
+func TestALossOfABackendIsALostError(t *testing.T) {
+	t.Parallel()
+	isLoss := func(what string, err error) {
+		if loss, ok := errors.AsType[*LostError](err); !ok || loss.Reason != LossTaken || !slices.Equal(loss.Keys, []string{"order"}) ||
+			loss.Err == nil {
+			t.Errorf("%s: %v (%T), want a LostError", what, err, err)
+		}
+	}
+	renewed, err := New(new(bareServer)).Acquire(t.Context(), []string{"order"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isLoss("Renew", renewed.Renew(t.Context()))
+	isLoss("Err", renewed.Err())
+	isLoss("the cause", context.Cause(renewed.Context(t.Context())))
+	_ = renewed.Release(t.Context())
+	released, err := New(new(bareServer)).Acquire(t.Context(), []string{"order"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	isLoss("Release", released.Release(t.Context()))
+}
+
+func TestABackendAlwaysGetsALabel(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]string{"": DefaultLabel(), "ann": "ann"} {
+		s := new(bareServer)
+		lease, err := New(s).Acquire(t.Context(), []string{"order"}, Options{Label: label})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lease.Release(t.Context())
+		if s.label != want {
+			t.Errorf("label %q is %q, want %q", label, s.label, want)
+		}
+	}
 }
 
 func TestALockerWatchesIfItsBackendDoes(t *testing.T) {

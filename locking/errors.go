@@ -117,6 +117,17 @@ type LostError struct {
 	Err error
 }
 
+// lossOf returns err as a [LostError] if it matches [ErrLost]: a backend may say no more than that the keys are lost.
+func lossOf(keys []string, err error) error {
+	if !errors.Is(err, ErrLost) {
+		return err
+	}
+	if _, ok := errors.AsType[*LostError](err); ok {
+		return err
+	}
+	return &LostError{Keys: keys, Reason: LossTaken, Err: err}
+}
+
 // Error names the keys and the reason.
 func (e *LostError) Error() string {
 	msg := fmt.Sprintf("locking: lease of %q is lost: %s", e.Keys, e.Reason)

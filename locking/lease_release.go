@@ -40,7 +40,7 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	if lost != nil {
 		return lost
 	}
-	return err
+	return lossOf(l.keys, err)
 }
 
 // heldBy returns the Gate's part of the lease, or nil.

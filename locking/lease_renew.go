@@ -27,7 +27,7 @@ func (l *Lease) renewNow(ctx context.Context, always bool) error {
 	ttl := min(l.term.ttl, l.term.maxHold-sent)
 	l.mu.Unlock()
 
-	err := l.grant.Renew(ctx, ttl)
+	err := l.renewGrant(ctx, ttl)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,11 +43,16 @@ func (l *Lease) renewNow(ctx context.Context, always bool) error {
 	return err
 }
 
+// renewGrant has the backend renew the lease once.
+func (l *Lease) renewGrant(ctx context.Context, ttl time.Duration) error {
+	return lossOf(l.keys, l.grant.Renew(ctx, ttl))
+}
+
 // renewFirst renews a lease that no holder has yet.
 func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, l.term.until-sent)
 	defer cancel()
-	err := l.grant.Renew(ctx, ttl)
+	err := l.renewGrant(ctx, ttl)
 	switch {
 	case errors.Is(err, ErrLost):
 		return err
@@ -94,7 +99,7 @@ func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	go func() {
 		defer close(done)
 		defer cancel()
-		err := l.grant.Renew(ctx, ttl)
+		err := l.renewGrant(ctx, ttl)
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}

@@ -27,16 +27,12 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, 
 	if err := context.Cause(ctx); err != nil {
 		return nil, &locking.OpError{Op: "acquire", Keys: r.Keys, Err: err}
 	}
-	label := r.Label
-	if label == "" {
-		label = s.label
-	}
 	g := &grant{store: s, keys: r.Keys, stored: newStoredKeys(r.Keys), block: r.Block, ttl: r.TTL}
 	g.owner = make([]byte, ownerSize)
 	_, _ = rand.Read(g.owner) // never fails
 	bounded, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
-	held, err := g.acquire(bounded, label, r.Notify)
+	held, err := g.acquire(bounded, r.Label, r.Notify)
 	if err != nil {
 		if !isUndone(err) { // the server may have granted it, or may do so later
 			s.repeats.add(g, false)

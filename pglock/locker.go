@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/labels"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -63,13 +62,13 @@ func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, in: in, label: labels.Clean(cmp.Or(opts.Label, locking.DefaultLabel())), repeats: newRepeats(db)}
+	s := &store{db: db, in: in, repeats: newRepeats(db)}
 	s.cleaned.Store(time.Now().UnixNano())
 	if listener == nil {
-		return &locker{Locker: locking.New(s), store: s}, nil
+		return &locker{Locker: locking.New(s), store: s, label: opts.Label}, nil
 	}
 	return &listeningLocker{
-		locker:  &locker{Locker: locking.New(s), store: s, listener: listener},
+		locker:  &locker{Locker: locking.New(s), store: s, listener: listener, label: opts.Label},
 		Watcher: listener,
 	}, nil
 }
@@ -79,11 +78,18 @@ type locker struct {
 
 	store    *store
 	listener *listener
+	label    string
 }
 
 type listeningLocker struct {
 	*locker
 	locking.Watcher
+}
+
+// Acquire makes one attempt: see [locking.Locker].
+func (l *locker) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	opts.Label = cmp.Or(opts.Label, l.label)
+	return l.Locker.Acquire(ctx, keys, opts)
 }
 
 // Close ends the Locker: see [Locker].
@@ -100,7 +106,6 @@ func (l *locker) Close() error {
 type store struct {
 	db      *sql.DB
 	in      installation
-	label   string
 	repeats *repeats
 	cleaned atomic.Int64 // when the rows of crashed holders were last deleted
 	closed  atomic.Bool

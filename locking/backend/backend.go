@@ -29,7 +29,7 @@ type Request struct {
 	Keys    []string      // at least one, sorted, without duplicates; any bytes
 	TTL     time.Duration // how long the keys stay locked without a renewal
 	MaxHold time.Duration // the longest time for which the grant is renewed; fencing counters must outlive it
-	Label   string        // the holder's name in a HeldError; may be empty
+	Label   string        // the holder's name in a HeldError; printable, and never empty
 
 	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant].Release then reports.
 	// Zero for no subscription.
@@ -49,7 +49,7 @@ type Grant interface {
 
 	// Renew extends the locks so that they last for ttl from now. If one of them is gone, because it has expired or was
 	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost, which
-	// ends the lease. It may extend the other locks or leave them, because Release deletes them in either case. After any
+	// ends the lease, as a locking.LostError with Reason LossTaken. It may extend the other locks or leave them, because Release deletes them in either case. After any
 	// other error the lease renews again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 

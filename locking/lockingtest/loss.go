@@ -78,8 +78,9 @@ func (s *suite) renewalIsLost(lease *locking.Lease) {
 	if err := lease.Renew(s.Context()); !errors.Is(err, locking.ErrLost) {
 		s.Errorf("Renew of a lost lock returned %v, want ErrLost", err)
 	}
-	if err := lease.Err(); !errors.Is(err, locking.ErrLost) {
-		s.Errorf("after the renewal of a lost lock Err is %v, want ErrLost", err)
+	err := lease.Err()
+	if loss, ok := errors.AsType[*locking.LostError](err); !ok || loss.Reason != locking.LossTaken || len(loss.Keys) == 0 {
+		s.Errorf("after the renewal of a lost lock Err is %v (%T), want a LostError with Reason LossTaken", err, err)
 	}
 }
 

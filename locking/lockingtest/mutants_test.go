@@ -3,6 +3,7 @@ package lockingtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -118,6 +119,7 @@ var mutants = map[string]struct {
 	"Acquire ignores the end of its context": {"AFailedAttemptLeavesNothing", faults{deaf: true}},
 	"locks expire an hour late":              {"TokensGrowPastAnExpiry", faults{late: time.Hour}},
 	"locks that are lost are deleted":        {"", faults{deletes: true}},
+	"a loss is no LostError":                 {"", faults{bare: true}},
 	"Block is ignored":                       {"", faults{onlyOne: true, skips: "TokensGrowWhileALeaseIsHandedOff"}},
 }
 
@@ -128,6 +130,7 @@ type faults struct {
 	deletes bool                                    // a lost lock is deleted, rather than its TTL ended
 	onlyOne bool                                    // one token is reserved, and Block returns more, unless skips is set
 	skips   string                                  // the test that is skipped besides that of watches
+	bare    bool                                    // a loss is an error that matches ErrLost, and no more
 	deaf    bool
 	late    time.Duration
 }
@@ -182,7 +185,7 @@ func (g *faultyGrant) Block() int { return g.block }
 // Renew makes the keys last for ttl from now, or fails to.
 func (g *faultyGrant) Renew(ctx context.Context, ttl time.Duration) error {
 	if g.faults.renew == nil {
-		return g.grant.Renew(ctx, ttl+g.faults.late)
+		return g.faults.bared(g.grant.Renew(ctx, ttl+g.faults.late))
 	}
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
@@ -192,11 +195,20 @@ func (g *faultyGrant) Renew(ctx context.Context, ttl time.Duration) error {
 // Release gives up the keys, or fails to.
 func (g *faultyGrant) Release(ctx context.Context) (bool, error) {
 	if g.faults.release == nil {
-		return g.grant.Release(ctx)
+		notify, err := g.grant.Release(ctx)
+		return notify, g.faults.bared(err)
 	}
 	g.in.mu.Lock()
 	defer g.in.mu.Unlock()
 	return g.notify, g.faults.release(g.grant)
+}
+
+// bared returns an error of a grant, as this backend reports it.
+func (f faults) bared(err error) error {
+	if f.bare && errors.Is(err, locking.ErrLost) {
+		return fmt.Errorf("memory: %w", locking.ErrLost)
+	}
+	return err
 }
 
 // mutantVariable names the mutant on which a process of its own runs the suite.
