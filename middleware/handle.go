@@ -7,13 +7,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/locking"
 )
-
-// wakeTimeout is the maximum duration of the wakes after a release.
-const wakeTimeout = 5 * time.Second
 
 // handle runs the handler under the lease and releases the keys when it returns.
 func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handler) error {
@@ -27,94 +22,4 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 		err = errors.Join(err, lost)
 	}
 	return err
-}
-
-// giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
-// why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
-// are on the Redis of the tasks; if it turns out then that the lease was lost, the task does not count as done.
-func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
-	r.unlist()
-	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, lease.Committed(), func(lost error) {
-		r.wakeNext(after, lease, parking.Front{}, true, lost)
-		r.observeEnd(after, held, lossOf(lost))
-	}) {
-		r.lease = nil
-		return nil
-	}
-	return r.giveBackNow(ctx, lease, stays)
-}
-
-// giveBackNow does what giveBack does, without waiting for an acknowledgement.
-func (r *run) giveBackNow(ctx context.Context, lease *locking.Lease, stays bool) error {
-	r.unlist()
-	r.lease = nil
-	held := r.heldFor()
-	lost := r.release(ctx, lease, !stays)
-	if stays && lease.ShouldNotify() {
-		r.ordering.wakeAgain(ctx) // asynq may have abandoned this run, and another run of the task waits for the key
-	}
-	r.observeEnd(ctx, held, lost)
-	return lost
-}
-
-// heldFor returns how long the handler has run, zero if it has not begun.
-func (r *run) heldFor() time.Duration {
-	if r.began.IsZero() {
-		return 0
-	}
-	return time.Since(r.began)
-}
-
-// observeEnd reports that the keys were released. lost says why the lease was lost, if it was.
-func (r *run) observeEnd(ctx context.Context, held time.Duration, lost error) {
-	if lost != nil {
-		r.observe(ctx, Event{Kind: Lost, Held: held, Err: lost})
-	}
-	r.observe(ctx, Event{Kind: Released, Held: held, Err: lost})
-}
-
-// release releases the keys and, for each key that has waiters, wakes the next task. A task that is leaving has ended,
-// and gives up its position in the sequence. release returns why the lease was lost, or nil.
-func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) error {
-	lost := lease.Err()
-	if errors.Is(lost, locking.ErrReleased) { // handed off
-		lost = nil
-	}
-	var left parking.Front
-	if leaving {
-		left = r.ordering.leave(ctx, lost != nil)
-	}
-	err := lease.Release(ctx)
-	if loss := lossOf(err); loss != nil {
-		lost = loss
-	}
-	r.wakeNext(ctx, lease, left, leaving, err)
-	return lost
-}
-
-// lossOf returns the error of a release if it says that the lease was lost, and nil otherwise. That a lease has expired
-// after the handler returned is no loss, or its end was one before.
-func lossOf(released error) error {
-	if loss, ok := errors.AsType[*locking.LostError](released); ok && loss.Reason != locking.LossTaken && loss.Reason != locking.LossDeposed ||
-		!errors.Is(released, locking.ErrLost) {
-		return nil
-	}
-	return released
-}
-
-// wakeNext wakes the next tasks after a release with the given error.
-func (r *run) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool, released error) {
-	if released != nil && !errors.Is(released, locking.ErrLost) {
-		r.warnOfKept(ctx, lease, released)
-	}
-	if r.Queue != nil {
-		r.ordering.wakeNext(ctx, lease, left, leaving)
-	}
-}
-
-// warnOfKept logs that keys could not be released.
-func (r *run) warnOfKept(ctx context.Context, lease *locking.Lease, err error) {
-	r.Logger.WarnContext(ctx, "keys could not be released; they become free when their TTL ends",
-		"task", r.id.String(), "keys", redact.Keys(lease.Keys()), "error", redact.Error(err))
 }

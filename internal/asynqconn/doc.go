@@ -8,7 +8,7 @@
 //   - An acknowledgement is sent even though its context has ended, and again while the slot of its queue moves.
 //   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses, and for 30 s
 //     asynq sees no tasks to recover, because those that have only waited are put back.
-//   - An idle server is woken when a task is ready.
+//   - An idle server is woken when a task is ready ([Wakes]).
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
 //     processes.
 //

@@ -1,0 +1,73 @@
+package parking
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+)
+
+// errNotFound is what asynq's own scripts answer when the task has begun another run.
+var errNotFound = errors.New("NOT FOUND")
+
+// succeeds reports whether asynq takes the run for a success.
+func succeeds(a asynqconn.Acknowledgement) bool {
+	return strings.HasPrefix(a.Script, "done") || strings.HasPrefix(a.Script, "mark")
+}
+
+// Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
+// because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent.
+func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
+	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
+	if r == nil {
+		return false, nil
+	}
+	r.mu.Lock()
+	p, judged := r.parking, r.judged
+	r.putBack = a.Requeues()
+	if a.Repeated { // it belongs to an earlier run, or asynq's lease has just ended
+		if p != nil && !r.ended.IsZero() {
+			r.parkInBackground(p, nil, time.Time{})
+		}
+		r.mu.Unlock()
+		return true, errNotFound
+	}
+	r.mu.Unlock()
+	if p == nil || a.Requeues() {
+		e.runs.drop(r)
+		return false, nil
+	}
+	if succeeds(a) {
+		e.log.ErrorContext(ctx,
+			"a waiting task was reported as done: a middleware around the lock has swallowed its error; it still waits",
+			"task", r.task.String())
+	}
+	message := a.Message
+	if a.Counted {
+		message = nil // its retry count is one too high
+		if judged {   // otherwise it was cancelled, or its time was over
+			e.runs.counted.Do(func() {
+				e.log.ErrorContext(ctx,
+					"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with "+
+						"the functions of package middleware")
+			})
+		}
+	}
+	if err = r.carryOut(ctx, p, message, false); err == nil || errors.Is(err, ErrGone) {
+		e.runs.drop(r)
+		return true, nil
+	}
+	if permanent(err) && (a.Script == "retry" || a.Script == "archive") {
+		e.runs.drop(r)
+		return false, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lease, _ := ctx.Deadline() // asynq's lease ends
+	if r.parkInBackground(p, message, lease) {
+		err = nil
+	}
+	return true, err
+}
