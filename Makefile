@@ -107,7 +107,7 @@ interop-valkeyrie: ## The same with the lock suite of valkeyrie; needs redis-ser
 	@scripts/interop-valkeyrie.sh
 
 .PHONY: docker-test
-docker-test: ## Build the image, start each profile of docker/compose.yaml, kill and cut off workers and servers; starts an engine if root
+docker-test: ## Build the images, start each profile of docker/compose.yaml, kill and cut off workers and servers; starts an engine if root
 	@scripts/docker-test.sh
 
 .PHONY: screenshots

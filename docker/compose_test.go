@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ type compose struct {
 	Name      string
 	Services  map[string]service
 	Volumes   map[string]any
+	XConfined any `yaml:"x-confined"`
 	XOrders   any `yaml:"x-orders"`
 	XWorker   any `yaml:"x-worker"`
 	XProducer any `yaml:"x-producer"`
@@ -35,7 +37,7 @@ type service struct {
 	Image    string
 	Profiles []string
 	Deploy   struct{ Replicas int }
-	Build    *struct{ Context, Dockerfile string }
+	Build    *struct{ Context, Dockerfile, Target string }
 
 	Command     []string
 	Environment map[string]string
@@ -50,6 +52,7 @@ type service struct {
 	StopGracePeriod string `yaml:"stop_grace_period"`
 
 	Volumes     []string
+	Ports       []string
 	ReadOnly    bool `yaml:"read_only"`
 	Tmpfs       []string
 	CapDrop     []string `yaml:"cap_drop"`
@@ -129,7 +132,7 @@ func setEnv(t *testing.T, vars map[string]string) {
 func TestEachProfileHasTwoWorkersAndAProducer(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
-	servers := map[string]int{"single": 1, "redlock": 6, "sentinel": 5, "cluster": 7}
+	servers := map[string]int{"single": 1, "redlock": 6, "sentinel": 5, "cluster": 7, "observability": 4}
 	for name, s := range c.Services {
 		if len(s.Profiles) == 0 {
 			t.Errorf("%s is in no profile: it would run in all of them", name)
@@ -195,7 +198,7 @@ func TestComposeImagesArePinned(t *testing.T) {
 		}
 	}
 	for name, s := range readCompose(t).Services {
-		if s.Build == nil && !regexp.MustCompile(`^redis:7\.\d+\.\d+\b`).MatchString(s.Image) {
+		if strings.HasPrefix(s.Image, "redis:") && !regexp.MustCompile(`^redis:7\.\d+\.\d+\b`).MatchString(s.Image) {
 			t.Errorf("%s is %q; want a release of version 7", name, s.Image)
 		}
 	}
@@ -212,6 +215,9 @@ func TestComposeBuildsOurDockerfile(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(s.Build.Context, "go.work")); err != nil {
 			t.Errorf("%s is not built from the root of the repository: %v", name, err)
+		}
+		if !slices.ContainsFunc(readDockerfile(t), func(d stage) bool { return d.as == s.Build.Target && d.image == "scratch" }) {
+			t.Errorf("%s is built from the stage %q, which is none of the images", name, s.Build.Target)
 		}
 	}
 }
@@ -306,7 +312,12 @@ func TestComposeWorkersShareRunAndDatabase(t *testing.T) {
 	}
 	for name, s := range c.Services {
 		for _, v := range s.Volumes {
-			if volume, _, _ := strings.Cut(v, ":"); c.Volumes != nil && !hasKey(c.Volumes, volume) {
+			volume, _, _ := strings.Cut(v, ":")
+			if strings.HasPrefix(volume, ".") {
+				if info, err := os.Stat(volume); err != nil || !info.Mode().IsRegular() || !strings.HasSuffix(v, ":ro") {
+					t.Errorf("%s mounts %q: %v; want a file that is there, read-only", name, v, err)
+				}
+			} else if !hasKey(c.Volumes, volume) {
 				t.Errorf("%s mounts %q, which is not declared", name, v)
 			}
 		}
@@ -365,14 +376,52 @@ func TestComposeRestartsWhatMustGoOn(t *testing.T) {
 func TestWorkersListenWhereTheHealthcheckAsks(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
-	check := strings.Join(final(t).all("HEALTHCHECK"), " ")
+	check := strings.Join(image(t, "orders").all("HEALTHCHECK"), " ")
 	for _, name := range c.flagged("-serve") {
-		addr := c.Services[name].value("-listen")
-		if addr == "" || !strings.Contains(check, `"http://`+addr+`/readyz"`) {
-			t.Errorf("%s listens at %q; the image asks %s", name, addr, check)
+		s := c.Services[name]
+		host, port, err := net.SplitHostPort(s.value("-listen"))
+		if err != nil || !strings.Contains(check, `"http://127.0.0.1:`+port+`/readyz"`) {
+			t.Errorf("%s listens at %q, %v; the image asks %s", name, s.value("-listen"), err, check)
 		}
-		if !strings.HasPrefix(addr, "127.0.0.1:") {
-			t.Errorf("%s answers probes at %q: want the loopback interface", name, addr)
+		// Prometheus asks from another container.
+		if scraped := slices.Contains(s.Profiles, "observability"); scraped != (host == "") || host != "" && host != "127.0.0.1" {
+			t.Errorf("%s listens at the host %q; want all where it is scraped, and 127.0.0.1 elsewhere", name, host)
+		}
+		if len(s.Ports) > 0 {
+			t.Errorf("%s publishes %q", name, s.Ports)
+		}
+	}
+}
+
+func TestPagesArePublishedOnTheLoopbackInterface(t *testing.T) {
+	t.Parallel()
+	published := 0
+	for name, s := range readCompose(t).Services {
+		for _, port := range s.Ports {
+			published++
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("%s publishes %q", name, port)
+			}
+		}
+	}
+	if published != 3 {
+		t.Errorf("%d ports are published; want those of Prometheus, Grafana and the admin page", published)
+	}
+}
+
+func TestTheAdminPageChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := readCompose(t).Services["admin"]
+	_, port, err := net.SplitHostPort(s.value("--listen"))
+	if check := strings.Join(image(t, "railtoken").all("HEALTHCHECK"), " "); err != nil || !strings.Contains(check, `"http://127.0.0.1:`+port+`/"`) {
+		t.Errorf("it listens at %q, %v; the image asks %s", s.value("--listen"), err, check)
+	}
+	if s.value("--host") == "" {
+		t.Error("--host is not given: a foreign site can reach the page by a name of its own")
+	}
+	for _, arg := range s.Command {
+		if strings.HasPrefix(arg, "--allow-actions") {
+			t.Errorf("its command has %s", arg)
 		}
 	}
 }

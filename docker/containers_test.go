@@ -61,6 +61,7 @@ func dockerWithin(ctx context.Context, args ...string) (string, error) {
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, &errOut
+	cmd.Env = append(os.Environ(), "PROMETHEUS_PORT=", "GRAFANA_PORT=", "ADMIN_PORT=") // any that are free
 	if err := cmd.Run(); err != nil {
 		return out.String(), errors.New("docker " + strings.Join(args, " ") + ": " + err.Error() + "\n" + errOut.String())
 	}
@@ -103,8 +104,9 @@ func (s *stack) compose(args ...string) []string {
 	return append([]string{"compose", "-p", s.project, "-f", "docker/compose.yaml", "--profile", s.name}, args...)
 }
 
-// up starts the workers and what they depend on, after the producer has ended. Everything is removed at the end of the test.
-func (s *stack) up() {
+// up starts the workers and what they depend on, after the producer has ended, and other services. Everything is removed at the
+// end of the test.
+func (s *stack) up(others ...string) {
 	s.Helper()
 	s.Cleanup(func() {
 		ctx := context.WithoutCancel(s.Context())
@@ -116,8 +118,14 @@ func (s *stack) up() {
 			s.Errorf("%v\n%s", err, out)
 		}
 	})
-	must(s, s.compose("run", "--rm", "-T", "producer"+s.suffix, "-produce", "-run", "compose", "-n", strconv.Itoa(orders), "-single-try", "0")...)
-	must(s, s.compose("up", "-d", "--no-build", "worker"+s.suffix)...)
+	s.produce(orders)
+	must(s, append(s.compose("up", "-d", "--no-build", "worker"+s.suffix), others...)...)
+}
+
+// produce enqueues the tasks of n orders.
+func (s *stack) produce(n int) {
+	s.Helper()
+	must(s, s.compose("run", "--rm", "-T", "producer"+s.suffix, "-produce", "-run", "compose", "-n", strconv.Itoa(n), "-single-try", "0")...)
 }
 
 // pending returns how many tasks no worker has taken.
@@ -231,6 +239,19 @@ func TestContainersOfWorkersHaveNoRights(t *testing.T) {
 	s.up()
 	first, second := s.workers()
 	s.healthy("healthy", first, second)
+	hasNoRights(t, first)
+	must(t, "pause", s.container("redis", 1))
+	s.healthy("unhealthy", first)
+	must(t, "unpause", s.container("redis", 1))
+	s.healthy("healthy", first)
+	if live, err := docker(t, "exec", first, "/orders", "-health", "http://127.0.0.1:8066/livez"); err != nil || live != "live" {
+		t.Errorf("%q, %v", live, err)
+	}
+}
+
+// hasNoRights checks that the process of a container may do nothing that it need not.
+func hasNoRights(t *testing.T, container string) {
+	t.Helper()
 	var found []struct {
 		Config     struct{ User string }
 		HostConfig struct {
@@ -239,7 +260,7 @@ func TestContainersOfWorkersHaveNoRights(t *testing.T) {
 		}
 		State struct{ Pid int }
 	}
-	if err := json.Unmarshal([]byte(must(t, "inspect", first)), &found); err != nil || len(found) != 1 {
+	if err := json.Unmarshal([]byte(must(t, "inspect", container)), &found); err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
 	c := found[0]
@@ -250,7 +271,7 @@ func TestContainersOfWorkersHaveNoRights(t *testing.T) {
 		t.Errorf("%+v; want a read-only root and no privileges", c.HostConfig)
 	}
 	// What the kernel says of the process itself.
-	top := must(t, "top", first, "-o", "pid,uid,args")
+	top := must(t, "top", container, "-o", "pid,uid,args")
 	if lines := strings.Split(top, "\n"); len(lines) != 2 || !strings.Contains(lines[1], "65532") {
 		t.Errorf("the processes are\n%s\nwant one, of user 65532", top)
 	}
@@ -259,20 +280,23 @@ func TestContainersOfWorkersHaveNoRights(t *testing.T) {
 			t.Errorf("no %q in the status of the process:\n%s", want, status)
 		}
 	}
-	must(t, "pause", s.container("redis", 1))
-	s.healthy("unhealthy", first)
-	must(t, "unpause", s.container("redis", 1))
-	s.healthy("healthy", first)
-	if live, err := docker(t, "exec", first, "/orders", "-health", "http://127.0.0.1:8066/livez"); err != nil || live != "live" {
-		t.Errorf("%q, %v", live, err)
+}
+
+func TestImagesAreSmall(t *testing.T) {
+	for _, name := range []string{"railtoken-orders:local", "railtoken:local"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			isSmall(t, name)
+		})
 	}
 }
 
-func TestImageIsSmall(t *testing.T) {
-	t.Parallel()
+// isSmall checks the size of an image.
+func isSmall(t *testing.T, name string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "docker", "save", "railtoken-orders:local")
+	cmd := exec.CommandContext(ctx, "docker", "save", name)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

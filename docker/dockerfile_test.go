@@ -78,30 +78,40 @@ func readDockerfile(t testing.TB) []stage {
 	return stages
 }
 
-// final returns the stage that becomes the image.
-func final(t testing.TB) stage {
+// image returns the stage that becomes an image.
+func image(t testing.TB, name string) stage {
 	t.Helper()
-	stages := readDockerfile(t)
-	return stages[len(stages)-1]
+	for _, s := range readDockerfile(t)[1:] {
+		if s.as == name {
+			return s
+		}
+	}
+	t.Fatalf("no stage is called %q", name)
+	return stage{}
 }
 
-// builds returns the RUN instruction that builds the binaries, and the packages that it builds.
-func builds(t testing.TB) (run string, packages []string) {
+// program is what is built for an image.
+type program struct{ module, dir, pkg string }
+
+// name returns the name of the binary.
+func (p program) name() string { return path.Base(path.Join(p.module, p.pkg)) }
+
+// programs are those of the images, by the names of these.
+var programs = map[string]program{
+	"orders":    {"examples", "/orders/", "./orders"},
+	"railtoken": {"cmd/railtoken", "/railtoken/", "."},
+}
+
+// builds returns the RUN instruction that builds the programs.
+func builds(t testing.TB) (run string) {
 	t.Helper()
 	for _, run := range readDockerfile(t)[0].all("RUN") {
-		_, build, ok := strings.Cut(run, "go build ")
-		if !ok {
-			continue
+		if strings.Contains(run, "go build ") {
+			return run
 		}
-		for arg := range strings.FieldsSeq(build) {
-			if strings.HasPrefix(arg, "./") {
-				packages = append(packages, arg)
-			}
-		}
-		return run, packages
 	}
 	t.Fatal("no go build in the first stage")
-	return "", nil
+	return ""
 }
 
 // pinned reports whether an image has a version, or a digest.
@@ -143,7 +153,7 @@ func TestDockerfileBuildsWithTheVersionOfGoThatTheModulesAskFor(t *testing.T) {
 	if version == nil {
 		t.Fatalf("the first stage is from %q; want an image of Go", image)
 	}
-	for _, file := range []string{"go.mod", "go.work", "examples/go.mod"} {
+	for _, file := range []string{"go.mod", "go.work", "examples/go.mod", "cmd/railtoken/go.mod", "metrics/prometheus/go.mod"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +167,7 @@ func TestDockerfileBuildsWithTheVersionOfGoThatTheModulesAskFor(t *testing.T) {
 
 func TestDockerfileBuildsStaticBinaries(t *testing.T) {
 	t.Parallel()
-	run, _ := builds(t)
+	run := builds(t)
 	env := strings.Join(readDockerfile(t)[0].all("ENV"), " ") + " " + run
 	if !strings.Contains(env, "CGO_ENABLED=0") {
 		t.Error("CGO_ENABLED=0 is not set")
@@ -171,57 +181,61 @@ func TestDockerfileBuildsStaticBinaries(t *testing.T) {
 
 func TestDockerfileBuildsProgramsOfThisRepository(t *testing.T) {
 	t.Parallel()
-	_, packages := builds(t)
-	if len(packages) == 0 {
-		t.Fatal("no packages are built")
+	run := builds(t)
+	if n := strings.Count(run, "go build "); n != len(programs) {
+		t.Errorf("%d programs are built, want %d", n, len(programs))
 	}
-	for _, line := range golist(t, append([]string{"-f", "{{.Name}} {{.ImportPath}}"}, packages...)...) {
-		if !strings.HasPrefix(line, "main ") {
-			t.Errorf("%s is no program", line)
+	for _, p := range programs {
+		if want := regexp.MustCompile("go build -C " + p.module + " .* -o " + p.dir + " " + regexp.QuoteMeta(p.pkg) + "( |$)"); !want.MatchString(run) {
+			t.Errorf("%q does not build %s", run, p.name())
+		}
+		for _, line := range golist(t, p, "-f", "{{.Name}} {{.ImportPath}}") {
+			if !strings.HasPrefix(line, "main ") {
+				t.Errorf("%s is no program", line)
+			}
 		}
 	}
 }
 
 func TestDockerfileRunsWhatItHasBuilt(t *testing.T) {
 	t.Parallel()
-	_, packages := builds(t)
-	var programs []string
-	for _, p := range packages {
-		programs = append(programs, "/"+path.Base(p))
-	}
-	s := final(t)
-	check := strings.Join(s.all("HEALTHCHECK"), " ")
-	_, command, _ := strings.Cut(check, "CMD ")
-	for name, args := range map[string]string{"ENTRYPOINT": strings.Join(s.all("ENTRYPOINT"), " "), "HEALTHCHECK": command} {
-		var words []string // the form without a shell: there is none, and it would keep signals from the program
-		if err := json.Unmarshal([]byte(args), &words); err != nil || len(words) == 0 || !slices.Contains(programs, words[0]) {
-			t.Errorf("%s is %q; want one of %q in the exec form", name, args, programs)
+	for of, p := range programs {
+		s := image(t, of)
+		check := strings.Join(s.all("HEALTHCHECK"), " ")
+		_, command, _ := strings.Cut(check, "CMD ")
+		for name, args := range map[string]string{"ENTRYPOINT": strings.Join(s.all("ENTRYPOINT"), " "), "HEALTHCHECK": command} {
+			var words []string // the form without a shell: there is none, and it would keep signals from the program
+			if err := json.Unmarshal([]byte(args), &words); err != nil || len(words) == 0 || words[0] != "/"+p.name() {
+				t.Errorf("%s: %s is %q; want /%s in the exec form", of, name, args, p.name())
+			}
 		}
-	}
-	copied := false
-	for _, args := range s.all("COPY") {
-		from := regexp.MustCompile(`--from=(\S+)`).FindStringSubmatch(args)
-		if len(from) != 2 || from[1] != readDockerfile(t)[0].as {
-			t.Errorf("COPY %s is not from the first stage", args)
+		copied := false
+		for _, args := range s.all("COPY") {
+			from := regexp.MustCompile(`--from=(\S+)`).FindStringSubmatch(args)
+			if len(from) != 2 || from[1] != readDockerfile(t)[0].as {
+				t.Errorf("%s: COPY %s is not from the first stage", of, args)
+			}
+			copied = copied || strings.HasSuffix(args, " "+p.dir+" /")
 		}
-		copied = copied || strings.HasSuffix(args, " /rootfs/ /")
-	}
-	if run, _ := builds(t); !copied || !strings.Contains(run, "-o /rootfs/ ") {
-		t.Error("what is built is not copied")
+		if !copied {
+			t.Errorf("%s: what is built is not copied", of)
+		}
 	}
 }
 
 func TestDockerfileDoesNotRunAsRoot(t *testing.T) {
 	t.Parallel()
-	users := final(t).all("USER")
-	if len(users) == 0 {
-		t.Fatal("no user is set: it runs as root")
-	}
-	user, group, _ := strings.Cut(users[len(users)-1], ":")
-	for _, id := range []string{user, group} {
-		// By number: an image from scratch has no names, and Kubernetes checks only numbers.
-		if n, err := strconv.Atoi(id); err != nil || n <= 0 {
-			t.Errorf("the user is %q; want two numbers above 0", users)
+	for name := range programs {
+		users := image(t, name).all("USER")
+		if len(users) == 0 {
+			t.Fatalf("%s: no user is set: it runs as root", name)
+		}
+		user, group, _ := strings.Cut(users[len(users)-1], ":")
+		for _, id := range []string{user, group} {
+			// By number: an image from scratch has no names, and Kubernetes checks only numbers.
+			if n, err := strconv.Atoi(id); err != nil || n <= 0 {
+				t.Errorf("%s: the user is %q; want two numbers above 0", name, users)
+			}
 		}
 	}
 }
@@ -230,12 +244,12 @@ func TestDatabaseOfTheComposeFileCanBeWritten(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
 	dir := path.Dir(c.Services[c.flagged("-serve")[0]].value("-db"))
-	run, _ := builds(t)
-	if !strings.Contains(run, "mkdir -p /rootfs"+dir+" ") {
+	if !strings.Contains(builds(t), "mkdir -p /orders"+dir+" ") {
 		t.Errorf("the image has no %s, so a new volume there belongs to root", dir)
 	}
-	user := strings.Join(final(t).all("USER"), " ")
-	if copies := strings.Join(final(t).all("COPY"), "\n"); !strings.Contains(copies, "--chown="+user+" /rootfs/ /") {
+	s := image(t, "orders")
+	user := strings.Join(s.all("USER"), " ")
+	if copies := strings.Join(s.all("COPY"), "\n"); !strings.Contains(copies, "--chown="+user+" /orders/ /") {
 		t.Errorf("%s does not belong to %s", dir, user)
 	}
 }
@@ -243,15 +257,19 @@ func TestDatabaseOfTheComposeFileCanBeWritten(t *testing.T) {
 func TestDockerignoreLetsInWhatIsBuilt(t *testing.T) {
 	t.Parallel()
 	allowed := dockerignore(t)
-	_, packages := builds(t)
 	abs, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	format := `{{if .Module}}{{if or .Module.Main .Module.Replace}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
-	files := golist(t, append([]string{"-deps", "-f", format}, packages...)...)
-	for _, name := range []string{"go.mod", "go.sum", "examples/go.mod", "examples/go.sum"} {
-		files = append(files, filepath.Join(abs, name))
+	modules := []string{".", "metrics/prometheus"}
+	var files []string
+	for _, p := range programs {
+		files = append(files, golist(t, p, "-deps", "-f", format)...)
+		modules = append(modules, p.module)
+	}
+	for _, module := range modules {
+		files = append(files, filepath.Join(abs, module, "go.mod"), filepath.Join(abs, module, "go.sum"))
 	}
 	for _, file := range files {
 		rel, err := filepath.Rel(abs, file)
@@ -298,11 +316,11 @@ func dockerignore(t testing.TB) func(string) bool {
 	}
 }
 
-// golist runs go list where the image is built, without the workspace, and returns its lines.
-func golist(t testing.TB, args ...string) []string {
+// golist runs go list for a program as it is built, without the workspace, and returns its lines.
+func golist(t testing.TB, p program, args ...string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
-	cmd.Dir = filepath.Join(root, "examples")
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"list"}, args...), p.pkg)...)
+	cmd.Dir = filepath.Join(root, p.module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {

@@ -28,6 +28,8 @@ get_shell() {
 image_of() { grep -ohE "(FROM|image:) +$1:[a-z0-9.-]+" "$2" | grep -oE "$1:.*" | head -1; }
 golang=$(image_of golang docker/Dockerfile)
 redis=$(image_of redis docker/compose.yaml)
+prometheus=$(image_of prom/prometheus docker/compose.yaml)
+grafana=$(image_of grafana/grafana docker/compose.yaml)
 
 # has_image tells whether the engine has an image already.
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
@@ -55,7 +57,7 @@ new_root() {
   install "$cache/busybox" "$root/bin/busybox"
 }
 
-# golang_root fills a folder with Go, the certificates, and the modules of the example.
+# golang_root fills a folder with Go, the certificates, and the modules of the programs.
 golang_root() {
   local root=$1 goroot
   goroot=$(go env GOROOT)
@@ -64,9 +66,12 @@ golang_root() {
   mkdir -p "$root/usr/local/go/pkg"
   cp -r "$goroot"/{bin,src,VERSION,go.env} "$root/usr/local/go/"
   cp -r "$goroot"/pkg/{tool,include} "$root/usr/local/go/pkg/"
-  (cd examples && GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$root/modules" \
-    GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download) ||
-    cannot_have "the modules of the example"
+  local module
+  for module in examples cmd/railtoken; do
+    (cd "$module" && GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$root/modules" \
+      GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download) ||
+      cannot_have "the modules of $module"
+  done
   mv "$root/modules/cache/download" "$root/proxy"
   rm -rf "$root/modules"
 }
@@ -85,6 +90,16 @@ redis_root() {
   chmod 755 "$root/usr/bin/redis-server"
   printf 'root:x:0:0::/root:/bin/sh\nredis:x:999:999::/data:/bin/sh\n' >"$root/etc/passwd"
   chown -R 999:999 "$root/data"
+}
+
+# prometheus_root fills a folder with the Prometheus of the system's packages.
+prometheus_root() {
+  local root=$1
+  new_root "$root"
+  copy_program prometheus "$root"
+  mkdir -p "$root"/{prometheus,etc/prometheus}
+  printf 'root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$root/etc/passwd"
+  chown 65534:65534 "$root/prometheus"
 }
 
 # stand_in makes an image under a name of a folder that a function fills; the rest is changes as in a Dockerfile.
@@ -107,14 +122,18 @@ if [[ ${2:-} == shell ]]; then
   get_shell
   exit
 fi
-if has_image "$golang" && has_image "$redis"; then
+if has_image "$golang" && has_image "$redis" && has_image "$prometheus" && has_image "$grafana"; then
   exit
 fi
-# The smaller image shows whether a registry is in reach.
-if timeout 30 docker pull -q "$redis" >/dev/null 2>&1 && docker pull -q "$golang" >/dev/null; then
+# The smallest image shows whether a registry is in reach.
+if timeout 30 docker pull -q "$redis" >/dev/null 2>&1 && docker pull -q "$golang" >/dev/null && docker pull -q "$prometheus" >/dev/null; then
+  docker pull -q "$grafana" >/dev/null || say "cannot get $grafana: its test is left out"
   exit
 fi
-scripts/test-deps.sh || cannot_have "the redis-server of this machine"
+scripts/test-deps.sh || cannot_have "the redis-server and the Prometheus of this machine"
 stand_in "$golang" golang_root 'ENV PATH=/usr/local/go/bin:/usr/bin:/bin' 'ENV GOPATH=/go' 'ENV HOME=/root' \
   "ENV GOPROXY=file:///proxy,$(go env GOPROXY)"
+stand_in "$prometheus" prometheus_root 'USER 65534:65534' 'WORKDIR /prometheus' 'VOLUME /prometheus' 'ENV PATH=/usr/bin:/bin' \
+  'ENTRYPOINT ["/usr/bin/prometheus"]' 'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]'
+has_image "$grafana" || say "no registry is in reach: there are no packages to make $grafana of, so its test is left out"
 stand_in "$redis" redis_root 'ENV PATH=/usr/bin:/bin' 'WORKDIR /data' 'VOLUME /data' 'USER redis' 'CMD ["redis-server"]'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image, starts each profile of docker/compose.yaml, and kills and cuts off its workers and servers: docker/containers_test.go.
+# Builds the images, starts each profile of docker/compose.yaml, and kills and cuts off its workers and servers: docker/containers_test.go
+# and watched_test.go.
 # Without an engine it starts one of the system's packages, and removes everything of it at the end. Where no engine can run
 # containers, or the images cannot be had, the tests are left out: it says why and succeeds.
 set -euo pipefail
@@ -8,7 +9,7 @@ source "$(dirname "$0")/lib.sh"
 
 leave_out() {
   local -a tests
-  mapfile -t tests < <(grep -oP '^func \KTest\w+' docker/containers_test.go)
+  mapfile -t tests < <(grep -ohP '^func \KTest\w+' docker/{containers,watched}_test.go)
   say "docker-test is left out: $*. These ${#tests[@]} tests are left out: ${tests[*]}"
   exit 0
 }
@@ -117,7 +118,7 @@ scripts/docker-images.sh "$cache" || {
   ((status != 75)) || leave_out "the images cannot be had here"
   exit $status
 }
-say "building the image"
-docker compose -f docker/compose.yaml --profile single build --quiet worker
+say "building the images"
+docker compose -f docker/compose.yaml --profile observability build --quiet worker-observability admin
 say "running the tests"
-go test -tags engine -count=1 -parallel 6 -timeout 15m -run '^(TestOrdersSurvive|TestContainers|TestImageIs)' ./docker
+go test -tags engine -count=1 -parallel 8 -timeout 15m -run '^(TestOrdersSurvive|TestContainers|TestImagesAre)' ./docker

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 // adminOptions are the flags of admin.
 type adminOptions struct {
 	listen, tasksURL string
+	health           string
 	hosts            []string
 	actions, exposed bool
 }
@@ -38,6 +40,7 @@ func (a *app) adminCommand() *cobra.Command {
 	f.BoolVar(&o.actions, "allow-actions", false, "allow depose, wake, put-first, put-last, drop and replay")
 	f.BoolVar(&o.exposed, "allow-actions-from-anywhere", false, "with --allow-actions: allow them although --listen is not a loopback address")
 	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` by which the page may be reached, besides loopback names")
+	f.StringVar(&o.health, "health", "", "only ask whether the admin page at this `address`, such as http://127.0.0.1:8090/, is served, and exit")
 	f.StringVar(&o.tasksURL, "tasks-url", "", "the `address` of a page about asynq's tasks, to link to")
 	return c
 }
@@ -63,6 +66,9 @@ func (o adminOptions) check() (warning string, err error) {
 }
 
 func (a *app) admin(ctx context.Context, o adminOptions) error {
+	if o.health != "" {
+		return askPage(ctx, o.health)
+	}
 	warning, err := o.check()
 	if err != nil {
 		return err
@@ -106,6 +112,33 @@ func (a *app) admin(ctx context.Context, o adminOptions) error {
 	}
 	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stop the admin page: %w", err)
+	}
+	return nil
+}
+
+// askTimeout is how long --health waits for an answer.
+const askTimeout = 4 * time.Second
+
+// askPage returns an error if a page is not served. A page without Redis is served.
+func askPage(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	asset, err := url.JoinPath(address, "assets/style.css") // a page that does not ask Redis
+	if err != nil {
+		return fmt.Errorf("--health is %q: give an address such as http://127.0.0.1:8090/: %w", address, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asset, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("--health is %q: give an address such as http://127.0.0.1:8090/: %w", address, err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy of the environment
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("the admin page is not served: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the admin page is not served: %s answers %s", asset, answer.Status)
 	}
 	return nil
 }

@@ -43,9 +43,13 @@ func TestAdminServesThePageUntilItIsStopped(t *testing.T) {
 		strings.Contains(string(text), "order:1") {
 		t.Errorf("the page: %d, %v, %s", answer.StatusCode, err, text)
 	}
+	must(t, exitOK, "admin", "--health", address)
 	cancel()
 	if status := <-ended; status != exitOK {
 		t.Errorf("admin ends with %d: %s", status, errOut.String())
+	}
+	if out := must(t, exitError, "admin", "--health", address); !strings.Contains(out, "not served") {
+		t.Errorf("the health of a stopped page: %s", out)
 	}
 }
 

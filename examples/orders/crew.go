@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
@@ -41,9 +42,15 @@ func (c *crew) ended() {
 	}
 }
 
-// start makes and starts n workers. After an error, none runs.
+// start makes and starts n workers. An Observer of cfg gets all events, too. After an error, none runs.
 func (c *crew) start(ctx context.Context, cfg worker.Config, n int) error {
-	cfg.Observer = c.conflicts.Observe
+	observe := cfg.Observer
+	cfg.Observer = func(ctx context.Context, e middleware.Event) {
+		c.conflicts.Observe(ctx, e)
+		if observe != nil {
+			observe(ctx, e)
+		}
+	}
 	for i := range n {
 		w, err := worker.New(cfg)
 		if err == nil {

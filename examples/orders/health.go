@@ -15,8 +15,8 @@ import (
 // askTimeout is how long -health waits for an answer.
 const askTimeout = 4 * time.Second
 
-// serveHealth answers probes for a worker at an address: /readyz and /livez. stop ends it.
-func serveHealth(ctx context.Context, addr string, w *worker.Worker) (stop func(), err error) {
+// serveHealth answers probes for a worker at an address, /readyz and /livez, and serves its metrics at /metrics. stop ends it.
+func serveHealth(ctx context.Context, addr string, w *worker.Worker, metrics http.Handler) (stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("orders: listen for probes: %w: give another address with -listen", err)
@@ -24,6 +24,7 @@ func serveHealth(ctx context.Context, addr string, w *worker.Worker) (stop func(
 	mux := http.NewServeMux()
 	mux.Handle("/readyz", w.Ready())
 	mux.Handle("/livez", w.Live())
+	mux.Handle("/metrics", metrics)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: askTimeout}
 	ended := make(chan struct{})
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestHealthIsThatOfTheWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := freeAddr(t)
-	stop, err := serveHealth(t.Context(), addr, w)
+	stop, err := serveHealth(t.Context(), addr, w, http.NotFoundHandler())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestHealthIsThatOfTheWorker(t *testing.T) {
 	if status, text := ask("/livez"); status != exitOK {
 		t.Errorf("live: %d, %s", status, text)
 	}
-	if _, err := serveHealth(t.Context(), addr, w); err == nil || !strings.Contains(err.Error(), "-listen") {
+	if _, err := serveHealth(t.Context(), addr, w, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "-listen") {
 		t.Errorf("a second listener at the address: %v", err)
 	}
 }

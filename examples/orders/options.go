@@ -80,7 +80,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	f.BoolVar(&o.Demo, "demo", false, fmt.Sprintf("show %d orders, first without locks and then with them", demoOrders))
 	f.BoolVar(&o.Serve, "serve", false, "only work on tasks, until SIGTERM or Ctrl-C; needs -run and -db")
 	f.BoolVar(&o.Produce, "produce", false, "only enqueue the tasks; needs -run")
-	f.StringVar(&o.Listen, "listen", "", "with -serve: answer probes at this `address`, such as 127.0.0.1:8066, under /readyz and /livez")
+	f.StringVar(&o.Listen, "listen", "", "with -serve: answer probes at this `address`, such as 127.0.0.1:8066, under /readyz and /livez, and Prometheus under /metrics")
 	f.StringVar(&o.Health, "health", "", "only ask for the health of a worker at this `URL`, such as http://127.0.0.1:8066/readyz; the exit status is 0 if it is well")
 	f.BoolVar(&o.Verbose, "v", false, "write the log of the workers to stderr")
 	if err := f.Parse(args); err != nil {

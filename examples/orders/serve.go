@@ -20,12 +20,20 @@ func (p *program) serve(ctx context.Context) (status int, err error) {
 		return exitWrong, err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
+	var m *metrics
+	if p.Listen != "" {
+		if m, err = newMetrics(cfg); err != nil {
+			return exitWrong, err
+		}
+		defer func() { err = errors.Join(err, m.close()) }()
+		cfg.Observer = m.Observe
+	}
 	c := newCrew(p.Run, store, p.Work, p.NoLock)
 	if err := c.start(ctx, cfg, p.Workers); err != nil {
 		return exitWrong, err
 	}
-	if p.Listen != "" {
-		stop, err := serveHealth(ctx, p.Listen, c.workers[0])
+	if m != nil {
+		stop, err := serveHealth(ctx, p.Listen, c.workers[0], m.handler())
 		if err != nil {
 			return exitWrong, errors.Join(err, c.shutdown())
 		}
