@@ -34,6 +34,14 @@
 //   - [github.com/railtoken/railtoken/locking/lockingtest]: the tests that every Locker must pass
 //   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying out the library
 //
+// Each of these is a module of its own, because of what it depends on:
+//
+//   - github.com/railtoken/railtoken/pglock: locks in PostgreSQL, which commit together with what they protect
+//   - github.com/railtoken/railtoken/etcdlock: locks on etcd
+//   - github.com/railtoken/railtoken/metrics/prometheus: metrics for Prometheus, with alerts and a dashboard
+//   - github.com/railtoken/railtoken/metrics/otel: metrics and traces for OpenTelemetry
+//   - github.com/railtoken/railtoken/cmd/railtoken: the command that explains, finds faults and frees keys
+//
 // The repository contains the design, the failure modes and a guide to operations in docs/, and runnable programs in
 // examples/.
 //

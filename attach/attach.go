@@ -147,7 +147,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if oneNode && a.opts.RedisKeys != nil {
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
-	a.outside, a.unfollow = a.follow(a.locker), releasehook.Late(a.locker, a.wakeNext)
+	a.outside, a.unfollow = a.follow(a.locker), releasehook.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())

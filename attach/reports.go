@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -17,7 +17,7 @@ import (
 // leases that end when an operator takes their keys away. The zero value has none.
 type reports struct {
 	mu      sync.Mutex
-	writing *report.Reporter
+	writing *holdings.Reporter
 	closed  bool
 	follows bool
 	stop    func() // following depositions
@@ -41,7 +41,7 @@ func (r *reports) start(a *Attached) {
 	}
 	if !r.follows {
 		r.follows = true
-		r.stop, _ = lockhook.Follow(a.locker) // it fails once the Locker is closed
+		r.stop, _ = lockhook.EndWhenDeposed(a.locker) // it fails once the Locker is closed
 	}
 	if r.writing != nil || a.opts.DisableReports {
 		return
@@ -50,7 +50,7 @@ func (r *reports) start(a *Attached) {
 	if len(queues) == 0 {
 		queues = map[string]int{"default": 1} // as asynq has it
 	}
-	r.writing = report.Start(a.client, (*parking.Engine)(a.queue).Held(), report.Worker{
+	r.writing = holdings.Start(a.client, (*parking.Engine)(a.queue).Held(), holdings.Worker{
 		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
 	})
 }

@@ -117,7 +117,7 @@ func TestJoinedLeaseEndsWithADeposedPart(t *testing.T) {
 // follow has a Locker's leases end as soon as they are deposed, as attach does.
 func follow(t *testing.T, l locking.Locker) {
 	t.Helper()
-	stop, err := lockhook.Follow(l)
+	stop, err := lockhook.EndWhenDeposed(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/report"
 )
 
 // unseenHolder returns the task that holds a key in a store other than the lock servers, as its worker has reported, or
@@ -19,13 +19,13 @@ import (
 func (i *Inspector) unseenHolder(ctx context.Context, workers []Worker, key string) (*Holder, error) {
 	var holders []*Holder
 	for _, w := range workers {
-		if report.OnRedis(w.Backend) {
+		if holdings.OnRedis(w.Backend) {
 			continue
 		}
 		for n := range w.Held {
 			if h := &w.Held[n]; h.Key == key {
 				holders = append(holders, &Holder{
-					Backend: w.Backend, Label: labels.Clean(h.Host + "/" + strconv.Itoa(h.PID) + "/" + h.Type + "/" + h.Task.ID),
+					Backend: w.Backend, Label: holderlabel.Clean(h.Host + "/" + strconv.Itoa(h.PID) + "/" + h.Type + "/" + h.Task.ID),
 					Since: h.Since, Fence: h.Fence, Task: h,
 				})
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/report"
+	"github.com/railtoken/railtoken/internal/holdings"
 )
 
 // mostWorkers limits how many reports one call reads.
@@ -48,8 +48,8 @@ type Mode string
 
 // The modes.
 const (
-	ModeTask Mode = report.ModeTask // the run of a task
-	ModeItem Mode = report.ModeItem // an item of a task: see package items
+	ModeTask Mode = holdings.ModeTask // the run of a task
+	ModeItem Mode = holdings.ModeItem // an item of a task: see package items
 )
 
 // Holding is a key that a task holds, as its worker has reported it.
@@ -71,7 +71,7 @@ type Holding struct {
 // Workers returns the reports of all workers, ordered by host, PID and ID: at most 1000, the ones that reported last.
 // It makes two calls to the Redis of the tasks. Workers with DisableReports are missing.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
-	entries, err := i.opts.Tasks.ZRevRangeWithScores(ctx, report.Workers, 0, mostWorkers-1).Result()
+	entries, err := i.opts.Tasks.ZRevRangeWithScores(ctx, holdings.Workers, 0, mostWorkers-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("inspect: list workers: %w", err)
 	}
@@ -79,7 +79,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 	_, err = i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, e := range entries {
 			id, _ := e.Member.(string)
-			texts[n] = p.Get(ctx, report.Key(id))
+			texts[n] = p.Get(ctx, holdings.Key(id))
 		}
 		return nil
 	})
@@ -88,7 +88,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 	}
 	var workers []Worker
 	for n, e := range entries {
-		r, err := report.Parse(texts[n].Val())
+		r, err := holdings.Parse(texts[n].Val())
 		if texts[n].Err() != nil || err != nil { // gone, or not ours
 			continue
 		}
@@ -102,7 +102,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 }
 
 // workerOf returns the worker of a report.
-func workerOf(id string, seen time.Time, r report.Worker) Worker {
+func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
 	w := Worker{
 		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Since: time.UnixMilli(r.Since),
 		Seen: seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,

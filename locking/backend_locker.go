@@ -3,7 +3,7 @@ package locking
 import (
 	"context"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
@@ -38,9 +38,9 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 	if err != nil {
 		return nil, err
 	}
-	label := labels.Clean(opts.Label)
+	label := holderlabel.Clean(opts.Label)
 	if label == "" {
-		label = labels.Clean(DefaultLabel())
+		label = holderlabel.Clean(DefaultLabel())
 	}
 	began := l.suspension.now()
 	grant, err := l.backend.Acquire(ctx, backend.Request{

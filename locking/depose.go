@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
@@ -105,7 +105,7 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 	began := s.suspension.now()
 	p := &parts[0]
 	g := &singleGrant{
-		single: s, owner: newOwner(labels.Clean(r.Label), 1, began.watch.last), block: 1, ttl: opts.TTL, parts: parts,
+		single: s, owner: newOwner(holderlabel.Clean(r.Label), 1, began.watch.last), block: 1, ttl: opts.TTL, parts: parts,
 	}
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)
 	command, err := deposeCommand(deposeScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, r)
@@ -147,7 +147,7 @@ func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Leas
 	if err != nil {
 		return nil, err
 	}
-	opts.Label = labels.Clean(opts.Label)
+	opts.Label = holderlabel.Clean(opts.Label)
 	began := r.suspension.now()
 	g := newRedlockGrant(r, keys, redisKeys, opts)
 	script := deposeScript

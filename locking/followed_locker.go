@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	releasehook.Follow = func(locker any, released func(keys []string)) any {
+	releasehook.OnRelease = func(locker any, released func(keys []string)) any {
 		f := &followedLocker{locker.(Locker), released} //nolint:errcheck,forcetypeassert // every caller has a Locker
 		if w, ok := locker.(Watcher); ok {
 			return &followedWatcher{f, w}
@@ -16,7 +16,7 @@ func init() {
 	}
 }
 
-// followedLocker is a Locker whose releases are reported: see [releasehook.Follow].
+// followedLocker is a Locker whose releases are reported: see [releasehook.OnRelease].
 type followedLocker struct {
 	inner    Locker
 	released func(keys []string)

@@ -13,7 +13,7 @@ import (
 func followed(t *testing.T, inner locking.Locker) (outer locking.Locker, released func() [][]string) {
 	t.Helper()
 	var all [][]string
-	outer, ok := releasehook.Follow(inner, func(keys []string) { all = append(all, keys) }).(locking.Locker)
+	outer, ok := releasehook.OnRelease(inner, func(keys []string) { all = append(all, keys) }).(locking.Locker)
 	if !ok {
 		t.Fatal("the followed Locker is none")
 	}

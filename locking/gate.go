@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 )
 
 // defaultHandOffs is how many times in a row a Gate hands a lease off.
@@ -66,7 +66,7 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 		handOffs = defaultHandOffs
 	}
 	return &Gate{
-		inner: inner, block: max(handOffs, 0) + 1, label: labels.Clean(DefaultLabel()),
+		inner: inner, block: max(handOffs, 0) + 1, label: holderlabel.Clean(DefaultLabel()),
 		entries: map[string]*entry{}, groups: map[string]*group{}, subscribers: map[string][]*subscriber{},
 	}
 }
@@ -190,7 +190,7 @@ func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 		label = g.label
 	}
 	remaining := max(time.Until(lease.ValidUntil()), time.Millisecond)
-	e := &HeldError{Holder: Holder{Label: labels.Clean(label), Since: since, Remaining: remaining}}
+	e := &HeldError{Holder: Holder{Label: holderlabel.Clean(label), Since: since, Remaining: remaining}}
 	for _, key := range keys {
 		if _, ok := slices.BinarySearch(h.keys, key); ok {
 			e.Key = key

@@ -35,7 +35,7 @@ func init() {
 	}
 	lockhook.Backend = backendOf
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
-	lockhook.Follow, lockhook.Name = followDepositions, ownerName
+	lockhook.EndWhenDeposed, lockhook.Name = followDepositions, ownerName
 	lockhook.Record, lockhook.MarkOf = recordKey, markOf
 }
 

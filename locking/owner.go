@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 )
 
 const (
@@ -64,7 +64,7 @@ func parseOwner(value string) owner {
 		}
 	}
 	// Another program's value may look like ours, so its label is cleaned.
-	return owner{label: labels.Clean(parts[2]), since: time.UnixMilli(ms), block: block}
+	return owner{label: holderlabel.Clean(parts[2]), since: time.UnixMilli(ms), block: block}
 }
 
 // DefaultLabel returns the name of this process, "host/pid".

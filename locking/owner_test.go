@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 )
 
 func TestLabelsAreCleaned(t *testing.T) {
@@ -27,7 +27,7 @@ func TestLabelsAreCleaned(t *testing.T) {
 		strings.Repeat("x", 199) + "é":  strings.Repeat("x", 199),
 		strings.Repeat("x", 198) + "éé": strings.Repeat("x", 198) + "é",
 	} {
-		if got := labels.Clean(label); got != want {
+		if got := holderlabel.Clean(label); got != want {
 			t.Errorf("Clean(%q) = %q, want %q", label, got, want)
 		}
 	}
@@ -120,7 +120,7 @@ func FuzzParseOwner(f *testing.F) {
 		if !ours.MatchString(value) {
 			t.Errorf("%q, which we never write, tells %q since %v", value, label, since)
 		}
-		if !utf8.ValidString(label) || len(label) > labels.MaxSize ||
+		if !utf8.ValidString(label) || len(label) > holderlabel.MaxSize ||
 			strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("the label %q is not fit for a log", label)
 		}

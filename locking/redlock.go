@@ -12,7 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
@@ -144,7 +144,7 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 			"for which a server that has restarted is kept from voting: "+
 			"lower TTL, or raise MaxTTL in every client of these nodes", opts.TTL, r.opts.MaxTTL)
 	}
-	if opts.Label = labels.Clean(opts.Label); opts.Label == "" {
+	if opts.Label = holderlabel.Clean(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label
 	}
 	redisKeys, err := redisKeysOf(keys, r.opts.RedisKey)

@@ -11,7 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/internal/labels"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
@@ -53,8 +53,8 @@ func (o SingleOptions) Validate() error {
 
 // setDefaults fills in the defaults of the options that Single and Redlock share.
 func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) string) {
-	if *label = labels.Clean(*label); *label == "" {
-		*label = labels.Clean(DefaultLabel())
+	if *label = holderlabel.Clean(*label); *label == "" {
+		*label = holderlabel.Clean(DefaultLabel())
 	}
 	if *fenceTTL == 0 {
 		*fenceTTL = DefaultFenceTTL
@@ -180,7 +180,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 	label := s.label
 	if opts.Label != "" {
-		label = labels.Clean(opts.Label)
+		label = holderlabel.Clean(opts.Label)
 	}
 	parts, err := s.parts(keys)
 	if err != nil {

@@ -1,12 +1,12 @@
 package middleware
 
 import (
-	"github.com/railtoken/railtoken/internal/report"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/locking"
 )
 
 // reported returns what the reports of the server are made from; nil without a Queue.
-func (l *lock) reported() *report.Set {
+func (l *lock) reported() *holdings.Set {
 	if l.Queue == nil {
 		return nil
 	}
@@ -15,7 +15,7 @@ func (l *lock) reported() *report.Set {
 
 // list has the reports of the server name what the run holds, from the start of its handler.
 func (r *run) list(lease *locking.Lease, item bool) {
-	r.holding = report.Holding{
+	r.holding = holdings.Holding{
 		Queue: r.id.Queue, ID: r.id.ID, Type: r.task.Type(), Keys: r.keys, Since: r.began, Item: item, Lease: lease,
 	}
 	r.reported().Add(&r.holding)

@@ -10,9 +10,9 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/itemrun"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -42,9 +42,9 @@ type run struct {
 	freed     time.Time       // when it was last notified of a release, for the observer
 	released  <-chan struct{} // receives releases of its keys while they are watched
 	stopWatch func()
-	lease     *locking.Lease // to be released
-	blind     bool           // releases cannot be watched
-	holding   report.Holding // what it holds while its handler runs
+	lease     *locking.Lease   // to be released
+	blind     bool             // releases cannot be watched
+	holding   holdings.Holding // what it holds while its handler runs
 }
 
 // begin returns a new run of the task that asynq has put into the context.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/redistest"
-	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/middleware"
 )
 
@@ -74,14 +74,14 @@ func TestLookAtAnUnusedKeyNamesSimilarOnes(t *testing.T) {
 
 func TestAHolderInAnotherStoreIsShownAndKept(t *testing.T) {
 	s := newSystem(t)
-	text, err := json.Marshal(report.Worker{Host: "web", PID: 7, Backend: "pglock", Keys: 1, Held: []report.Held{{
+	text, err := json.Marshal(holdings.Worker{Host: "web", PID: 7, Backend: "pglock", Keys: 1, Held: []holdings.Held{{
 		Key: []byte("order:1"), Queue: "default", ID: "first", Type: "audit", Since: time.Now().Add(-time.Minute).UnixMilli(),
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.client.Set(t.Context(), report.Key("w"), text, 0)
-	s.client.ZAdd(t.Context(), report.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: "w"})
+	s.client.Set(t.Context(), holdings.Key("w"), text, 0)
+	s.client.ZAdd(t.Context(), holdings.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: "w"})
 	s.client.HSet(t.Context(), "asynq:{default}:t:first", "state", "active")
 	out := must(t, exitOK, "look", "order:1")
 	if !strings.Contains(out, "holder   task default/first (audit), by web/7") || !strings.Contains(out, "another store (pglock)") ||

@@ -9,20 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/report"
+	"github.com/railtoken/railtoken/internal/holdings"
 )
 
 func TestAHolderInAnotherStoreCannotBeDeposed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, admin.Options{Actions: true})
-	text, err := json.Marshal(report.Worker{Host: "web", PID: 7, Backend: "pglock", Keys: 1, Held: []report.Held{{
+	text, err := json.Marshal(holdings.Worker{Host: "web", PID: 7, Backend: "pglock", Keys: 1, Held: []holdings.Held{{
 		Key: []byte("order:1"), Queue: "default", ID: "first", Type: "audit", Since: time.Now().Add(-time.Minute).UnixMilli(),
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.client.Set(t.Context(), report.Key("w"), text, 0)
-	r.client.ZAdd(t.Context(), report.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: "w"})
+	r.client.Set(t.Context(), holdings.Key("w"), text, 0)
+	r.client.ZAdd(t.Context(), holdings.Workers, redis.Z{Score: float64(time.Now().UnixMilli()), Member: "w"})
 	r.client.HSet(t.Context(), "asynq:{default}:t:first", "state", "active")
 	page := r.get(200, "/key?key=order%3A1")
 	contains(t, "the page", page, "Held for", "default/first", "web/7", "in another store (pglock)")

@@ -14,9 +14,9 @@ import (
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -167,7 +167,7 @@ func (f *facts) readReports(ctx context.Context, i *inspect.Inspector) error {
 		return err
 	}
 	for _, w := range workers {
-		if !report.OnRedis(w.Backend) {
+		if !holdings.OnRedis(w.Backend) {
 			f.unseen = w.Backend
 		}
 		for _, h := range w.Held {

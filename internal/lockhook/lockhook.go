@@ -1,5 +1,6 @@
-// Package lockhook lets the packages of this module see locks as package locking does, without an exported name there.
-// Package locking sets its functions.
+// Package lockhook shows the locks of package locking from inside: it names their Redis keys, reads their owners, and
+// takes them away from their holders. Packages inspect and attach use it, without an exported name in package locking,
+// which sets the functions.
 package lockhook
 
 import (
@@ -48,9 +49,9 @@ var Backend func(locker any) string
 // Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
 var Leave func(lease any)
 
-// Follow has the leases of a locking.Locker end as soon as their keys are taken away by TakeOver, until stop is called.
+// EndWhenDeposed has the leases of a locking.Locker end as soon as their keys are taken away by TakeOver, until stop is called.
 // Without it they end with their next renewals.
-var Follow func(locker any) (stop func(), err error)
+var EndWhenDeposed func(locker any) (stop func(), err error)
 
 // Name returns the name of the value of a lock.
 var Name func(value string) string

@@ -15,8 +15,8 @@ import (
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/fused"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/report"
 )
 
 var (
@@ -69,8 +69,8 @@ type Engine struct {
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list
 
-	held  report.Set  // by tasks of the servers of this process
-	locks fused.Locks // taken with the tasks of some types; may be nil
+	held  holdings.Set // by tasks of the servers of this process
+	locks fused.Locks  // taken with the tasks of some types; may be nil
 	types fused.Types
 
 	parkers parkers
@@ -178,7 +178,7 @@ func (e *Engine) Client() redis.UniversalClient { return e.client }
 func (e *Engine) Tasks() *asynq.Inspector { return e.inspect }
 
 // Held returns what the tasks of this process hold at the moment.
-func (e *Engine) Held() *report.Set { return &e.held }
+func (e *Engine) Held() *holdings.Set { return &e.held }
 
 // Index returns the name of the sorted set of all parked tasks.
 func (e *Engine) Index() string { return e.index }

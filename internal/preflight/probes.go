@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
-	"github.com/railtoken/railtoken/internal/report"
 )
 
 // scratchPrefix is the prefix of the key on which commands are tried.
@@ -75,7 +75,7 @@ func namesOf(needs Needs) (names []string) {
 	}
 	if len(needs.Queues) > 0 {
 		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
-			report.Workers, report.Key("preflight"))
+			holdings.Workers, holdings.Key("preflight"))
 	}
 	return append(names, lockNames(needs)...)
 }

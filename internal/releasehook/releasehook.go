@@ -1,14 +1,15 @@
-// Package releasehook lets the packages of this module follow the releases of locks, without an exported name in
-// package locking.
+// Package releasehook calls a function when a lock is released, so that package attach can wake the tasks that wait for
+// the keys of leases outside of tasks. The middleware wakes them itself at the end of a task. It is one of three packages
+// through which this module uses package locking without exported names; the others are lockhook and leasegrants.
 package releasehook
 
-// Follow returns a locking.Locker in front of another one. It calls released with the keys of each lease that it has
+// OnRelease returns a locking.Locker in front of another one. It calls released with the keys of each lease that it has
 // granted, before Release returns, if another caller may wait for one of them: Lease.ShouldNotify is true. It does not
 // call released if a Gate has handed the lease off, because the keys are still locked then. Package locking sets
-// Follow.
-var Follow func(locker any, released func(keys []string)) any
+// OnRelease.
+var OnRelease func(locker any, released func(keys []string)) any
 
-// Late has freed called with keys that a locking.Locker has released only after its caller had its answer, if another
-// caller may wait for one of them: those of an attempt that was given back, or of a release that was answered late. It
-// does so until stop is called, and before Close of the Locker returns. Package locking sets Late.
-var Late func(locker any, freed func(keys []string)) (stop func())
+// OnLateRelease has freed called with keys that a locking.Locker has released only after its caller had its answer, if
+// another caller may wait for one of them: those of an attempt that was given back, or of a release that was answered
+// late. It does so until stop is called, and before Close of the Locker returns. Package locking sets OnLateRelease.
+var OnLateRelease func(locker any, freed func(keys []string)) (stop func())

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/instruments"
-	"github.com/railtoken/railtoken/internal/labels"
 	"github.com/railtoken/railtoken/internal/redact"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -161,7 +161,7 @@ func (s *spans) acquired(ctx context.Context, e middleware.Event) {
 
 // labelOf returns the label of the holder, as other tasks are told it.
 func (s *spans) labelOf(e middleware.Event) string {
-	return labels.Clean(s.process + e.Type + "/" + e.Task.ID)
+	return holderlabel.Clean(s.process + e.Type + "/" + e.Task.ID)
 }
 
 // lost notes why the lease was lost. The span ends when the handler returns.

@@ -22,9 +22,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/report"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -80,7 +80,7 @@ func TestPicturesFitTheScreen(t *testing.T) {
 }
 
 // holdSince makes the lock of a key one that a worker took at an earlier time.
-func (r *rig) holdSince(h held, w *report.Worker) {
+func (r *rig) holdSince(h held, w *holdings.Worker) {
 	r.Helper()
 	names, err := lockhook.RedisKeys(h.key, nil)
 	if err != nil {
@@ -122,7 +122,7 @@ func smaller(t *testing.T, picture []byte) []byte {
 func (r *rig) openShop() {
 	r.Helper()
 	ctx, now := r.Context(), time.Now()
-	workers := []report.Worker{{Host: "orders-1", PID: 4121}, {Host: "orders-2", PID: 3987}}
+	workers := []holdings.Worker{{Host: "orders-1", PID: 4121}, {Host: "orders-2", PID: 3987}}
 	for i, h := range shop {
 		r.task(middleware.Acquired, h.taskType, h.key, h.holder)
 		for n, id := range h.waiters {
@@ -136,8 +136,8 @@ func (r *rig) openShop() {
 		w := &workers[i%len(workers)]
 		r.holdSince(h, w)
 		w.Keys, w.Running, w.Conflicts = w.Keys+1, w.Running+1, w.Conflicts+int64(len(h.waiters))
-		w.Held = append(w.Held, report.Held{
-			Key: []byte(h.key), Queue: "default", ID: h.holder, Type: h.taskType, Since: now.Add(-h.since).UnixMilli(), Mode: report.ModeTask,
+		w.Held = append(w.Held, holdings.Held{
+			Key: []byte(h.key), Queue: "default", ID: h.holder, Type: h.taskType, Since: now.Add(-h.since).UnixMilli(), Mode: holdings.ModeTask,
 		})
 	}
 	for _, w := range workers {
@@ -147,10 +147,10 @@ func (r *rig) openShop() {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if err := r.client.Set(ctx, report.Key(w.Host), text, 0).Err(); err != nil {
+		if err := r.client.Set(ctx, holdings.Key(w.Host), text, 0).Err(); err != nil {
 			r.Fatal(err)
 		}
-		if err := r.client.ZAdd(ctx, report.Workers, redis.Z{Score: float64(now.UnixMilli()), Member: w.Host}).Err(); err != nil {
+		if err := r.client.ZAdd(ctx, holdings.Workers, redis.Z{Score: float64(now.UnixMilli()), Member: w.Host}).Err(); err != nil {
 			r.Fatal(err)
 		}
 	}

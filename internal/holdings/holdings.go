@@ -1,6 +1,6 @@
-// Package report lets workers say what they hold, without a cost per lock: each of them keeps the holdings of its tasks
+// Package holdings lets workers say what they hold, without a cost per lock: each of them keeps the holdings of its tasks
 // in memory ([Set]) and writes them to the Redis of the tasks every 5 s ([Reporter]). Package inspect reads them.
-package report
+package holdings
 
 import "encoding/json"
 

@@ -1,5 +1,5 @@
-// Package labels cleans the labels of lock holders, which any program may have written.
-package labels
+// Package holderlabel cleans the labels of lock holders, which any program may have written.
+package holderlabel
 
 import (
 	"strings"

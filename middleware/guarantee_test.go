@@ -56,7 +56,7 @@ func TestEveryPromiseOfTheListHasItsTest(t *testing.T) {
 				tests[f.Name.Name] = true
 			}
 		}
-		if file == "promise_test.go" {
+		if file == "guarantee_test.go" {
 			list = parsed.Comments[0]
 		}
 	}
