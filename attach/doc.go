@@ -6,9 +6,14 @@
 //
 //	rt, err := attach.New(client, asynq.Config{Queues: queues}, attach.Options{})
 //	...
-//	srv := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+//	defer rt.Close() // after Run
+//
+//	orderKey := middleware.PayloadKey(func(o Order) string { return middleware.Key("order", o.ID) })
 //	mux := asynq.NewServeMux()
 //	mux.Handle("order:audit", rt.Lock(orderKey)(auditHandler))
+//
+//	srv := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+//	err = srv.Run(mux)
 //
 // Nothing else changes: the mux, the handlers, producers, the Inspector and the scheduler stay as they are, and servers
 // without locks may work on the same queues. If a line is missing, New or the first task reports it, with the line to

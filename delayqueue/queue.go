@@ -14,8 +14,9 @@ import (
 
 // Options configures a [Queue]. The zero value has every default.
 type Options struct {
-	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue. It must be
-	// quick, and safe for concurrent use: it lets an idle worker look for tasks at once instead of after its interval.
+	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue, for example to
+	// count wakes. It must be quick, and safe for concurrent use. The Queues of package attach use it to let an idle
+	// server of their process fetch the task at once; a program with a Queue of its own needs no Woken.
 	Woken func(Task)
 	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that was
 	// woken and has not arrived. It must be quick.
@@ -31,10 +32,12 @@ type Options struct {
 // for conflicts of its own, and Wake also after it has released a key by another Locker.
 type Queue parking.Engine // packages of this module convert it
 
-// New returns a Queue on the Redis where asynq keeps its tasks. Close the Queue before the client. It works with a
-// standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round trips instead of
-// one. New refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each other, and a
-// client that is nil.
+// New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue inspects and wakes. To park, take the
+// Queue of attach.Attached or worker.Worker: Park of any other returns [ErrNotOurs]. Close the Queue before the client.
+//
+// New works with a standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round
+// trips instead of one. It refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each
+// other, and a client that is nil.
 func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 	inside := parking.Options{Logger: opts.Logger}
 	if woken := opts.Woken; woken != nil {
@@ -80,7 +83,8 @@ const defaultRetryAfter = time.Minute
 //
 // The task is not parked, and the handler decides what becomes of it, when the error matches
 //
-//   - [ErrLimit]: the task has reached one of its limits;
+//   - [ErrLimit]: the task has reached one of its limits. A handler that returns this error has failed: the task uses
+//     up a retry, and is archived on its last attempt. Wrap asynq.SkipRetry to archive the task at once;
 //   - [ErrNotOurs]: the server that runs the task does not use this Queue;
 //   - the cause of ctx, which has ended: asynq has given up the run.
 //
@@ -120,7 +124,9 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 
 // WakeOptions says which waiters [Queue.Wake] wakes. The zero value wakes the next one.
 type WakeOptions struct {
-	// Leaver is the task that releases the key and whose own entry is removed; none when zero.
+	// Leaver is the task that calls Wake, if it was itself parked on the key before; none when zero. Its entry is removed
+	// if it is still among the waiters, because its timer has brought it back, so that Woken.Left does not count it. A
+	// wake without it works, too: it skips tasks that run.
 	Leaver Task
 	// Most is the largest number of waiters that are woken; 1 when zero. More than 100 counts as 100.
 	Most int

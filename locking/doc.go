@@ -1,5 +1,14 @@
 // Package locking gives one holder at a time the right to work on a key.
 //
+//	locker, err := locking.NewSingle(client, locking.SingleOptions{}) // client is a go-redis client
+//	...
+//	defer locker.Close()
+//
+//	err = locking.Do(ctx, locker, []string{"order:1042"}, locking.Options{},
+//		func(ctx context.Context, lease *locking.Lease) error {
+//			return audit(ctx) // ctx ends when the lease is lost
+//		})
+//
 // A [Locker] makes one attempt for one or more keys and returns at once: with a [Lease], or with a [HeldError] that
 // says who holds the key, since when, and for how long. [Do] and [Wait] wait for keys.
 //

@@ -6,6 +6,20 @@
 // and [Requeue] parks it in asynq's retry set and frees the slot. If the key is usually held only briefly, Requeue
 // keeps the next task on standby in its slot.
 //
+// Most programs call attach.Attached.Lock, or use package worker: both call Lock with everything that parking needs.
+// Call Lock yourself only for a server that never parks tasks:
+//
+//	locker, err := locking.NewSingle(client, locking.SingleOptions{})
+//	...
+//	lock, err := middleware.Lock(middleware.Options{
+//		Locker:   locker,
+//		Key:      middleware.PayloadKey(func(o Order) string { return middleware.Key("order", o.ID) }),
+//		Strategy: middleware.Wait{Max: 20 * time.Second}.Then(middleware.FailFast{Outcome: middleware.Retry}),
+//	})
+//	...
+//	srv := asynq.NewServerFromRedisClient(client, middleware.ServerConfig(asynq.Config{Concurrency: 10}))
+//	mux.Handle("order:audit", lock(auditHandler))
+//
 // Parking needs a Redis client and an asynq.Config made for it. Package attach makes both for an existing server, and
 // package worker makes a whole server. With any other client, each task of a handler with a [delayqueue.Queue] fails
 // with [delayqueue.ErrNotOurs].

@@ -10,12 +10,11 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// An asynq server with locks: package attach puts the middleware, the locks and the waiting tasks together.
+// A server that never parks tasks: a task waits in its slot for up to 20 s, and is retried after that.
 func Example() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -25,28 +24,35 @@ func Example() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 
-	rt, err := attach.New(client, asynq.Config{LogLevel: asynq.FatalLevel}, attach.Options{})
+	locker, err := locking.NewSingle(client, locking.SingleOptions{})
 	if err != nil {
 		panic(err)
 	}
-	defer rt.Close()
-
-	type Audit struct{ Order string }
-	key := middleware.PayloadKey(func(a Audit) string { return middleware.Key("order", a.Order) })
+	defer locker.Close()
+	type Order struct{ ID string }
+	lock, err := middleware.Lock(middleware.Options{
+		Locker:   locker,
+		Key:      middleware.PayloadKey(func(o Order) string { return middleware.Key("order", o.ID) }),
+		Strategy: middleware.Wait{Max: 20 * time.Second}.Then(middleware.FailFast{Outcome: middleware.Retry}),
+	})
+	if err != nil {
+		panic(err)
+	}
 	done := make(chan struct{})
 	mux := asynq.NewServeMux()
-	mux.Handle("order:audit", rt.Lock(key)(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+	mux.Handle("order:audit", lock(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
 		defer close(done)
 		lease, _ := locking.FromContext(ctx)
 		fmt.Println("working on", lease.Keys())
 		return nil
 	})))
 
-	srv := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
+	cfg := middleware.ServerConfig(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel})
+	srv := asynq.NewServerFromRedisClient(client, cfg)
 	if err := srv.Start(mux); err != nil {
 		panic(err)
 	}
-	payload, _ := json.Marshal(Audit{Order: "1042"})
+	payload, _ := json.Marshal(Order{ID: "1042"})
 	if _, err := asynq.NewClientFromRedisClient(client).Enqueue(asynq.NewTask("order:audit", payload)); err != nil {
 		panic(err)
 	}

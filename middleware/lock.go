@@ -123,7 +123,9 @@ func (o Options) strategy() Strategy {
 // again after a second, without using up a retry. The lease is held until the handler returns, even if asynq has
 // abandoned the task.
 //
-// The server must use a Config that [ServerConfig] has returned.
+// The server must use a Config that [ServerConfig] has returned, as attach.Attached.Config has. Without it, a task that
+// cannot reach the lock servers counts as failed: it uses up a retry, and is archived on its last attempt. Tasks that
+// are parked still wait, and an error is logged.
 func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// ServerConfig returns a copy of cfg for a server with [Lock]. A task that waits for a key, or for lock servers that
+// ServerConfig returns a copy of cfg for a server with [Lock]. attach.Attached.Config and package worker include it. A
+// task that waits for a key, or for lock servers that
 // cannot be reached, has not failed: it uses up no retry, is tried again when it is due, and does not reach the error
 // handler, so that conflicts do not flood an error tracker. All other errors are left to cfg's own IsFailure,
 // RetryDelayFunc and ErrorHandler.

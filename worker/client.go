@@ -28,7 +28,8 @@ type Client struct {
 func NewClient(at Redis) (*Client, error) { return NewClientWith(at, attach.ProducerOptions{}) }
 
 // NewClientWith returns a client with options: for example, one that records the keys of some types of tasks, or whose
-// locks are not on the Redis of the tasks.
+// locks are not on the Redis of the tasks. If the keys are recorded, a worker takes the locks of a task with the task
+// itself, so that they cost no further calls.
 func NewClientWith(at Redis, opts attach.ProducerOptions) (*Client, error) {
 	if err := at.validate("REDIS"); err != nil {
 		return nil, err

@@ -1,5 +1,25 @@
 // Package worker runs asynq workers whose handlers hold the locks of their business keys while they run.
 //
+//	cfg, err := worker.FromEnv() // RAILTOKEN_REDIS_ADDR and others
+//	...
+//	w, err := worker.New(cfg)
+//	...
+//	err = worker.Handle(w, "order:audit", worker.Handler[Order]{
+//		Keys: func(o Order) []string { return []string{middleware.Key("order", o.ID)} },
+//		Run:  func(ctx context.Context, o Order) error { return audit(ctx, o) },
+//	})
+//	...
+//	err = w.Run(ctx)
+//
+// A producer enqueues tasks with a [Client]:
+//
+//	client, err := worker.NewClient(cfg.Redis)
+//	...
+//	_, err = client.Enqueue(ctx, "order:audit", Order{ID: "1042"})
+//
+// A handler that enqueues further tasks does so, too. All handlers of a process share one Client, which is made before
+// the Worker runs and closed after Run has returned.
+//
 // [New] builds everything from a [Config], which [FromEnv] reads from the environment: asynq's servers, the locks, the
 // delay queue, and the parts of asynq's Config that concern conflicts. [Handle] registers a typed handler together with
 // its keys, strategy and TTL, and [HandleItems] one whose tasks are divided into items. [Worker.Run] works until its
