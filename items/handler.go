@@ -31,7 +31,8 @@ const (
 	// FinishLater parks the task once nothing else is left to do. The release of the key that it waits for wakes it,
 	// and it goes on with the refused items. Items that have failed wait for asynq's retry.
 	FinishLater Policy = iota
-	// GoOn ends the run without them: they are reported as refused.
+	// GoOn ends the run without them: they are reported as refused. Without a Finish that returns nil, the task is then
+	// archived.
 	GoOn
 	// Whole locks the keys of all items together before the first one runs, or none of them: the handler's Strategy
 	// decides what happens in a conflict. The number of all keys is limited by MaxKeys, and the first failure ends the

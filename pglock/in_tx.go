@@ -28,7 +28,8 @@ FROM railtoken.installation i`
 // the rollback of a savepoint undoes it. Release the lease after the commit: until then a release waits, and a
 // [locking.Gate] could hand the lease off. Renewals go on in the meantime.
 //
-// InTx returns an error that matches [locking.ErrLost] if the lease is over. Then nothing may be written: roll back.
+// InTx returns an error that matches [locking.ErrLost] if the lease was lost, or [locking.ErrReleased] after its Release.
+// Then nothing may be written: roll back.
 // The error matches [ErrTransaction] if the transaction cannot hold the lease: it is read-only, or on another database,
 // or the lease is from another kind of Locker.
 //

@@ -22,8 +22,8 @@ type Options struct {
 	Inspector *inspect.Inspector
 	// Redlock says that the locks are on several independent servers: [inspect.Options].Nodes.
 	Redlock bool
-	// Prefix is the path at which the page is mounted, such as "/locks"; the root when empty. The page expects requests
-	// with the prefix: do not strip it.
+	// Prefix is the path at which the page is mounted, such as "/locks", without a slash at its end; the root when empty.
+	// The page expects requests with the prefix: do not strip it.
 	Prefix string
 	// Actions lets the page change something. Without it the page is read-only.
 	Actions bool

@@ -17,9 +17,14 @@
 // the form must have a token that belongs to the browser's cookie.
 //
 // A connection to a loopback address is served only if it asks for a loopback name, so that no foreign site can reach
-// the page through a name of its own that resolves to 127.0.0.1.
+// the page through a name of its own that resolves to 127.0.0.1. Behind a proxy on the same machine, set Hosts to the
+// public name, and let the proxy pass the headers Host, Origin and Sec-Fetch-Site on.
 //
 // Keys are shown as they are, unless ShowKey is set. Payloads of tasks are never shown.
+//
+// # Links
+//
+// An alert can link to /key?key=order%3A1042 below the Prefix, or to /task?queue=default&task=ID.
 //
 // # Load
 //

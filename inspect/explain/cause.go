@@ -6,7 +6,7 @@ type Cause string
 // The causes. Where several apply, an [Explanation] names the first of them that an operator can do something about,
 // and the others in Also.
 const (
-	NoSuchTask    Cause = "no-such-task"    // asynq knows no such task: it has succeeded, was deleted, or never existed
+	NoSuchTask    Cause = "no-such-task"    // asynq knows no such task: it has succeeded without asynq.Retention, was deleted, or never existed
 	Running       Cause = "running"         // its handler runs
 	Held          Cause = "held"            // another holder has its key, and the task is the next to get it
 	Behind        Cause = "behind"          // other tasks get the key before it

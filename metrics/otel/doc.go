@@ -1,11 +1,16 @@
 // Package otel exports railtoken's metrics and traces through OpenTelemetry. The metrics are those of package
-// metrics/prometheus, with dots in place of underscores in their names, such as railtoken.wait. It is a module of its
-// own.
+// metrics/prometheus, with dots in place of underscores in their names and without the endings _total and _seconds, such
+// as railtoken.wait. It is a module of its own.
+//
+//	import metrics "github.com/railtoken/railtoken/metrics/otel"
 //
 //	telemetry, err := metrics.New(metrics.Options{Inspector: inspector})
 //	cfg.Observer = telemetry.Observe   // of worker.Config, attach.Options or attach.ProducerOptions
 //	err = w.Use(telemetry.Middleware)  // worker.Worker, or asynq.ServeMux around the middleware of the locks
 //	info, err := client.EnqueueRaw(ctx, taskType, payload, telemetry.Headers(ctx, nil))
+//
+// With package attach, call mux.Use(telemetry.Middleware), and enqueue
+// asynq.NewTaskWithHeaders(taskType, payload, telemetry.Headers(ctx, nil)).
 //
 // [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware]
 // makes a span for each run as its child, named "process" and the type of the task. Beside it in the same trace are

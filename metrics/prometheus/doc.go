@@ -1,6 +1,8 @@
 // Package prometheus exports railtoken's metrics to Prometheus: how often tasks meet a held key, how long they wait,
 // how long keys are held, which leases were lost, and in which state the lock servers are. It is a module of its own.
 //
+//	import metrics "github.com/railtoken/railtoken/metrics/prometheus"
+//
 //	collector := metrics.New(metrics.Options{Inspector: inspector})
 //	prometheus.MustRegister(collector)
 //	cfg.Observer = collector.Observe // of worker.Config, attach.Options or attach.ProducerOptions
