@@ -66,7 +66,8 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 				<-time.After(100 * time.Microsecond) // the work
 				mu.Lock()
 				at[key] = false
-				if runs[id]++; runs[id] > 1 {
+				runs[id]++
+				if runs[id] > 1 {
 					t.Errorf("%s runs again", id)
 				}
 				if len(runs) == tasks {
