@@ -7,6 +7,8 @@
 //	...
 //	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locking.NewGate(locks, locking.GateOptions{})})
 //
+// A caller that takes a key again that its own lease has is told so (locking.ErrReentrant) only by the Gate.
+//
 // # What is stored
 //
 // The lock of key K is the etcd key railtoken/lock/K, whose value names the holder in JSON. An etcd lease deletes it if

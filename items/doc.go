@@ -4,8 +4,12 @@
 // token of its own, and is locked only while it is worked on. An order that an audit holds does not stop the others.
 // The handler's [Policy] decides what becomes of it: the task finishes it later, or goes on without it and reports it.
 //
-// [New] makes a handler for a server with package attach, and worker.HandleItems one for a worker. [Of] reads the
-// progress of a task from outside, and [Replay] runs its failed items again.
+// [New] makes a handler for a server with package attach, and worker.HandleItems one for a worker:
+//
+//	handler, err := items.New(rt, items.Handler[plan, order]{Split: ordersOf, ItemKeys: keysOf, Run: allocate})
+//	mux.Handle("run:allocate", handler)
+//
+// [Of] reads the progress of a task from outside, and [Replay] runs its failed items again.
 //
 // # A run
 //
@@ -21,7 +25,8 @@
 //
 // An item that fails is tried again when asynq retries the task, which costs one retry for all items that have failed.
 // When no item is left to run, Handler.Finish decides the outcome. By default a task with failed or refused items is
-// archived with an [Error], and its result (asynq.TaskInfo.Result) is the [Report].
+// archived with an [Error]. Its result (asynq.TaskInfo.Result) is then the [Report], also if Finish lets the task succeed;
+// asynq keeps that of a successful task only for its Retention.
 //
 // asynq.Timeout and asynq.Deadline limit a run, not an item. Items that they interrupt run again, and those that are
 // done do not. When the server shuts down, no further item begins, and the task goes on in another server.
@@ -42,5 +47,6 @@
 //
 // The progress is kept in asynq's own hash of the task, and is deleted with it: a bit for each item that is done, and a
 // record for each that has failed, was skipped or refused. A task whose Split returns a different number of items than
-// before, or items with different keys, is archived with an error that matches [ErrSplit], and its progress stays.
+// before, or items with different keys, is archived with an error that matches [ErrSplit], and its progress stays. The
+// server's ErrorHandler gets that error; asynq keeps its text (asynq.TaskInfo.LastErr).
 package items

@@ -1,9 +1,16 @@
 // Package pglock keeps the locks of package locking in PostgreSQL, in the database that holds the rows they protect.
 //
-//	db, err := sql.Open("pgx", url)                 // any driver; a pool of its own
+//	import _ "github.com/jackc/pgx/v5/stdlib"       // or any other driver
+//
+//	db, err := sql.Open("pgx", url)                 // a pool of its own
 //	err = pglock.Create(ctx, db)                    // or run the SQL of pglock.Schema in a migration
 //	locker, err := pglock.New(ctx, db, pglock.Options{Listen: url})
+//	defer locker.Close()
 //	gate := locking.NewGate(locker, locking.GateOptions{})
+//	rt, err := attach.New(rdb, cfg, attach.Options{Locker: gate}) // for asynq's tasks, which stay on Redis
+//
+// pgx parses Options.Listen, whatever the driver of the pool. A caller that takes a key again that its own lease has is
+// told so (locking.ErrReentrant) only by the Gate.
 //
 // A lock is a row with an owner, an end and a fencing token. It ends by the clock of the database alone, unless it is
 // renewed. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.

@@ -46,7 +46,7 @@ func Example() {
 	mux.Handle("/locks/", page)
 
 	answer := httptest.NewRecorder() // in production: http.ListenAndServe("127.0.0.1:8090", mux)
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/locks/", nil))
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/locks/", http.NoBody))
 	fmt.Println(answer.Code)
 	// Output: 200
 }

@@ -1,5 +1,17 @@
 // Package backend defines what a lock store implements: a [Backend] takes keys, and a [Grant] renews and releases them.
 //
+//	type store struct{ ... }
+//
+//	func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, error)
+//
+//	type grant struct{ ... }
+//
+//	func (g *grant) Fence(ctx context.Context, i int) (int64, error)
+//	func (g *grant) Renew(ctx context.Context, ttl time.Duration) error
+//	func (g *grant) Release(ctx context.Context) (notify bool, err error)
+//
+//	locker := locking.New(&store{})
+//
 // locking.New makes a locking.Locker of a Backend, and adds the rest: options, renewal in the background, detection of
 // losses, and waiting. Package lockingtest has the test suite that a Backend must pass.
 package backend
@@ -15,10 +27,11 @@ import (
 type Backend interface {
 	// Acquire makes one attempt to take all of the keys, and does not wait for their holders. When another holder has one
 	// of the keys, Acquire takes none and returns a *locking.HeldError that describes that holder: its label, when it took
-	// the key, its fencing token, and how long its lock lasts. After any other error the outcome may be unknown, and
-	// Acquire has released what it could.
+	// the key, its fencing token, and how long its lock lasts. If several keys are held, it describes the holder of the
+	// first one, and only that key needs a subscription. After any other error the outcome may be unknown, and Acquire
+	// has released what it could.
 	//
-	// Acquire must return an error when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
+	// Acquire must return an error, any but a HeldError, when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
 	// lease counts from before the call, so a slow attempt leaves less of the TTL. When less than a third is left, the
 	// grant is renewed before its holder gets the lease; when that fails, or nothing is left, the grant is released.
 	Acquire(ctx context.Context, r Request) (Grant, error)
@@ -49,8 +62,8 @@ type Grant interface {
 
 	// Renew extends the locks so that they last for ttl from now. If one of them is gone, because it has expired or was
 	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost, which
-	// ends the lease, as a locking.LostError with Reason LossTaken. It may extend the other locks or leave them, because Release deletes them in either case. After any
-	// other error the lease renews again later.
+	// ends the lease, as a locking.LostError with Reason LossTaken. It may extend the other locks or leave them, because
+	// Release deletes them in either case. After any other error the lease renews again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 
 	// Release deletes all locks that are still this grant's, and leaves those of other holders alone. It returns an

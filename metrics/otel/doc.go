@@ -19,6 +19,9 @@
 //	railtoken.wait  from the first refusal of a task until its handler runs or the task is given up, across all of its runs
 //	railtoken.hold  from then until its keys are released; an error if the lease was lost
 //
+// Two of the metrics have these names, too. The span of a run that has failed says only that the task failed: an error may
+// contain business data.
+//
 // What a task waits for is on its railtoken.wait and, as an event, on the run that was refused: railtoken.blocked_by is the
 // label of the holder, which ends with the type and the ID of its task, and that task's railtoken.hold has the ID as
 // railtoken.task.id. If the holder is in the same process, both also have a link to its railtoken.hold. The lock has no

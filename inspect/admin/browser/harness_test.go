@@ -206,19 +206,15 @@ func value[T any](r *rig, action chromedp.Action[T]) (result T) {
 // open opens a page of the admin page.
 func (r *rig) open(path string) { r.Helper(); r.run(chromedp.Navigate(r.url + path)) }
 
-// shows waits until the page shows a text, and hides until it does not.
-func (r *rig) shows(text string) { r.Helper(); r.until(true, text) }
-
-func (r *rig) hides(text string) { r.Helper(); r.until(false, text) }
-
-// until goes on asking while the browser moves to another page, which fails what was asked of the page before.
-func (r *rig) until(want bool, text string) {
+// shows waits until the page shows a text. It goes on asking while the browser moves to another page, which fails what was
+// asked of the page before.
+func (r *rig) shows(text string) {
 	r.Helper()
 	quoted, err := json.Marshal(text)
 	if err != nil {
 		r.Fatal(err)
 	}
-	question := fmt.Sprintf("document.readyState === 'complete' && document.body.innerText.includes(%s) === %t", quoted, want)
+	question := fmt.Sprintf("document.readyState === 'complete' && document.body.innerText.includes(%s)", quoted)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(limit); ; <-tick.C {
@@ -230,7 +226,7 @@ func (r *rig) until(want bool, text string) {
 		case time.Now().After(end):
 			page := ""
 			_ = r.try(into(&page, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText")))
-			r.Fatalf("shows %s is not %t (%v): %s", quoted, want, err, page)
+			r.Fatalf("%s is not shown (%v): %s", quoted, err, page)
 		}
 	}
 }
