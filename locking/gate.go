@@ -45,6 +45,7 @@ type Gate struct {
 	entries     map[string]*entry
 	groups      map[string]*group
 	subscribers map[string][]*subscriber // by key
+	rivals      rivals
 }
 
 // entry is the state of a key that a caller holds or waits for.
@@ -160,6 +161,9 @@ func (g *Gate) ask(ctx context.Context, h *hold, opts Options, w *waiter) (*Leas
 		return nil, err
 	}
 	if w != nil {
+		if w.notified && w.group.races == 0 {
+			g.rivals.won(w.group.name)
+		}
 		w.group.races, w.group.refused, w.group.down = 0, nil, time.Time{}
 		g.dequeue(w)
 	}

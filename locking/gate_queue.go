@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// courtesy is how long a process holds back after a notification if it has rivals, others that wait for the same
-	// keys. It is halved with each race that the process has lost, so that the one that has waited longest comes first.
-	// It takes a millisecond at least while the process has nothing else to do, because Go's timers then do.
+	// courtesy is how long a process holds back after a notification if it has rivals: see [rivals]. It is halved with
+	// each race that the process has lost, so that the one that has waited longest comes first. It takes a millisecond
+	// at least while the process has nothing else to do, because Go's timers then do.
 	courtesy = 400 * time.Microsecond
 	// yieldPause is how long the first waiter holds back for other processes that have subscribed to the release: once
 	// notified, they need a round trip or two.
@@ -29,8 +29,9 @@ type waiter struct {
 	turn  chan turn
 	busy  bool // it has a turn that it has not ended
 
-	delayed bool // when it came, it was not first, or its keys were not free
-	ahead   bool // it holds other keys, so waiters that hold none come after it
+	delayed  bool // when it came, it was not first, or its keys were not free
+	ahead    bool // it holds other keys, so waiters that hold none come after it
+	notified bool // its turn came with the notification of a release
 }
 
 // turn is what a waiter waits for: a lease, or a hold with which to ask the servers. If it has neither, the waiter lets
@@ -49,7 +50,6 @@ type group struct {
 	refused  error           // the last refusal by the servers
 	down     time.Time       // since when the servers cannot be reached
 	races    int             // lost in a row: notifications that led to a refusal
-	rivals   bool            // it has lost a race
 	yield    bool            // other processes have subscribed, so the first waiter lets them go first
 }
 
@@ -76,7 +76,6 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	opts.Notify = max(opts.Notify, waitNotify)
 	_, watched := g.inner.(Watcher)
 	pause := newPause(watched)
-	notified := false
 	t, ok := w.await(ctx)
 	for ok {
 		length := yieldPause
@@ -92,13 +91,13 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 			if ctx.Err() != nil && pause.last == nil {
 				pause.last = g.obstacle(w)
 			}
-			if length, err = g.refused(ctx, w, pause, err, notified); err != nil {
+			if length, err = g.refused(ctx, w, pause, err); err != nil {
 				return g.quit(w, err)
 			}
 		default:
 			g.yielded(w)
 		}
-		t, notified, ok = g.sleep(ctx, w, length)
+		t, w.notified, ok = g.sleep(ctx, w, length)
 	}
 	if pause.last == nil {
 		pause.last = g.obstacle(w)
@@ -305,7 +304,7 @@ func (g *Gate) drain(w *waiter) {
 }
 
 // refused records a failed attempt. It returns the pause before the next one, or the error with which to give up.
-func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, notified bool) (time.Duration, error) {
+func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error) (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := w.group
@@ -318,10 +317,10 @@ func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, noti
 		return 0, err
 	}
 	n.refused, n.down = p.last, p.down
-	if notified { // another process was faster
+	if w.notified { // another process was faster
 		p.backoff.Reset()
 		n.races++
-		n.rivals = true
+		g.rivals.lost(n.name)
 	}
 	return length, nil
 }
@@ -330,7 +329,7 @@ func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error, noti
 func (g *Gate) courtesy(w *waiter) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !w.group.rivals {
+	if !g.rivals.known(w.group.name) {
 		return 0
 	}
 	return courtesy >> min(w.group.races, 10)
