@@ -50,13 +50,10 @@ func (p *Page) act(a action) http.HandlerFunc {
 			p.fail(w, r, err)
 			return
 		}
-		key := ""
-		if r.PostForm.Get("id") != "" {
-			var err error
-			if key, err = p.keyOf(r); err != nil {
-				p.fail(w, r, err)
-				return
-			}
+		key, err := p.keyIfAny(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
 		}
 		if err := p.allowed(r, a.may, key); err != nil {
 			p.fail(w, r, err)
@@ -85,7 +82,7 @@ func (p *Page) do(ctx context.Context, a action, key string, r *http.Request) (d
 		return a.do(ctx, p, r)
 	}
 	s := inspect.Steering{
-		Action: a.audit, Key: key, Task: delayqueue.Task{Queue: r.PostForm.Get("queue"), ID: r.PostForm.Get("task")},
+		Action: a.audit, Key: key, Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")},
 		By: p.operator(r), Why: strings.TrimSpace(r.PostForm.Get("why")),
 	}
 	err = p.opts.Inspector.Audited(ctx, s, func(ctx context.Context) (string, error) {

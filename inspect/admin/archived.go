@@ -47,14 +47,9 @@ func (p *Page) choiceOf(r *http.Request) (choice, error) {
 	if c.Because != "" && !slices.Contains(causes, c.Because) {
 		return c, &refusal{http.StatusBadRequest, "there is no such cause", "Choose one in the list of dead letters."}
 	}
-	if r.FormValue("id") != "" || r.FormValue("key") != "" {
-		key, err := p.keyOf(r)
-		if err != nil {
-			return c, err
-		}
-		c.Key = key
-	}
-	return c, nil
+	var err error
+	c.Key, err = p.keyIfAny(r)
+	return c, err
 }
 
 // archivedOf returns what is shown of an archived task.

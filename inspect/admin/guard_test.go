@@ -105,6 +105,30 @@ func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 	}
 }
 
+// Wherever a request names its key, Authorize is asked about the key on which the action would act.
+func TestAuthorizeIsAskedAboutTheKeyOfTheAction(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, action, key string) error {
+		if action != admin.View && key == "order:1" {
+			return errors.New("only for admins")
+		}
+		return nil
+	}}).crowd("order:1", "second")
+	form := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	id := form.Get("id")
+	form.Del("id")
+	for _, action := range []string{"wake", "put-first", "put-last", "drop"} {
+		r.post(http.StatusForbidden, action+"?key=order:1", form)
+		r.post(http.StatusForbidden, action+"?id="+id, form)
+		form.Set("key", "order:1")
+		r.post(http.StatusForbidden, action, form)
+		form.Del("key")
+	}
+	if entries, err := r.inspector.Audit(t.Context(), 1); r.state("second") != "retry" || len(entries) != 0 || err != nil {
+		t.Errorf("the task is %q, the audit has %v, %v", r.state("second"), entries, err)
+	}
+}
+
 // chanOf returns what a closed channel has.
 func chanOf(c <-chan string) func(func(string) bool) {
 	return func(yield func(string) bool) {

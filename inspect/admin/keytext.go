@@ -89,6 +89,14 @@ func (p *Page) keyOf(r *http.Request) (string, error) {
 	return "", &refusal{http.StatusNotFound, "the address names no key", "Find the key by its name, or in the list of keys."}
 }
 
+// keyIfAny returns the key that a request names, or nothing if it names none: the one that Authorize is asked about.
+func (p *Page) keyIfAny(r *http.Request) (string, error) {
+	if r.FormValue("id") == "" && r.FormValue("key") == "" {
+		return "", nil
+	}
+	return p.keyOf(r)
+}
+
 // sealer encrypts keys, so that they can be in addresses. Equal keys have equal addresses.
 type sealer struct {
 	aead cipher.AEAD

@@ -73,13 +73,10 @@ func (p *Page) parse() error {
 // show returns the handler of a page.
 func (p *Page) show(load func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		key := ""
-		if r.FormValue("id") != "" || r.FormValue("key") != "" {
-			var err error
-			if key, err = p.keyOf(r); err != nil {
-				p.fail(w, r, err)
-				return
-			}
+		key, err := p.keyIfAny(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
 		}
 		if err := p.allowed(r, View, key); err != nil {
 			p.fail(w, r, err)
@@ -98,12 +95,7 @@ func (p *Page) show(load func(*http.Request) (view, error)) http.HandlerFunc {
 
 // fail shows an error with its remedy.
 func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
-	key := ""
-	if r.FormValue("id") != "" || r.FormValue("key") != "" {
-		if k, err := p.keyOf(r); err == nil {
-			key = k
-		}
-	}
+	key, _ := p.keyIfAny(r)
 	d := struct {
 		Cause, Remedy string
 		Lasting       bool // it does not go away by itself

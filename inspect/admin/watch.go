@@ -144,13 +144,13 @@ func (h *hub) tell(topic string) {
 
 // events sends an event whenever what a page shows has changed, until the page is closed.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
-	topic, key := "", ""
-	if r.FormValue("id") != "" || r.FormValue("key") != "" {
-		var err error
-		if key, err = p.keyOf(r); err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
+	topic := ""
+	key, err := p.keyIfAny(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if key != "" {
 		topic = keyTopic + key
 	}
 	if err := p.allowed(r, View, key); err != nil {
