@@ -79,7 +79,7 @@ func newSite(t *testing.T, h items.Handler[warehouseRun, string], mods ...func(*
 func (s *site) startWorker(h items.Handler[warehouseRun, string], mods ...func(*worker.Config)) *worker.Worker {
 	s.Helper()
 	cfg := worker.Config{
-		Redis: worker.Redis{Addr: s.server.Addr()}, Concurrency: 8, LockTTL: 2 * time.Second,
+		Redis: worker.Redis{Addr: s.server.Addr()}, Concurrency: 8, LockTTL: 15 * time.Second,
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
 		Logger:         slog.New(slog.NewTextHandler(s.log, nil)),
 	}

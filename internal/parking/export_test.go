@@ -9,6 +9,9 @@ import (
 // ParkedIndex is the name of the index of all parked tasks.
 const ParkedIndex = parkedIndex
 
+// FollowUpFirst is when a wake is checked for the first time.
+const FollowUpFirst = followUpFirst
+
 // steps are the scripts that run on a Cluster alone.
 var steps = map[string]*redis.Script{
 	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,

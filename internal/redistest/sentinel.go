@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,8 +18,9 @@ const (
 	sentinels = 3
 	// masterName is what the sentinels call the master.
 	masterName = "railtoken"
-	// failoverPause bounds how long an orderly failover keeps writers waiting.
-	failoverPause = 20 * time.Second
+	// failoverPause bounds how long an orderly failover keeps writers waiting. It is longer than a failover may take: a
+	// master that accepted writes again before the promotion would lose them.
+	failoverPause = 2 * readyTimeout
 )
 
 // A Sentinel is a master with one replica, and three sentinels that watch over them and agree by two. It belongs to one test.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -49,6 +50,20 @@ func TestManyConnectionsAreAsQuickAsOne(t *testing.T) {
 	for range connections {
 		conns = append(conns, dial(t, proxy))
 	}
+	// A proxy that is slow with many connections is slow each time; a machine that is busy is not.
+	const alone, rounds = 2 * trips * oneWay, 20
+	best := time.Duration(math.MaxInt64)
+	for range rounds {
+		if best = min(best, roundTrips(t, conns, trips)); best <= 10*alone {
+			return
+		}
+	}
+	t.Errorf("%d round trips of %d connections took %v at best, one connection takes %v", trips, connections, best, alone)
+}
+
+// roundTrips returns how long it takes connections to send a byte and receive it again, side by side, so many times.
+func roundTrips(t *testing.T, conns []*net.TCPConn, trips int) time.Duration {
+	t.Helper()
 	began := time.Now()
 	var all sync.WaitGroup
 	for _, conn := range conns {
@@ -67,9 +82,7 @@ func TestManyConnectionsAreAsQuickAsOne(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if took, alone := time.Since(began), 2*trips*oneWay; took > 10*alone {
-		t.Errorf("%d round trips of %d connections took %v, one connection takes %v", trips, connections, took, alone)
-	}
+	return time.Since(began)
 }
 
 func TestAllBytesArriveInOrderBeforeTheEnd(t *testing.T) {
