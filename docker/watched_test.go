@@ -35,8 +35,8 @@ func (s *stack) fetch(service, port, path, host string) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
-// ask reads an answer of Prometheus.
-func (s *stack) ask(path string, data any) error {
+// query reads an answer of Prometheus.
+func (s *stack) query(path string, data any) error {
 	s.Helper()
 	status, text, err := s.fetch("prometheus", "9090", path, "")
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *stack) ask(path string, data any) error {
 func (s *stack) values(expr string) (numbers []float64) {
 	s.Helper()
 	var data struct{ Result []struct{ Value [2]any } }
-	if err := s.ask("/api/v1/query?query="+url.QueryEscape(expr), &data); err != nil {
+	if err := s.query("/api/v1/query?query="+url.QueryEscape(expr), &data); err != nil {
 		s.Logf("%s: %v", expr, err)
 	}
 	for _, r := range data.Result {
@@ -66,19 +66,18 @@ func (s *stack) values(expr string) (numbers []float64) {
 
 func TestContainersOfWorkersAreWatched(t *testing.T) {
 	t.Parallel()
-	s := &stack{t, profile{"-observability", "redis", nil}, "railtoken-test-observability", "observability"}
+	s := newStack(t, profile{suffix: "-observability", queues: "redis"}, "observability", "observability")
 	services := []string{"prometheus", "admin"}
 	if _, err := docker(t, "image", "inspect", readCompose(t).Services["grafana"].Image); err == nil { // docker-images.sh says if not
 		services = append(services, "grafana")
 	}
 	s.up(services...)
-	first, second := s.workers()
-	s.healthy("healthy", first, second)
+	s.produce()
 	for _, service := range services {
 		s.healthy("healthy", s.container(service, 1))
 	}
 	await(t, "both workers are scraped", func() bool { n := s.values(`sum(up{job="orders"})`); return len(n) == 1 && n[0] == 2 })
-	s.produce(2 * orders) // so that the counters go on while they are scraped
+	s.produce() // so that the counters go on while they are scraped
 
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "orders", "$type", ".*", "$queue", ".*")
 	for _, p := range readPanels(t) {
@@ -101,7 +100,7 @@ func TestContainersOfWorkersAreWatched(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	if err := s.ask("/api/v1/rules", &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 7 {
+	if err := s.query("/api/v1/rules", &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 7 {
 		t.Fatalf("the rules are %+v, %v", rules, err)
 	}
 	for _, r := range rules.Groups[0].Rules {
@@ -115,6 +114,7 @@ func TestContainersOfWorkersAreWatched(t *testing.T) {
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("the admin page: %d, %v: %s", status, err, text)
 	}
+	first, second := s.workers()
 	for _, worker := range []string{first, second} {
 		if host := must(t, "inspect", "-f", "{{.Config.Hostname}}", worker); !strings.Contains(text, host) {
 			t.Errorf("the admin page does not show %s:\n%s", host, text)
