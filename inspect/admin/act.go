@@ -85,11 +85,19 @@ func (p *Page) do(ctx context.Context, a action, key string, r *http.Request) (d
 		Action: a.audit, Key: key, Task: delayqueue.Task{Queue: r.FormValue("queue"), ID: r.FormValue("task")},
 		By: p.operator(r), Why: strings.TrimSpace(r.PostForm.Get("why")),
 	}
+	if err := s.Validate(); err != nil {
+		return "", "", unchanged(err.Error())
+	}
 	err = p.opts.Inspector.Audited(ctx, s, func(ctx context.Context) (string, error) {
 		done, next, err = a.do(ctx, p, r)
 		return done, err
 	})
 	return done, next, err
+}
+
+// unchanged refuses a form with which nothing was begun.
+func unchanged(why string) *refusal {
+	return &refusal{http.StatusBadRequest, why, "Nothing was changed. Go back, and fill in the form again."}
 }
 
 // explained returns an error with a remedy, for those that are the operator's to mend.
@@ -115,17 +123,19 @@ func (p *Page) operator(r *http.Request) string {
 }
 
 func doDepose(ctx context.Context, p *Page, r *http.Request) (string, string, error) {
-	const nothing = "Nothing was changed. Go back, and fill in the form again."
 	key, err := p.keyOf(r)
 	if err != nil {
 		return "", "", err
 	}
 	if typed := r.PostForm.Get("typed"); !p.isTyped(typed, key) {
-		return "", "", &refusal{http.StatusBadRequest, "the key that was typed is not the key of this page", nothing}
+		return "", "", unchanged("the key that was typed is not the key of this page")
 	}
 	d := inspect.Deposition{Expect: r.PostForm.Get("owner"), By: p.operator(r), Why: strings.TrimSpace(r.PostForm.Get("why"))}
 	if d.Expect == "" || d.Why == "" {
-		return "", "", &refusal{http.StatusBadRequest, "the owner or the reason is missing", nothing}
+		return "", "", unchanged("the owner or the reason is missing")
+	}
+	if err := d.Validate(); err != nil {
+		return "", "", unchanged(err.Error())
 	}
 	if p.opts.Floor != nil {
 		d.Floor = func(ctx context.Context, floor int64) error { return p.opts.Floor(ctx, key, floor) }

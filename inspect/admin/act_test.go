@@ -102,3 +102,20 @@ func TestDeadLettersReplayAsPreviewed(t *testing.T) {
 	contains(t, "the audit", r.get(http.StatusOK, "/audit"), "default/a", "runs again", "queue default", "2 tasks run again")
 	contains(t, "a second replay", r.post(http.StatusConflict, "replay", r.form(text, "replay")), "Nothing was changed")
 }
+
+// A browser counts characters, and the audit bytes.
+func TestAReasonThatIsTooLongChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true}).crowd("order:1", "second")
+	long := strings.Repeat("ж", 300)
+	depose := r.form(r.get(http.StatusOK, "/key?key=order%3A1"), "depose")
+	depose.Set("typed", "order:1")
+	depose.Set("why", long)
+	contains(t, "the answer", r.post(http.StatusBadRequest, "depose", depose), "600 bytes", "Nothing was changed")
+	drop := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	drop.Set("why", long)
+	contains(t, "the answer", r.post(http.StatusBadRequest, "drop", drop), "600 bytes", "Nothing was changed")
+	if entries, err := r.inspector.Audit(t.Context(), 1); len(entries) != 0 || err != nil || r.state("second") != "retry" {
+		t.Errorf("the audit has %v, %v, and the task is %s", entries, err, r.state("second"))
+	}
+}
