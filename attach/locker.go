@@ -19,7 +19,7 @@ func (a *Attached) Locker() locking.Locker { return a.outside }
 
 // follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.
 func (a *Attached) follow(inner locking.Locker) locking.Locker {
-	return releasehook.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // Follow always returns a Locker
+	return releasehook.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
 }
 
 // wakeNext wakes the next task of each key after a release.

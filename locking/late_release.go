@@ -17,8 +17,8 @@ func init() {
 	}
 }
 
-// lateReleases tells of keys that were released after their caller had its answer: see [releasehook.OnLateRelease]. Without it,
-// tasks that were parked because of such keys would not be woken. The zero value is ready for use.
+// lateReleases tells of keys that were released after their caller had its answer: see [releasehook.OnLateRelease].
+// Without it, tasks that were parked because of such keys would not be woken. The zero value is ready for use.
 type lateReleases struct {
 	mu    sync.Mutex
 	last  int

@@ -12,10 +12,9 @@ import (
 )
 
 // ServerConfig returns a copy of cfg for a server with [Lock]. attach.Attached.Config and package worker include it. A
-// task that waits for a key, or for lock servers that
-// cannot be reached, has not failed: it uses up no retry, is tried again when it is due, and does not reach the error
-// handler, so that conflicts do not flood an error tracker. All other errors are left to cfg's own IsFailure,
-// RetryDelayFunc and ErrorHandler.
+// task that waits for a key, or for lock servers that cannot be reached, has not failed: it uses up no retry, is tried
+// again when it is due, and does not reach the error handler, so that conflicts do not flood an error tracker. All other
+// errors are left to cfg's own IsFailure, RetryDelayFunc and ErrorHandler.
 func ServerConfig(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
 	if cfg.ErrorHandler != nil {

@@ -31,9 +31,10 @@ type Backend interface {
 	// first one, and only that key needs a subscription. After any other error the outcome may be unknown, and Acquire
 	// has released what it could.
 	//
-	// Acquire must return an error, any but a HeldError, when ctx has ended, and take nothing. The grant outlives ctx. The validity of the
-	// lease counts from before the call, so a slow attempt leaves less of the TTL. When less than a third is left, the
-	// grant is renewed before its holder gets the lease; when that fails, or nothing is left, the grant is released.
+	// Acquire must return an error, any but a HeldError, when ctx has ended, and take nothing. The grant outlives ctx.
+	// The validity of the lease counts from before the call, so a slow attempt leaves less of the TTL. When less than a
+	// third is left, the grant is renewed before its holder gets the lease; when that fails, or nothing is left, the
+	// grant is released.
 	Acquire(ctx context.Context, r Request) (Grant, error)
 }
 
