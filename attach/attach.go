@@ -161,17 +161,17 @@ func FenceTTL(maxHold time.Duration) time.Duration { return gatedlocker.FenceTTL
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task) {
-	e := middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next}
+	e := &middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next}
 	tell(context.Background(), a.opts.Observer, a.opts.Logger, e)
 }
 
 // tell reports an event to an observer, if there is one.
-func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e middleware.Event) {
+func tell(ctx context.Context, observer middleware.Observer, log *slog.Logger, e *middleware.Event) {
 	if observer == nil {
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, e) })
+	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
 }
 
 // Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. Wrap each handler

@@ -218,7 +218,7 @@ func (p *Producer) observe(
 	if held.Holder != (locking.Holder{}) {
 		e.Holder = &held.Holder
 	}
-	tell(ctx, p.opts.Observer, p.opts.Logger, e)
+	tell(ctx, p.opts.Observer, p.opts.Logger, &e)
 }
 
 // refusal returns the error for a task that is not enqueued.

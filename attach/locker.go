@@ -34,7 +34,7 @@ func (a *Attached) wakeNext(keys []string) {
 				"the next task was not woken; its timer will bring it back", "keys", redact.Keys([]string{key}), "error", err)
 		}
 		for _, next := range woken.Tasks {
-			tell(ctx, a.opts.Observer, a.opts.Logger, middleware.Event{
+			tell(ctx, a.opts.Observer, a.opts.Logger, &middleware.Event{
 				Kind: middleware.Woke, Key: key, Cause: middleware.ByRelease, Next: delayqueue.Task(next),
 			})
 		}

@@ -81,7 +81,7 @@ func (a *Attached) Config() asynq.Config {
 	base := cfg.BaseContext
 	ours := context.WithValue(context.Background(), configured{}, a)
 	cfg.BaseContext = func() context.Context { // asynq calls it first in the goroutine that acknowledges the task
-		stack.Grow()
+		stack.GrowDeep()
 		if base == nil {
 			return ours
 		}

@@ -36,13 +36,13 @@ func (r *run) ended(ctx context.Context, err error) error {
 
 func (r *run) endedIn(ctx context.Context, conflict *ConflictError) {
 	r.observe(ctx,
-		Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
+		&Event{Kind: Ended, Key: conflict.Key, Holder: known(conflict.Holder), Waited: conflict.Waited, Err: conflict})
 }
 
 // undecided reports a run that ends with err, because a conflict has no outcome, and returns err.
 func (r *run) undecided(ctx context.Context, held *locking.HeldError, err error) error {
 	r.observe(ctx,
-		Event{Kind: Ended, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Err: err})
+		&Event{Kind: Ended, Key: held.Key, Holder: known(held.Holder), Waited: r.waited(), Err: err})
 	return err
 }
 

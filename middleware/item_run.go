@@ -66,7 +66,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	if !r.waitReported.Swap(true) {
 		waited = item.waited()
 	}
-	item.observe(ctx, Event{Kind: Acquired, Waited: waited, Took: took, Backend: r.backend})
+	item.observe(ctx, &Event{Kind: Acquired, Waited: waited, Took: took, Backend: r.backend})
 	item.began = time.Now()
 	item.list(lease, true)
 	return lockedItem{item, lease}, nil, nil
@@ -95,7 +95,7 @@ func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused ti
 	}
 	if r.active.Met(r.attempt).Count == 0 {
 		r.reported().Conflict()
-		r.observe(ctx, Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Waited: r.waited()})
+		r.observe(ctx, &Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Waited: r.waited()})
 	}
 	requeue, _ := RequeueOf(r.Strategy)
 	d := requeue.Decide(Conflict{

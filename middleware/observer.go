@@ -73,8 +73,8 @@ type Event struct {
 // labels. A panic in the observer is logged with its stack, and the task goes on.
 type Observer func(ctx context.Context, e Event)
 
-// observe reports an event of this run to the observer.
-func (r *run) observe(ctx context.Context, e Event) {
+// observe reports an event of this run to the observer. It fills in what all events of the run have.
+func (r *run) observe(ctx context.Context, e *Event) {
 	if e.Task == (delayqueue.Task{}) {
 		e.Task = delayqueue.Task(r.id)
 	}
@@ -90,7 +90,7 @@ func (r *run) observeAcquired(ctx context.Context) {
 	} else {
 		e.Woken = since(r.freed)
 	}
-	r.observe(ctx, e)
+	r.observe(ctx, &e)
 }
 
 // clock returns the time, or zero if no observer needs it.
@@ -109,13 +109,14 @@ func since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-// tell reports an event to an observer, if there is one.
-func tell(ctx context.Context, observer Observer, log *slog.Logger, e Event) {
+// tell reports an event to an observer, if there is one. The event goes by pointer as far as possible, because events are
+// large and the observer is called where the stack of a task is at its deepest.
+func tell(ctx context.Context, observer Observer, log *slog.Logger, e *Event) {
 	if observer == nil {
 		return
 	}
 	e.At = time.Now()
-	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, e) })
+	observe.Call(ctx, log, string(e.Kind), e.Task, func() { observer(ctx, *e) })
 }
 
 // known returns a holder, or nil if nothing is known about it.

@@ -36,7 +36,7 @@ func (r *run) awaitRedis(ctx context.Context, o *outage, cause error) error {
 			backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))}
 		r.Logger.WarnContext(ctx, "Redis cannot be reached; the task waits in its slot", "task", r.id.String(), "error",
 			redact.Error(cause))
-		r.observe(ctx, Event{Kind: Unavailable, Err: cause})
+		r.observe(ctx, &Event{Kind: Unavailable, Err: cause})
 	}
 	left := o.patienceEnds(ctx).Sub(now)
 	delay := o.delays.NextBackOff()

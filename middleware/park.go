@@ -62,7 +62,7 @@ func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
 	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
-	r.observe(ctx, Event{
+	r.observe(ctx, &Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
 		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})

@@ -52,10 +52,12 @@ func (r *run) heldFor() time.Duration {
 
 // observeEnd reports that the keys were released. lost says why the lease was lost, if it was.
 func (r *run) observeEnd(ctx context.Context, held time.Duration, lost error) {
+	e := Event{Kind: Lost, Held: held, Err: lost}
 	if lost != nil {
-		r.observe(ctx, Event{Kind: Lost, Held: held, Err: lost})
+		r.observe(ctx, &e)
 	}
-	r.observe(ctx, Event{Kind: Released, Held: held, Err: lost})
+	e.Kind = Released
+	r.observe(ctx, &e)
 }
 
 // release releases the keys and, for each key that has waiters, wakes the next task. A task that is leaving has ended,

@@ -115,7 +115,7 @@ func (r *run) observeTimer(ctx context.Context) {
 	if len(r.keys) == 1 {
 		e.Key = r.keys[0]
 	}
-	r.observe(ctx, e)
+	r.observe(ctx, &e)
 }
 
 // leave ends the wait of a task whose run ends without an attempt to lock its keys: it forwards a wake that the task
@@ -217,7 +217,7 @@ func (r *run) observeRefusal(ctx context.Context, held *locking.HeldError) {
 	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
 		r.reported().Conflict()
 		r.observe(ctx,
-			Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
+			&Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *sequence) wakeTasks(ctx context.Context, tasks []parking.Task, cause Wa
 		}
 		for _, t := range woken.Tasks {
 			e.Next = delayqueue.Task(t)
-			r.observe(ctx, e)
+			r.observe(ctx, &e)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *run) try(ctx context.Context) (*locking.Lease, *locking.HeldError, erro
 		}
 		if !mayPass(err) {
 			if !errors.Is(err, locking.ErrReentrant) {
-				r.observe(ctx, Event{Kind: Unavailable, Err: err})
+				r.observe(ctx, &Event{Kind: Unavailable, Err: err})
 			}
 			return nil, nil, err
 		}

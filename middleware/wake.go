@@ -50,7 +50,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOff bo
 				if i > 0 || handedOff || awaited {
 					cause = ByStandby
 				}
-				r.observe(ctx, Event{Kind: Woke, Key: w.Key, Cause: cause, Next: delayqueue.Task(next)})
+				r.observe(ctx, &Event{Kind: Woke, Key: w.Key, Cause: cause, Next: delayqueue.Task(next)})
 			}
 		}
 		wakes = left

@@ -36,56 +36,97 @@ var (
 	}
 )
 
-// Events keeps the labels of the tasks whose counters exist. The zero value is ready, and it is safe for concurrent use.
-type Events struct {
-	mu    sync.Mutex                         // to add a task
-	begun atomic.Pointer[map[ofTask]*labels] // never changed in place: nearly all events only read it
+// Events turns events into what they add to an adapter's series S. The series of tasks that get their keys without a
+// conflict are resolved once, all others with each event. It is safe for concurrent use.
+type Events[S any] struct {
+	resolve func(*Instrument, []string) S
+
+	mu    sync.Mutex                            // to add a task
+	begun atomic.Pointer[map[ofTask]*series[S]] // never changed in place: nearly all events only read it
+}
+
+// NewEvents returns Events. resolve returns the series of a counter or histogram with a value for each of its labels. It
+// must be safe for concurrent use, and must create a counter that does not exist.
+func NewEvents[S any](resolve func(*Instrument, []string) S) *Events[S] {
+	return &Events[S]{resolve: resolve}
 }
 
 // ofTask identifies the counters of a task.
 type ofTask struct{ kind, queue string }
 
-// labels are those of the metrics that every task has, made once.
-type labels struct {
-	task, acquired []string
-	backend        atomic.Pointer[[]string] // of the last attempt: nearly always it is the same one
+// series are those to which every task adds.
+type series[S any] struct {
+	acquired, hold S
+	acquire        atomic.Pointer[ofBackend[S]] // of the last attempt: nearly always it is the same backend
 }
 
-// of returns the label of a backend.
-func (l *labels) of(backend string) []string {
-	if last := l.backend.Load(); last != nil && (*last)[0] == backend {
-		return *last
-	}
-	made := []string{valid(backend)}
-	l.backend.Store(&made)
-	return made
+type ofBackend[S any] struct {
+	backend string
+	acquire S
 }
 
-// Most is how many measurements nearly every event has at most.
+// Sample is what an event adds to a series.
+type Sample[S any] struct {
+	Series S
+	Value  float64
+}
+
+// Most is how many samples nearly every event has at most.
 const Most = 5
 
 // Append appends to all what an event adds to counters and histograms. It takes no memory for a task that gets its keys
-// without a conflict and releases them, except for the first of its type and queue. The labels must not be changed.
-func (known *Events) Append(all []Measurement, e middleware.Event) []Measurement {
-	if e.Kind != middleware.Acquired && e.Kind != middleware.Released {
-		return append(all, of(e, valid(e.Type), valid(e.Task.Queue))...)
+// without a conflict and releases them, except for the first of its type and queue.
+func (known *Events[S]) Append(all []Sample[S], e *middleware.Event) []Sample[S] {
+	switch e.Kind {
+	case middleware.Acquired:
+		return known.appendAcquired(all, e)
+	case middleware.Released:
+		if s := known.series(ofTask{e.Type, e.Task.Queue}); s != nil {
+			return append(all, Sample[S]{s.hold, e.Held.Seconds()})
+		}
+		return known.append(all, hold.of(e.Held.Seconds(), valid(e.Type), valid(e.Task.Queue)))
+	default:
+		return known.append(all, of(e, valid(e.Type), valid(e.Task.Queue))...)
 	}
-	task := ofTask{e.Type, e.Task.Queue}
-	l := known.labels(task)
-	if l == nil && e.Kind == middleware.Acquired {
-		l = known.begin(task)
-		all = append(all, zeros(l.task[0], l.task[1])...)
-	} else if l == nil {
-		l = newLabels(task)
-	}
-	if e.Kind == middleware.Released {
-		return append(all, Measurement{hold, e.Held.Seconds(), l.task})
-	}
-	return appendAcquired(all, e, l)
 }
 
-// labels returns those of a task whose counters exist, or nil.
-func (known *Events) labels(t ofTask) *labels {
+// append appends measurements of series that are not kept.
+func (known *Events[S]) append(all []Sample[S], measured ...Measurement) []Sample[S] {
+	for _, m := range measured {
+		all = append(all, Sample[S]{known.resolve(m.Instrument, m.Labels), m.Value})
+	}
+	return all
+}
+
+func (known *Events[S]) appendAcquired(all []Sample[S], e *middleware.Event) []Sample[S] {
+	task := ofTask{e.Type, e.Task.Queue}
+	s := known.series(task)
+	if s == nil {
+		s = known.begin(task)
+		all = known.append(all, zeros(valid(task.kind), valid(task.queue))...)
+	}
+	all = append(all, Sample[S]{s.acquired, 1})
+	if e.Waited > 0 || e.Woken > 0 {
+		all = known.append(all, waited(e, valid(task.kind), valid(task.queue))...)
+	}
+	if e.Took > 0 {
+		all = append(all, Sample[S]{known.acquire(s, e.Backend), e.Took.Seconds()})
+	}
+	return all
+}
+
+// acquire returns the series of a backend.
+func (known *Events[S]) acquire(s *series[S], backend string) S {
+	if last := s.acquire.Load(); last != nil && last.backend == backend {
+		return last.acquire
+	}
+	made := &ofBackend[S]{backend, known.resolve(acquire, []string{valid(backend)})}
+	s.acquire.Store(made)
+	return made.acquire
+}
+
+// series returns those of a task whose counters exist, or nil.
+func (known *Events[S]) series(t ofTask) *series[S] {
 	if all := known.begun.Load(); all != nil {
 		return (*all)[t]
 	}
@@ -93,26 +134,24 @@ func (known *Events) labels(t ofTask) *labels {
 }
 
 // begin adds a task.
-func (known *Events) begin(t ofTask) *labels {
+func (known *Events[S]) begin(t ofTask) *series[S] {
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	all := map[ofTask]*labels{}
+	all := map[ofTask]*series[S]{}
 	if before := known.begun.Load(); before != nil {
 		maps.Copy(all, *before)
 	}
 	if all[t] == nil {
-		all[t] = newLabels(t)
+		kind, queue := valid(t.kind), valid(t.queue)
+		all[t] = &series[S]{
+			acquired: known.resolve(attempts, []string{kind, queue, acquired}), hold: known.resolve(hold, []string{kind, queue}),
+		}
 		known.begun.Store(&all)
 	}
 	return all[t]
 }
 
-func newLabels(t ofTask) *labels {
-	kind, queue := valid(t.kind), valid(t.queue)
-	return &labels{task: []string{kind, queue}, acquired: []string{kind, queue, acquired}}
-}
-
-func of(e middleware.Event, kind, queue string) []Measurement {
+func of(e *middleware.Event, kind, queue string) []Measurement {
 	switch e.Kind {
 	case middleware.Refused:
 		return []Measurement{waits.of(1, kind, queue)}
@@ -144,16 +183,13 @@ func zeros(kind, queue string) []Measurement {
 	return all
 }
 
-func appendAcquired(all []Measurement, e middleware.Event, l *labels) []Measurement {
-	all = append(all, Measurement{attempts, 1, l.acquired})
+// waited returns what the wait of a task adds when it ends with the task's keys.
+func waited(e *middleware.Event, kind, queue string) (all []Measurement) {
 	if e.Waited > 0 {
-		all = append(all, Measurement{wait, e.Waited.Seconds(), l.task}, conflicts.of(1, l.task[0], l.task[1], outcomeWaited))
+		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
 	}
 	if e.Woken > 0 {
-		all = append(all, Measurement{wake, e.Woken.Seconds(), l.task})
-	}
-	if e.Took > 0 {
-		all = append(all, Measurement{acquire, e.Took.Seconds(), l.of(e.Backend)})
+		all = append(all, wake.of(e.Woken.Seconds(), kind, queue))
 	}
 	return all
 }

@@ -12,6 +12,19 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
+// newEvents returns Events whose series are measurements of nothing.
+func newEvents() *Events[Measurement] {
+	return NewEvents(func(i *Instrument, labels []string) Measurement { return i.of(0, labels...) })
+}
+
+// measure returns what an event adds.
+func measure(events *Events[Measurement], e *middleware.Event) (all []Measurement) {
+	for _, s := range events.Append(nil, e) {
+		all = append(all, s.Series.Instrument.of(s.Value, s.Series.Labels...))
+	}
+	return all
+}
+
 func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 	t.Parallel()
 	conflict := func(o middleware.Outcome, l delayqueue.Limit) error {
@@ -62,7 +75,7 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 		tc.event.Type, tc.event.Task.Queue = "t", "q"
 		tc.event.Key, tc.event.Keys = "order:1042", []string{"order:1042"}
 		var got []string
-		for _, m := range new(Events).Append(nil, tc.event) {
+		for _, m := range measure(newEvents(), &tc.event) {
 			if m.Value != 0 { // a series that is created
 				got = append(got, fmt.Sprintf("%s%v=%v", m.Name, m.Labels, m.Value))
 			}
@@ -76,8 +89,8 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 // The increase of a series that begins with its first event is zero, and no alert would fire.
 func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 	t.Parallel()
-	events := &Events{}
-	begun := events.Append(nil, middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
+	events := newEvents()
+	begun := measure(events, &middleware.Event{Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}})
 	for _, e := range []middleware.Event{
 		{Kind: middleware.Lost, Err: &locking.LostError{Reason: locking.LossTaken}},
 		{Kind: middleware.Ended, Err: &middleware.ConflictError{Outcome: middleware.Archive, Limit: delayqueue.AgeLimit}},
@@ -85,7 +98,7 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 		{Kind: middleware.Unavailable},
 	} {
 		e.Type, e.Task.Queue = "t", "q"
-		of := events.Append(nil, e)
+		of := measure(events, &e)
 		m := of[len(of)-1]
 		if !slices.ContainsFunc(begun, func(b Measurement) bool {
 			return b.Instrument == m.Instrument && slices.Equal(b.Labels, m.Labels)
@@ -96,16 +109,16 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 }
 
 func TestATaskWithoutAConflictTakesNoMemory(t *testing.T) {
-	events := &Events{}
+	events := newEvents()
 	began := middleware.Event{
 		Kind: middleware.Acquired, Type: "t", Task: delayqueue.Task{Queue: "q"}, Took: time.Millisecond, Backend: "redis",
 	}
-	events.Append(nil, began)
+	measure(events, &began)
 	ended := middleware.Event{Kind: middleware.Released, Type: "t", Task: delayqueue.Task{Queue: "q"}, Held: time.Second}
 	n := 0
 	if allocs := testing.AllocsPerRun(100, func() {
-		var buffer [Most]Measurement
-		n += len(events.Append(buffer[:0], began)) + len(events.Append(buffer[:0], ended))
+		var buffer [Most]Sample[Measurement]
+		n += len(events.Append(buffer[:0], &began)) + len(events.Append(buffer[:0], &ended))
 	}); allocs > 0 || n == 0 {
 		t.Errorf("%v allocations for %d measurements", allocs, n)
 	}
@@ -113,7 +126,7 @@ func TestATaskWithoutAConflictTakesNoMemory(t *testing.T) {
 
 func TestLabelsAreValidText(t *testing.T) {
 	t.Parallel()
-	for _, m := range new(Events).Append(nil, middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
+	for _, m := range measure(newEvents(), &middleware.Event{Kind: middleware.Refused, Type: "a\xffb", Task: delayqueue.Task{Queue: "\xfe"}}) {
 		if m.Labels[0] != "a\uFFFDb" || m.Labels[1] != "\uFFFD" {
 			t.Errorf("%q", m.Labels)
 		}

@@ -1,8 +1,12 @@
 // Package stack grows the stacks of goroutines before they need it.
 package stack
 
-// size is how much stack the longest way of a task through asynq, the locks and go-redis takes.
-const size = 6 << 10
+const (
+	// size is how much stack the longest way of a task's handler through the locks and go-redis takes.
+	size = 6 << 10
+	// deepSize is how much it takes to acknowledge a task through asynq and go-redis, and to tell an observer at the end.
+	deepSize = 12 << 10
+)
 
 // Grow gives the calling goroutine a stack with room for 6 KiB more. A new goroutine has 2 KiB, and Go copies its stack
 // each time it is full, which takes the longer the more calls are under way. So call Grow in the first function of a
@@ -10,11 +14,27 @@ const size = 6 << 10
 //
 //go:noinline
 func Grow() {
-	var room [size]byte
-	touch(&room)
+	if never {
+		var room [size]byte
+		touch(&room[0])
+	}
 }
+
+// GrowDeep is Grow with room for 12 KiB, for a goroutine that acknowledges tasks.
+//
+//go:noinline
+func GrowDeep() {
+	if never {
+		var room [deepSize]byte
+		touch(&room[0])
+	}
+}
+
+// never is always false. Go makes room for all variables of a function when it begins, but clears only those that it
+// comes to.
+var never bool
 
 // touch keeps the compiler from removing the room.
 //
 //go:noinline
-func touch(room *[size]byte) { room[0] = 1 }
+func touch(first *byte) { *first = 1 }

@@ -20,18 +20,20 @@ func deep(n int, seed byte) byte {
 
 // BenchmarkGoroutine compares goroutines that call deeply with and without Grow.
 func BenchmarkGoroutine(b *testing.B) {
-	run := func(first func()) func(*testing.B) {
+	run := func(first func(), calls int) func(*testing.B) {
 		return func(b *testing.B) {
 			done := make(chan byte)
 			for b.Loop() {
 				go func() {
 					first()
-					done <- deep(24, 1)
+					done <- deep(calls, 1)
 				}()
 				<-done
 			}
 		}
 	}
-	b.Run("as it is", run(func() {}))
-	b.Run("grown", run(stack.Grow))
+	b.Run("as it is", run(func() {}, 24))
+	b.Run("grown", run(stack.Grow, 24))
+	b.Run("deep, grown", run(stack.Grow, 40))
+	b.Run("deep, grown for it", run(stack.GrowDeep, 40))
 }

@@ -46,27 +46,44 @@ func newMeters(meter metric.Meter, inspector *inspect.Inspector) (m *meters, err
 	}
 	m.gauges, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, value := range gauge.Read(ctx) {
-			o.ObserveFloat64(all[value.Instrument], value.Value, attributesOf(value))
+			o.ObserveFloat64(all[value.Instrument], value.Value, attributesOf(value.Instrument, value.Labels))
 		}
 		return nil
 	}, observed...)
 	return m, err
 }
 
-// add adds a measurement of an event.
-func (m *meters) add(ctx context.Context, value instruments.Measurement) {
-	if counter, ok := m.counters[value.Instrument]; ok {
-		counter.Add(ctx, int64(value.Value), attributesOf(value))
-		return
-	}
-	m.histograms[value.Instrument].Record(ctx, value.Value, attributesOf(value))
+// series is one of a counter or of a histogram, which is nil otherwise.
+type series struct {
+	counter   metric.Int64Counter
+	histogram metric.Float64Histogram
+	added     []metric.AddOption // the labels, for either of them
+	recorded  []metric.RecordOption
 }
 
-// attributesOf returns a measurement's labels as attributes.
-func attributesOf(m instruments.Measurement) metric.MeasurementOption {
-	all := make([]attribute.KeyValue, len(m.Labels))
-	for i, value := range m.Labels {
-		all[i] = attribute.String(m.Instrument.Labels[i], value)
+// series returns the series of an instrument with these labels.
+func (m *meters) series(i *instruments.Instrument, labels []string) series {
+	of := attributesOf(i, labels)
+	if counter, ok := m.counters[i]; ok {
+		return series{counter: counter, added: []metric.AddOption{of}}
+	}
+	return series{histogram: m.histograms[i], recorded: []metric.RecordOption{of}}
+}
+
+// add adds a value to a series.
+func (s series) add(ctx context.Context, value float64) {
+	if s.counter != nil {
+		s.counter.Add(ctx, int64(value), s.added...)
+		return
+	}
+	s.histogram.Record(ctx, value, s.recorded...)
+}
+
+// attributesOf returns the values of an instrument's labels as attributes.
+func attributesOf(i *instruments.Instrument, labels []string) metric.MeasurementOption {
+	all := make([]attribute.KeyValue, len(labels))
+	for n, value := range labels {
+		all[n] = attribute.String(i.Labels[n], value)
 	}
 	return metric.WithAttributeSet(attribute.NewSet(all...))
 }

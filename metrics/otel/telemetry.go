@@ -30,7 +30,7 @@ type Options struct {
 
 // Telemetry turns events into metrics and spans. It is safe for concurrent use.
 type Telemetry struct {
-	events     instruments.Events
+	events     *instruments.Events[series]
 	meters     *meters
 	spans      *spans
 	propagator propagation.TextMapPropagator
@@ -51,14 +51,16 @@ func New(o Options) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("otel: create the instruments: %w", err)
 	}
-	return &Telemetry{meters: m, spans: newSpans(o.TracerProvider.Tracer(scope)), propagator: o.Propagator}, nil
+	return &Telemetry{
+		events: instruments.NewEvents(m.series), meters: m, spans: newSpans(o.TracerProvider.Tracer(scope)), propagator: o.Propagator,
+	}, nil
 }
 
 // Observe counts an event and makes the spans of waits and holds. Use it as a [middleware.Observer].
 func (t *Telemetry) Observe(ctx context.Context, e middleware.Event) {
-	var buffer [instruments.Most]instruments.Measurement
-	for _, m := range t.events.Append(buffer[:0], e) {
-		t.meters.add(ctx, m)
+	var buffer [instruments.Most]instruments.Sample[series]
+	for _, s := range t.events.Append(buffer[:0], &e) {
+		s.Series.add(ctx, s.Value)
 	}
 	t.spans.observe(ctx, e)
 }

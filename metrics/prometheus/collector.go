@@ -28,7 +28,13 @@ type Collector struct {
 	histograms map[*instruments.Instrument]*prometheus.HistogramVec
 	gauges     map[*instruments.Instrument]*prometheus.Desc
 	gauge      *instruments.Gauge
-	events     instruments.Events
+	events     *instruments.Events[series]
+}
+
+// series is one of a counter or of a histogram; the other is nil.
+type series struct {
+	counter   prometheus.Counter
+	histogram prometheus.Observer
 }
 
 // New returns a Collector. It does not connect.
@@ -47,6 +53,7 @@ func New(o Options) *Collector {
 		c.histograms[i] = prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Namespace: prefix, Name: nameOf(i), Help: i.Help, Buckets: i.Buckets}, i.Labels)
 	}
+	c.events = instruments.NewEvents(c.series)
 	for _, i := range instruments.Gauges() {
 		c.gauges[i] = prometheus.NewDesc(prefix+"_"+nameOf(i), i.Help, i.Labels, nil)
 	}
@@ -62,26 +69,35 @@ func nameOf(i *instruments.Instrument) string {
 	return name
 }
 
+// series returns the series of an instrument with these labels.
+func (c *Collector) series(i *instruments.Instrument, labels []string) series {
+	if counter, ok := c.counters[i]; ok {
+		return series{counter: counter.WithLabelValues(labels...)}
+	}
+	return series{histogram: c.histograms[i].WithLabelValues(labels...)}
+}
+
 // Observe counts an event. Use it as a [middleware.Observer].
 func (c *Collector) Observe(_ context.Context, e middleware.Event) {
-	var buffer [instruments.Most]instruments.Measurement
-	for _, m := range c.events.Append(buffer[:0], e) {
-		if counter, ok := c.counters[m.Instrument]; ok {
-			counter.WithLabelValues(m.Labels...).Add(m.Value)
-			continue
+	var buffer [instruments.Most]instruments.Sample[series]
+	for _, s := range c.events.Append(buffer[:0], &e) {
+		switch {
+		case s.Series.counter != nil:
+			s.Series.counter.Add(s.Value)
+		case len(e.Keys) == 1 && e.Waited > 0:
+			observeWait(s.Series.histogram, s.Value, e.Keys)
+		default:
+			s.Series.histogram.Observe(s.Value)
 		}
-		observe(c.histograms[m.Instrument].WithLabelValues(m.Labels...), m.Value, e)
 	}
 }
 
-// observe adds a value to a histogram. The exemplar of a wait has the hash of the key, as it is in the log, if there is one
-// key; other exemplars would cost every task something.
-func observe(h prometheus.Observer, value float64, e middleware.Event) {
-	if len(e.Keys) == 1 && e.Waited > 0 {
-		if with, ok := h.(prometheus.ExemplarObserver); ok {
-			with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(e.Keys)[0]})
-			return
-		}
+// observeWait adds a value of a task that has waited to a histogram. The exemplar has the hash of the key, as it is in the
+// log; exemplars of other tasks would cost every task something.
+func observeWait(h prometheus.Observer, value float64, keys []string) {
+	if with, ok := h.(prometheus.ExemplarObserver); ok {
+		with.ObserveWithExemplar(value, prometheus.Labels{"key_hash": redact.Keys(keys)[0]})
+		return
 	}
 	h.Observe(value)
 }

@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// parts is how many slices of each size are measured in a round, the sizes in turn: their medians are the round's
-	// values.
+	// parts is how many slices of each size are usually measured in a round.
 	parts    = 8
 	keySlots = 8
 	keyTasks = 1000 // of a slice
@@ -32,6 +31,9 @@ const (
 type series struct {
 	name, title string
 	sizes       []int
+	// parts is how many slices of each size are measured in a round, the sizes in turn: their medians are the round's
+	// values.
+	parts int
 	// open sets one size up on a new server.
 	open func(ctx context.Context, at *server.Server, size int) (bench, error)
 	row  func(size int) string // names a size
@@ -55,7 +57,7 @@ func Measure(ctx context.Context, env *measure.Env) error {
 	depths := sizes(env.Scale, 1, 10, 100, 1000, 10_000)
 	for _, s := range []series{
 		{
-			"growth-keys", "a task that does nothing, over the number of keys", sizes(env.Scale, 10, 100, 1000, 10_000, 100_000),
+			"growth-keys", "a task that does nothing, over the number of keys", sizes(env.Scale, 10, 100, 1000, 10_000, 100_000), parts,
 			func(ctx context.Context, at *server.Server, size int) (bench, error) {
 				names := lockall.Keys(size)
 				err := lockall.Each(ctx, at.Addr(), names, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
@@ -66,8 +68,8 @@ func Measure(ctx context.Context, env *measure.Env) error {
 			},
 			name,
 		},
-		{"growth-waiters", "a task's life, over the tasks that wait, BestEffort", depths, chains(middleware.BestEffort), name},
-		{"growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", depths, chains(middleware.FIFO), name},
+		{"growth-waiters", "a task's life, over the tasks that wait, BestEffort", depths, parts, chains(middleware.BestEffort), name},
+		{"growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", depths, parts, chains(middleware.FIFO), name},
 		telemetry(tasks),
 	} {
 		if !env.Wants(s.name) {
@@ -111,7 +113,7 @@ func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, r
 		benches[i] = b
 	}
 	costs := make([][]usage.Cost, len(s.sizes))
-	for slice := range parts {
+	for slice := range s.parts {
 		for _, i := range measure.Turns(len(s.sizes), slice) {
 			cost, err := benches[i].slice(ctx)
 			if err != nil {
