@@ -105,6 +105,9 @@ func (s Steering) Validate() error {
 	if s.Action == "" {
 		errs = append(errs, errors.New("inspect: Action is empty"))
 	}
+	if s.Key == "" && s.Task.Queue == "" {
+		errs = append(errs, errors.New("inspect: Key and Task are empty: say what the action is on"))
+	}
 	if s.By == "" || len(s.By) > mostText {
 		errs = append(errs, fmt.Errorf("inspect: By has %d bytes: it must have 1 to %d", len(s.By), mostText))
 	}

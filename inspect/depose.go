@@ -19,9 +19,10 @@ type Deposition struct {
 	// By is the operator, and Why the reason. The holder's error and the audit include both.
 	By, Why string
 	// Floor, if not nil, lets the resource that the key protects refuse the holder: it raises the token that is stored
-	// there to floor, as a handler that claims the resource does (docs/design.md, 3.5). Depose calls it after the holder
-	// has lost the key, and before the next one can have it. Its context ends if the key is lost meanwhile. Without it, a
-	// holder that is paused may still write until the next holder has claimed the resource.
+	// there to floor, as a handler that claims the resource does (docs/design.md, 3.5), and must leave a higher one as it
+	// is: two operators may depose a key at once. Depose calls it after the holder has lost the key, and before the next
+	// one can have it. Its context ends if the key is lost meanwhile. Without it, a holder that is paused may still write
+	// until the next holder has claimed the resource.
 	Floor func(ctx context.Context, floor int64) error
 }
 

@@ -46,7 +46,8 @@ type Options struct {
 	TasksURL string
 }
 
-// The actions that Options.Authorize is asked about. View is every request that changes nothing.
+// The actions that Options.Authorize is asked about. View is every request that changes nothing. Replay has a key only
+// where tasks are chosen by the key for which they were archived.
 const (
 	View     = "view"
 	Depose   = "depose"
