@@ -5,14 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
-// reports that some of them are being parked, so that there may be others behind them.
+// reports that it has parked as many as one call may, so that there may be others behind them.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
 		return false, redis.Nil
@@ -46,22 +45,22 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	} else {
 		args = append(args, "\x01")
 	}
-	got, err := in.run(ctx, fetchScript, keys, args, r)
+	got, err := in.run(ctx, in.fetchScript, keys, args, r)
 	if !unanswered(err) {
-		return in.came(n, got.tasks), err
+		in.came(n, got)
+		return got.more, err
 	}
-	var parking atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
 		got, err := in.run(ctx, recallScript, keys,
 			append([]any{call, int(lateCall.Seconds()), leaseEnd()}, locks[:]...), r)
 		if !passes(err) {
-			parking.Store(in.came(n, got.tasks))
+			in.came(n, got)
 			err = nil
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
-		return parking.Load(), nil
+		return false, nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}

@@ -27,8 +27,7 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	fetchScript    = pipeline.NewScript(fused.OneKey + grantSource + fetchSource)
-	recallScript   = pipeline.NewScript(fused.OneKey + grantSource + recallSource)
+	recallScript   = pipeline.NewScript(fused.OneKey + withParking(nil, grantSource+recallSource))
 	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
 )
 
@@ -63,11 +62,9 @@ type Task struct {
 	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
 	Woken    bool
 	WokenFor time.Duration
-	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
-	// and Refused says that one of them is held.
+	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it.
 	Recorded string
 	Taken    *fused.Taken
-	Refused  *fused.Refused
 }
 
 // Options configures an [Intake].
@@ -87,9 +84,8 @@ type Options struct {
 	Locks fused.Locks
 	Types *fused.Types
 	Freed func(keys []string)
-	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
-	// that is done. When nil, asynq gets all tasks.
-	Park func(t Task, parked func()) bool
+	// Park has tasks parked whose keys are held. When nil, asynq gets all tasks.
+	Park *Parking
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -107,9 +103,10 @@ type Intake struct {
 	locks    fused.Locks
 	types    *fused.Types
 	freed    func(keys []string)
-	park     func(t Task, parked func()) bool
+	park     *Parking
 
-	ackScripts sync.Map // by asynq's text
+	fetchScript *pipeline.Script
+	ackScripts  sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -128,6 +125,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
 	}
+	in.fetchScript = pipeline.NewScript(fused.OneKey + withParking(in.park, grantSource+fetchSource))
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues
