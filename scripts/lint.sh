@@ -19,7 +19,7 @@ say "go fix"
 go fix -tags engine -diff "${packages[@]}" || fail "go fix has something to modernize, \"make fmt\" does it"
 
 say "golangci-lint"
-"$golangci" run --build-tags engine "${packages[@]}"
+"$golangci" run --allow-parallel-runners --build-tags engine "${packages[@]}"
 
 if have shellcheck; then
   say "shellcheck"
