@@ -126,7 +126,7 @@ func TestAnOverdueTaskIsNotParkedAgain(t *testing.T) {
 	close(h.end)
 }
 
-// The replies to fetches that may park are lost while a server is flooded with tasks of a held key, and then it shuts down.
+// The replies to parks are lost while a server is flooded with tasks of a held key, and then it shuts down.
 func TestLostParksAndAShutdownStrandNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

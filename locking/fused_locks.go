@@ -134,10 +134,9 @@ func (g *Gate) adopt(
 	return lease, nil
 }
 
-// Refusal returns the HeldError of a key that a script has found held.
-func (*fusedLocks) Refusal(key string, value, lasts, counter any) error {
-	reply := []any{int64(0), int64(1), value, lasts, counter}
-	_, held, _, err := parseAcquire(reply, []string{key})
+// Refusal returns the HeldError of keys of which a script has found one held.
+func (*fusedLocks) Refusal(keys []string, reply any) error {
+	_, held, _, err := parseAcquire(reply, keys)
 	if err == nil && held == nil {
 		err = badReply(reply)
 	}

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// collectAfter is the number of refusals after which a task with several keys collects them. The fetch parks such a
-	// task only at its first refusal (park_fetched.lua of package parking).
+	// collectAfter is the number of refusals after which a task with several keys collects them.
 	collectAfter = 2
 	// leastCollect and mostCollect limit how long collecting may take.
 	leastCollect = 3 * time.Second

@@ -14,9 +14,8 @@ import (
 type EventKind string
 
 // The kinds of events. A wait lasts from a task's first refusal until its handler runs or the task is given up, across
-// all of its runs. It has exactly one Refused event, or none if the reply of the fetch that parked the task was lost: count
-// these events to count conflicts. Each run that is parked adds a Parked and an Ended, and a fetch that parks the task
-// adds a Parked. The wait ends with Acquired, or with an Ended whose outcome is not Park.
+// all of its runs. It has exactly one Refused event: count these events to count conflicts. Each run that is parked
+// adds a Parked and an Ended. The wait ends with Acquired, or with an Ended whose outcome is not Park.
 const (
 	Refused  EventKind = "refused"  // a wait begins: a key is held, or another task comes first in the sequence
 	Acquired EventKind = "acquired" // the handler is about to run

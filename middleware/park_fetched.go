@@ -8,39 +8,41 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Wait returns how tasks wait that are parked as they are fetched: with a Requeue that has no order and no limits, where
-// a run would do no more than that.
-func (l *lock) Wait() (none fused.Wait) {
+// ParkFetched parks a task without a run that was refused when it was fetched, if its run would do no more than that
+// after its first attempt: it may not wait in a slot, and has no limits.
+func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 	requeue, ok := l.Strategy.(Requeue)
-	switch {
-	case !ok || requeue.Order != BestEffort || requeue.Limits != (delayqueue.Limits{}) || requeue.Queue != "":
-		return none
-	case requeue.Delay > 0:
-		return fused.Wait{After: requeue.Delay, Most: requeue.Delay}
-	default:
-		return fused.Wait{After: afterExpiry, Most: maxFallback} // as defaultDelay
+	if !ok || requeue.Order != BestEffort || requeue.Limits != (delayqueue.Limits{}) || requeue.Queue != "" {
+		return false
 	}
-}
-
-// Fetched notes that a task was parked as it was fetched.
-func (l *lock) Fetched(active *parking.Run, f parking.ParkedTask) {
 	held, ok := errors.AsType[*locking.HeldError](f.Held)
 	if !ok {
-		return
+		return false
 	}
 	r := &run{
 		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
-		firstAt: time.Now(), refusals: 1,
+		left: f.Left, firstAt: time.Now(), refusals: 1,
 	}
 	r.ordering = bestEffort{r}
+	if len(r.keys) > 1 && r.active.Met(r.attempt).Count+r.refusals >= collectAfter {
+		return false
+	}
+	c := r.facts(r.firstAt, held)
+	c.MayWait, c.MayStandBy = r.SlotBudget.hasRoom(), r.SlotBudget.hasSpare(1)
+	d := requeue.Decide(c)
+	if d.Outcome != Park || r.isStopping() {
+		return false
+	}
 	r.SlotBudget.came(true)
 	ctx := context.Background()
-	r.observeTimer(ctx)
-	r.observeRefusal(ctx, held)
-	r.parked(ctx, held, r.Strategy.Decide(r.facts(r.firstAt, held)), f.Parked)
+	active.Park(held.Key, r.parkOptions(d, held), func(p parking.Parked) {
+		r.observeTimer(ctx)
+		r.observeRefusal(ctx, held)
+		r.parked(ctx, held, d, p)
+	})
+	return true
 }

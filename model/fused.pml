@@ -14,8 +14,6 @@
  *              only looks at it, the handler takes it             (3)
  *   KEYSET     which keys the tasks have, see below               (0: one key for all)
  *   ORDER      1: tasks of a key run in order (StrictFIFO)        (0)
- *   LEAVE      1: the fetch parks a refused task, or leaves it
- *              to its handler; 0: it parks all of them            (0)
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
@@ -50,9 +48,6 @@
 #endif
 #ifndef ORDER
 #define ORDER 0
-#endif
-#ifndef LEAVE
-#define LEAVE 0
 #endif
 #ifndef MUTANT
 #define MUTANT 0
@@ -130,7 +125,6 @@
 #define REAL(t) ((t) < 2 -> 2 : 1)
 #endif
 #define HEIR_ACTIVE      39  /* the lock is left to a standby that has begun only while its task is active */
-#define PARK_LATER       40  /* the fetch looks at the lock, and the task is parked in a step of its own */
 
 #define RUNS  7
 #define BIT(n) (1 << (n))
@@ -198,7 +192,7 @@ short standbyGone;
 
 /* Scratch, 0 between steps. */
 byte me, t, u, w, n, i, k, heir, spare;
-bit fused, mine, found, usedUp, bare;
+bit fused, mine, found, usedUp;
 
 #define EVENT(e) (left > 0 && (EVENTS & (e)))
 #define spend    left = left - 1
@@ -313,7 +307,7 @@ inline grant(x, v, call, standby) {
     by[n] = call;
     touched = touched | BIT(x);
     if
-    :: LEVEL == 2 || bare -> plain = plain | BIT(n)
+    :: LEVEL == 2 -> plain = plain | BIT(n)
     :: else ->
        if
        :: MUTANT == PASS_UNFENCED && call <= RUNS && standby == 0
@@ -446,20 +440,11 @@ inline admit(call) {
      pend = pend & ~BIT(u);
      if
      :: ADMITS(u) -> grant(u, w, call, 0); found = 1
-     :: !ADMITS(u) && MUTANT != PARK_LATER ->
+     :: else ->
         await(u);
         n = fused;
         forwardWake(NOTED(u));
         fused = n
-     :: !ADMITS(u) && LEAVE ->
-        bare = 1;
-        grant(u, w, call, 0);
-        found = 1;
-        bare = 0;
-        if
-        :: MUTANT == PARK_LATER -> phase[n] = REFUSED
-        :: else
-        fi
      fi
   :: else -> break
   od
@@ -726,7 +711,6 @@ inline begin() {
 #define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && base[r] == r && !STOPPING(r) && MUTANT != KEYS_TRUSTED)
 #define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r))
 #define MAY_PARK(r)    (phase[r] == REFUSED)
-#define BLIND          (MUTANT == PARK_BLIND || MUTANT == PARK_LATER)
 #define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
 #define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
 #define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && !(plain & BIT(r)) && VALID(r) && EVENT(GIVEBACK))
@@ -841,7 +825,7 @@ inline check() {
     :: else -> break
     od;
     me = 0; t = 0; u = 0; w = 0; n = 0; i = 0; k = 0; heir = 0; spare = 0;
-    fused = 0; mine = 0; found = 0; usedUp = 0; bare = 0
+    fused = 0; mine = 0; found = 0; usedUp = 0
   }
 }
 
@@ -1045,11 +1029,11 @@ active proctype World() {
      leaveActive(me);
      u = tk[me];
      if
-     :: mine && RUNNABLE(u) && !BLIND -> pend = pend | BIT(u)
-     :: mine && !(RUNNABLE(u) && !BLIND) ->
+     :: mine && RUNNABLE(u) && MUTANT != PARK_BLIND -> pend = pend | BIT(u)
+     :: mine && !(RUNNABLE(u) && MUTANT != PARK_BLIND) ->
         await(u);
         if
-        :: BLIND
+        :: MUTANT == PARK_BLIND
         :: else -> forwardWake(NOTED(u))
         fi
      :: else

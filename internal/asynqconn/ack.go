@@ -29,12 +29,6 @@ type Tasks interface {
 // Fetched is a task that was fetched.
 type Fetched = intake.Task
 
-// Parked is a task that was parked as it was fetched.
-type Parked = intake.Parked
-
-// Parking says how tasks are parked that are fetched.
-type Parking = intake.Parking
-
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
 	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.

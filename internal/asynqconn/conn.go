@@ -40,8 +40,9 @@ type Options struct {
 	Locks fused.Locks
 	Types *fused.Types
 	Freed func(keys []string)
-	// Park has tasks parked whose keys are held when they are fetched. When nil, asynq gets all tasks.
-	Park *Parking
+	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
+	// parked once that is done. When nil, asynq gets all tasks.
+	Park func(f Fetched, parked func()) bool
 	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
 	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
 	Foreign *atomic.Bool

@@ -13,7 +13,7 @@ import (
 const parkingMost = 20 * time.Millisecond
 
 // fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because all of
-// those that it has looked at were parked.
+// those that came are being parked.
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")

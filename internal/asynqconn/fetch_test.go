@@ -35,18 +35,6 @@ func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
 	}
 }
 
-// endless parks no task: it enqueues each once more, until there is the key "ended".
-const endless = `
-	return function(id, active, taken)
-		if taken then
-			redis.call('LPOP', active)
-		end
-		if redis.call('EXISTS', 'ended') == 0 then
-			redis.call('LPUSH', 'asynq:{default}:pending', id)
-		end
-		return {0, 1, '1', 1, 0, 1000}
-	end, function() end`
-
 // Producers enqueue tasks of a held key without an end. The server shuts down, and its fetches look alive until then.
 func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	t.Parallel()
@@ -65,18 +53,25 @@ func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	}
 	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:keys", "hot")
 	var types fused.Types
-	types.Learn("test", time.Minute, fused.Wait{After: time.Second, Most: time.Minute})
+	types.Learn("test", time.Minute)
 	var parks atomic.Int64
-	flooded := make(chan struct{})
-	end := func() { client.Set(ctx, "ended", 1, 0) }
+	flooded, ended := make(chan struct{}), make(chan struct{})
 	conn := New(client, Options{
 		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: fused.Of(single), Types: &types,
 		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
-		Park: &Parking{Source: endless, Parked: func(tasks []Parked) {
-			if n := int64(len(tasks)); parks.Load() < 1000 && parks.Add(n) >= 1000 {
+		Park: func(_ Fetched, parked func()) bool {
+			defer parked()
+			select {
+			case <-ended:
+				return true
+			default:
+			}
+			client.LMove(ctx, "asynq:{default}:active", "asynq:{default}:pending", "LEFT", "LEFT")
+			if parks.Add(1) == 300 {
 				close(flooded)
 			}
-		}},
+			return true
+		},
 	})
 	s := bareServer(t, conn, func(context.Context, *asynq.Task) error { return nil })
 	redistest.Receive(t, flooded, patience)
@@ -89,7 +84,7 @@ func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	select {
 	case <-stopped:
 	case <-time.After(patience):
-		end()
+		close(ended)
 		t.Errorf("the shutdown has taken more than %v, in a fetch that began %v before it", patience,
 			began.Sub(conn.Pulse().Began))
 		<-stopped

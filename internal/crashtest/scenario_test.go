@@ -139,14 +139,13 @@ var scenarios = []scenario{
 		jobs: []job{
 			{ID: "teacher", Hold: time.Second, Retries: 5, Record: true}, // the process learns that its keys are the recorded ones
 			{ID: "first", At: 3 * time.Second, Hold: 2 * time.Second, Retries: 5, Record: true},
-			{ID: "second", At: 4 * time.Second, Hold: time.Second, Record: true}, // parked by the fetch
-			{ID: "third", At: 4 * time.Second, Hold: time.Second, Retries: 5, Record: true},
+			{ID: "second", At: 4 * time.Second, Hold: time.Second, Record: true}, // parks
 			{ID: "both", Keys: []string{"a", "k"}, At: 8 * time.Second, Hold: time.Second, Retries: 5, Record: true},
 			{ID: "fails", Keys: []string{"b"}, At: 8 * time.Second, Hold: time.Second, Fails: 1, Retries: 5, Record: true},
 			{ID: "unrecorded", Keys: []string{"c"}, At: 9 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"wake", "asynq/retry", "asynq/forward"},
+		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
 		name: "locks on a Redis of their own", settings: settings{Queues: own, Apart: true},

@@ -30,9 +30,8 @@ type Locks interface {
 	// Adopt makes a *locking.Lease of keys that a script has taken. opts are the locking.Options of the handler. The error
 	// says why the keys are of no use; then the caller must release them.
 	Adopt(ctx context.Context, t *Taken, opts any) (lease any, err error)
-	// Refusal returns the *locking.HeldError of a key that a script has found held, by what it has told: the value of the
-	// lock, how long that lasts (ms), and the counter.
-	Refusal(key string, value, lasts, counter any) error
+	// Refusal returns the *locking.HeldError of keys of which a script has found one held, in its reply.
+	Refusal(keys []string, reply any) error
 	// Release returns the release of keys that a script has taken and nobody has adopted.
 	Release(t *Taken) *Release
 	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the error that Lease.Release
@@ -59,6 +58,12 @@ type Taken struct {
 	Tops  []int64  // the last token of each
 	TTL   time.Duration
 	Locks Locks
+}
+
+// Refused says that a script has found a lock of a task held.
+type Refused struct {
+	Keys []string // business keys, as they were recorded
+	Held error    // a *locking.HeldError
 }
 
 // Release returns the release of locks that nobody has adopted. freed, when not nil, is called with the keys once they

@@ -10,14 +10,14 @@ import (
 func TestTypesAreThoseOfHandlersThatAgree(t *testing.T) {
 	t.Parallel()
 	var types fused.Types
-	types.Learn("a", 30*time.Second, fused.Wait{})
-	types.Learn("a", 30*time.Second, fused.Wait{})
-	if got := types.String(); got != "|a=30000,0,0|" {
+	types.Learn("a", 30*time.Second)
+	types.Learn("a", 30*time.Second)
+	if got := types.String(); got != "|a=30000|" {
 		t.Errorf("the types are %q", got)
 	}
-	types.Learn("b", 1500*time.Microsecond, fused.Wait{}) // which a script cannot set
-	types.Learn("a", 10*time.Second, fused.Wait{})        // by another handler
-	types.Learn("a", 30*time.Second, fused.Wait{})
+	types.Learn("b", 1500*time.Microsecond) // which a script cannot set
+	types.Learn("a", 10*time.Second)        // by another handler
+	types.Learn("a", 30*time.Second)
 	if got := types.String(); got != "" {
 		t.Errorf("the types are %q; want none", got)
 	}

@@ -12,9 +12,7 @@ import (
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
-	if e.locks != nil {
-		opts.Park = e.parkFetched()
-	}
+	opts.Park = (*tasks)(e).parkFetched
 	opts.Background = func(limit time.Duration, do func(context.Context)) bool {
 		return e.background(e.closing, limit, do)
 	}

@@ -16,8 +16,8 @@
 //     task behind it finds that it is gone, or for 48 h after the last arrival.
 //   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
 //   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim] gives
-//     them to its handler, and with [Run.Release] the acknowledgement releases them. A task whose key is held is parked by
-//     the script that would fetch it, if package middleware, as the [Parker] of its type, says how it is to wait.
+//     them to its handler, and with [Run.Release] the acknowledgement releases them. A task whose key was held when it
+//     was fetched is parked without a run if package middleware, as the [Parker] of its type, decides so.
 //
 // # Redis Cluster
 //

@@ -1,9 +1,6 @@
 package parking
 
 import (
-	"context"
-	_ "embed"
-	"strconv"
 	"sync"
 	"time"
 
@@ -11,24 +8,19 @@ import (
 	"github.com/railtoken/railtoken/internal/fused"
 )
 
-//go:embed lua/park_fetched.lua
-var parkFetchedSource string
-
-// A Parker is the middleware of a type of tasks that are parked in the call that fetches them, if their keys are held.
-type Parker interface {
-	// Wait says how such a task waits; the zero Wait leaves all of them to their handlers.
-	Wait() fused.Wait
-	// Fetched is told of each that was parked. Its Run has ended.
-	Fetched(r *Run, f ParkedTask)
+// Refused is a task that was fetched while another holder had one of its keys.
+type Refused struct {
+	Task Task
+	Type string
+	// Attempt is its retry count, and Left how many retries it has left.
+	Attempt, Left int
+	*fused.Refused
 }
 
-// ParkedTask is a task that was parked as it was fetched.
-type ParkedTask struct {
-	Parked
-	Type    string
-	Keys    []string
-	Attempt int   // its retry count
-	Held    error // a *locking.HeldError with the key that it waits for
+// A Parker decides about the tasks of one type that were refused when they were fetched, as their handler would after
+// an attempt to lock the keys. It calls [Run.Park] and returns true, or leaves the task to its handler.
+type Parker interface {
+	ParkFetched(r *Run, f Refused) bool
 }
 
 // parkers are the Parkers of types of tasks. It is safe for concurrent use.
@@ -37,56 +29,51 @@ type parkers struct{ byType sync.Map }
 // noParker is that of a type that has several.
 type noParker struct{}
 
-func (noParker) Wait() (none fused.Wait)  { return none }
-func (noParker) Fetched(*Run, ParkedTask) {}
+func (noParker) ParkFetched(*Run, Refused) bool { return false }
 
-// learn notes the Parker of a type, and returns the one that counts. A type whose handlers have different ones has none.
-func (p *parkers) learn(kind string, parker Parker) Parker {
+// learn notes the Parker of a type. A type whose handlers have different ones has none.
+func (p *parkers) learn(kind string, parker Parker) {
 	if known, _ := p.byType.LoadOrStore(kind, parker); known != parker {
-		parker = noParker{}
-		p.byType.Store(kind, parker)
+		p.byType.Store(kind, noParker{})
 	}
+}
+
+// of returns the Parker of a type, or nil.
+func (p *parkers) of(kind string) Parker {
+	known, _ := p.byType.Load(kind)
+	parker, _ := known.(Parker)
 	return parker
 }
 
-// of returns the Parker of a type.
-func (p *parkers) of(kind string) Parker {
-	known, _ := p.byType.Load(kind)
-	if parker, ok := known.(Parker); ok {
-		return parker
+// parkFetched parks a task that was refused when it was fetched, without a run: see [asynqconn.Options].
+func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
+	kind := textOf(f.Message, typeField)
+	parker := e.parkers.of(kind)
+	if parker == nil {
+		return false
 	}
-	return noParker{}
+	if deadline := deadlineOf(f.Message); deadline > 0 && time.Now().Unix() >= deadline {
+		return false // asynq ends it without a run of its handler
+	}
+	r := e.runOf(f)
+	attempt := int(varintOf(f.Message, retriedField))
+	if !parker.ParkFetched(r, Refused{
+		Task: r.task, Type: kind, Attempt: attempt, Left: max(int(varintOf(f.Message, retryField))-attempt, 0),
+		Refused: f.Refused,
+	}) {
+		return false
+	}
+	e.runs.add(r)
+	r.mu.Lock()
+	r.ended, r.parking.over = r.since, parked
+	parks := r.parkInBackground(r.parking, nil, r.since.Add(fetchedLease))
+	r.mu.Unlock()
+	if !parks {
+		e.runs.drop(r)
+	}
+	return parks
 }
 
-// parkFetched returns how tasks are parked that are fetched.
-func (e *Engine) parkFetched() *asynqconn.Parking {
-	return &asynqconn.Parking{
-		Source: taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + "return park, settle",
-		Index:  e.index, Idle: idleWaiters, Parked: (*tasks)(e).parked,
-	}
-}
-
-// parked tells the Parkers of tasks that were parked. It does not wait for them: another fetch may follow.
-func (e *tasks) parked(all []asynqconn.Parked) {
-	tell := func(context.Context) {
-		for _, p := range all {
-			r := e.runOf(p.Task)
-			f := ParkedTask{
-				Parked: Parked{
-					Conflict: Conflict{Count: p.Conflicts}, Task: r.task, Looked: true, Waiters: p.Waiters, Ahead: p.Ahead, Timer: p.Timer,
-				},
-				Type: p.Type, Keys: p.Keys, Attempt: p.Attempt, Held: p.Held,
-			}
-			if us, err := strconv.ParseInt(p.First, 10, 64); err == nil {
-				f.First = time.UnixMicro(us)
-			}
-			e.parkers.of(f.Type).Fetched(r, f)
-		}
-	}
-	if !(*Engine)(e).background(e.closing, parkedTimeout, tell) {
-		tell(e.closing)
-	}
-}
-
-// parkedTimeout is nominal: the Parkers make no calls to Redis.
-const parkedTimeout = time.Minute
+// fetchedLease is for how long a task that was fetched is this server's: asynq's lease on it, less what the clocks of
+// servers may differ by.
+const fetchedLease = 25 * time.Second

@@ -46,6 +46,7 @@ type parking struct {
 	opts   ParkOptions
 	parked func(Parked)
 	told   sync.Once
+	over   func() // is called when a park in the background has ended; may be nil
 }
 
 // ErrNotOurs reports that an Engine knows no run of a task: the asynq server that runs the task does not use
@@ -174,6 +175,9 @@ func (r *Run) parkInBackground(p *parking, message []byte, lease time.Time) bool
 				r.task.String(), "error", err)
 		}
 		r.queue.runs.drop(r)
+		if p.over != nil {
+			p.over()
+		}
 	})
 	return r.inBackground
 }

@@ -17,10 +17,11 @@ func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e
 
 // Learn notes that the handler of a type of tasks locks the keys that its tasks were recorded with, for a TTL, whatever
 // other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free, and
-// otherwise parked as the Parker says.
+// otherwise the Parker decides about them.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker) {
 	if r != nil && r.recorded != "" && r.queue.locks != nil && r.recorded == encoded(keys) {
-		r.queue.types.Learn(kind, ttl, r.queue.parkers.learn(kind, parker).Wait())
+		r.queue.types.Learn(kind, ttl)
+		r.queue.parkers.learn(kind, parker)
 	}
 }
 

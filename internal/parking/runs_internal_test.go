@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,4 +72,58 @@ func TestAnUnknownAsynqHasNoRuns(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 	r.End(context.Background())
+}
+
+// parksAll is a Parker.
+type parksAll struct{}
+
+func (parksAll) ParkFetched(r *Run, _ Refused) bool {
+	r.Park("key", ParkOptions{}, nil)
+	return true
+}
+
+// The Engine is closed while a task is to be parked, and another fetch removes the runs that are over.
+func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {
+	t.Parallel()
+	q := &Engine{closed: true}
+	q.parkers.learn("test", parksAll{})
+	parked, swept := make(chan bool), make(chan struct{})
+	q.mu.Lock()
+	go func() {
+		f := asynqconn.Fetched{Queue: "default", ID: "a", Message: "\x0a\x04test"}
+		parked <- (*tasks)(q).parkFetched(f, func() {})
+	}()
+	locked := func(mu *sync.Mutex) bool {
+		if mu.TryLock() {
+			mu.Unlock()
+			return false
+		}
+		return true
+	}
+	r := q.runs.of(Task{Queue: "default", ID: "a"})
+	for r == nil || !locked(&r.mu) {
+		runtime.Gosched()
+		r = q.runs.of(Task{Queue: "default", ID: "a"})
+	}
+	q.runs.sweep = 0
+	go func() {
+		(*tasks)(q).Fetched(asynqconn.Fetched{Queue: "default", ID: "b"})
+		close(swept)
+	}()
+	for !locked(&q.runs.mu) {
+		runtime.Gosched()
+	}
+	q.mu.Unlock()
+	select {
+	case is := <-parked:
+		if is {
+			t.Error("a task is to be parked by a closed Engine")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the two wait for each other")
+	}
+	<-swept
+	if n := q.Runs(); n != 1 {
+		t.Errorf("%d runs are remembered, want 1", n)
+	}
 }

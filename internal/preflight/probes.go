@@ -23,7 +23,7 @@ var (
 	taskCommands = map[string][]any{
 		"mget": {}, "expire": {1}, "expireat": {time.Now().AddDate(0, 0, 1).Unix()}, "incr": {}, "incrby": {1},
 		"hset": {"f", "v"}, "hget": {"f"}, "hmget": {"f"}, "hdel": {"f"},
-		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "ltrim": {0, 0}, "lpop": {}, "llen": {}, "lpos": {"v"},
+		"lpush": {"v"}, "rpush": {"v"}, "lrem": {0, "v"}, "lrange": {0, 0}, "llen": {}, "lpos": {"v"},
 		"sadd": {"v"}, "srem": {"v"}, "smembers": {}, "sismember": {"v"},
 		"zadd": {1, "v"}, "zrem": {"v"}, "zcard": {}, "zrange": {0, 0}, "zrank": {"v"}, "zscore": {"v"},
 		"zrangebyscore": {0, 0},

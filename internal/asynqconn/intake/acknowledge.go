@@ -76,7 +76,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	got, err := in.send(ctx, in.ackCall(call, &r), r)
 	if !unanswered(err) {
 		released(ctx, a.Release, got, err, false)
-		in.came(n, got)
+		in.came(n, got.tasks)
 		switch {
 		case err == nil && got.head[0] == ackOver:
 			err = errNotFound
@@ -92,7 +92,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 			return err
 		}
 		released(ctx, a.Release, got, err, true)
-		in.came(n, got)
+		in.came(n, got.tasks)
 		return nil
 	}, func() {
 		in.slots.answered(n, nil, time.Time{})
@@ -126,7 +126,7 @@ func (in *Intake) ackCall(a ackCall, r *reader) *pipeline.Call {
 	case locks.Strict:
 		strict = 1
 	}
-	c := in.ackScript(a.text()).CommandOf(2+len(a.Args)+19+len(locks.Tops)+len(orders), a.Keys, locks.Keys, in.keys)
+	c := in.ackScript(a.text()).CommandOf(2+len(a.Args)+16+len(locks.Tops)+len(orders), a.Keys, locks.Keys, in.keys)
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
 	c.Add(a.at+1, a.run, a.name, a.most, leaseEnd(), repeated)
@@ -157,7 +157,7 @@ func released(ctx context.Context, r *fused.Release, got answer, err error, repe
 func (in *Intake) ackScript(text string) *pipeline.Script {
 	known, ok := in.ackScripts.Load(text)
 	if !ok {
-		source := fused.OneKey + withParking(in.park, grantSource+strings.Replace(ackSource, "--SCRIPT--", text, 1))
+		source := fused.OneKey + grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
 		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(len(in.keys)))
 	}
 	script, _ := known.(*pipeline.Script)

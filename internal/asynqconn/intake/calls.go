@@ -119,19 +119,8 @@ type reader struct {
 
 // answer is the reply of a call.
 type answer struct {
-	head   [ackHead]int64
-	tasks  []Task
-	parked []Parked
-	more   bool // there may be tasks behind those that were parked
-}
-
-// queue reads the position of a queue.
-func (r reader) queue(value any) (string, error) {
-	at, _ := value.(int64)
-	if at < 1 || int(at) > len(r.names) {
-		return "", fmt.Errorf("%w: queue %v", errReply, value)
-	}
-	return r.names[at-1], nil
+	head  [ackHead]int64
+	tasks []Task
 }
 
 // wokenFor reads how long ago a task was woken, if it was.
@@ -147,12 +136,6 @@ func wokenFor(value any) (woken bool, ago time.Duration) {
 // read reads a reply.
 func (r reader) read(values any) (a answer, err error) {
 	reply, _ := values.([]any)
-	if n := len(reply); n >= r.head+2 && (n-r.head)%fields == 2 {
-		if a.parked, err = r.parked(reply[n-2]); err != nil {
-			return a, err
-		}
-		a.more, reply = reply[n-1] == int64(1), reply[:n-2]
-	}
 	if len(reply) < r.head || (len(reply)-r.head)%fields != 0 {
 		return a, fmt.Errorf("%w: %d values", errReply, len(reply))
 	}
@@ -164,20 +147,20 @@ func (r reader) read(values any) (a answer, err error) {
 		a.head[i] = n
 	}
 	for rest := reply[r.head:]; len(rest) > 0; rest = rest[fields:] {
-		queue, err := r.queue(rest[0])
-		if err != nil {
-			return a, err
+		queue, _ := rest[0].(int64)
+		if queue < 1 || int(queue) > len(r.names) {
+			return a, fmt.Errorf("%w: queue %v", errReply, rest[0])
 		}
 		if rest[3] == nil { // its hash is gone: asynq's own script leaves it, too
 			continue
 		}
-		t := Task{Queue: queue}
+		t := Task{Queue: r.names[queue-1]}
 		t.Woken, t.WokenFor = wokenFor(rest[7])
 		for i, to := range []*string{&t.ID, &t.Run, &t.Message, &t.Retried, &t.Conflicts, &t.First} {
 			*to, _ = rest[1+i].(string)
 		}
 		t.Recorded, _ = rest[8].(string)
-		t.Taken = r.locked(&t, rest[9])
+		t.Taken, t.Refused = r.locked(&t, rest[9])
 		a.tasks = append(a.tasks, t)
 	}
 	return a, nil

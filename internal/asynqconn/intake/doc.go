@@ -9,7 +9,7 @@
 // a second is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
-// acknowledgement releases them: see package fused. A task that has a key held is parked instead: see [Parking].
+// acknowledgement releases them: see package fused.
 //
 // A lost reply strands no task. Each call has a name of its own, and the runs of the tasks that it takes bear that
 // name, so that a repeated call finds them. go-redis never sends such a call twice: an acknowledgement is repeated by

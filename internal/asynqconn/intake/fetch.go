@@ -5,13 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
-// reports that it has parked as many as one call may, so that there may be others behind them.
+// reports that some of them are being parked, so that there may be others behind them.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
 		return false, redis.Nil
@@ -45,22 +46,22 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	} else {
 		args = append(args, "\x01")
 	}
-	got, err := in.run(ctx, in.fetchScript, keys, args, r)
+	got, err := in.run(ctx, fetchScript, keys, args, r)
 	if !unanswered(err) {
-		in.came(n, got)
-		return got.more, err
+		return in.came(n, got.tasks), err
 	}
+	var parking atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
 		got, err := in.run(ctx, recallScript, keys,
 			append([]any{call, int(lateCall.Seconds()), leaseEnd()}, locks[:]...), r)
 		if !passes(err) {
-			in.came(n, got)
+			parking.Store(in.came(n, got.tasks))
 			err = nil
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
-		return false, nil
+		return parking.Load(), nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}

@@ -8,24 +8,32 @@ import (
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
-// came notes what a call that asked for n tasks has brought.
-func (in *Intake) came(n int, got answer) {
-	in.slots.answered(n, got.tasks, time.Now())
-	if got.more {
-		in.slots.arrive()
+// came notes what a call that asked for n tasks has brought. It reports whether tasks of it are being parked. Each of
+// them counts as one that a call asks for until it is parked, so that no more are under way than there are slots.
+func (in *Intake) came(n int, tasks []Task) (parking bool) {
+	kept := tasks[:0]
+	for _, t := range tasks {
+		if t.Refused != nil && !t.Woken && in.park != nil && !in.isStopping() && in.park(t, in.parked) {
+			n--
+			parking = true
+			continue
+		}
+		kept = append(kept, t)
 	}
-	if len(got.parked) > 0 {
-		in.park.Parked(got.parked)
-	}
-	if len(got.tasks) == 0 {
-		return
+	in.slots.answered(n, kept, time.Now())
+	if len(kept) == 0 {
+		return parking
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.timer == nil {
 		in.timer = time.AfterFunc(unclaimed, in.look)
 	}
+	return parking
 }
+
+// parked frees the slot of a task that was parked.
+func (in *Intake) parked() { in.slots.answered(1, nil, time.Time{}) }
 
 // look gives back what lies in memory for too long.
 func (in *Intake) look() {

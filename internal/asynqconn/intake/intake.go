@@ -27,7 +27,8 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	recallScript   = pipeline.NewScript(fused.OneKey + withParking(nil, grantSource+recallSource))
+	fetchScript    = pipeline.NewScript(fused.OneKey + grantSource + fetchSource)
+	recallScript   = pipeline.NewScript(fused.OneKey + grantSource + recallSource)
 	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
 )
 
@@ -62,9 +63,11 @@ type Task struct {
 	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
 	Woken    bool
 	WokenFor time.Duration
-	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it.
+	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
+	// and Refused says that one of them is held.
 	Recorded string
 	Taken    *fused.Taken
+	Refused  *fused.Refused
 }
 
 // Options configures an [Intake].
@@ -84,8 +87,9 @@ type Options struct {
 	Locks fused.Locks
 	Types *fused.Types
 	Freed func(keys []string)
-	// Park has tasks parked whose keys are held. When nil, asynq gets all tasks.
-	Park *Parking
+	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
+	// that is done. When nil, asynq gets all tasks.
+	Park func(t Task, parked func()) bool
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -103,10 +107,9 @@ type Intake struct {
 	locks    fused.Locks
 	types    *fused.Types
 	freed    func(keys []string)
-	park     *Parking
+	park     func(t Task, parked func()) bool
 
-	fetchScript *pipeline.Script
-	ackScripts  sync.Map // by asynq's text
+	ackScripts sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -125,7 +128,6 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
 	}
-	in.fetchScript = pipeline.NewScript(fused.OneKey + withParking(in.park, grantSource+fetchSource))
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)
 	in.oneNode = oneNode && len(in.order.names) <= mostQueues

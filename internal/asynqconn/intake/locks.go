@@ -3,7 +3,6 @@ package intake
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/keys"
@@ -15,7 +14,6 @@ type asking struct {
 	ask   fused.Ask
 	types *fused.Types
 	text  string // of the types
-	park  *Parking
 }
 
 // ask returns what a call needs that is about to be sent.
@@ -24,30 +22,46 @@ func (in *Intake) ask() (a asking) {
 		return a
 	}
 	if a.text = in.types.String(); a.text != "" {
-		a.locks, a.types, a.ask, a.park = in.locks, in.types, in.locks.Ask(), in.park
+		a.locks, a.types, a.ask = in.locks, in.types, in.locks.Ask()
 	}
 	return a
 }
 
 // values returns the arguments of grant.lua for locks.
-func (a *asking) values() [9]any {
-	all := [...]any{a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block, 0, "", 0}
-	if a.park != nil {
-		all[6], all[7], all[8] = time.Now().UnixNano(), a.park.Index, a.park.Idle.Milliseconds()
-	}
-	return all
+func (a *asking) values() [6]any {
+	return [...]any{a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block}
 }
 
 // mostOwner is the longest value of a lock.
 const mostOwner = 500
 
-// locked returns the locks that a task was taken with, or nil. reply is that of the script about them.
-func (a *asking) locked(t *Task, reply any) *fused.Taken {
+// locked returns the locks that a task was taken with, or that one of them is held, or neither. reply is that of the
+// script about them.
+func (a *asking) locked(t *Task, reply any) (*fused.Taken, *fused.Refused) {
 	list, _ := reply.([]any)
-	if len(list) == 0 || a.locks == nil {
-		return nil
+	switch {
+	case len(list) == 0 || a.locks == nil:
+		return nil, nil
+	case list[0] == int64(0):
+		return nil, a.refused(t, reply)
+	default:
+		return a.taken(t, list), nil
 	}
-	return a.taken(t, list)
+}
+
+// refused returns that a lock of a task is held; nil if the reply cannot be read.
+func (a *asking) refused(t *Task, reply any) *fused.Refused {
+	refused := &fused.Refused{}
+	for rest := t.Recorded; rest != ""; {
+		encoded, after, _ := strings.Cut(rest, " ")
+		key, ok := keys.Decode(encoded)
+		if !ok {
+			return nil
+		}
+		refused.Keys, rest = append(refused.Keys, key), after
+	}
+	refused.Held = a.locks.Refusal(refused.Keys, reply)
+	return refused
 }
 
 // taken returns the locks that a task was taken with, by the counters of its keys.

@@ -19,21 +19,6 @@ local function unplace(task)
   return redis.call('HDEL', task, 'railtoken:place', 'railtoken:waiters')
 end
 
--- counted(record, retry count, now (us), how long ago the task was first refused in this run (us)) returns what a record
--- becomes with one more conflict: conflicts, first conflict (us), place, and the waiters of the key that it had found
--- free before or ''. The record is the list of retried, conflicts, first, place, waiters, deadline and freed. That of an
--- earlier retry count counts no more.
-local function counted(record, retried, now, ago)
-  local conflicts, first, place, freed = 0, 0, nil, ''
-  if record[1] == retried then
-    conflicts, first, place, freed = tonumber(record[2]), tonumber(record[3]), tonumber(record[4]), record[7] or ''
-  end
-  if first <= 0 or first > now then
-    first = now - ago
-  end
-  return conflicts + 1, first, place or first, freed
-end
-
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
 -- this run (us), deadline) counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
 -- place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
@@ -43,12 +28,18 @@ local function note(task, waiters, retried, look, ago, deadline)
     'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
-  local before = record[5] or ''
-  local conflicts, first, place, freed = counted(record, retried, now, tonumber(ago))
+  local conflicts, first, place, before, freed = 0, 0, nil, record[5] or '', ''
+  if record[1] == retried then
+    conflicts, first, place, freed = tonumber(record[2]), tonumber(record[3]), tonumber(record[4]), record[7] or ''
+  end
   if record[7] then
     redis.call('HDEL', task, 'railtoken:freed')
   end
-  local since, stands = string.format('%.0f', first), string.format('%.0f', place)
+  if first <= 0 or first > now then
+    first = now - tonumber(ago)
+  end
+  conflicts = conflicts + 1
+  local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
   redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
     'railtoken:place', stands, 'railtoken:look', look, 'railtoken:waiters', before == '' and waiters or before)
   if not record[6] then

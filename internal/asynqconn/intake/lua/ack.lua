@@ -7,9 +7,9 @@
 --       then, once, pending, paused, active and lease of each queue
 -- ARGV  of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 name of this acknowledgement   4 most tasks
---       5 when their lease ends (s)   6 1 when it was sent before   7 to 15 for locks: see grant.lua
---       16 owner of the locks   17 1 when the run has not succeeded if one of them was lost   18 how many locks
---       19 how many orders   then the token of each lock, and the orders in which to look at the queues
+--       5 when their lease ends (s)   6 1 when it was sent before   7 to 12 for locks: see grant.lua
+--       13 owner of the locks   14 1 when the run has not succeeded if one of them was lost   15 how many locks
+--       16 how many orders   then the token of each lock, and the orders in which to look at the queues
 --
 -- Returns a list with the reply to each acknowledgement, and one more list with the position and the text of each error
 -- if there are any. A reply is 1, or 0 when the run is over, or 2 when a lock was lost and the run goes on; the position
@@ -51,12 +51,12 @@ local acks, key, arg = {}, 1, 1
 local names, freed = {}, {}
 while arg <= #ARGV do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
-  local held, orders = tonumber(ARGV[at + 18]), tonumber(ARGV[at + 19])
+  local held, orders = tonumber(ARGV[at + 15]), tonumber(ARGV[at + 16])
   acks[#acks + 1] = {key = key, keys = keys, arg = arg, at = at, held = held, orders = orders, most = 0, read = #names}
   for k = key + keys, key + keys + 3 * held - 1, 3 do
     names[#names + 1], names[#names + 2] = KEYS[k], KEYS[k + 2]
   end
-  key, arg = key + keys + 3 * held, at + 20 + held + orders
+  key, arg = key + keys + 3 * held, at + 17 + held + orders
 end
 local queues = key
 local values = calls('MGET', names)
@@ -67,12 +67,12 @@ local function free(a)
   for i = 1, a.held do
     local k, read = a.key + a.keys + 3 * i - 3, a.read + 2 * i - 1
     local value, notify = values[read], values[read + 1]
-    if value == ARGV[a.at + 16] then
+    if value == ARGV[a.at + 13] then
       freed[#freed + 1] = KEYS[k]
       if notify then
         redis.pcall('PUBLISH', KEYS[k], '1')
       end
-    elseif a.lost == 0 and taken(value, KEYS[k + 1], ARGV[a.at + 19 + i]) then
+    elseif a.lost == 0 and taken(value, KEYS[k + 1], ARGV[a.at + 16 + i]) then
       a.lost = i
     end
     if notify then
@@ -96,7 +96,7 @@ local function finish(a)
   if redis.call('HGET', KEYS[a.key + ARGV[at + 1] - 1], 'railtoken:run') ~= ARGV[at + 2] then
     return over()
   end
-  if a.lost > 0 and ARGV[at + 17] == '1' then
+  if a.lost > 0 and ARGV[at + 14] == '1' then
     return {2, a.lost, a.subscribed, a.parked}
   end
   local keys, args = {}, {}
@@ -165,7 +165,7 @@ end
 for i, a in ipairs(acks) do
   if a.most > 0 then -- an error of the next fetch must not look like one of the acknowledgement
     local at = a.at
-    pcall(grant, replies[i], queues, a.most, ARGV[at + 3], ARGV[at + 5], at + 7, at + 20 + a.held, a.orders)
+    pcall(grant, replies[i], queues, a.most, ARGV[at + 3], ARGV[at + 5], at + 7, at + 17 + a.held, a.orders)
   end
 end
 pcall(lease)
