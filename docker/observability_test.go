@@ -25,8 +25,8 @@ func readStrict(t *testing.T, name string, data any) {
 	}
 }
 
-// mounted returns the path at which a service has a file, or "".
-func (s service) mounted(file string) string {
+// pathOf returns the path at which a service has a file, or "".
+func (s service) pathOf(file string) string {
 	for _, v := range s.Volumes {
 		if from, to, ok := strings.Cut(v, ":"); ok && path.Clean(from) == path.Clean(file) {
 			return strings.TrimSuffix(to, ":ro")
@@ -54,10 +54,10 @@ func TestPrometheusScrapesTheWorkersAndHasTheRules(t *testing.T) {
 	readStrict(t, name, &config)
 	c := readCompose(t)
 	s := c.Services["prometheus"]
-	if at := s.mounted(name); at != "/etc/prometheus/prometheus.yml" {
+	if at := s.pathOf(name); at != "/etc/prometheus/prometheus.yml" {
 		t.Errorf("the configuration is at %q", at)
 	}
-	if rules := s.mounted("../metrics/prometheus/rules/railtoken.yml"); rules == "" || !slices.Equal(config.RuleFiles, []string{rules}) {
+	if rules := s.pathOf("../metrics/prometheus/rules/railtoken.yml"); rules == "" || !slices.Equal(config.RuleFiles, []string{rules}) {
 		t.Errorf("the rules are at %q, and Prometheus reads %q", rules, config.RuleFiles)
 	}
 	if len(config.ScrapeConfigs) != 1 || len(config.ScrapeConfigs[0].DNS) != 1 {
@@ -88,7 +88,7 @@ func TestGrafanaHasThePrometheusAndTheDashboard(t *testing.T) {
 	}
 	const sourcesFile, boardsFile, board = "observability/datasources.yml", "observability/dashboards.yml", "../metrics/prometheus/grafana/railtoken.json"
 	readStrict(t, sourcesFile, &sources)
-	if at := s.mounted(sourcesFile); path.Dir(at) != "/etc/grafana/provisioning/datasources" || sources.APIVersion != 1 || len(sources.Datasources) != 1 {
+	if at := s.pathOf(sourcesFile); path.Dir(at) != "/etc/grafana/provisioning/datasources" || sources.APIVersion != 1 || len(sources.Datasources) != 1 {
 		t.Fatalf("%+v at %q", sources, at)
 	}
 	source := sources.Datasources[0]
@@ -106,10 +106,10 @@ func TestGrafanaHasThePrometheusAndTheDashboard(t *testing.T) {
 		}
 	}
 	readStrict(t, boardsFile, &boards)
-	if at := s.mounted(boardsFile); path.Dir(at) != "/etc/grafana/provisioning/dashboards" || boards.APIVersion != 1 || len(boards.Providers) != 1 {
+	if at := s.pathOf(boardsFile); path.Dir(at) != "/etc/grafana/provisioning/dashboards" || boards.APIVersion != 1 || len(boards.Providers) != 1 {
 		t.Fatalf("%+v at %q", boards, at)
 	}
-	at := s.mounted(board)
+	at := s.pathOf(board)
 	if p := boards.Providers[0]; p.Type != "file" || p.Options.Path != path.Dir(at) {
 		t.Errorf("the dashboard is at %q, and Grafana looks at %+v", at, p)
 	}

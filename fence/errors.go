@@ -11,8 +11,8 @@ var (
 	// holder may be another task. The error that matches ErrFenced is a [FencedError].
 	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
 
-	// ErrApplied reports that an operation has already had its effect, in an earlier run whose lease or
-	// whose report of its end was lost. Roll the transaction back and treat the work as done: a handler returns nil.
+	// ErrApplied reports that an operation has already had its effect, in an earlier run whose lease, or the report of
+	// whose end, was lost. Roll the transaction back and treat the work as done: a handler returns nil.
 	ErrApplied = errors.New("fence: the operation has been applied already")
 
 	// ErrRetry reports that a transaction lost a race that says nothing about tokens: a serialization failure, a

@@ -45,11 +45,10 @@ func (r Redis) Claim(ctx context.Context, t Token, key string) error {
 	return err
 }
 
-// Run runs a Lua script unless there is a larger token beside the data, and returns its reply. Like Claim, it raises
-// the token to the caller's in the same step. The script uses KEYS and
-// ARGV as if it were run alone; the names of its Lua variables must not begin with fence_. All keys must be in one
-// cluster slot, as always with scripts; the token is beside the first. The script must return something, because
-// clients report the lack of a reply as an error.
+// Run runs a Lua script unless there is a larger token beside the data, and returns its reply. Like Claim, it raises the
+// token to the caller's in the same step. The script uses KEYS and ARGV as if it were run alone; the names of its Lua
+// variables must not begin with fence_. All keys must be in one cluster slot, as always with scripts; the token is beside
+// the first. The script must return something, because clients report the lack of a reply as an error.
 //
 // The error matches [ErrFenced] if there is a larger token; the script has not run then.
 func (r Redis) Run(ctx context.Context, t Token, script string, data []string, args ...any) (any, error) {

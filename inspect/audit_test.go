@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -50,6 +51,10 @@ func TestNothingIsDoneWithoutAnAudit(t *testing.T) {
 	do := func(context.Context) (string, error) { called = true; return "", nil }
 	if err := r.inspect.Audited(t.Context(), inspect.Steering{Action: inspect.ActionDrop}, do); err == nil || called {
 		t.Errorf("nobody does it: %v", err)
+	}
+	nothing := inspect.Steering{Action: inspect.ActionDrop, By: "ann"}
+	if err := r.inspect.Audited(t.Context(), nothing, do); err == nil || !strings.Contains(err.Error(), "Key and Task") || called {
+		t.Errorf("it is done to nothing: %v", err)
 	}
 	r.client.Set(t.Context(), "railtoken:audit", "no stream", 0)
 	if err := r.inspect.Audited(t.Context(), drop, do); err == nil || called {
