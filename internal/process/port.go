@@ -2,11 +2,13 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 )
 
 // Loopback is the address on which servers listen.
@@ -68,11 +70,16 @@ func FreeAddrs(ctx context.Context, n int) ([]string, error) {
 	return addrs, nil
 }
 
-// isFree reports whether nothing listens on the port, nor above it by the offsets.
+// isFree reports whether nothing listens on the port, nor above it by the offsets. It dials and does not listen: a process
+// that is just being started would inherit the listening socket, and the port would stay taken until that process has
+// become its program.
 func isFree(ctx context.Context, port int, offsets []int) bool {
 	for _, offset := range append([]int{0}, offsets...) {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address(port+offset))
-		if err != nil || l.Close() != nil {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address(port+offset))
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return false
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/process"
@@ -70,6 +72,32 @@ func TestTwoProcessesReserveDifferentPorts(t *testing.T) {
 	}
 	if err := errors.Join(hold.Close(), other.Wait()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAFreePortIsFreeWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for ctx.Err() == nil {
+				_ = exec.CommandContext(ctx, "true").Run()
+			}
+		})
+	}
+	defer starting.Wait()
+	defer cancel()
+	for range 100 {
+		addrs, err := process.FreeAddrs(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addrs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
 	}
 }
 
