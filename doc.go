@@ -1,7 +1,7 @@
-// Package railtoken is the root of a framework of locks per business key for [asynq] workers: one business key, one
-// token, one task at a time. Two tasks that work on the same order never run at the same time, whatever their types,
-// queues and processes, and a task that has to wait uses up neither a worker slot nor a retry. This package has no
-// code.
+// Package railtoken is the root of a framework that adds locks per business key to [asynq] workers: one business key,
+// one token, one task at a time. Two tasks that work on the same order never run at the same time, whatever their
+// types, queues and processes, and a task that has to wait uses up neither a worker slot nor a retry. This package has
+// no code.
 //
 // # Start
 //
@@ -34,7 +34,7 @@
 //   - [github.com/railtoken/railtoken/locking/lockingtest]: the tests that every Locker must pass
 //   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying out the library
 //
-// Each of these is a module of its own, because of what it depends on:
+// Each of these is a separate module, because of its dependencies:
 //
 //   - github.com/railtoken/railtoken/pglock: locks in PostgreSQL, which commit together with what they protect
 //   - github.com/railtoken/railtoken/etcdlock: locks on etcd

@@ -1,5 +1,5 @@
 // Package attach adds locks to an existing asynq server: only one task at a time runs for a business key, and a task
-// that waits for its key uses up no retry.
+// that waits for its key does not use up a retry.
 //
 // [New] takes the server's Redis client and asynq.Config. The [Attached] that it returns provides the middleware, and a
 // client and a Config to use in their place:
@@ -34,8 +34,8 @@
 //	~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info (and +cluster on a Cluster)
 //
 // asynq logs the error, with the command that adds the missing rules. Call [Attached.Check] to fail at the start
-// instead. If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and use
-// up no retry.
+// instead. If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and do
+// not use up a retry.
 //
 // # More options
 //

@@ -12,9 +12,9 @@
 //
 // # Waiters
 //
-// A parked task is in asynq's own retry set. Nothing is copied, so nothing can be lost or doubled, and the task's ID,
-// headers, options, uniqueness lock and retry count do not change; a task on its last attempt waits like any other. In
-// addition, each key has a sorted set of the tasks that wait for it.
+// A parked task is in asynq's own retry set. Nothing is copied, so nothing can be lost or duplicated, and the task's
+// ID, headers, options, uniqueness lock and retry count do not change; a task on its last attempt waits like any other.
+// In addition, each key has a sorted set of the tasks that wait for it.
 //
 // A wake moves the next waiter that can run to the head of its asynq queue. It skips a waiter that is gone (deleted,
 // archived, past its deadline) or whose queue is paused or has no server. If a woken task has not tried its key within
@@ -27,8 +27,9 @@
 // # Order
 //
 // The waiters of a key are in the order in which they were first parked, and are woken in this order. Their handlers
-// may still run in another: a task that arrives while the key is free does not wait, and if several tasks were woken,
-// the first one to arrive gets the key. [Inspector.Waiters] lists them, and [Inspector.PutFirst] reorders them.
+// may still run in a different order: a task that arrives while the key is free does not wait, and if several tasks
+// were woken, the first one to arrive gets the key. [Inspector.Waiters] lists them, and [Inspector.PutFirst] reorders
+// them.
 //
 // Tasks that run in order (middleware.FIFO, middleware.StrictFIFO) also have a position in the sequence of their key,
 // which [Inspector.Sequence] lists. They join it when EnqueueInOrder of attach.Producer or worker.Client enqueues them,

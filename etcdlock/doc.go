@@ -7,7 +7,8 @@
 //	...
 //	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locking.NewGate(locks, locking.GateOptions{})})
 //
-// A caller that takes a key again that its own lease has is told so (locking.ErrReentrant) only by the Gate.
+// Only the Gate reports (with locking.ErrReentrant) that a caller is trying to lock a key that its own lease already
+// holds.
 //
 // # What is stored
 //
@@ -29,10 +30,10 @@
 //
 // # What a lock with a time limit cannot promise
 //
-// A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of
-// two local clocks. But a process that is stopped after it has checked the lease, and continues after the TTL, writes
-// late with etcd, too: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an
-// etcd before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
+// A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of two
+// local clocks. But a process that is stopped after it has checked the lease, and continues after the TTL, writes late
+// even with etcd: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an etcd
+// before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
 // successor has renewed.
 //
 // # Cost
@@ -51,7 +52,7 @@
 // # Looking from outside
 //
 // Package inspect, the railtoken command and the admin page do not read etcd. They show the holder of a key if it is a
-// task, as its worker reports it every 5 s, and cannot depose it. The keys below railtoken/lock/ are all locks, with the
+// task, as its worker reports it every 5 s, and cannot depose it. The keys below railtoken/lock/ list all locks, with the
 // labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has passed. Deleting
 // the etcd key frees it at once; the holder is told at its next renewal.
 //

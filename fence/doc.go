@@ -29,10 +29,10 @@
 //	}
 //	return nil
 //
-// Do claims first: it raises the stored token, and fails with [ErrFenced] if that is larger already. This is what saves
-// a read-modify-write: after the claim, no earlier holder can write any more, so what this holder reads stays true
-// until it writes. A check on the write alone lets an earlier holder write between the read and the write of the next
-// one, which then overwrites the earlier write.
+// Do claims first: it raises the stored token, and fails with [ErrFenced] if it is already larger. This is what saves a
+// read-modify-write: after the claim, no earlier holder can write any more, so what this holder reads stays true until it
+// writes. A check on the write alone lets an earlier holder write between the read and the write of the next one, which
+// then overwrites the earlier write.
 //
 // [SQL.Once] marks an operation as applied, in the same transaction, so that it has no second effect if the task runs
 // again because its lease or the report of its end was lost.
@@ -53,7 +53,7 @@
 //
 // # What it cannot do
 //
-// Every writer must claim and check: a statement without it is not refused. An effect outside of the resource, such as
-// an e-mail, cannot be fenced. The resource must keep its tokens: see [SQL.Prune], and restore them with the data they
+// Every writer must claim and check: a statement that skips this is not refused. An effect outside of the resource, such
+// as an e-mail, cannot be fenced. The resource must keep its tokens: see [SQL.Prune], and restore them with the data they
 // guard.
 package fence

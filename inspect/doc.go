@@ -5,7 +5,7 @@
 //	...
 //	state, err := i.Look(ctx, "order:1042", 10)
 //
-// To read, a read-only Redis user is enough. [Inspector.Queue] returns the waiting tasks.
+// A read-only Redis user is enough for reading. [Inspector.Queue] returns the waiting tasks.
 //
 // # Reports
 //

@@ -1,11 +1,11 @@
-// Package interop holds the lockers of railtoken to what others expect of a lock. It has tests only, in a module of its own so
-// that nobody who uses the library fetches what they need.
+// Package interop holds the lockers of railtoken to what others expect of a lock. It has tests only, in a module of its own,
+// so that users of the library do not fetch the dependencies of the tests.
 //
-//   - Suites that others wrote for locks run over each of our backends, by adapters in the test files: the elections of
-//     Trillian and the high availability backends of Vault.
-//   - Other programs take locks of the same name on the same servers, and each must exclude the other: redsync, redislock and,
-//     in a process of its own, the npm package redlock.
+//   - Lock test suites of other projects run against each of our backends, through adapters in the test files: those for the
+//     elections of Trillian and the high availability backends of Vault.
+//   - Other programs take locks with the same names on the same servers, and each side must exclude the other: redsync,
+//     redislock and, in a process of its own, the npm package redlock.
 //
-// "make interop" runs it and installs the npm packages. The module is not part of the workspace, because what the suites
-// require would choose the versions that the library is tested with.
+// "make interop" runs it and installs the npm packages. The module is not part of the workspace, because the requirements of
+// the suites would determine the versions with which the library is tested.
 package interop

@@ -1,8 +1,8 @@
 // Package items runs tasks that are made of many items, each under its own lock.
 //
-// A warehouse run that allocates forty orders is one task. Each order is an item: it has keys, a lease and a fencing
-// token of its own, and is locked only while it is worked on. An order that an audit holds does not stop the others.
-// The handler's [Policy] decides what becomes of it: the task finishes it later, or goes on without it and reports it.
+// A warehouse run that allocates forty orders is one task. Each order is an item: it has its own keys, lease and fencing
+// token, and is locked only while it is worked on. An order that an audit holds does not stop the others. The handler's
+// [Policy] decides what becomes of it: the task finishes it later, or goes on without it and reports it.
 //
 // [New] makes a handler for a server with package attach, and worker.HandleItems one for a worker:
 //
@@ -13,23 +13,23 @@
 //
 // # A run
 //
-// Handler.Split divides the payload into items, which are known by their index. A run locks Handler.Keys, if there are
-// any, and then the keys of as many items as it can run, in few calls to Redis. It never waits for the keys of an item,
-// so that two tasks of items cannot deadlock, whatever their keys. An item that is refused is tried once more after the
-// others.
+// Handler.Split divides the payload into items, which are identified by their index. A run locks Handler.Keys, if there
+// are any, and then the keys of as many items as it can run, in few calls to Redis. It never waits for the keys of an
+// item, so that two tasks of items cannot deadlock, whatever their keys. An item that is refused is tried once more after
+// the others.
 //
-// When no item can run and some were refused, the task is parked on the key that its holder has had for the shortest
-// time, because that key is likely to be released first. A parked task holds nothing and occupies no slot. The release
-// of the key wakes it, and it goes on with the refused items. Items that have failed wait for asynq's retry. Waiting
-// uses up no retry. The limits of the handler's middleware.Requeue apply.
+// When no item can run and some were refused, the task is parked on the key that has been held for the shortest time,
+// because that key is likely to be released first. A parked task holds nothing and occupies no slot. The release of the
+// key wakes it, and it goes on with the refused items. Items that have failed wait for asynq's retry. Waiting does not use
+// up a retry. The limits of the handler's middleware.Requeue apply.
 //
 // An item that fails is tried again when asynq retries the task, which costs one retry for all items that have failed.
 // When no item is left to run, Handler.Finish decides the outcome. By default a task with failed or refused items is
-// archived with an [Error]. Its result (asynq.TaskInfo.Result) is then the [Report], also if Finish lets the task succeed;
-// asynq keeps that of a successful task only for its Retention.
+// archived with an [Error]. Its result (asynq.TaskInfo.Result) is then the [Report], even if Finish lets the task succeed;
+// asynq keeps the result of a successful task only for its Retention.
 //
-// asynq.Timeout and asynq.Deadline limit a run, not an item. Items that they interrupt run again, and those that are
-// done do not. When the server shuts down, no further item begins, and the task goes on in another server.
+// asynq.Timeout and asynq.Deadline limit a run, not an item. Items that they interrupt run again, and those that are done
+// do not. When the server shuts down, no further item begins, and the task continues on another server.
 //
 // # Guarantees
 //

@@ -10,7 +10,8 @@
 //		})
 //
 // A [Locker] makes one attempt for one or more keys and returns at once: with a [Lease], or with a [HeldError] that
-// says who holds the key, since when, and for how long. [Do] and [Wait] wait for keys.
+// names the key and its holder, and says when the key was taken and how much of the lease is left. [Do] and [Wait] wait
+// for keys.
 //
 // A lease is a context with a cause: [Lease.Context] is cancelled, with an error that matches [ErrLost], as soon as the
 // lease can no longer be trusted. A lease renews itself until it is released, up to MaxHold.
@@ -61,7 +62,8 @@
 // for small cases: https://github.com/railtoken/railtoken/tree/main/model.
 //
 // After a majority has renewed, a renewal retakes the lock on servers that have lost it. So a lease outlives a restart
-// of all servers in turn, if it is renewed, and each restart waits until the previous server votes again (MaxTTL).
+// of all servers in turn, provided that it is renewed and that each restart waits until the previous server votes again
+// (MaxTTL).
 //
 // # Redis keys
 //

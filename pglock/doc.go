@@ -9,8 +9,8 @@
 //	gate := locking.NewGate(locker, locking.GateOptions{})
 //	rt, err := attach.New(rdb, cfg, attach.Options{Locker: gate}) // for asynq's tasks, which stay on Redis
 //
-// pgx parses Options.Listen, whatever the driver of the pool. A caller that takes a key again that its own lease has is
-// told so (locking.ErrReentrant) only by the Gate.
+// pgx parses Options.Listen, whatever the driver of the pool. Only the Gate reports (with locking.ErrReentrant) that a
+// caller is trying to lock a key that its own lease already holds.
 //
 // A lock is a row with an owner, an end and a fencing token. It ends by the clock of the database alone, unless it is
 // renewed. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.
@@ -44,9 +44,9 @@
 // # Looking from outside
 //
 // Package inspect, the railtoken command and the admin page do not read this database. They show the holder of a key if
-// it is a task, as its worker reports it every 5 s, and cannot depose it. The table railtoken.locks has all locks, with
-// the labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has passed.
-// Deleting its row frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
+// it is a task, as its worker reports it every 5 s, and cannot depose it. The table railtoken.locks lists all locks,
+// with the labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has
+// passed. Deleting its row frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
 //
 // # Poolers
 //
@@ -57,13 +57,13 @@
 //
 // # Cost
 //
-// Acquire and Renew are one round trip, and wait for one flush of PostgreSQL's log, because a lease that was lost in a
-// crash would let a second holder in: that flush is the floor, often 0.5 to 2 ms. Release is one round trip and waits
-// for no flush, because a lock whose release was lost in a crash ends with its TTL. So a pair costs less than inserting
-// and deleting a row by hand, which waits for two. With its files in memory PostgreSQL takes twice as long for a pair
-// as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has no token, and
-// is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the lease off from
-// one to the next without PostgreSQL, which is several times faster than advisory locks.
+// Acquire and Renew each take one round trip and wait for one flush of PostgreSQL's log, because a lease that was lost
+// in a crash would let a second holder in: that flush is the floor, often 0.5 to 2 ms. Release takes one round trip and
+// waits for no flush, because a lock whose release was lost in a crash ends with its TTL. So a pair costs less than
+// inserting and deleting a row by hand, which waits for two. With its files in memory PostgreSQL takes twice as long
+// for a pair as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has no
+// token, and is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the lease
+// off from one to the next without PostgreSQL, which is several times faster than advisory locks.
 //
 // # Failures
 //

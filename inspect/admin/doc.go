@@ -6,8 +6,8 @@
 //	mux.Handle("/locks/", page)
 //	server.RegisterOnShutdown(page.Close)
 //
-// The page is HTML that the server renders. It can be read without script; a small script of its own updates it while
-// it is open. It needs nothing from other hosts, and no build step.
+// The page is HTML that the server renders. It can be read without JavaScript; its own small script updates it while it
+// is open. It needs nothing from other hosts, and no build step.
 //
 // # Access
 //

@@ -1,5 +1,5 @@
-// Package childtest runs a test program again as another process, which a test can stop, continue and kill. The two talk
-// in lines.
+// Package childtest runs a test program again as another process, which a test can stop, continue and kill. The two
+// exchange lines of text.
 package childtest
 
 import (

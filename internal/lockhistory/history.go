@@ -1,5 +1,5 @@
-// Package lockhistory records what callers of locks have seen, and says what a lock is, for a checker of linearizability.
-// The tests of the modules that need one pass it on to porcupine, which the core does without.
+// Package lockhistory records what callers of locks have seen, and models a lock, for a linearizability checker. The
+// modules whose tests need the checker pass both to porcupine, on which the core does not depend.
 package lockhistory
 
 import (

@@ -1,6 +1,6 @@
-// Package lockhook shows the locks of package locking from inside: it names their Redis keys, reads their owners, and
-// takes them away from their holders. Packages inspect and attach use it, without an exported name in package locking,
-// which sets the functions.
+// Package lockhook shows the locks of package locking from inside: it names their Redis keys, reads their owners, and takes
+// them away from their holders. Package locking sets its functions, so that packages inspect and attach can use them without
+// exported names in package locking.
 package lockhook
 
 import (

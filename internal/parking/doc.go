@@ -4,8 +4,8 @@
 // An [Engine] has these parts:
 //
 //   - Runs: [Engine.Conn] makes the Redis client of an asynq server. It notes each task that the server fetches
-//     ([Engine.Run]) and answers the acknowledgement of a task for which [Run.Park] was called, so that no task is
-//     parked and still active. asynq repeats an acknowledgement that is lost, and the task is parked once. When Redis
+//     ([Engine.Run]) and answers the acknowledgement of a task for which [Run.Park] was called, so that no task is parked
+//     and still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
 //     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
 //     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
 //   - Waiters: [Engine.Park], [Engine.Wake], and the check after half a second whether a woken task came. The set
@@ -22,9 +22,9 @@
 // # Redis Cluster
 //
 // On one node each call is one script and therefore atomic. On a Cluster the waiters of a key, the tasks of a queue and
-// the index are in different slots. There the same Lua functions run as scripts of their own, one after another: three
-// round trips for a Park, four when others wait before the task, and four to seven for a Wake of one task. A call that
-// ends halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
+// the index are in different slots. There the same Lua functions run as separate scripts, one after another: three round
+// trips for a Park, four when others wait before the task, and four to seven for a Wake of one task. A call that ends
+// halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
 //
 //   - Park put the task into the retry set, but not among the waiters: its timer brings it back. A wake that it may
 //     have had for another key is passed on when it parks again, perhaps twice: then a waiter tries its key too early,

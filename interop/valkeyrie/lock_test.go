@@ -1,5 +1,5 @@
-// Package valkeyrie_test runs the lock suite of github.com/kvtools/valkeyrie over our lockers. It is a module of its own, since not every
-// module proxy has that one: see scripts/interop-valkeyrie.sh.
+// Package valkeyrie_test runs the lock suite of github.com/kvtools/valkeyrie against our lockers. It is a module of its own, because not
+// every module proxy has valkeyrie: see scripts/interop-valkeyrie.sh.
 package valkeyrie_test
 
 import (

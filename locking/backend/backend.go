@@ -12,8 +12,8 @@
 //
 //	locker := locking.New(&store{})
 //
-// locking.New makes a locking.Locker of a Backend, and adds the rest: options, renewal in the background, detection of
-// losses, and waiting. Package lockingtest has the test suite that a Backend must pass.
+// locking.New turns a Backend into a locking.Locker, and adds the rest: options, renewal in the background, detection
+// of losses, and waiting. Package lockingtest has the test suite that a Backend must pass.
 package backend
 
 import (

@@ -12,9 +12,8 @@
 // With package attach, call mux.Use(telemetry.Middleware), and enqueue
 // asynq.NewTaskWithHeaders(taskType, payload, telemetry.Headers(ctx, nil)).
 //
-// [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware]
-// makes a span for each run as its child, named "process" and the type of the task. Beside it in the same trace are
-// these spans:
+// [Telemetry.Headers] carries the caller's span to the handler, in the headers of the task. [Telemetry.Middleware] makes a
+// child span for each run, named "process" followed by the type of the task. The same trace also has these spans:
 //
 //	railtoken.wait  from the first refusal of a task until its handler runs or the task is given up, across all of its runs
 //	railtoken.hold  from then until its keys are released; an error if the lease was lost
@@ -22,10 +21,10 @@
 // Two of the metrics have these names, too. The span of a run that has failed says only that the task failed: an error may
 // contain business data.
 //
-// What a task waits for is on its railtoken.wait and, as an event, on the run that was refused: railtoken.blocked_by is the
-// label of the holder, which ends with the type and the ID of its task, and that task's railtoken.hold has the ID as
-// railtoken.task.id. If the holder is in the same process, both also have a link to its railtoken.hold. The lock has no
-// room for the span of a holder in another process.
+// The span railtoken.wait of a task, and an event on the run that was refused, show what the task waits for:
+// railtoken.blocked_by is the label of the holder, which ends with the type and the ID of its task. The railtoken.hold of
+// that task has the ID as railtoken.task.id. If the holder is in the same process, both also have a link to its
+// railtoken.hold. The lock has no room for the span of a holder in another process.
 //
 // No metric and no span ever has a business key: spans have its hash, as the log does.
 package otel

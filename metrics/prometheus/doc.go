@@ -32,7 +32,7 @@
 // backend.
 //
 // The gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
-// values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at
-// most 2 s. When more than 10 000 tasks wait, the oldest wait is that of the 10 000 which have not tried their keys for
-// the longest time.
+// values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at most
+// 2 s. When more than 10 000 tasks wait, the oldest wait is taken from the 10 000 tasks that have gone longest without
+// trying their keys.
 package prometheus

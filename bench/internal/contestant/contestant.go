@@ -1,6 +1,6 @@
-// Package contestant sets up locks of several libraries to be measured against each other, each as its own
-// documentation recommends: the same servers, or those of its kind on the same machine, the same TTL, a key of its own
-// name.
+// Package contestant sets up the locks of several libraries, so that they can be measured against each other, each as
+// its own documentation recommends. All use the same TTL and the same servers, or servers of their own kind on the same
+// machine. Each has its own key names.
 package contestant
 
 import (

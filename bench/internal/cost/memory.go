@@ -1,4 +1,4 @@
-// Package cost measures what locks and waiting tasks cost in memory of Redis.
+// Package cost measures how much Redis memory locks and waiting tasks take.
 package cost
 
 import (

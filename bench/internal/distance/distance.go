@@ -1,9 +1,9 @@
-// Package distance puts a network between a client and a server of the same machine: a proxy whose bytes take their
-// time.
+// Package distance simulates a network between a client and a server on the same machine: a proxy that delays every
+// byte.
 //
-// It delays and does not throttle: bytes leave in the order in which they came, each a fixed time after it came,
-// however many are under way. The handshake of TCP is not delayed, so only a connection's first bytes are a round trip
-// too early.
+// It delays but does not throttle: bytes leave in the order in which they arrived, each a fixed time after its
+// arrival, however many are in flight. The TCP handshake is not delayed, so only a connection's first bytes are a
+// round trip too early.
 package distance
 
 import (

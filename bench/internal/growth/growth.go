@@ -1,5 +1,5 @@
-// Package growth measures whether what a task costs stays the same when there are more keys, when more tasks wait for its
-// key, and with reports and metrics.
+// Package growth measures whether the cost of a task stays the same with more keys, with more tasks waiting for its key,
+// and with reports and metrics.
 package growth
 
 import (

@@ -1,4 +1,4 @@
-// Package lockall takes many keys, to leave on a server what many locks leave.
+// Package lockall locks many keys, so that a server holds what many locks leave behind.
 package lockall
 
 import (

@@ -1,4 +1,4 @@
-// Package stock measures how many tasks that do nothing a process gets done: what asynq, the locks and the way to Redis
+// Package stock measures how many empty tasks a process completes: what asynq, the locks and the calls to Redis
 // cost, and nothing else.
 package stock
 

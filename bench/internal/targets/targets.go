@@ -1,4 +1,5 @@
-// Package targets holds what the benchmark's figures must reach, in one table, and judges the results of a run by it.
+// Package targets holds the targets for the benchmark's figures in one table, and judges the results of a run by
+// them.
 package targets
 
 import (

@@ -1,5 +1,5 @@
-// Package usage takes what a load costs: time, processor time of this process and of the redis-servers, commands and
-// memory.
+// Package usage measures what a load costs: time, processor time of this process and of the redis-servers, commands
+// and memory.
 package usage
 
 import (

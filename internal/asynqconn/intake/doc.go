@@ -2,11 +2,11 @@
 // with the acknowledgement of the one before it.
 //
 // asynq fetches one task at a time, on one goroutine, with a round trip for each; that limits the throughput of a
-// server, whatever its concurrency. An [Intake] makes one script of the acknowledgement and the fetch, and of several
-// acknowledgements that come at the same time: about half of what a script costs Redis is the call itself. It keeps the
-// tasks that this returns in memory until asynq asks for them, which it does as soon as a slot is free. A task in
-// memory is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of
-// a second is put back at the head of its queue.
+// server, whatever its concurrency. An [Intake] combines the acknowledgement and the fetch into one script, and several
+// acknowledgements that come at the same time into one, too: about half of what a script costs Redis is the call
+// itself. It keeps the tasks that this returns in memory until asynq asks for them, which it does as soon as a slot is
+// free. A task in memory is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for
+// within a tenth of a second is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
 // acknowledgement releases them: see package fused.
