@@ -5,7 +5,7 @@
 //	...
 //	state, err := i.Look(ctx, "order:1042", 10)
 //
-// A read-only Redis user is enough for reading. [Inspector.Queue] returns the waiting tasks.
+// Reading needs only a read-only Redis user. [Inspector.Queue] returns the waiting tasks.
 //
 // # Reports
 //

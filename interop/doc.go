@@ -1,8 +1,8 @@
 // Package interop holds the lockers of railtoken to what others expect of a lock. It has tests only, in a module of its own,
 // so that users of the library do not fetch the dependencies of the tests.
 //
-//   - Lock test suites of other projects run against each of our backends, through adapters in the test files: those for the
-//     elections of Trillian and the high availability backends of Vault.
+//   - Lock test suites of other projects run against each of our backends, through adapters in the test files: Trillian's
+//     for elections and Vault's for high-availability backends.
 //   - Other programs take locks with the same names on the same servers, and each side must exclude the other: redsync,
 //     redislock and, in a process of its own, the npm package redlock.
 //

@@ -1,5 +1,5 @@
-// Package contestant sets up the locks of several libraries, so that they can be measured against each other, each as
-// its own documentation recommends. All use the same TTL and the same servers, or servers of their own kind on the same
+// Package contestant sets up the locks of several libraries, each as its documentation recommends, so that they can be
+// measured against each other. All use the same TTL and the same servers, or servers of their own kind on the same
 // machine. Each has its own key names.
 package contestant
 
