@@ -65,12 +65,13 @@ const (
 //     with a [locking.DeposedError] in the cause, within milliseconds in a worker, and elsewhere at its next renewal.
 //     Its task fails, as after any lost lease, and asynq retries it.
 //  3. It calls Floor.
-//  4. It releases the key, and wakes the next task.
+//  4. It releases the key, and wakes the next task. The run of the deposed task wakes one, too, when it ends. So two
+//     waiters may be woken at once, and the second may run first, unless the tasks of the key run in order.
 //
-// The error matches [ErrChanged] if nothing was done because the expected holder no longer has the key. After any other
-// error the key may have been taken from its holder. In that case repeat the call with the same Expect: this is safe,
-// and continues where the failed call stopped. Meanwhile the key stays locked for 30 s at most; that is also what
-// happens if the process of Depose dies.
+// The error matches [ErrChanged] if nothing was done because the expected holder no longer has the key. The audit then
+// has no entry, unless the holder lost the key during the call. After any other error the key may have been taken from
+// its holder. In that case repeat the call with the same Expect: this is safe, and continues where the failed call
+// stopped. Meanwhile the key stays locked for 30 s at most; that is also what happens if the process of Depose dies.
 //
 // Depose takes locks on Redis only. If a worker has reported that one of its tasks holds the key in another store, the
 // error says so, and matches ErrChanged. A program that does not use railtoken cannot be told that it has lost the key,

@@ -32,7 +32,7 @@ type Result struct {
 	Err string `json:"error,omitempty"`
 
 	// Key is the key that a refused item did not get, and Holder the label of its holder, empty when that is another
-	// program. RetryAfter is when the holder's lease ends if it is not renewed; negative when it has no end.
+	// program. RetryAfter is how long the holder's lease lasts without a renewal; negative if it has no end.
 	Key        string        `json:"key,omitempty"`
 	Holder     string        `json:"holder,omitempty"`
 	RetryAfter time.Duration `json:"-"`

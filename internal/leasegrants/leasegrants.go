@@ -1,5 +1,5 @@
-// Package leasegrants lets the backends of this repository find their own grants in a lease, without an exported name in
-// package locking.
+// Package leasegrants lets package pglock find its own grants in a lease, for InTx, without an exported name in package
+// locking.
 package leasegrants
 
 // Of returns the backend.Grants of a *locking.Lease: one, or several if the lease was joined of others. Package locking

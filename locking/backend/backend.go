@@ -40,7 +40,7 @@ type Backend interface {
 
 // Request describes an attempt. Its values have been validated, and defaults have been filled in.
 type Request struct {
-	Keys    []string      // at least one, sorted, without duplicates; any bytes
+	Keys    []string      // at least one, sorted, without duplicates; any bytes; a Backend may keep but not change them
 	TTL     time.Duration // how long the keys stay locked without a renewal
 	MaxHold time.Duration // the longest time for which the grant is renewed; fencing counters must outlive it
 	Label   string        // the holder's name in a HeldError; printable, and never empty

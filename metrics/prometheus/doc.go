@@ -22,7 +22,7 @@
 //	railtoken_parked                                  parked tasks, on any key
 //	railtoken_oldest_wait_seconds                     age of the longest wait
 //	railtoken_slots_waiting                           slots in which tasks wait, of all workers
-//	railtoken_node_votes{node}                        1 if a lock server may vote
+//	railtoken_node_votes{node}                        1 if a lock server answers and, in a Redlock, may vote
 //	railtoken_node_quarantine_seconds{node}           until a lock server may vote
 //	railtoken_inspect_up                              1 if Redis answered when the gauges were read
 //

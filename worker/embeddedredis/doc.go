@@ -9,5 +9,9 @@
 // few hundred tasks at a time, not ten thousand. A lock in it excludes only programs that can reach this process.
 // railtoken never starts one by itself.
 //
+// It does not answer INFO server. So a Redlock on several of these servers needs locking.GuardOff: with any other guard
+// none of them ever votes, and tasks wait. For the same reason inspect.Inspector.Nodes reports an error for each of
+// them, and the metric railtoken_node_votes is 0.
+//
 // [miniredis]: https://github.com/alicebob/miniredis
 package embeddedredis
