@@ -2,12 +2,14 @@ package parking_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -145,7 +147,16 @@ func TestAWakeDoesNotSearchABacklogOfAMillion(t *testing.T) {
 	if n := r.Client.LLen(t.Context(), pending).Val(); n < 1_000_000 {
 		t.Errorf("%d are pending", n)
 	}
-	if best > time.Millisecond {
-		t.Errorf("a wake took %v", best)
+	search := time.Hour
+	for range 3 {
+		began := time.Now()
+		if err := r.Client.LPos(t.Context(), pending, "nobody", redis.LPosArgs{}).Err(); !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		search = min(search, time.Since(began))
+	}
+	t.Logf("a wake took %v, a search of the list %v", best, search)
+	if best > search/2 {
+		t.Errorf("a wake took %v, and a search of the whole list %v", best, search)
 	}
 }
