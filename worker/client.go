@@ -82,7 +82,8 @@ func (c *Client) Enqueue(
 // The key must be the only key that the handler finds in the task, and the handler must use one of these orders. With
 // another order the tasks run as usual, but stay in the sequence until other tasks notice that they are gone.
 //
-// If the error matches [delayqueue.ErrNotInSequence], the task is enqueued, and its TaskInfo is returned, but it joins
+// If the key is empty or too long, the error is a [middleware.KeyError], and nothing is enqueued. If the error matches
+// [delayqueue.ErrNotInSequence], the task is enqueued, and its TaskInfo is returned, but it joins
 // the sequence only when it runs: do not enqueue it again.
 func (c *Client) EnqueueInOrder(
 	ctx context.Context, key, taskType string, payload any, opts ...asynq.Option,
@@ -91,9 +92,8 @@ func (c *Client) EnqueueInOrder(
 	if err != nil {
 		return nil, fmt.Errorf("worker: enqueue a task of type %q: its payload cannot be encoded as JSON: %w", taskType, err)
 	}
-	if taskType == "" || key == "" {
-		return nil, fmt.Errorf("worker: enqueue in order: the type of the task is %q and its key has %d bytes: "+
-			"neither may be empty", taskType, len(key))
+	if taskType == "" {
+		return nil, errors.New("worker: enqueue in order: the type of the task is empty")
 	}
 	info, err := c.producer.EnqueueInOrder(ctx, key, asynq.NewTask(taskType, data), whole(opts)...)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // virtualProducer returns a client that lives with its fake Redis in the bubble around the test.
@@ -152,6 +153,16 @@ func TestEnqueueRefusesWhatCannotRun(t *testing.T) {
 		wantParts(t, err, "empty")
 		_, err = c.Enqueue(t.Context(), "audit", order{"42"}, asynq.Queue(" "))
 		wantParts(t, err, "queue")
+		_, err = c.EnqueueInOrder(t.Context(), "k", "", order{"42"})
+		wantParts(t, err, "type", "empty")
+		for _, key := range []string{"", strings.Repeat("k", 1025)} {
+			_, err = c.EnqueueInOrder(t.Context(), key, "audit", order{"42"})
+			wantParts(t, err, `"audit"`, "key")
+			var unusable *middleware.KeyError
+			if !errors.As(err, &unusable) {
+				t.Errorf("%v is not a KeyError", err)
+			}
+		}
 		if queues, err := asynq.NewInspectorFromRedisClient(c.conn).Queues(); err != nil || len(queues) > 0 {
 			t.Errorf("queues %q, %v; want none", queues, err)
 		}
