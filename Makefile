@@ -38,7 +38,7 @@ test: ## Test everything with the race detector; installs the servers and the C 
 	@scripts/test.sh $(PKG)
 
 .PHONY: lint
-lint: ## Check format, go vet, go fix and golangci-lint
+lint: ## Check format, golangci-lint with go vet, and go fix
 	@scripts/lint.sh $(PKG)
 
 .PHONY: fmt

@@ -12,14 +12,12 @@ say "gofumpt"
 unformatted=$("$gofumpt" -l "${packages[@]%/...}")
 [[ -z $unformatted ]] || fail "not formatted, \"make fmt\" does it:"$'\n'"$unformatted"
 
-say "go vet"
-go vet -tags engine "${packages[@]}" # with the tests of docker, which need an engine
+# With the tests of docker, which need an engine.
+say "golangci-lint, with go vet"
+"$golangci" run --allow-parallel-runners --build-tags engine "${packages[@]}"
 
 say "go fix"
 go fix -tags engine -diff "${packages[@]}" || fail "go fix has something to modernize, \"make fmt\" does it"
-
-say "golangci-lint"
-"$golangci" run --allow-parallel-runners --build-tags engine "${packages[@]}"
 
 if have shellcheck; then
   say "shellcheck"
