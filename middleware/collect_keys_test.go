@@ -96,7 +96,7 @@ func TestATaskOfEightBusyKeysRunsWithinSeconds(t *testing.T) {
 func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	const backlog, after = 200, 600
+	const backlog, after = 100, 450
 	keys := eightKeys()
 	for i := range backlog {
 		r.enqueueKeys("narrow", keys[i%len(keys)])

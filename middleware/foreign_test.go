@@ -41,9 +41,9 @@ func TestTasksRunWithAnUnknownAsynq(t *testing.T) {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
 				bubble(t, func(r *rig) {
-					const tasks = 10
+					const tasks = 6
 					u := newUsage()
-					_, log := r.serveForeign(r.options(strategy), asynq.Config{Concurrency: 8, TaskCheckInterval: 100 * time.Millisecond}, func(ctx context.Context, task *asynq.Task) error {
+					_, log := r.serveForeign(r.options(strategy), asynq.Config{Concurrency: 5, TaskCheckInterval: lookSeldom}, func(ctx context.Context, task *asynq.Task) error {
 						u.work(ctx, task, 300*time.Millisecond)
 						return nil
 					}, changed...)

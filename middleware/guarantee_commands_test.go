@@ -123,7 +123,11 @@ func nameOf(cmd redis.Cmder, err error) string {
 	args := cmd.Args()
 	var text []string
 	for _, a := range args {
-		text = append(text, fmt.Sprint(a))
+		s, ok := a.(string)
+		if !ok {
+			s = fmt.Sprint(a)
+		}
+		text = append(text, s)
 	}
 	if name := strings.ToLower(text[0]); name != "evalsha" && name != "eval" {
 		switch {
@@ -255,7 +259,7 @@ func TestAnUncontendedTaskCostsTwoCommands(t *testing.T) {
 func TestAKeyThatIsHeldForLongMakesNoHotLoop(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		const tasks, minutes = 50, 10
+		const tasks, minutes = heldTasks, longMinutes
 		lease := r.hold("order:1")
 		r.serve(r.options(parkAlways()), asynq.Config{Concurrency: 4, TaskCheckInterval: time.Second}, func(context.Context, *asynq.Task) error { return nil })
 		for range tasks {

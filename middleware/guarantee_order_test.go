@@ -27,25 +27,28 @@ func TestParkedEntriesDoNotAgeOut(t *testing.T) {
 		strategy := parkAlways()
 		strategy.Delay, strategy.Limits = timer, delayqueue.Limits{Age: 200 * time.Hour}
 		ran := make(chan string, tasks)
-		serve := func() *asynq.Server {
-			opts := r.options(strategy)
+		serve := func() (*rig, *asynq.Server) {
+			w := newRig(r.T, r.client)
+			opts := w.options(strategy)
 			opts.DisableReports = true // they would fill the hours
-			return r.serve(opts, asynq.Config{Concurrency: 1}, func(ctx context.Context, _ *asynq.Task) error {
+			server := w.serve(opts, asynq.Config{Concurrency: 1}, func(ctx context.Context, _ *asynq.Task) error {
 				id, _ := asynq.GetTaskID(ctx)
 				ran <- id
 				return nil
 			})
+			return w, server
 		}
 		var want []string
 		for i := range tasks {
 			want = append(want, r.enqueue(payload{Key: "order:1"}, asynq.TaskID(fmt.Sprint(i)), asynq.MaxRetry(3)).ID)
 		}
-		// Between the looks there is no worker, so that no heartbeats fill the hours.
+		// Between the looks there is no worker and no subscription, so that no heartbeats and pings fill the hours.
 		for round := range rounds {
-			server := serve()
-			r.events.await(r, (round+1)*tasks, parked)
+			w, server := serve()
+			w.events.await(r, tasks, parked)
 			<-time.After(time.Second)
 			server.Shutdown()
+			_ = w.locker.Close()
 			<-time.After(timer - time.Hour)
 			if round < rounds-1 {
 				<-time.After(time.Hour)

@@ -18,18 +18,21 @@ func TestATimerIsNoLongerThanTheLimitOnAge(t *testing.T) {
 		r.client.Set(r.Context(), "railtoken:lock:{order:1}", "foreign", 0) // another program's, without an end
 		strategy := parkAlways()
 		strategy.Delay, strategy.Limits = 90*time.Hour, delayqueue.Limits{Age: 24 * time.Hour}
-		serve := func() *asynq.Server {
-			opts := r.options(strategy)
+		serve := func() (*rig, *asynq.Server) {
+			w := newRig(r.T, r.client)
+			opts := w.options(strategy)
 			opts.DisableReports = true // they would fill the hours
-			return r.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+			server := w.serve(opts, asynq.Config{}, func(context.Context, *asynq.Task) error { return nil })
+			return w, server
 		}
-		server := serve()
+		w, server := serve()
 		task := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(3))
 		info := r.settled(task, asynq.TaskStateRetry)
 		if left := time.Until(info.NextProcessAt); left > strategy.Limits.Age+2*time.Second {
 			r.Errorf("it looks again in %v, want %v at most", left, strategy.Limits.Age)
 		}
 		server.Shutdown()
+		_ = w.locker.Close() // the pings of its subscription would fill them, too
 		<-time.After(25 * time.Hour)
 		serve()
 		conflict, err := middleware.ParseConflict(r.settled(task, asynq.TaskStateArchived).Result)

@@ -49,7 +49,7 @@ func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 			bubble(t, func(r *rig) {
 				lease := r.hold("order:1")
 				fails := errors.New("it fails once")
-				r.serve(r.options(s), asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second }}, func(ctx context.Context, _ *asynq.Task) error {
+				r.serve(r.options(s), asynq.Config{TaskCheckInterval: lookSeldom, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second }}, func(ctx context.Context, _ *asynq.Task) error {
 					<-time.After(5 * time.Second)
 					err := fails
 					fails = nil
@@ -61,7 +61,7 @@ func TestAWaitHasOneRefusedAndItsTime(t *testing.T) {
 					r.Errorf("%+v", refused)
 				}
 				r.events.await(r, 3, parked)
-				<-time.After(time.Minute)
+				<-time.After(20 * time.Second) // it looks again each two
 				if n := r.events.count(ofKind(middleware.Refused)); n != 1 {
 					r.Errorf("refused %d times", n)
 				}

@@ -66,7 +66,7 @@ func TestTasksInOrderSurviveFailuresAndRestarts(t *testing.T) {
 					return nil
 				}
 				cfg := asynq.Config{
-					TaskCheckInterval: 50 * time.Millisecond, // as a worker's
+					TaskCheckInterval: 100 * time.Millisecond,
 					ShutdownTimeout:   500 * time.Millisecond, Queues: map[string]int{"default": 4},
 					RetryDelayFunc: func(n int, _ error, _ *asynq.Task) time.Duration { return time.Duration(n+1) * time.Second },
 				}

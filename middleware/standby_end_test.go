@@ -46,7 +46,7 @@ func TestAWaiterThatGivesUpWakesTheNext(t *testing.T) {
 func TestManyHotKeysKeepToTheBudget(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
-		const keys, each = 8, 25
+		const keys, each = 8, hotTasks / 5
 		u := newUsage()
 		random := rand.New(rand.NewPCG(1, 3)) //nolint:gosec // a test that can be repeated
 		for range keys * each {

@@ -27,11 +27,11 @@ func TestAStandbyTakesNoSlotFromOthers(t *testing.T) {
 	}
 }
 
-// othersDone returns how long 60 tasks with keys of their own take beside tasks of one key, in virtual time.
+// othersDone returns how long tasks with keys of their own take beside tasks of one key, in virtual time.
 func othersDone(t *testing.T, servers, slots int, s middleware.Strategy) (took time.Duration) {
 	t.Helper()
 	bubble(t, func(r *rig) {
-		const others = 60
+		const others = ownTasks
 		for i := range others {
 			r.enqueue(payload{Key: "hot"}, asynq.MaxRetry(3))
 			r.enqueue(payload{Key: fmt.Sprint("own:", i)}, asynq.MaxRetry(3))

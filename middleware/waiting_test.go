@@ -93,7 +93,7 @@ func TestALastAttemptThatWaitsIsAsynqsTaskStill(t *testing.T) {
 			w.gone(w.task)
 		}},
 		"unique for less than it waits": {[]asynq.Option{asynq.Unique(30 * time.Second)}, func(w *waiting) {
-			time.Sleep(20 * time.Minute)
+			time.Sleep(5 * time.Minute)
 			w.refused(asynq.ErrDuplicateTask)
 			w.runs()
 			w.gone(w.task)
