@@ -75,7 +75,7 @@ soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS 
 
 .PHONY: thorough
 thorough: ## Play crash points, random plans and long runs in full length, without the race detector; about four minutes
-	@REDISTEST_REQUIRE=1 go test -count=1 -timeout 30m ./internal/crashtest ./internal/e2e ./locking ./middleware
+	@REDISTEST_REQUIRE=1 go test -count=1 -timeout 30m ./attach ./internal/crashtest ./internal/e2e ./locking ./middleware
 
 .PHONY: crowd
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server

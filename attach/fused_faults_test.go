@@ -24,7 +24,7 @@ import (
 func TestLostRepliesStrandNoLock(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const tasks = 1000
+	const tasks = stranded
 	producer := r.produce()
 	for i := range tasks {
 		r.record(producer, fmt.Sprintf("k%d", i/2), asynq.MaxRetry(1))

@@ -177,7 +177,7 @@ func TestATaskWithRecordedKeysCostsNoCallForItsLocks(t *testing.T) {
 func TestRecordedKeysExclude(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const tasks, keys = 600, 6
+	const tasks, keys = excluded, 6
 	producer := r.produce()
 	for i := range tasks {
 		key := fmt.Sprintf("k%d", i%keys)

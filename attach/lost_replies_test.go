@@ -23,7 +23,7 @@ func TestTasksOutliveLostReplies(t *testing.T) {
 		t.Run(fmt.Sprintf("recorded=%t", recorded), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			const tasks = 5000
+			const tasks = lostReplies
 			producer := r.produce()
 			for i := range tasks {
 				if key := fmt.Sprintf("k%d", i/2); recorded {

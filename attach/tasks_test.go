@@ -1,0 +1,10 @@
+//go:build !race
+
+package attach_test
+
+// How many tasks some tests run.
+const (
+	lostReplies = 5000
+	stranded    = 1000
+	excluded    = 600
+)
