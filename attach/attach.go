@@ -185,7 +185,8 @@ func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
 }
 
 // LockWith returns the middleware for a handler with its own options. If they are invalid, it returns all faults at
-// once.
+// once. It cannot see how many keys the key function will return: if the tasks of a key run in order, a task with
+// several keys is archived when it runs.
 func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	if o.Strategy == nil {
 		o.Strategy = a.opts.Strategy

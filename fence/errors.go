@@ -36,13 +36,16 @@ var (
 
 // FencedError says which token was refused, and because of which later one. It matches [ErrFenced].
 type FencedError struct {
-	Key   string
-	Token int64 // the one that was refused
-	Seen  int64 // the one that the resource has; 0 if it did not say
+	Key   string // empty in an error of [ResponseError], because an answer never names a key
+	Token int64  // the one that was refused
+	Seen  int64  // the one that the resource has; 0 if it did not say
 }
 
-// Error names the key and both tokens.
+// Error names both tokens, and the key if it is known.
 func (e *FencedError) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("%v: token %d, the later one is %d", ErrFenced, e.Token, e.Seen)
+	}
 	return fmt.Sprintf("%v: key %q, token %d, the later one is %d", ErrFenced, e.Key, e.Token, e.Seen)
 }
 

@@ -23,7 +23,7 @@ type Transport struct {
 }
 
 // RoundTrip sends the request with its tokens. It fails, without sending it, if a token is not available, for example
-// because the lease was lost.
+// because the lease was lost. A released lease still has its token, as with [From].
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := cmp.Or[http.RoundTripper](t.Base, http.DefaultTransport)
 	ctx := r.Context()

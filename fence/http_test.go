@@ -155,3 +155,15 @@ func TestAProblemMayComeWithACharset(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestARefusalOverHTTPNamesNoKey(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		`fence: a later holder of the lock has claimed the resource: key "k", token 1, the later one is 2`: &FencedError{Key: "k", Token: 1, Seen: 2},
+		`fence: a later holder of the lock has claimed the resource: token 1, the later one is 2`:          &FencedError{Token: 1, Seen: 2},
+	} {
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}

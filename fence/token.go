@@ -25,7 +25,8 @@ type Token struct {
 // If ctx carries several leases, the innermost one with this key counts.
 //
 // With several lock servers From may wait for them until the token is certain, but no longer than the lease lasts. The
-// error matches [ErrNoToken] if ctx carries no lease of the key, and locking.ErrLost if the lease was lost.
+// error matches [ErrNoToken] if ctx carries no lease of the key, and locking.ErrLost if the lease was lost. A lease that
+// was released still has its token; the resource refuses it once a later holder has claimed.
 func From(ctx context.Context, key string) (Token, error) {
 	if t, ok := ctx.Value(receivedKey{}).(received); ok && t.token.Key == key {
 		return t.token, nil

@@ -19,8 +19,16 @@ type Deposition struct {
 	// By is the operator, and Why the reason. The holder's error and the audit include both.
 	By, Why string
 	// Floor, if not nil, lets the resource that the key protects refuse the holder: it raises the token that is stored
-	// there to floor, as a handler that claims the resource does (docs/design.md, 3.5), and must leave a higher one as it
-	// is: two operators may depose a key at once. Depose calls it after the holder has lost the key, and before the next
+	// there to floor, as a handler that claims the resource does. It must leave a higher token as it is and return nil,
+	// because two operators may depose a key at once. With package fence it is
+	//
+	//	err := guard.Do(ctx, db, []fence.Token{{Key: key, N: floor}}, nil)
+	//	if errors.Is(err, fence.ErrFenced) {
+	//		return nil
+	//	}
+	//	return err
+	//
+	// An error ends Depose before the key is free. Depose calls it after the holder has lost the key, and before the next
 	// one can have it. Its context ends if the key is lost meanwhile. Without it, a holder that is paused may still write
 	// until the next holder has claimed the resource.
 	Floor func(ctx context.Context, floor int64) error

@@ -26,7 +26,8 @@ func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report
 }
 
 // Replay reruns an archived or completed task for the items that are neither done nor skipped, and their tries are
-// counted from zero. The task joins the end of its asynq queue. Replay returns how many items are to run.
+// counted from zero. The task joins the end of its asynq queue. Replay returns how many items are to run. asynq keeps
+// the last error of the earlier run in the task's LastErr even if the task then succeeds; Of tells how its items stand.
 //
 // The error matches [ErrNothingToReplay] when there is none, [delayqueue.ErrGone] when asynq knows no such task, and
 // [delayqueue.ErrNotArchived] when it is neither archived nor completed.

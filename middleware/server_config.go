@@ -14,7 +14,8 @@ import (
 // ServerConfig returns a copy of cfg for a server with [Lock]. attach.Attached.Config and package worker include it. A
 // task that waits for a key, or for lock servers that cannot be reached, has not failed: it uses up no retry, is tried
 // again when it is due, and does not reach the error handler, so that conflicts do not flood an error tracker. All other
-// errors are left to cfg's own IsFailure, RetryDelayFunc and ErrorHandler.
+// errors are left to cfg's own IsFailure, RetryDelayFunc and ErrorHandler. It leaves asynq's intervals alone, so an idle
+// server still looks for tasks once per second; with package attach it starts a woken task at once.
 func ServerConfig(cfg asynq.Config) asynq.Config {
 	cfg.IsFailure, cfg.RetryDelayFunc = isFailure(cfg.IsFailure), retryDelay(cfg.RetryDelayFunc)
 	if cfg.ErrorHandler != nil {

@@ -46,7 +46,7 @@ type Request struct {
 	Label   string        // the holder's name in a HeldError; printable, and never empty
 
 	// Notify is how long a refused attempt subscribes to the release of the key, which [Grant].Release then reports.
-	// Zero for no subscription.
+	// Zero for no subscription. A Backend may ignore it; Release then always returns notify = true.
 	Notify time.Duration
 
 	// Block is how many consecutive fencing tokens to reserve for each key, 1 to 256. A Backend may ignore it: see
@@ -71,7 +71,7 @@ type Grant interface {
 	// error that matches locking.ErrLost if another holder has, or has had, one of the keys in the meantime. To tell,
 	// compare the fencing counter of the key with the last token of this grant: it is larger after another grant.
 	// Release may return such an error if a lock is merely gone. notify reports whether another caller has subscribed to
-	// the release of one of the keys; it is true if that is unknown.
+	// the release of one of the keys; a Backend that does not know, or keeps no subscriptions, returns true.
 	Release(ctx context.Context) (notify bool, err error)
 }
 
