@@ -24,7 +24,7 @@ func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const orders, each = 20, 15
+			const orders, each = 20, clustered
 			cluster := redistest.StartCluster(t, 3)
 			client, db := cluster.Client(t), redistest.Start(t).Client(t)
 			// The tasks of one key are on different servers, and its lock may be on a third.

@@ -16,10 +16,10 @@ import (
 
 // The size of the soak of items: "make items" runs a large one.
 var (
-	itemsRuns    = flag.Int("items-runs", 40, "`number` of tasks of items")
+	itemsRuns    = flag.Int("items-runs", itemed, "`number` of tasks of items")
 	itemsEach    = flag.Int("items-each", 40, "`number` of items of each")
 	itemsStocks  = flag.Int("items-stocks", 200, "`number` of keys of stocks that the items share")
-	itemsAudits  = flag.Int("items-audits", 200, "`number` of audits of the same orders")
+	itemsAudits  = flag.Int("items-audits", 5*itemed, "`number` of audits of the same orders")
 	itemsWorkers = flag.Int("items-workers", 2, "`number` of worker processes")
 	itemsKills   = flag.Int("items-kills", 1, "`number` of kills at least, as long as tasks are left")
 	itemsEvery   = flag.Duration("items-every", 250*time.Millisecond, "`time` from one kill to the next")

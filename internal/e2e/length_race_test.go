@@ -6,9 +6,12 @@ import "time"
 
 // With the race detector, which makes a task several times as dear, there are fewer tasks: make thorough runs all.
 const (
-	sequenced = 1_500
-	resharded = 40
-	soaked    = 1_500
+	sequenced   = 600
+	resharded   = 20
+	clustered   = 6
+	soaked      = 600
+	soakedEvery = 600 * time.Millisecond
+	itemed      = 20
 )
 
 // outageLength is how long Redis is away while tasks wait: make thorough has it be longer than asynq's lease.

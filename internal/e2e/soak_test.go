@@ -23,7 +23,7 @@ var (
 	soakTasks = flag.Int("tasks", soaked, "`number` of tasks of the soak")
 	soakKeys  = flag.Int("keys", 60, "`number` of keys that they share, by Zipf 1.1")
 	soakKills = flag.Duration("kills", soaked*2*time.Millisecond, "how `long` worker processes are killed")
-	soakEvery = flag.Duration("every", time.Second, "`time` from one kill to the next")
+	soakEvery = flag.Duration("every", soakedEvery, "`time` from one kill to the next")
 	soakSeed  = flag.Uint64("seed", 1, "`seed` of the keys, the order of the tasks and the victims")
 	soakWait  = flag.Bool("wait", false, "wait until asynq brings the tasks of killed processes back, which takes two minutes, instead of ageing their leases")
 )
@@ -31,7 +31,7 @@ var (
 const (
 	soakProcesses = 3
 	// removeEvery is the mean time between two moments at which keys are removed.
-	removeEvery = 300 * time.Millisecond
+	removeEvery = soakedEvery * 3 / 10
 	// recoveryPatience bounds how long the workers may take for what is left after the last kill, when they wait for asynq, which
 	// recovers a task 60 to 120 s after its worker was killed, and for timers of up to 10 min of tasks that have lost their waiters. With aged leases
 	// the usual limit holds: who is not woken comes back too late.
