@@ -61,7 +61,9 @@ func TestReshardingWhileParkedTasksDrainLosesNone(t *testing.T) {
 		slot := int(client.ClusterKeySlot(t.Context(), name).Val())
 		// Round trips of the queue go on between two moves.
 		before := db.HLen(t.Context(), "effects").Val()
-		until(t, "something is done", func() bool { return db.HLen(t.Context(), "effects").Val() >= min(before+min(20, orders*each/40), orders*each) })
+		until(t, "something is done", func() bool {
+			return db.HLen(t.Context(), "effects").Val() >= min(before+min(20, orders*each/40), orders*each)
+		})
 		move := cluster.BeginMove(t, slot, cluster.Nodes()[nextOwner(t, cluster, slot)])
 		if moves%2 == 1 { // slowly
 			for range 10 {
