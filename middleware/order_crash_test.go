@@ -146,6 +146,7 @@ func TestACrowdInOrderLooksAsRarelyAsAnyOther(t *testing.T) {
 					break
 				}
 			}
+			<-time.After(90 * time.Second) // a second run would come by now
 			if got := s.saw(); len(got) != tasks {
 				r.Errorf("%s: %d of %d have run: %v", name, len(got), tasks, got)
 				for _, e := range r.events.await(r, 0, func(e middleware.Event) bool {
