@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -231,20 +230,47 @@ func (r *rig) shows(text string) {
 	}
 }
 
-// click clicks the button, the link or the summary with a text, within the element that an XPath finds. It finds it again
-// if the page has updated itself before the click.
+// click clicks the button, the link or the summary with a text, within the element that an XPath finds. It presses the
+// button of the mouse once, when the mouse is on the element and the page does not move it any more.
 func (r *rig) click(within, text string) {
 	r.Helper()
-	button := fmt.Sprintf(`%s//*[self::button or self::a or self::summary][contains(., %q)]`, within, text)
-	for end := time.Now().Add(limit); ; {
-		err := r.try(chromedp.Click(button))
-		if err == nil {
-			return
-		}
-		if !strings.Contains(err.Error(), "Could not find node") || time.Now().After(end) {
-			r.Fatalf("click %q: %v", text, err)
+	x, y := r.point(within, text)
+	r.run(chromedp.MouseClickXY(x, y))
+}
+
+// point moves the mouse to the middle of what click clicks, and returns where that is.
+func (r *rig) point(within, text string) (x, y float64) {
+	r.Helper()
+	xpath := fmt.Sprintf(`%s//*[self::button or self::a or self::summary][contains(., %q)]`, within, text)
+	quoted, err := json.Marshal(xpath)
+	if err != nil {
+		r.Fatal(err)
+	}
+	find := fmt.Sprintf(`(() => {
+		const e = document.evaluate(%s, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue;
+		if (!e || document.readyState !== "complete") return [];
+		e.scrollIntoView({block: "nearest", behavior: "instant"});
+		const box = e.getBoundingClientRect();
+		return [box.x + box.width / 2, box.y + box.height / 2, e.matches(":hover") ? 1 : 0];
+	})()`, quoted)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var at []float64
+	for end := time.Now().Add(limit); time.Now().Before(end); <-tick.C {
+		var now []float64
+		err = r.try(into(&now, chromedp.Evaluate[[]float64](find)))
+		switch {
+		case err != nil || len(now) == 0:
+			at = nil
+		case len(at) > 0 && now[0] == at[0] && now[1] == at[1] && now[2] == 1:
+			return at[0], at[1]
+		default:
+			at = now
+			r.run(chromedp.MouseEvent(chromedp.MouseMoved, at[0], at[1]))
 		}
 	}
+	r.Fatalf("%q cannot be clicked (%v, last seen at %v)", text, err, at)
+	return 0, 0
 }
 
 // row finds the row of a table with a text.

@@ -65,7 +65,7 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<form method="post" action="%s/do/drop">%s<button>A cat</button></form>`, r.url, inputs.String())
+		fmt.Fprintf(w, `<!doctype html><form method="post" action="%s/do/drop">%s<button>A cat</button></form>`, r.url, inputs.String())
 	}))
 	t.Cleanup(other.Close)
 	for _, address := range []string{other.URL, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)} { // another port; another site
