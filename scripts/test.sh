@@ -12,5 +12,6 @@ export REDISTEST_REQUIRE=1 CGO_ENABLED=1
 (($# > 0)) || packages=(./locking "${packages[@]}")
 # A test program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
 export GORACE="atexit_sleep_ms=10 ${GORACE:-}"
+# With -trimpath, clones and worktrees share what is compiled.
 # go test's own 10 minutes for a package are too few on a busy machine. make lint vets, and more than go test would.
-exec go test -race -vet=off -timeout 30m -count=1 "${packages[@]}"
+exec go test -race -trimpath -vet=off -timeout 30m -count=1 "${packages[@]}"
