@@ -115,7 +115,7 @@ func TestMetricsHaveDottedNames(t *testing.T) {
 	r.enqueue("a")
 	<-r.began
 	r.enqueue("b")
-	r.await(middleware.Ended, 1)
+	r.await(middleware.Parked, 1)
 	got, _ := r.metrics()
 	for name, want := range map[string]float64{
 		"railtoken.attempts": 2, "railtoken.waits": 1, "railtoken.conflicts": 1, "railtoken.parked": 1, "railtoken.inspect.up": 1,
