@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite", in pure Go
+	"github.com/cenkalti/backoff/v4"
+	"modernc.org/sqlite" // the driver "sqlite", in pure Go
 
 	"github.com/railtoken/railtoken/fence"
 )
@@ -68,11 +69,31 @@ func openStore(ctx context.Context, path string, run runID) (*store, error) {
 	// several, they would poll the file's lock, and some would starve.
 	db.SetMaxOpenConns(1)
 	s := &store{db: db, reads: map[table]*sql.Stmt{}, writes: map[table]*sql.Stmt{}}
+	if err := openFile(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("orders: open the database %s: %w", path, err), db.Close())
+	}
 	if err := s.prepare(ctx, run); err != nil {
 		return nil, errors.Join(fmt.Errorf("orders: open the database %s: %w", path, err), db.Close())
 	}
 	return s, nil
 }
+
+// openFile makes the first connection. When several processes put a new file into WAL mode at the same moment, SQLite refuses
+// all but one of them at once, whatever the busy_timeout: the others try again for 30 s at most.
+func openFile(ctx context.Context, db *sql.DB) error {
+	wait := backoff.NewExponentialBackOff(backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(100*time.Millisecond),
+		backoff.WithMaxElapsedTime(30*time.Second))
+	return backoff.Retry(func() error {
+		err := db.PingContext(ctx)
+		if refused, ok := errors.AsType[*sqlite.Error](err); err != nil && (!ok || refused.Code()&0xff != busy) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx))
+}
+
+// busy is SQLite's SQLITE_BUSY.
+const busy = 5
 
 // dataSource returns the driver's name for a file. Only other processes can hold the writer's lock for long; busy_timeout limits
 // the wait for them. synchronous(OFF) does not wait for the disk: a commit survives the death of every process, but a power cut

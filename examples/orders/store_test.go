@@ -126,6 +126,29 @@ func TestOpenStoreRefusesTheFileOfAnotherRun(t *testing.T) {
 }
 
 // Two processes have a connection each.
+func TestStoresOpenANewFileTogether(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "orders.db")
+		opened, start := make(chan error), make(chan struct{})
+		for range 8 {
+			go func() {
+				<-start
+				s, err := openStore(t.Context(), path, testRun)
+				if err == nil {
+					err = s.close()
+				}
+				opened <- err
+			}()
+		}
+		close(start)
+		for range 8 {
+			if err := <-opened; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestStoresShareAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.db")
