@@ -125,7 +125,6 @@ func TestOpenStoreRefusesTheFileOfAnotherRun(t *testing.T) {
 	}
 }
 
-// Two processes have a connection each.
 func TestStoresOpenANewFileTogether(t *testing.T) {
 	for range 20 {
 		path := filepath.Join(t.TempDir(), "orders.db")
@@ -149,6 +148,7 @@ func TestStoresOpenANewFileTogether(t *testing.T) {
 	}
 }
 
+// Two processes have a connection each.
 func TestStoresShareAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.db")
