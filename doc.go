@@ -30,7 +30,7 @@
 //   - [github.com/railtoken/railtoken/fence]: how databases, services and object stores refuse a late writer
 //   - [github.com/railtoken/railtoken/locking]: leases with fencing tokens, on one Redis or several (Redlock); also
 //     without tasks
-//   - [github.com/railtoken/railtoken/locking/backend]: what a new kind of Locker is made from
+//   - [github.com/railtoken/railtoken/locking/backend]: the interfaces that a new kind of Locker implements
 //   - [github.com/railtoken/railtoken/locking/lockingtest]: the tests that every Locker must pass
 //   - [github.com/railtoken/railtoken/worker/embeddedredis]: a Redis inside the process, for trying out the library
 //
@@ -40,7 +40,7 @@
 //   - github.com/railtoken/railtoken/etcdlock: locks on etcd
 //   - github.com/railtoken/railtoken/metrics/prometheus: metrics for Prometheus, with alerts and a dashboard
 //   - github.com/railtoken/railtoken/metrics/otel: metrics and traces for OpenTelemetry
-//   - github.com/railtoken/railtoken/cmd/railtoken: the command that explains, finds faults and frees keys
+//   - github.com/railtoken/railtoken/cmd/railtoken: the command that explains waits, diagnoses problems and frees keys
 //
 // The repository contains the design, the failure modes and a guide to operations in docs/, and runnable programs in
 // examples/.

@@ -26,7 +26,7 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Defaults of the intervals that are zero in asynq.Config. asynq's own defaults are 1 s and 5 s.
+// Default values for intervals that are zero in asynq.Config. asynq's own defaults are 1 s and 5 s.
 const (
 	DefaultTaskCheckInterval        = 50 * time.Millisecond
 	DefaultDelayedTaskCheckInterval = time.Second
@@ -42,8 +42,8 @@ type Options struct {
 
 	// Strategy applies to handlers without a strategy of their own; middleware.Requeue when nil.
 	Strategy middleware.Strategy
-	// TTL and MaxHold are those of locking.Options, for handlers without their own: 30 s and 30 min when zero. TTL must
-	// be below 55 s.
+	// TTL and MaxHold are as in locking.Options, for handlers without their own: 30 s and 30 min when zero. TTL must be
+	// below 55 s.
 	TTL, MaxHold time.Duration
 	// MaxKeySize is the maximum length of a key in bytes; 1024 when zero. MaxKeys is the maximum number of keys of a
 	// task; 100 when zero.
@@ -52,7 +52,7 @@ type Options struct {
 	// Concurrency when zero, none when negative.
 	SlotBudget int
 
-	// AllowEviction accepts a Redis that may evict keys when its memory is full, and with them tasks and locks. See
+	// AllowEviction accepts a Redis that may evict keys, and thus tasks and locks, when its memory is full. See
 	// [Attached.Check].
 	AllowEviction bool
 
@@ -62,13 +62,14 @@ type Options struct {
 
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// Logger receives failures and what an operator should know, with hashed keys. When nil, the log goes to
-	// asynq.Config's Logger, from its LogLevel on, or to slog.Default if there is none. slog.New(slog.DiscardHandler)
-	// disables it.
+	// Logger receives failures and other messages for operators, with hashed keys. When nil, the log goes to
+	// asynq.Config's Logger, at its LogLevel and above, or to slog.Default if there is none.
+	// slog.New(slog.DiscardHandler) disables it.
 	Logger *slog.Logger
 }
 
-// LockOptions configures the locks of one handler. Key must be set; every other zero value means that of [Options].
+// LockOptions configures the locks of one handler. Key must be set; every other zero field takes its value from
+// [Options].
 type LockOptions struct {
 	Key          middleware.KeyFunc
 	Strategy     middleware.Strategy
@@ -108,8 +109,8 @@ type Attached struct {
 }
 
 // New attaches locks to asynq servers that use the Redis of client and the configuration cfg. It does not connect, and
-// if the configuration is invalid, it returns all faults at once. The client remains the caller's: close it after the
-// servers have shut down and Close has returned.
+// if the configuration is invalid, it reports all problems in one error. The caller still owns the client: close it
+// after the servers have shut down and Close has returned.
 func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
@@ -184,8 +185,8 @@ func (a *Attached) Lock(key middleware.KeyFunc) asynq.MiddlewareFunc {
 	return lock
 }
 
-// LockWith returns the middleware for a handler with its own options. If they are invalid, it returns all faults at
-// once. It cannot see how many keys the key function will return: if the tasks of a key run in order, a task with
+// LockWith returns the middleware for a handler with its own options. If they are invalid, it reports all problems in
+// one error. It cannot see how many keys the key function will return: if the tasks of a key run in order, a task with
 // several keys is archived when it runs.
 func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 	if o.Strategy == nil {
@@ -232,8 +233,8 @@ func (a *Attached) LockWith(o LockOptions) (asynq.MiddlewareFunc, error) {
 // tasks need.
 func (a *Attached) Unlocked(next asynq.Handler) asynq.Handler { return a.budget.Occupy(next) }
 
-// Waits reports whether err is that of a task that waits for its keys, or for lock servers that cannot be reached. Such
-// a task has not failed.
+// Waits reports whether err means that the task is waiting for its keys, or for lock servers that cannot be reached.
+// Such a task has not failed.
 func Waits(err error) bool { return err != nil && !isFailure(err) }
 
 var isFailure = middleware.ServerConfig(asynq.Config{}).IsFailure

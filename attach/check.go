@@ -10,9 +10,9 @@ import (
 )
 
 // Check returns an error if the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, is a
-// replica, may evict keys, or has a user that lacks ACL rules. The error says how to fix this; for rules, it has the
-// command that adds all of them. Check takes at most 5 s, and once it has succeeded, it returns nil without another
-// check.
+// replica, may evict keys, or has a user that lacks ACL rules. The error says how to fix this; for missing rules, it
+// contains the command that adds all of them. Check takes at most 5 s, and once it has succeeded, it returns nil
+// without another check.
 //
 // A server calls Check before its first fetch, and fetches no task while it returns an error, which asynq logs. Call
 // Check yourself to fail at the start instead. A Locker of your own on another Redis is not checked.

@@ -53,8 +53,8 @@
 //
 // [Attached.Ready] and [Attached.Live] are HTTP handlers for probes.
 //
-// [Attached.Schedule] runs an asynq Scheduler in one of several replicas. Package worker does all of this from the
-// environment, with typed handlers.
+// [Attached.Schedule] runs an asynq Scheduler in one of several replicas. Package worker configures all of this from
+// the environment, with typed handlers.
 //
 // # Other middlewares
 //

@@ -14,7 +14,7 @@ import (
 // Locker returns a Locker for work on the same keys outside of tasks, such as an HTTP request. The release of one of
 // its leases wakes the next task that waits for each key, as the end of a task does; no call of Queue().Wake is needed.
 // While Redis cannot be reached, Release therefore takes up to 5 s longer. Leases of a Locker that was set in Options
-// wake no task when they are used directly.
+// wake no task if that Locker is used directly.
 func (a *Attached) Locker() locking.Locker { return a.outside }
 
 // follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.

@@ -17,13 +17,13 @@ import (
 // ProducerOptions configures [NewProducer]. With the zero value the locks are on the Redis of the tasks, and all fields
 // have defaults.
 type ProducerOptions struct {
-	// Keys maps a task type to the function that returns the keys of such tasks. The keys of other tasks are those of
-	// the option [Keys], or are not known.
+	// Keys maps a task type to the function that returns the keys of such tasks. For other tasks, the keys come from
+	// the option [Keys], or are unknown.
 	Keys map[string]middleware.KeyFunc
-	// Locker and RedisKeys are those of [Options], for locks that are elsewhere.
+	// Locker and RedisKeys are as in [Options], for locks that are stored elsewhere.
 	Locker    locking.Locker
 	RedisKeys func(key string) (lock, notify string)
-	// MaxKeySize and MaxKeys are those of [Options].
+	// MaxKeySize and MaxKeys are as in [Options].
 	MaxKeySize, MaxKeys int
 	// Observer receives the events of waits that begin at an enqueue, and of tasks that WhenHeld refuses; nil disables
 	// it.
@@ -40,7 +40,7 @@ type Producer struct {
 	closers []io.Closer // what NewProducer has created
 }
 
-// NewProducer returns a Producer on the Redis of the tasks. The client remains the caller's: close it after the
+// NewProducer returns a Producer on the Redis of the tasks. The caller still owns the client: close it after the
 // Producer.
 func NewProducer(client redis.UniversalClient, opts ProducerOptions) (*Producer, error) {
 	if client == nil {

@@ -66,11 +66,12 @@ func (a *Attached) serve(queue string) error {
 // configured is the context key that marks the tasks of servers with our Config.
 type configured struct{}
 
-// Config returns the configuration for the asynq servers. It is that of New, with changes to these fields:
+// Config returns the configuration for the asynq servers. It is the one given to New, with changes to these fields:
 //
 //   - IsFailure, RetryDelayFunc and ErrorHandler recognize the errors of waiting tasks, and leave all other errors to
 //     the functions of New's configuration;
-//   - Queues also has the queues in which strategies let tasks wait, and BaseContext marks the tasks of these servers;
+//   - Queues also contains the queues in which strategies let tasks wait, and BaseContext marks the tasks of these
+//     servers;
 //   - TaskCheckInterval is 1 ms, because the client of [Attached.Client] paces the fetches: by New's interval, or by
 //     [DefaultTaskCheckInterval];
 //   - DelayedTaskCheckInterval is [DefaultDelayedTaskCheckInterval] if it was zero.

@@ -41,7 +41,7 @@ func (i *Inspector) Waiters(ctx context.Context, key string, n int) ([]Waiter, e
 
 // Sequence returns the first n tasks in the sequence of a key whose tasks run in order, at most 10 000. Only the first
 // of them may run. Position counts from 1, and Since is when a task joined. Some tasks may be gone; the tasks behind
-// skip those. It costs what [Inspector.Waiters] costs.
+// them skip them. It costs as much as [Inspector.Waiters].
 func (i *Inspector) Sequence(ctx context.Context, key string, n int) ([]Waiter, error) {
 	waiters, err := i.members(ctx, parking.SequenceKey(key), key, n)
 	for n := range waiters {
@@ -106,7 +106,7 @@ type AwaitedKey struct {
 
 // Keys returns the n keys with the most waiters, in descending order, and by name where the numbers are equal.
 //
-// It costs what [Inspector.Longest] costs, and a key may be missing when more than 10 000 tasks wait.
+// It costs as much as [Inspector.Longest], and a key may be missing when more than 10 000 tasks wait.
 func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	if n <= 0 {
 		return nil, nil

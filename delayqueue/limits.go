@@ -18,12 +18,12 @@ type Limits struct {
 	// Waiters is how many tasks may wait for one key; no limit when zero. Tasks that were deleted or archived by hand
 	// may count for a while: each task that finds no room checks a few of them.
 	Waiters int
-	// Total is how many tasks may wait for all keys together, of all workers on this Redis; no limit when zero. Tasks
-	// that were deleted or archived by hand count as they do for Waiters.
+	// Total is how many tasks may wait for all keys together, across all workers on this Redis; no limit when zero.
+	// Tasks that were deleted or archived by hand count as they do for Waiters.
 	Total int
 }
 
-// Validate returns all faults of the limits at once, or nil.
+// Validate returns an error that lists all problems with the limits, or nil.
 func (l Limits) Validate() error {
 	var errs []error
 	for _, limit := range []struct {

@@ -12,14 +12,14 @@ import (
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
-// Options configures a [Queue]. The zero value has every default.
+// Options configures a [Queue]. The zero value uses the defaults.
 type Options struct {
 	// Woken, when not nil, is called for each task that this Queue moves to the head of its asynq queue, for example to
-	// count wakes. It must be quick, and safe for concurrent use. The Queues of package attach use it to let an idle
-	// server of their process fetch the task at once; a program with a Queue of its own needs no Woken.
+	// count wakes. It must return quickly, and be safe for concurrent use. The Queues of package attach use it to let
+	// an idle server of their process fetch the task at once; a program with a Queue of its own needs no Woken.
 	Woken func(Task)
-	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that was
-	// woken and has not arrived. It must be quick.
+	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that
+	// was woken and has not arrived. It must return quickly.
 	Repaired func(key string, t Task)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
@@ -32,8 +32,9 @@ type Options struct {
 // for conflicts of its own, and Wake also after it has released a key by another Locker.
 type Queue parking.Engine // packages of this module convert it
 
-// New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue inspects and wakes. To park, take the
-// Queue of attach.Attached or worker.Worker: Park of any other returns [ErrNotOurs]. Close the Queue before the client.
+// New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue can inspect and wake tasks. To park them,
+// use the Queue of attach.Attached or worker.Worker: Park returns [ErrNotOurs] on any other. Close the Queue before the
+// client.
 //
 // New works with a standalone Redis, a master behind Sentinel and a Redis Cluster, where a call takes several round
 // trips instead of one. It refuses a Cluster client that reads from replicas, a ring, whose nodes know nothing of each
@@ -57,7 +58,7 @@ func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
 // it: it counts the run as failed, and archives the task if it has no retry left.
 func (q *Queue) Close() error { return q.engine().Close() }
 
-// ParkOptions says how a task waits. The zero value has every default.
+// ParkOptions says how a task waits. The zero value uses the defaults.
 type ParkOptions struct {
 	// Limits bounds the waiting; no limit by default.
 	Limits Limits
@@ -81,12 +82,12 @@ const defaultRetryAfter = time.Minute
 // handler calls Park several times, the last call counts. A task waits for one key at a time; if it was woken for
 // another key, the next waiter of that key is woken.
 //
-// The task is not parked, and the handler decides what becomes of it, when the error matches
+// The task is not parked, and the handler decides what happens to it, when the error matches
 //
 //   - [ErrLimit]: the task has reached one of its limits. A handler that returns this error has failed: the task uses
 //     up a retry, and is archived on its last attempt. Wrap asynq.SkipRetry to archive the task at once;
 //   - [ErrNotOurs]: the server that runs the task does not use this Queue;
-//   - the cause of ctx, which has ended: asynq has given up the run.
+//   - the cause of ctx, which has ended: asynq has given up on the run.
 //
 // Outside of a handler, Park returns an error that matches none of these.
 //
@@ -124,9 +125,9 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 
 // WakeOptions says which waiters [Queue.Wake] wakes. The zero value wakes the next one.
 type WakeOptions struct {
-	// Leaver is the task that calls Wake, if it was itself parked on the key before; none when zero. Its entry is removed
-	// if it is still among the waiters, because its timer has brought it back, so that Woken.Left does not count it. A
-	// wake without it works, too: it skips tasks that run.
+	// Leaver is the task that calls Wake, if it was itself parked on the key before; none when zero. If its own timer
+	// has brought it back, it is still among the waiters. Its entry is then removed, so that Woken.Left does not count
+	// it. A wake without it works, too: it skips tasks that run.
 	Leaver Task
 	// Most is the largest number of waiters that are woken; 1 when zero. More than 100 counts as 100.
 	Most int
@@ -145,7 +146,7 @@ type Woken struct {
 
 // Wake moves the next waiter of key that can run to the head of its asynq queue. Call it when the conflict of a task
 // that was parked by [Queue.Park] is over. A release by package middleware, or by the Locker of attach.Attached and
-// worker.Worker, wakes by itself.
+// worker.Worker, wakes the next waiter by itself.
 //
 // A waiter that is gone, or whose deadline has passed, is removed. Waiters of a paused queue, or of one that no server
 // works on, keep their positions and are skipped; when there are only such waiters, the first is put at the head of its

@@ -1,7 +1,7 @@
 // Package etcdlock keeps locks on etcd: a locking.Locker for work that must stay correct when a server fails.
 //
 // etcd replicates every lock to a majority of its members before it answers, so no failover loses one. Use it where a
-// lock on Redis is not enough, with tasks that stay on Redis:
+// lock on Redis is not enough, while the tasks stay on Redis:
 //
 //	locks, err := etcdlock.New(client, etcdlock.Options{})
 //	...

@@ -12,7 +12,7 @@ import (
 // DefaultPrefix is the beginning of all etcd keys.
 const DefaultPrefix = "railtoken/"
 
-// Options configures a [Locker]. The zero value has every default.
+// Options configures a [Locker]. The zero value uses the defaults.
 type Options struct {
 	// Label names this process to refused callers if an attempt has no label of its own; locking.DefaultLabel when empty.
 	Label string
@@ -21,8 +21,8 @@ type Options struct {
 	Prefix string
 }
 
-// Locker is a [locking.Locker] on etcd. It implements [locking.Watcher] by watches of etcd. It is safe for concurrent
-// use. Put a locking.Gate in front of it, so that the callers of one process do not compete in etcd.
+// Locker is a [locking.Locker] on etcd. It implements [locking.Watcher] with etcd watches. It is safe for concurrent use.
+// Put a locking.Gate in front of it, so that the callers of one process do not compete in etcd.
 type Locker struct {
 	inner locking.Locker
 	store *store
@@ -31,7 +31,7 @@ type Locker struct {
 
 var _ locking.Watcher = (*Locker)(nil)
 
-// New returns a Locker on the etcd of client. The caller keeps the client, and closes it after the Locker. New sends
+// New returns a Locker on the etcd of client. The caller still owns the client, and closes it after the Locker. New sends
 // nothing. It returns an error if client is nil.
 func New(client *clientv3.Client, opts Options) (*Locker, error) {
 	if client == nil {

@@ -39,14 +39,14 @@
 //
 // After the last transaction, call MarkCommitted of the lease. Without it, a task that loses its lease before its
 // handler returns counts as failed and runs again, although its work is committed. Do cannot call it, because more work
-// may follow, which the loss of the lease must still stop.
+// may follow, and the loss of the lease must still stop that work.
 //
 // A handler returns [ErrFenced] like any other error. The later holder may be another task, so the work is not done:
 // asynq counts a failure and runs the task again, under a new lease with a larger token. For [ErrApplied], which says
 // that an earlier run did the work, the handler returns nil.
 //
-// A task that works for long between its read and its write uses two transactions: [SQL.Claim] and the reads in the
-// first, [SQL.Check] and the writes in the second.
+// A task that works for a long time between its read and its write uses two transactions: [SQL.Claim] and the reads in
+// the first, [SQL.Check] and the writes in the second.
 //
 // [Row] keeps the token in a column of the guarded row instead of a table. [Redis] guards data in Redis, [Transport] and
 // [Handler] carry tokens over HTTP to a service that checks them, and [PutFenced] writes objects to a store with ETags.

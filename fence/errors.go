@@ -11,8 +11,8 @@ var (
 	// holder may be another task. The error that matches ErrFenced is a [FencedError].
 	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
 
-	// ErrApplied reports that an operation has already had its effect, in an earlier run whose lease, or the report of
-	// whose end, was lost. Roll the transaction back and treat the work as done: a handler returns nil.
+	// ErrApplied reports that an operation has already had its effect, in an earlier run that lost its lease, or whose
+	// end could not be reported. Roll the transaction back and treat the work as done: a handler returns nil.
 	ErrApplied = errors.New("fence: the operation has been applied already")
 
 	// ErrRetry reports that a transaction lost a race that says nothing about tokens: a serialization failure, a
@@ -28,9 +28,9 @@ var (
 	// or a configuration that is incomplete. Nothing was sent.
 	ErrInvalid = errors.New("fence: invalid")
 
-	// ErrNoToken reports that a context carries no lease of the key, or that a request has no token. Pass on the context
-	// that a handler under middleware.Lock gets, or the function of locking.Do. For a lease from Acquire or Wait, use
-	// locking.NewContext, or make the [Token] from its FenceOf.
+	// ErrNoToken reports that a context carries no lease of the key, or that a request has no token. Pass on the
+	// context that middleware.Lock gives to the handler, or locking.Do to its function. For a lease from Acquire or
+	// Wait, use locking.NewContext, or make the [Token] from its FenceOf.
 	ErrNoToken = errors.New("fence: no token")
 )
 

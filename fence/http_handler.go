@@ -74,7 +74,7 @@ var problems = []struct {
 
 // Problem answers a request with an error: 412 for [ErrFenced], 409 for [ErrApplied], 428 for [ErrNoToken], 400 for
 // [ErrInvalid], 503 with Retry-After for [ErrRetry], and 500 for any other. The body says no more than that, and never
-// names a key; for ErrFenced it has both tokens. [ResponseError] turns it into an error again.
+// names a key; for ErrFenced it contains both tokens. [ResponseError] turns it back into an error.
 func Problem(w http.ResponseWriter, err error) {
 	p := problem{Type: "about:blank", Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError}
 	for _, known := range problems {

@@ -11,10 +11,10 @@ import (
 
 // The headers of fenced requests. Business keys are not in them, only their hashes.
 const (
-	// TokenHeader has the tokens of a request: a dictionary (RFC 9651, 3.2) of hashed keys and numbers, such as
+	// TokenHeader carries the tokens of a request: a dictionary (RFC 9651, 3.2) of hashed keys and numbers, such as
 	// "k4ad5f02c…=1767352225678901".
 	TokenHeader = "Fencing-Token"
-	// OpHeader has the operation of a request (draft-ietf-httpapi-idempotency-key-header): a quoted string.
+	// OpHeader carries the operation of a request (draft-ietf-httpapi-idempotency-key-header): a quoted string.
 	OpHeader = "Idempotency-Key"
 )
 

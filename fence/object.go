@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// MetaName is the name of the metadata entry that has the token of an object.
+// MetaName is the name of the metadata entry that holds the token of an object.
 const MetaName = "railtoken-fence"
 
 // ErrChanged is what [Objects] returns for a Put whose condition does not hold: the object has another ETag, or exists.
@@ -37,7 +37,7 @@ type Objects interface {
 const maxPuts = 5
 
 // PutFenced writes an object with a token in its metadata, unless the object has a larger one. Other metadata is kept.
-// The ETag tells two writes at the same time apart, and the larger token wins, whichever comes first.
+// The ETag distinguishes two writes at the same time, and the larger token wins, whichever comes first.
 //
 // With an empty etag the object may have any content. For a read-modify-write, pass the ETag of what was read: the
 // write then succeeds only if nothing was written since. A holder must claim the object before it works on what it has
@@ -45,7 +45,7 @@ const maxPuts = 5
 // write fails.
 //
 // The error matches [ErrFenced] if the object has a larger token, and [ErrRetry] if the object has changed since it was
-// read, or was written to by others five times in a row.
+// read, or others have written to it five times in a row.
 func PutFenced(ctx context.Context, o Objects, name string, t Token, body io.ReadSeeker, etag string) error {
 	if err := t.validate(); err != nil {
 		return err

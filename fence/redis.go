@@ -21,10 +21,10 @@ const redisPrefix = "railtoken:fence:"
 // the token and writes. A Redis that fails over to a replica can lose the last tokens along with the last data.
 //
 // The token of key K beside a data key with the hash tag D, or without a tag and named D, is the string
-// railtoken:fence:{D}:K. It has no expiry, like the data that it guards: each pair of a key and a hash tag costs one
-// small string for ever. If you delete data for good, delete its token days later, because an earlier holder that was
-// stopped for longer would find no larger token. A Redis user with ACL rules needs ~railtoken:fence:* besides the data
-// keys, and the commands EVAL, GET and SET.
+// railtoken:fence:{D}:K. Like the data that it guards, it does not expire: each pair of a key and a hash tag
+// permanently costs one small string. If you delete data for good, delete its token days later, because an earlier
+// holder that was stopped for longer would find no larger token. A Redis user with ACL rules needs ~railtoken:fence:*
+// besides the data keys, and the commands EVAL, GET and SET.
 //
 // A Redis is a value without state, and safe for concurrent use.
 type Redis struct {

@@ -21,7 +21,7 @@ type Row struct {
 	Dialect Dialect  // of the database; has no default
 	Table   string   // with or without its schema, spelled as the database stores it
 	ID      []string // the columns that identify a row; default "id"
-	Column  string   // has the token; default "fence"
+	Column  string   // holds the token; default "fence"
 }
 
 // Claim raises the token of a row to the caller's. id has a value for each column of ID. Make it the first statement of

@@ -114,8 +114,8 @@ func (s SQL) Once(ctx context.Context, tx Tx, t Token, op string) error {
 // minAge is the smallest age at which Prune deletes: twice the default MaxHold of a lease.
 const minAge = time.Hour
 
-// Prune deletes tokens and marks that are older than age, by the database's clock, and returns how many. db may be a
-// pool or a transaction.
+// Prune deletes tokens and marks that are older than age, by the database's clock, and returns their number. db may be
+// a pool or a transaction.
 //
 // A holder that was stopped for longer than age would find no larger token, and an operation that is repeated after age
 // would be applied again. Choose days or weeks; less than an hour is refused.

@@ -99,7 +99,7 @@ type Steering struct {
 	By, Why string // at most 500 bytes each
 }
 
-// Validate returns all faults of the steering in one error, or nil.
+// Validate returns an error that lists all problems with the steering, or nil.
 func (s Steering) Validate() error {
 	var errs []error
 	if s.Action == "" {
@@ -118,8 +118,8 @@ func (s Steering) Validate() error {
 }
 
 // Audited calls do, and records in the audit who does it: first that it has begun, then the result of do, or that it has
-// failed. It returns the error of do. If the audit cannot be written, do is not called; if that fails at the end, the
-// error says so, and what do has done stays.
+// failed. It returns the error of do. If the audit cannot be written at the beginning, do is not called. If it cannot be
+// written at the end, the error says so, and the effects of do remain.
 func (i *Inspector) Audited(ctx context.Context, s Steering, do func(ctx context.Context) (result string, err error)) error {
 	if err := s.Validate(); err != nil {
 		return err

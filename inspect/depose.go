@@ -37,7 +37,7 @@ type Deposition struct {
 // mostText limits By and Why.
 const mostText = 500
 
-// Validate returns all faults of the deposition in one error, or nil.
+// Validate returns an error that lists all problems with the deposition, or nil.
 func (d Deposition) Validate() error {
 	var errs []error
 	if d.Expect == "" {
@@ -83,7 +83,7 @@ const (
 //
 // Depose takes locks on Redis only. If a worker has reported that one of its tasks holds the key in another store, the
 // error says so, and matches ErrChanged. A program that does not use railtoken cannot be told that it has lost the key,
-// and the audit has no label of it: stop that program first.
+// and the audit has no label for it: stop that program first.
 //
 // With several lock servers a majority must take part; the error names those that did not. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.

@@ -16,18 +16,18 @@ import (
 type Options struct {
 	// Tasks is a client of the Redis where asynq keeps its tasks. The caller closes it, after the Inspector.
 	Tasks redis.UniversalClient
-	// Locks is a client of the Redis of the locks, if they are on one Redis other than that of the tasks. The caller
-	// closes it, after the Inspector.
+	// Locks is a client of the Redis of the locks, if they are on a single Redis that is not the Redis of the tasks.
+	// The caller closes it, after the Inspector.
 	Locks redis.UniversalClient
 	// Nodes are the servers of a Redlock, if the locks are there, and Redlock are the options that the workers use. The
 	// Inspector makes its own clients.
 	Nodes   []*redis.Options
 	Redlock locking.RedlockOptions
-	// RedisKey is that of [locking.SingleOptions], if the workers' Locker has one.
+	// RedisKey is the RedisKey of [locking.SingleOptions] that the workers' Locker uses, if any.
 	RedisKey func(key string) string
 }
 
-// Validate returns all faults of the options in one error, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	if parking.IsNil(o.Tasks) {
@@ -67,7 +67,7 @@ type server struct {
 	own    bool
 }
 
-// New returns an Inspector. It does not connect. If the options are invalid, it returns all faults at once.
+// New returns an Inspector. It does not connect. If the options are invalid, it reports all problems in one error.
 func New(o Options) (*Inspector, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func New(o Options) (*Inspector, error) {
 // Queue returns the queue of waiting tasks, which lists and reorders them.
 func (i *Inspector) Queue() *delayqueue.Queue { return i.queue }
 
-// Close closes what New has made. Further calls do nothing.
+// Close closes what New has created. Further calls do nothing.
 func (i *Inspector) Close() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

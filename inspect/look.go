@@ -51,7 +51,7 @@ type Holder struct {
 	Since time.Time
 	// Remaining is how long the lock lasts without a renewal; negative if it has no end.
 	Remaining time.Duration
-	// Fence is the largest token that the holder can have: those up to it are reserved for its process.
+	// Fence is the largest token that the holder can have: all tokens up to it are reserved for its process.
 	Fence int64
 	// Task is the task that holds the key, as its worker has reported it in the last seconds; nil if none has.
 	Task *Holding
@@ -62,20 +62,20 @@ type Holder struct {
 // ServerLock is the state of a key on one lock server.
 type ServerLock struct {
 	Addr string
-	// Owner is that of the lock, empty if there is none. Label, Since, Remaining and Fence are those of [Holder].
+	// Owner is the owner of the lock; empty if there is no lock. Label, Since, Remaining and Fence are as in [Holder].
 	Owner, Label string
 	Since        time.Time
 	Remaining    time.Duration
 	Fence        int64
 	// Notified reports that callers wait for the release in their processes.
 	Notified bool
-	// Err says why the server could not be asked, or nil.
+	// Err says why the server could not be queried; nil if it was.
 	Err error
 
 	mark string // of the owner
 }
 
-// Look returns the state of a key, with the first n of the tasks that wait for it. The state is no snapshot: tasks and
+// Look returns the state of a key, with the first n of the tasks that wait for it. The state is not a snapshot: tasks and
 // locks come and go meanwhile. Look returns an error if no lock server answers, or if the Redis of the tasks does not.
 //
 // It makes one call to each lock server, all at the same time, and about eight to the Redis of the tasks.

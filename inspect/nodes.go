@@ -21,9 +21,9 @@ const defaultMaxTTL = 55 * time.Second
 // Node is a lock server.
 type Node struct {
 	Addr string
-	// Err says why the server could not be asked, or is nil. If it is set, the fields below are zero.
+	// Err says why the server could not be queried; nil if it was. If it is set, the fields below are zero.
 	Err error
-	// Version is that of Redis, and Role "master" or "slave".
+	// Version is the version of Redis, and Role is "master" or "slave".
 	Version, Role string
 	RunID         string
 	Uptime        time.Duration

@@ -23,8 +23,8 @@ type Worker struct {
 	ID   string
 	Host string
 	PID  int
-	// Version is that of railtoken; empty if unknown. Config is a fingerprint: workers with the same settings have the
-	// same one.
+	// Version is the version of railtoken; empty if unknown. Config is a fingerprint: workers with the same settings
+	// have the same one.
 	Version, Config string
 	// Backend says where the locks of its tasks are: redis, redlock, or the name of the package that implements the
 	// Locker; empty if the worker is too old to report it. An [Inspector] sees locks of the first two only.
@@ -33,8 +33,8 @@ type Worker struct {
 	Since, Seen time.Time
 	// Queues are those that the worker serves, with their priorities.
 	Queues map[string]int
-	// Slots is its Concurrency. Running is how many slots are in use, and Waiting is in how many of these a task waits
-	// for a key.
+	// Slots is its Concurrency. Running is how many slots are in use, and Waiting is how many of these are occupied by
+	// a task that waits for a key.
 	Slots, Running, Waiting int
 	// Conflicts is how many tasks were refused a key since the worker began.
 	Conflicts int64
@@ -118,7 +118,7 @@ func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
 }
 
 // Held returns the n keys that tasks have held longest, the longest first, as workers have reported them within the
-// last seconds: a key that is held for less than 5 s is seldom among them. It costs what [Inspector.Workers] costs.
+// last seconds: a key that is held for less than 5 s is seldom among them. It costs as much as [Inspector.Workers].
 // Locks of other programs, and those taken outside of tasks, are missing: see [Inspector.Scan].
 func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
 	workers, err := i.Workers(ctx)

@@ -1,5 +1,5 @@
-// Package interop holds the lockers of railtoken to what others expect of a lock. It has tests only, in a module of its own,
-// so that users of the library do not fetch the dependencies of the tests.
+// Package interop checks that railtoken's lockers do what others expect of a lock. It contains only tests, in a module of
+// its own, so that users of the library do not fetch the dependencies of the tests.
 //
 //   - Lock test suites of other projects run against each of our backends, through adapters in the test files: Trillian's
 //     for elections and Vault's for high-availability backends.

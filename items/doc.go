@@ -2,7 +2,7 @@
 //
 // A warehouse run that allocates forty orders is one task. Each order is an item: it has its own keys, lease and fencing
 // token, and is locked only while it is worked on. An order that an audit holds does not stop the others. The handler's
-// [Policy] decides what becomes of it: the task finishes it later, or goes on without it and reports it.
+// [Policy] decides what happens to it: the task finishes it later, or goes on without it and reports it.
 //
 // [New] makes a handler for a server with package attach, and worker.HandleItems one for a worker:
 //

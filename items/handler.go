@@ -23,7 +23,7 @@ const (
 	defaultMaxItems = 10_000
 )
 
-// Policy says what becomes of items whose keys are held by others.
+// Policy says what happens to items whose keys are held by others.
 type Policy int
 
 // The policies.
@@ -35,7 +35,7 @@ const (
 	// archived.
 	GoOn
 	// Whole locks the keys of all items together before the first one runs, or none of them: the handler's Strategy
-	// decides what happens in a conflict. The number of all keys is limited by MaxKeys, and the first failure ends the
+	// decides what happens in a conflict. The total number of keys is limited by MaxKeys, and the first failure ends the
 	// run.
 	Whole
 )
@@ -49,14 +49,14 @@ func (p Policy) String() string {
 }
 
 // Handler says how the tasks of one type are divided into items, and how each item is worked on. T is the payload of a
-// task and I an item. Split, ItemKeys and Run must be set; every other zero value is a default.
+// task and I an item. Split, ItemKeys and Run must be set; every other field has a default.
 type Handler[T, I any] struct {
 	// Split returns the items of a payload. It must always return the same items in the same order, because they are
-	// known by their index. No item, or more than MaxItems, archives the task.
+	// identified by their index. A task with no items, or with more than MaxItems, is archived.
 	Split func(payload T) []I
 
 	// ItemKeys returns the business keys of an item, which are locked together or not at all: make them with
-	// [middleware.Key]. No key, an empty one or one of Keys archives the task.
+	// [middleware.Key]. If it returns no key, an empty one or one of Keys, the task is archived.
 	ItemKeys func(item I) []string
 
 	// Run works on one item. Its context carries the item's lease (locking.FromContext) and [Index], and ends, with a
@@ -72,10 +72,10 @@ type Handler[T, I any] struct {
 	// called again. When Finish is nil, Report.Err is the outcome.
 	Finish func(ctx context.Context, payload T, r Report) error
 
-	// Decode reads the payload of a task; from JSON when nil. An error archives the task.
+	// Decode reads the payload of a task; from JSON when nil. If it fails, the task is archived.
 	Decode func(task *asynq.Task) (T, error)
 
-	// Policy says what becomes of items whose keys are held by others; [FinishLater] when zero.
+	// Policy says what happens to items whose keys are held by others; [FinishLater] when zero.
 	Policy Policy
 	// Parallel is how many items of a task run at the same time; 8 when zero.
 	Parallel int
@@ -90,13 +90,13 @@ type Handler[T, I any] struct {
 
 	// Strategy decides what happens in a conflict over Keys, or over all keys with the policy Whole. Its Requeue limits
 	// how long a task waits for items; a task whose Strategy has none, such as FailFast, waits for items without limits.
-	// The default is that of attach.Options. It must be in BestEffort order.
+	// The default is that of attach.Options. Its order must be BestEffort.
 	Strategy middleware.Strategy
-	// TTL and MaxHold are those of each lock; those of attach.Options when zero.
+	// TTL and MaxHold apply to each lock; the values of attach.Options when zero.
 	TTL, MaxHold time.Duration
 }
 
-// Validate returns every fault of the handler at once, or nil.
+// Validate returns an error that lists all problems with the handler, or nil.
 func (h Handler[T, I]) Validate() error {
 	var errs []error
 	for _, f := range []struct {
@@ -125,7 +125,7 @@ func (h Handler[T, I]) Validate() error {
 }
 
 // New returns the asynq handler for tasks of items: register it as it is, for example with asynq.ServeMux.Handle. It
-// returns every fault of h at once. Package worker has HandleItems for this.
+// reports all problems with h in one error. Package worker has HandleItems for this.
 func New[T, I any](locks *attach.Attached, h Handler[T, I]) (asynq.Handler, error) {
 	err := h.Validate()
 	if locks == nil {

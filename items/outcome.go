@@ -42,8 +42,8 @@ func (e *retryError) Unwrap() error { return e.err }
 type indexKey struct{}
 
 // Index returns the index of the item that runs with ctx. Together with the ID of the task (asynq.GetTaskID) it
-// identifies the item for good: record both with the item's effect, so that it takes effect exactly once. Index returns
-// -1 for any other context.
+// identifies the item permanently: record both with the item's effect, so that it takes effect exactly once. Index
+// returns -1 for any other context.
 func Index(ctx context.Context) int {
 	if i, ok := ctx.Value(indexKey{}).(int); ok {
 		return i

@@ -14,9 +14,9 @@ import (
 // ErrNothingToReplay reports that every item of a task is done or skipped.
 var ErrNothingToReplay = errors.New("items: every item is done or skipped")
 
-// Of returns what has become of the items of a task so far, while the task waits or runs and as long as asynq keeps it
-// afterwards: in the archive, or with asynq.Retention. Results of the last 10 ms may be missing. Total is 0 if the task
-// has not run yet. The error matches [delayqueue.ErrGone] when asynq knows no such task.
+// Of returns the state of a task's items so far, while the task waits or runs and as long as asynq keeps it afterwards:
+// in the archive, or with asynq.Retention. Results of the last 10 ms may be missing. Total is 0 if the task has not run
+// yet. The error matches [delayqueue.ErrGone] when asynq knows no such task.
 func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report, error) {
 	p, _, err := load(ctx, (*parking.Engine)(queue).Client(), parking.Task(t))
 	if errors.Is(err, errNoTask) {
@@ -27,7 +27,8 @@ func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report
 
 // Replay reruns an archived or completed task for the items that are neither done nor skipped, and their tries are
 // counted from zero. The task joins the end of its asynq queue. Replay returns how many items are to run. asynq keeps
-// the last error of the earlier run in the task's LastErr even if the task then succeeds; Of tells how its items stand.
+// the last error of the earlier run in the task's LastErr even if the task then succeeds; Of returns the state of its
+// items.
 //
 // The error matches [ErrNothingToReplay] when there is none, [delayqueue.ErrGone] when asynq knows no such task, and
 // [delayqueue.ErrNotArchived] when it is neither archived nor completed.

@@ -10,21 +10,21 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// State is where an item stands.
+// State is the state of an item.
 type State string
 
 // The states of an item.
 const (
-	Pending State = "pending" // it has not run yet, or not to its end
+	Pending State = "pending" // it has not run yet, or has not finished
 	Done    State = "done"    // it has run without an error, and never runs again
 	Failed  State = "failed"  // its last run returned an error
 	Skipped State = "skipped" // its run returned an error made by [Skip], and it does not run again
 	Refused State = "refused" // another holder had one of its keys
 )
 
-// Result is what has become of an item that is not done.
+// Result is the state of an item that is not done.
 type Result struct {
-	Index int   `json:"index"` // in what Split returned
+	Index int   `json:"index"` // in the result of Split
 	State State `json:"state"`
 	// Tries is how often the item has ended with an error since it was last replayed.
 	Tries int `json:"tries,omitempty"`
@@ -61,7 +61,7 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Report is what has become of the items of a task so far.
+// Report is the state of a task's items so far.
 type Report struct {
 	Total   int `json:"total"`
 	Done    int `json:"done"`
@@ -69,7 +69,7 @@ type Report struct {
 	Skipped int `json:"skipped,omitempty"`
 	Refused int `json:"refused,omitempty"`
 	Pending int `json:"pending,omitempty"`
-	// Items has the failed, skipped and refused items in the order of their indexes.
+	// Items contains the failed, skipped and refused items in the order of their indexes.
 	Items []Result `json:"items,omitempty"`
 }
 

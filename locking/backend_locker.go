@@ -7,8 +7,8 @@ import (
 	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// New returns a Locker on a backend, which implements [Watcher] if the backend does. It panics if b is nil. A holder
-// without a label is [DefaultLabel].
+// New returns a Locker on a backend. The Locker implements [Watcher] if the backend does. New panics if b is nil. A
+// holder without a label gets [DefaultLabel].
 func New(b backend.Backend) Locker {
 	if b == nil {
 		panic("locking: New needs a Backend")

@@ -6,8 +6,8 @@ import "context"
 // one, until ctx ends. Use it for several busy keys that are hardly ever free at the same moment. With a [Gate], a
 // caller of Collect is served before all others that wait for its next key.
 //
-// Collect returns a lease for each key that it has taken, in sorted order. When the error is nil these are all keys;
-// otherwise it is an error of [Wait]. In both cases the caller must [Join] or release the leases.
+// Collect returns a lease for each key that it has taken, in sorted order. When the error is nil, it has taken all
+// keys; otherwise the error is one that [Wait] returns. In both cases the caller must [Join] or release the leases.
 //
 // Callers of Collect do not deadlock, because all of them take keys in the same order. A caller of [Wait] keeps no key
 // while it waits, so it cannot be part of a deadlock.

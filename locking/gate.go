@@ -13,7 +13,7 @@ import (
 // defaultHandOffs is how many times in a row a Gate hands a lease off.
 const defaultHandOffs = 15
 
-// GateOptions configures a [Gate]. The zero value has every default.
+// GateOptions configures a [Gate]. The zero value uses the defaults.
 type GateOptions struct {
 	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their turn:
 	// 15 when zero, so that up to 16 holders follow each other; at most 255. A negative value disables hand-offs.
@@ -54,7 +54,7 @@ type entry struct {
 	queue []*waiter // in the order of arrival
 }
 
-// NewGate returns a Gate in front of inner, which the caller keeps and closes. It panics if inner is nil.
+// NewGate returns a Gate in front of inner, which the caller still owns and must close. It panics if inner is nil.
 func NewGate(inner Locker, opts GateOptions) *Gate {
 	if inner == nil {
 		panic("locking: NewGate needs a Locker")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Join makes one lease of several and takes them over, so the caller must not use them any more. The joined lease is
-// renewed and released with its parts, and lost as soon as one of them is lost.
+// Join combines several leases into one and takes ownership of them, so the caller must not use them any more. The
+// joined lease is renewed and released with its parts, and lost as soon as one of them is lost.
 //
 // Join renews the parts, so that the joined lease lasts for the TTL of opts from now. If that fails, Join returns the
 // error of the renewal, and the caller must still release the leases.

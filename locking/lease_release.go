@@ -72,7 +72,7 @@ func (l *Lease) beginRelease(holder holder) (ended bool, lost error) {
 	return true, lost
 }
 
-// ShouldNotify reports, after Release, whether another caller has subscribed to it by [Options.Notify], or may have.
+// ShouldNotify reports, after Release, whether another caller has, or may have, subscribed to it with [Options.Notify].
 func (l *Lease) ShouldNotify() bool { return l.notify.Load() }
 
 // HandedOff reports, after Release, whether a [Gate] has handed the keys off to the next caller of this process. Then

@@ -13,9 +13,9 @@ import (
 // [Single], [Redlock] and [Gate] are Lockers, and [New] makes one from a backend.
 type Locker interface {
 	// Acquire returns a lease for all of the keys, or an error and none of them. The error matches [ErrHeld] if another
-	// holder has one of the keys. Invalid options, no key at all, and a key of the caller's own ([ErrReentrant]) are
-	// refused without asking a server. After any other error the outcome is unknown, and Acquire has given back what it
-	// could.
+	// holder has one of the keys. Invalid options, no key at all, and a key that the caller already holds
+	// ([ErrReentrant]) are refused without asking a server. After any other error the outcome is unknown, and Acquire
+	// has given back what it could.
 	//
 	// Any string is a key, including the empty one. The order of keys does not matter, and duplicates count once.
 	//
@@ -38,7 +38,7 @@ const (
 	DefaultMaxHold = 30 * time.Minute
 )
 
-// Options configures one attempt. The zero value has every default.
+// Options configures one attempt. The zero value uses the defaults.
 type Options struct {
 	// TTL is how long the lock outlives a crashed holder: at least 1 s, at most MaxHold; 30 s when zero. A [Redlock]
 	// refuses a TTL above its MaxTTL.
@@ -78,7 +78,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns all faults of the options in one error, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error

@@ -61,7 +61,7 @@ type redlockNode struct {
 
 // NewRedlock returns a Locker on at least three servers, one for each element of nodes. It makes its own clients, with
 // a small pool each, no retries, and NodeTimeout for each answer; Close closes them. Connections are made by the first
-// attempt. The error names all faults of nodes and opts.
+// attempt. The error lists all problems with nodes and opts.
 //
 // The quorum is more than half of the nodes, however many of them are alive. Monitor the servers, because no error
 // shows that a minority of them is down or may not vote. go-redis logs failed connections to stderr; see

@@ -55,7 +55,7 @@ func (m GuardMode) String() string {
 	}
 }
 
-// RedlockOptions configures a [Redlock]. The zero value has every default.
+// RedlockOptions configures a [Redlock]. The zero value uses the defaults.
 type RedlockOptions struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
@@ -68,10 +68,10 @@ type RedlockOptions struct {
 	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
 	RedisKey func(key string) string
 
-	// NodeTimeout is how long a node may take to answer a call once it is sent: 50 ms when zero. It must be far below the
-	// TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node that usually answers
-	// slowly, for example on a busy machine, gets up to ten times NodeTimeout. The first connection takes several round
-	// trips, so at a distance the first attempts may fail with ErrUnavailable.
+	// NodeTimeout is how long a node may take to answer a call once it is sent: 50 ms when zero. It must be far below
+	// the TTL. A slow or dead node does not delay an attempt whose outcome is certain without it. A node that usually
+	// answers slowly, for example on a busy machine, gets up to ten times NodeTimeout. The first connection takes
+	// several round trips, so with distant servers the first attempts may fail with ErrUnavailable.
 	//
 	// Under overload, calls form a queue in this process, with renewals and releases before attempts. An attempt waits for
 	// a quarter of its TTL at most; then it fails with ErrUnavailable, and its unsent calls are never sent.
@@ -102,7 +102,7 @@ func (o RedlockOptions) withDefaults() RedlockOptions {
 // without a late answer it is unknown what was granted.
 func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout, o.NodeTimeout) }
 
-// Validate returns all faults of the options in one error, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o RedlockOptions) Validate() error {
 	o = o.withDefaults()
 	var errs []error

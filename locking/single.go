@@ -25,7 +25,7 @@ const (
 	defaultRetries = 3 // the default of go-redis
 )
 
-// SingleOptions configures a [Single]. The zero value has every default.
+// SingleOptions configures a [Single]. The zero value uses the defaults.
 type SingleOptions struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
@@ -43,7 +43,7 @@ type SingleOptions struct {
 	RedisKey func(key string) string
 }
 
-// Validate returns all faults of the options in one error, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o SingleOptions) Validate() error {
 	if o.FenceTTL != 0 && o.FenceTTL < MinTTL {
 		return errFenceTTL(o.FenceTTL)
@@ -93,7 +93,7 @@ type Single struct {
 	late         lateReleases
 }
 
-// NewSingle returns a Locker on the Redis of client. The caller keeps the client, and closes it after the Locker.
+// NewSingle returns a Locker on the Redis of client. The caller still owns the client, and closes it after the Locker.
 // NewSingle returns an error if client is nil or a [redis.Ring]: when a server is down, a ring sends its callers to
 // another one, where held keys seem free.
 //

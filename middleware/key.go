@@ -12,9 +12,9 @@ import (
 	"github.com/railtoken/railtoken/internal/tasklimits"
 )
 
-// KeyFunc returns the business keys of a task: the names of things that no other task may work on at the same time. An
-// error, no key or an empty key archives the task. Make keys with [Key], which returns an empty key if a part is
-// missing. A KeyFunc must be safe for concurrent use and must not retain the task.
+// KeyFunc returns the business keys of a task: the names of things that no other task may work on at the same time. If
+// it returns an error, no key or an empty key, the task is archived. Make keys with [Key], which returns an empty key
+// if a part is missing. A KeyFunc must be safe for concurrent use and must not retain the task.
 type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
 
 // Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): its kind and the parts of its

@@ -21,8 +21,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; the zero value of
-// every other field is a default.
+// Options configures [Lock]. Locker and Key must be set, and Queue for a strategy that parks tasks; every other field
+// has a default.
 type Options struct {
 	// Locker locks the keys.
 	Locker locking.Locker
@@ -42,9 +42,9 @@ type Options struct {
 	// parking a task costs one more attempt to lock its key.
 	RedisKeys func(key string) (lock, notify string)
 
-	// TTL and MaxHold are those of [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, because asynq
-	// may bring back the task of a crashed worker after that time. A warning is logged once for each type of task that
-	// may run for longer than MaxHold (asynq.Timeout, asynq.Deadline).
+	// TTL and MaxHold are as in [locking.Options]: 30 s and 30 min when zero. TTL must be below 55 s, because asynq may
+	// bring back the task of a crashed worker after that time. A warning is logged once for each type of task that may
+	// run for longer than MaxHold (asynq.Timeout, asynq.Deadline).
 	TTL, MaxHold time.Duration
 
 	// Label identifies this process to tasks that are refused a key; "host/pid" when empty. The type and ID of the task
@@ -67,11 +67,11 @@ type Options struct {
 	// Observer receives every event; nil disables it.
 	Observer Observer
 
-	// Logger receives failures and what an operator should know, with hashed keys; nil disables it.
+	// Logger receives failures and other messages for operators, with hashed keys; nil disables it.
 	Logger *slog.Logger
 }
 
-// Validate returns all faults of the options at once, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Locker == nil {
@@ -114,7 +114,7 @@ func (o Options) strategy() Strategy {
 }
 
 // Lock returns a middleware that runs a handler only while it holds the locks of its task's keys. If the options are
-// invalid, Lock returns all faults at once.
+// invalid, Lock reports all problems in one error.
 //
 // The handler's context carries the lease ([locking.FromContext]) and ends when the lease is lost. If the lease was
 // lost, a handler that returns nil has failed with an error that matches [locking.ErrLost]: the task uses up a retry,
@@ -123,9 +123,9 @@ func (o Options) strategy() Strategy {
 // again after a second, without using up a retry. The lease is held until the handler returns, even if asynq has
 // abandoned the task.
 //
-// The server must use a Config that [ServerConfig] has returned, as attach.Attached.Config has. Without it, a task that
-// cannot reach the lock servers counts as failed: it uses up a retry, and is archived on its last attempt. Tasks that
-// are parked still wait, and an error is logged.
+// The server must use a Config made by [ServerConfig], such as the one that attach.Attached.Config returns. Without it,
+// a task that cannot reach the lock servers counts as failed: it uses up a retry, and is archived on its last attempt.
+// Tasks that are parked still wait, and an error is logged.
 func Lock(opts Options) (asynq.MiddlewareFunc, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

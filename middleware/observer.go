@@ -21,7 +21,7 @@ const (
 	Acquired EventKind = "acquired" // the handler is about to run
 	Lost     EventKind = "lost"     // the lease was lost before the handler had returned; Released follows
 	Released EventKind = "released" // the handler has returned, and the keys are released unless they were lost
-	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError, or the strategy's fault
+	Ended    EventKind = "ended"    // the run ended in conflict: Err is its ConflictError, or the strategy's error
 	// Parked: the task waits for its key. If the key was released in the meantime, the task runs again at once.
 	Parked EventKind = "parked"
 	Woke   EventKind = "woke" // the task Next was woken, or has come back by itself: see Cause
@@ -68,8 +68,8 @@ type Event struct {
 	Err            error           // of Ended; of Unavailable the cause; of Lost and its Released, why the lease was lost
 }
 
-// Observer receives events. It is called in the goroutine of the task, so it must be quick, and it must be safe for
-// concurrent use. Use it for metrics and traces. Keys are business data: hash them before you use them in logs or
+// Observer receives events. It is called in the goroutine of the task, so it must return quickly, and it must be safe
+// for concurrent use. Use it for metrics and traces. Keys are business data: hash them before you use them in logs or
 // labels. A panic in the observer is logged with its stack, and the task goes on.
 type Observer func(ctx context.Context, e Event)
 

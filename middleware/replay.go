@@ -14,8 +14,7 @@ import (
 // defaultMaxReplays is the default of ReplayOptions.Most.
 const defaultMaxReplays = 1000
 
-// ReplayOptions selects the archived tasks to replay. Queue must be set; the zero value of every other field is a
-// default.
+// ReplayOptions selects the archived tasks to replay. Queue must be set; every other field has a default.
 type ReplayOptions struct {
 	// Queue is the asynq queue whose archived tasks are replayed. Tasks that Requeue.Queue has moved are archived in
 	// that queue.
@@ -28,7 +27,7 @@ type ReplayOptions struct {
 	Most int
 }
 
-// Validate returns all faults of the options at once, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o ReplayOptions) Validate() error {
 	var errs []error
 	if strings.TrimSpace(o.Queue) == "" {

@@ -31,7 +31,7 @@ const (
 )
 
 // Requeue parks a task in conflict and frees its worker slot. A conflict is not a failure: it uses up no retry, even on
-// the last attempt. The zero value has all defaults.
+// the last attempt. The zero value uses the defaults.
 //
 // The task is woken when another task releases the key. A release outside of tasks also wakes it, if the key was locked
 // through attach.Attached.Locker or worker.Worker.Locker. After a release by any other Locker, the task waits for its
@@ -115,7 +115,7 @@ func standbyFor(c Conflict) time.Duration {
 	return min(standbyTime, c.Deadline.Sub(c.FirstAt)/standbyShare)
 }
 
-// Validate returns all faults of the strategy at once, or nil.
+// Validate returns an error that lists all problems with the strategy, or nil.
 func (r Requeue) Validate() error {
 	var errs []error
 	if r.Delay < 0 {

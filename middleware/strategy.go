@@ -57,13 +57,14 @@ type Decision struct {
 	// it, and a producer does not enqueue the task.
 	Outcome Outcome
 
-	// Delay is the time until the task tries again. With Park, it is that of [Requeue], and Requeue's default when it
-	// is zero or negative. With WaitInSlot, the actual delay is random, between half and one and a half times Delay, or
-	// around 10 ms when Delay is zero or negative; a release of the key ends it early.
+	// Delay is the time until the task tries again. With Park, it works like the Delay of [Requeue], whose default
+	// applies when it is zero or negative. With WaitInSlot, the actual delay is random, between half and one and a half
+	// times Delay, or around 10 ms when Delay is zero or negative; a release of the key ends it early.
 	Delay time.Duration
 
-	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set. A task whose WaitUntil is zero or past, or
-	// that waits although MayWait is false, is parked as by the zero Requeue. Without a Queue, its Outcome is Retry.
+	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set. A task whose WaitUntil is zero or past,
+	// or that waits although MayWait is false, is parked as the zero Requeue would park it. Without a Queue, its
+	// Outcome is Retry.
 	WaitUntil time.Time
 
 	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts.
@@ -73,7 +74,7 @@ type Decision struct {
 	Standby      bool
 	StandbyLimit int
 
-	// Limits and OnLimit are those of [Requeue], for Park.
+	// With Park, Limits and OnLimit work like those of [Requeue].
 	Limits  delayqueue.Limits
 	OnLimit func(ctx context.Context, task *asynq.Task, conflict *ConflictError) error
 }

@@ -65,7 +65,7 @@ func growing(first, most time.Duration, attempt int) time.Duration {
 // Unwrap returns the next strategy.
 func (w Wait) Unwrap() Strategy { return w.withDefaults().next }
 
-// Validate returns all faults of the strategy at once, or nil.
+// Validate returns an error that lists all problems with the strategy, or nil.
 func (w Wait) Validate() error {
 	var errs []error
 	for name, d := range map[string]time.Duration{

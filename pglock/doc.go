@@ -52,7 +52,7 @@
 //
 // Every call is one statement, so PgBouncer in transaction mode may stand in front. Options.Listen must go around it.
 // The driver must not name prepared statements that another session lacks: set default_query_exec_mode=exec with pgx,
-// binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements. Locks of a session
+// binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements. Session-level locks
 // (pg_advisory_lock) do not work there: two holders may share a session.
 //
 // # Cost

@@ -22,15 +22,16 @@ const (
 
 var errClosed = errors.New("pglock: the locker is closed")
 
-// Options configures a Locker. The zero value has every default.
+// Options configures a Locker. The zero value uses the defaults.
 type Options struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [locking.DefaultLabel] when
 	// empty.
 	Label string
 
 	// Listen is the connection string, for example a URL, of a session in which the Locker listens for releases: then
-	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session lasts, so it must
-	// not go through a pooler in transaction mode. When empty, waiting callers poll at least every half a second.
+	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session is long-lived, so
+	// it must not go through a pooler in transaction mode. When empty, waiting callers poll at least every half a
+	// second.
 	Listen string
 }
 
@@ -43,11 +44,11 @@ type Locker interface {
 	io.Closer
 }
 
-// New returns a Locker that keeps its locks in a database. The caller keeps db, and closes it after the Locker. The
-// database must have the schema of this package: see [Create]. Otherwise the error matches [ErrSchema].
+// New returns a Locker that keeps its locks in a database. The caller still owns db, and closes it after the Locker.
+// The database must have the schema of this package: see [Create]. Otherwise the error matches [ErrSchema].
 //
-// Give the locks a db of their own, with SetMaxOpenConns(4) for example. A renewal that waits for a connection that a
-// transaction holds comes too late.
+// Give the locks a db of their own, with SetMaxOpenConns(4) for example. A renewal comes too late if it has to wait for
+// a connection that a transaction holds.
 func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 	if db == nil {
 		return nil, errors.New("pglock: New got a nil database: give it an *sql.DB")

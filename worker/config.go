@@ -28,8 +28,8 @@ const (
 // weights.
 const maxWeight = 1000
 
-// Config configures a [Worker]. Redis must be set; the zero value of every other field is a default. [FromEnv] reads it
-// from RAILTOKEN_* variables, whose names are given with the fields.
+// Config configures a [Worker]. Redis must be set; every other field has a default. [FromEnv] reads it from RAILTOKEN_*
+// variables, whose names are given with the fields.
 type Config struct {
 	// Redis is where asynq keeps its tasks. RAILTOKEN_REDIS_*: see [Redis].
 	Redis Redis
@@ -47,7 +47,8 @@ type Config struct {
 	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
 	// "audit=3,allocate=1".
 	Queues map[string]int
-	// StrictPriority works on a queue only while all queues of larger weight are empty. RAILTOKEN_STRICT_PRIORITY.
+	// StrictPriority makes the worker take tasks from a queue only while all queues of larger weight are empty.
+	// RAILTOKEN_STRICT_PRIORITY.
 	StrictPriority bool
 	// Concurrency is the maximum number of tasks that run at a time; 10 when zero. RAILTOKEN_CONCURRENCY.
 	Concurrency int
@@ -78,7 +79,7 @@ type Config struct {
 	// one key is archived.
 	Strategy middleware.Strategy
 
-	// AllowEviction accepts a Redis that may evict keys when its memory is full, and with them tasks and locks. It is
+	// AllowEviction accepts a Redis that may evict keys, and thus tasks and locks, when its memory is full. It is
 	// refused otherwise. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
@@ -91,8 +92,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer receives every event of the locks; nil disables it.
 	Observer middleware.Observer
-	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are those of asynq's Config. The last three are not
-	// called for the errors of tasks that wait ([attach.Waits]).
+	// BaseContext, IsFailure, RetryDelayFunc and ErrorHandler are as in asynq's Config. The last three are not called
+	// for the errors of tasks that wait ([attach.Waits]).
 	BaseContext    func() context.Context
 	IsFailure      func(error) bool
 	RetryDelayFunc asynq.RetryDelayFunc
@@ -102,7 +103,7 @@ type Config struct {
 	Asynq func(*asynq.Config)
 }
 
-// Validate returns all faults of the configuration at once, each with its cause and remedy, or nil.
+// Validate returns an error that lists all problems with the configuration, each with its cause and remedy, or nil.
 func (c Config) Validate() error {
 	errs := []error{c.Redis.validate("REDIS")}
 	if !c.LockRedis.isZero() {

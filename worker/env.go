@@ -57,8 +57,8 @@ type env struct {
 }
 
 // FromEnv returns the configuration from the RAILTOKEN_* variables: see the fields of [Config] and [Redis]. A variable
-// that is set but blank counts as not set. If anything is invalid, FromEnv returns all faults at once: values that
-// cannot be parsed, variables that do not exist, and what [Config.Validate] finds.
+// that is set but blank counts as not set. If anything is invalid, FromEnv reports all problems in one error: values
+// that cannot be parsed, variables that do not exist, and what [Config.Validate] finds.
 func FromEnv() (Config, error) {
 	var e env
 	if err := envconfig.Process(envPrefix, &e); err != nil {

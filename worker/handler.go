@@ -13,34 +13,34 @@ import (
 )
 
 // Handler describes how tasks of one type are processed: the format of their payload, the keys that they lock, and what
-// happens when another task holds one of them. Run must be set, and Keys unless Unlocked is; the zero value of every
-// other field is a default.
+// happens when another task holds one of them. Run must be set, and Keys unless Unlocked is; every other field has a
+// default.
 type Handler[T any] struct {
 	// Run processes the task. Its context carries the lease (locking.FromContext) and ends, with a cause, when the
 	// lease is lost.
 	Run func(ctx context.Context, payload T) error
 
 	// Keys returns the business keys of a payload; make them with [middleware.Key]. They are locked together or not at
-	// all. No key, or an empty one, archives the task. So does more than one key if the Strategy keeps an order.
+	// all. The task is archived if there is no key or an empty one, or if there are several keys and the Strategy keeps
+	// an order.
 	Keys func(payload T) []string
 
-	// Decode decodes the payload of a task; from JSON when nil. An error archives the task.
+	// Decode decodes the payload of a task; from JSON when nil. If it fails, the task is archived.
 	Decode func(task *asynq.Task) (T, error)
 
 	// Strategy decides what happens in conflict; the worker's strategy when nil.
 	Strategy middleware.Strategy
 
-	// TTL and MaxHold are those of locking.Options; the worker's values when zero. If the task's timeout
-	// (asynq.Timeout, 30 min by default) is longer than MaxHold, the task may lose its lock while it runs, and a
-	// warning is logged.
+	// TTL and MaxHold are as in locking.Options; the worker's values when zero. If the task's timeout (asynq.Timeout,
+	// 30 min by default) is longer than MaxHold, the task may lose its lock while it runs, and a warning is logged.
 	TTL, MaxHold time.Duration
 
 	// Unlocked runs the handler without locks, for tasks that need no exclusion.
 	Unlocked bool
 }
 
-// Handle registers a handler for the tasks of exactly the given type. If the handler is invalid, Handle returns all
-// faults at once. Register all handlers before the worker starts.
+// Handle registers a handler for the tasks of exactly the given type. If the handler is invalid, Handle reports all
+// problems in one error. Register all handlers before the worker starts.
 func Handle[T any](w *Worker, taskType string, h Handler[T]) error {
 	var errs []error
 	fault := func(format string, args ...any) {

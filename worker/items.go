@@ -7,8 +7,8 @@ import (
 )
 
 // HandleItems registers a handler for the tasks of one type, each made of many items with locks of their own: see
-// package items. The type must match exactly. It returns every fault of the handler at once. Register all handlers
-// before the worker starts.
+// package items. The type must match exactly. It reports all problems with the handler in one error. Register all
+// handlers before the worker starts.
 func HandleItems[T, I any](w *Worker, taskType string, h items.Handler[T, I]) error {
 	if taskType == "" {
 		return fmt.Errorf("worker: handler of %q: the type of its tasks is empty", taskType)

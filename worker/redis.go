@@ -17,8 +17,8 @@ const lockVariable = "LOCK_REDIS"
 // nodesVariable names the servers for locks on several servers.
 const nodesVariable = "RAILTOKEN_LOCK_NODES"
 
-// Redis says where a Redis is. Exactly one of these must be set: Addr, Master with Sentinels, Cluster, Client or, for
-// locks only, Nodes. The variables of [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
+// Redis describes how to reach a Redis. Exactly one of these must be set: Addr, Master with Sentinels, Cluster, Client
+// or, for locks only, Nodes. The variables of [Config].LockRedis begin with RAILTOKEN_LOCK_REDIS_ instead.
 type Redis struct {
 	// Addr is the address of a standalone server: "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
 	Addr string
@@ -33,8 +33,8 @@ type Redis struct {
 	// Tasks cannot be stored there. RAILTOKEN_LOCK_NODES, separated by commas.
 	Nodes []string
 
-	// Client is an existing client of a standalone server, of Sentinels or of a Cluster. It remains the caller's, to be
-	// closed after the worker has ended, and the fields below do not apply to it. It has no variable.
+	// Client is an existing client of a standalone server, of Sentinels or of a Cluster. The caller still owns it and
+	// closes it after the worker has ended, and the fields below do not apply to it. It cannot be set by a variable.
 	Client redis.UniversalClient
 
 	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
@@ -201,8 +201,8 @@ func (r Redis) encryption() *tls.Config {
 }
 
 // Connect returns a new client of this Redis, which connects at first use, or Client if that is set. Close a new client
-// at the end. It is for programs beside a worker, such as one that uses package inspect; a Redlock has [Redis.NodeOptions]
-// instead, and Connect returns nil for it.
+// at the end. It is for programs that run alongside a worker, such as one that uses package inspect; a Redlock has
+// [Redis.NodeOptions] instead, and Connect returns nil for it.
 func (r Redis) Connect() redis.UniversalClient {
 	if r.isRedlock() {
 		return nil

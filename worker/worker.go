@@ -18,8 +18,8 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// Worker runs handlers for the tasks of some queues. It is used once: call New, then Handle for each type of task, then
-// Run.
+// Worker runs handlers for the tasks of some queues. It can be used only once: call New, then Handle for each type of
+// task, then Run.
 type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
@@ -46,8 +46,8 @@ const (
 	closed
 )
 
-// New returns a worker that has not been started. It does not connect. If the configuration is invalid, New returns all
-// faults at once.
+// New returns a worker that has not been started. It does not connect. If the configuration is invalid, New reports all
+// problems in one error.
 func New(cfg Config) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Command admin serves two pages beside each other: asynqmon, with all tasks and queues, at /asynqmon, and railtoken's admin page,
-// with the keys that tasks hold or wait for, at /locks. Both are read-only.
+// Command admin serves two pages side by side: asynqmon, with all tasks and queues, at /asynqmon, and railtoken's admin page, with
+// the keys that tasks hold or wait for, at /locks. Both are read-only.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command allocation allocates stock to orders as a warehouse does: in runs of many orders, each order under its own
-// lock, while other tasks audit single orders. It shows what becomes of orders that cannot be allocated, and checks
+// lock, while other tasks audit single orders. It shows what happens to orders that cannot be allocated, and checks
 // that the stock is exact.
 package main
 

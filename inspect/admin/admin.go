@@ -13,8 +13,8 @@ import (
 	"github.com/railtoken/railtoken/inspect"
 )
 
-// Options configures a [Page]. Tasks and Inspector must be set. The zero value of the rest is a page at the root that
-// changes nothing.
+// Options configures a [Page]. Tasks and Inspector must be set. With zero values for the rest, the page is served at the
+// root and changes nothing.
 type Options struct {
 	// Tasks is a client of the Redis where asynq keeps its tasks, and Inspector looks at it and at the locks. The caller
 	// closes them, after the Page.
@@ -27,8 +27,8 @@ type Options struct {
 	Prefix string
 	// Actions lets the page change something. Without it the page is read-only.
 	Actions bool
-	// Authorize, if not nil, is asked before each request, with an action and the key that it is about, if any. An error
-	// refuses the request with status 403, and is shown. It is called concurrently.
+	// Authorize, if not nil, is called before each request, with the action and the key that it concerns, if any. An
+	// error refuses the request with status 403, and is shown. It is called concurrently.
 	Authorize func(r *http.Request, action string, key string) error
 	// Operator returns the name of the operator, for the audit; the address of the browser by default.
 	Operator func(r *http.Request) string
@@ -46,7 +46,7 @@ type Options struct {
 	TasksURL string
 }
 
-// The actions that Options.Authorize is asked about. View is every request that changes nothing. Replay has a key only
+// The actions that are passed to Options.Authorize. View is every request that changes nothing. Replay has a key only
 // where tasks are chosen by the key for which they were archived.
 const (
 	View     = "view"
@@ -58,7 +58,7 @@ const (
 	Replay   = "replay"
 )
 
-// Validate returns all faults of the options in one error, or nil.
+// Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	var errs []error
 	if o.Tasks == nil {
@@ -88,7 +88,7 @@ type Page struct {
 	notes  notes
 }
 
-// New returns a Page. It does not connect. If the options are invalid, it returns all faults at once.
+// New returns a Page. It does not connect. If the options are invalid, it reports all problems in one error.
 func New(o Options) (*Page, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ const (
 	BehindFailed  Cause = "behind-failed"   // the first task of its sequence has failed and will be retried
 	QueuePaused   Cause = "queue-paused"    // its queue is paused
 	QueueUnserved Cause = "queue-unserved"  // no server works on its queue
-	RetryLater    Cause = "retry-later"     // it has failed, and asynq runs it again at its time
-	Scheduled     Cause = "scheduled"       // its time has not come
+	RetryLater    Cause = "retry-later"     // it has failed, and asynq retries it at its scheduled time
+	Scheduled     Cause = "scheduled"       // its scheduled time has not come yet
 	LimitReached  Cause = "limit-reached"   // it has reached a limit on waiting
 	NoQuorum      Cause = "no-quorum"       // too few lock servers can be reached
 	Quarantined   Cause = "quarantined"     // too few lock servers may vote: they may have forgotten locks

@@ -33,9 +33,9 @@ type Options struct {
 	Redlock bool
 }
 
-// Task explains why a task does not run, as far as can be seen from outside the workers. A task that asynq does not
-// know is not an error: its cause is [NoSuchTask]. Times are those of this machine's clock, except those that Redis or
-// a worker has noted.
+// Task explains why a task does not run, as far as can be seen from outside the workers. A task that asynq does not know
+// is not an error: its cause is [NoSuchTask]. Times are by this machine's clock, except those that Redis or a worker has
+// recorded.
 //
 // It makes about twenty calls to Redis, and changes nothing.
 func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error) {

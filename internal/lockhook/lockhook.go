@@ -1,6 +1,6 @@
-// Package lockhook shows the locks of package locking from inside: it names their Redis keys, reads their owners, and takes
-// them away from their holders. Package locking sets its functions, so that packages inspect and attach can use them without
-// exported names in package locking.
+// Package lockhook gives access to the internals of the locks of package locking: it names their Redis keys, reads their
+// owners, and takes them away from their holders. Package locking sets its functions, so that packages inspect and attach can
+// use them without exported names in package locking.
 package lockhook
 
 import (

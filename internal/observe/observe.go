@@ -1,4 +1,4 @@
-// Package observe calls the observers of a user, and keeps their panics from failing a task.
+// Package observe calls a user's observers, and keeps their panics from failing a task.
 package observe
 
 import (

@@ -8,7 +8,7 @@
 //     and still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
 //     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
 //     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
-//   - Waiters: [Engine.Park], [Engine.Wake], and the check after half a second whether a woken task came. The set
+//   - Waiters: [Engine.Park], [Engine.Wake], and the check after half a second whether a woken task has arrived. The set
 //     railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all keys.
 //   - Sequences: [Engine.Join], [Engine.Remove] and [Engine.Front]. The set railtoken:sequence:{K} holds the tasks of a
 //     key in order of arrival, whether they wait, run, or have yet to be fetched. A task joins after asynq has it, so a
@@ -30,9 +30,9 @@
 //     have had for another key is passed on when it parks again, perhaps twice: then a waiter tries its key too early,
 //     and waits again. Or it is in the index only, and counts towards the total until it parks again, ends, or is found
 //     to be gone.
-//   - Wake took waiters out of the set, but has not promoted them: their timers bring them back. Without a crash two
-//     wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one that runs
-//     already tries its key by itself.
+//   - Wake took waiters out of the set, but has not moved them to their queues: their timers bring them back. Without a
+//     crash two wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one
+//     that runs already tries its key by itself.
 //   - Enqueue enqueued the task, but it is not in the sequence: it joins when it runs. This can happen on one node,
 //     too.
 //

@@ -16,7 +16,7 @@
 //
 // A master that is made a replica takes over the data of its new master but keeps its connections, and may be made a
 // master again (REPLICAOF). A connection that was vetted before survives this, unless it happens to write in between.
-// [Strict] notices.
+// [Strict] notices this.
 //
 // When a server's process replaces another one, this process measures the quarantine by its own monotonic clock. But
 // when a node is seen for the first time, the age of its process is what the server reports by its wall clock. If that

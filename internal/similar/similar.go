@@ -1,4 +1,4 @@
-// Package similar finds what somebody who mistyped a name may have meant.
+// Package similar finds the names that a mistyped name may stand for.
 package similar
 
 import (

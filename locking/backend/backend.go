@@ -31,7 +31,7 @@ type Backend interface {
 	// first one, and only that key needs a subscription. After any other error the outcome may be unknown, and Acquire
 	// has released what it could.
 	//
-	// Acquire must return an error, any but a HeldError, when ctx has ended, and take nothing. The grant outlives ctx.
+	// When ctx has ended, Acquire must take nothing and return an error other than a HeldError. The grant outlives ctx.
 	// The validity of the lease counts from before the call, so a slow attempt leaves less of the TTL. When less than a
 	// third is left, the grant is renewed before its holder gets the lease; when that fails, or nothing is left, the
 	// grant is released.
@@ -62,9 +62,9 @@ type Grant interface {
 	Fence(ctx context.Context, i int) (int64, error)
 
 	// Renew extends the locks so that they last for ttl from now. If one of them is gone, because it has expired or was
-	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost, which
-	// ends the lease, as a locking.LostError with Reason LossTaken. It may extend the other locks or leave them, because
-	// Release deletes them in either case. After any other error the lease renews again later.
+	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost. That
+	// ends the lease with a locking.LostError whose Reason is LossTaken. It may extend the other locks or leave them,
+	// because Release deletes them in either case. After any other error the lease renews again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 
 	// Release deletes all locks that are still this grant's, and leaves those of other holders alone. It returns an

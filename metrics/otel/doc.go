@@ -26,5 +26,5 @@
 // that task has the ID as railtoken.task.id. If the holder is in the same process, both also have a link to its
 // railtoken.hold. The lock has no room for the span of a holder in another process.
 //
-// No metric and no span ever has a business key: spans have its hash, as the log does.
+// No metric and no span ever contains a business key: spans contain its hash, as the log does.
 package otel

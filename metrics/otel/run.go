@@ -13,7 +13,7 @@ import (
 	"github.com/railtoken/railtoken/attach"
 )
 
-// Headers returns headers for a task: the given ones, whose map stays as it is, and those that carry the span of ctx.
+// Headers returns headers for a task: the given ones, whose map is not modified, and those that carry the span of ctx.
 func (t *Telemetry) Headers(ctx context.Context, headers map[string]string) map[string]string {
 	all := maps.Clone(headers)
 	if all == nil {

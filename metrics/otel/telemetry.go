@@ -65,5 +65,5 @@ func (t *Telemetry) Observe(ctx context.Context, e middleware.Event) {
 	t.spans.observe(ctx, e)
 }
 
-// Close ends the reading of the gauges. Close the Telemetry after the workers, and before the Inspector.
+// Close stops reading the gauges. Close the Telemetry after the workers, and before the Inspector.
 func (t *Telemetry) Close() error { return t.meters.close() }

@@ -1,5 +1,5 @@
-// Package prometheus exports railtoken's metrics to Prometheus: how often tasks meet a held key, how long they wait,
-// how long keys are held, which leases were lost, and in which state the lock servers are. It is a module of its own.
+// Package prometheus exports railtoken's metrics to Prometheus: how often tasks meet a held key, how long they wait, how
+// long keys are held, which leases were lost, and the state of the lock servers. It is a module of its own.
 //
 //	import metrics "github.com/railtoken/railtoken/metrics/prometheus"
 //
@@ -8,7 +8,7 @@
 //	cfg.Observer = collector.Observe // of worker.Config, attach.Options or attach.ProducerOptions
 //
 // The counters and histograms have the labels type and queue, and no metric ever has a business key as a label. The folder
-// rules has alerts, and the folder grafana a dashboard: docs/operations.md says what each alert means.
+// rules contains alerts, and the folder grafana a dashboard: docs/operations.md says what each alert means.
 //
 //	railtoken_attempts_total{type,queue,outcome}      runs: acquired, held (ended in conflict), unavailable
 //	railtoken_waits_total{type,queue}                 waits that have begun

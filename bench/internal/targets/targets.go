@@ -1,4 +1,4 @@
-// Package targets holds the targets for the benchmark's figures in one table, and judges the results of a run by
+// Package targets holds the targets for the benchmark's figures in one table, and judges the results of a run against
 // them.
 package targets
 

@@ -2,8 +2,8 @@
 // outcome: how long it took, how often each task had to be started, and whether two tasks of a key ran at the same
 // time.
 //
-// A [Scenario] is a list of tasks, a [Contestant] a way to work on it, and [Run] puts both together on a redis-server
-// of their own. [Measure] runs all of them: it is this part of the benchmark.
+// A [Scenario] is a list of tasks, and a [Contestant] is a way to work on it. [Run] runs a contestant on a scenario,
+// with a redis-server of its own. [Measure] runs all of them: it is the task part of the benchmark.
 package tasks
 
 import (

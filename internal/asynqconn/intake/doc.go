@@ -11,7 +11,7 @@
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
 // acknowledgement releases them: see package fused.
 //
-// A lost reply strands no task. Each call has a name of its own, and the runs of the tasks that it takes bear that
+// A lost reply strands no task. Each call has a name of its own, and the runs of the tasks that it takes carry that
 // name, so that a repeated call finds them. go-redis never sends such a call twice: an acknowledgement is repeated by
 // the Intake until it is answered, and takes effect in that run of the task alone; a fetch is recalled by its name,
 // after which it takes nothing if it arrives late.
