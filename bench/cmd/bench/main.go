@@ -98,10 +98,10 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // options are what the command line says.
 type options struct {
-	env                   measure.Env
-	from, into, dir, json string
-	check                 bool
-	shown                 string // the command line, for the report
+	env             measure.Env
+	from, into, dir string
+	check           bool
+	shown           string // the command line, for the report
 }
 
 func parse(args []string, errOut io.Writer) (*options, error) {
@@ -114,10 +114,9 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	flags.IntVar(&o.env.Scale, "scale", 100, "how many percent of the work to do")
 	quick := flags.Bool("quick", false, "two rounds and a fifth of the work: for a first look, not for figures to quote")
 	flags.StringVar(&o.env.Orders, "orders", "", "read the orders from this CSV `file`; generate them when empty")
-	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -json writes it")
+	flags.StringVar(&o.from, "from", "", "measure nothing: read the figures of this `file`, as -out writes it")
 	flags.StringVar(&o.into, "into", "", "put what is measured in place of the same tables of this `file`, with their own setting")
 	flags.StringVar(&o.dir, "out", "", "write the report, its figures and plots to this `directory`; print tables when empty")
-	flags.StringVar(&o.json, "json", "", "also write the figures of every round to this `file`")
 	flags.BoolVar(&o.check, "check", false, "exit with status 3 when a target is missed")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -143,7 +142,7 @@ func shown(flags *flag.FlagSet, orders string) string {
 	var given []string
 	flags.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "orders", "into", "out", "json", "check":
+		case "orders", "into", "out", "check":
 		default:
 			given = append(given, fmt.Sprintf("-%s=%v", f.Name, f.Value))
 		}
@@ -190,14 +189,11 @@ func (o *options) results(ctx context.Context) (*results.Results, error) {
 	return whole, err
 }
 
-func (o *options) write(r *results.Results, out io.Writer) (err error) {
-	if o.json != "" {
-		err = r.Write(o.json)
-	}
+func (o *options) write(r *results.Results, out io.Writer) error {
 	if o.dir == "" {
-		return errors.Join(err, report.Tables(out, r))
+		return report.Tables(out, r)
 	}
-	return errors.Join(err, report.Write(r, o.dir))
+	return report.Write(r, o.dir)
 }
 
 // redisVersion asks a server that is started for this alone.

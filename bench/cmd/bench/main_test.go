@@ -15,9 +15,9 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 		t.Fatal("needs redis-server, which make test installs: ", err)
 	}
 	dir := t.TempDir()
-	figures := filepath.Join(dir, "figures.json")
+	figures := filepath.Join(dir, "benchmarks.json")
 	var out, errOut bytes.Buffer
-	args := []string{"-run", "^noop$", "-reps", "1", "-scale", "1", "-out", dir, "-json", figures}
+	args := []string{"-run", "^noop$", "-reps", "1", "-scale", "1", "-out", dir}
 	if status := command(t.Context(), args, &out, &errOut); status != 0 {
 		t.Fatalf("status %d: %s", status, &errOut)
 	}

@@ -16,7 +16,6 @@ const (
 	efficiency = "of ideal"
 	commands   = "commands/acquisition"
 	unfairness = "longest wait ÷ mean"
-	meanWait   = "mean wait ms"
 	callersAll = 64
 )
 
@@ -83,16 +82,15 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table) err
 func addContention(t *results.Table, name string, got measure.Contention, counted bool, sent float64) {
 	row := t.Row(name)
 	each, mean := sent/float64(got.Acquired), got.MeanWait()
-	longest, meanMS := float64(got.Longest)/float64(mean), mean.Seconds()*1000
+	longest := float64(got.Longest) / float64(mean)
 	if got.Acquired == 0 {
-		each, longest, meanMS = math.NaN(), math.NaN(), math.NaN() // the rounds must stay side by side
+		each, longest = math.NaN(), math.NaN() // the rounds must stay side by side
 		row.Note = "in some slices no caller got a key"
 	}
 	if counted {
 		t.Add(name, commands, each)
 	}
 	t.Add(name, unfairness, longest)
-	t.Add(name, meanWait, meanMS)
 	if got.Failed > 0 {
 		row.Note = fmt.Sprintf("waits failed (%d in one slice), such as: %s", got.Failed, firstLine(got.Err))
 	}

@@ -37,8 +37,6 @@ type Contestant struct {
 	Locks bool
 	// Parks says that tasks in conflict are counted when they are parked.
 	Parks bool
-	// Refuses says that tasks in conflict are given up.
-	Refuses bool
 	// InOrder says that the tasks of a key must be done in the order in which they were enqueued.
 	InOrder bool
 	// Recorded says that the tasks are enqueued with their keys, as a Producer does that knows their key functions.

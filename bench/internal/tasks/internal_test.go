@@ -44,7 +44,7 @@ func TestARowSaysWhatMustNotBe(t *testing.T) {
 	if got := quick.Values["of ideal"]; len(got) != 2 || got[0] != 0.5 || got[1] != 0.25 || quick.Note != "" {
 		t.Errorf("of ideal: %v, with the note %q", got, quick.Note)
 	}
-	if got := quick.Values["finished"]; len(got) != 2 || got[0] != 1 || quick.Values["commands/task"] != nil {
+	if got := quick.Values["finished"]; len(got) != 2 || got[0] != 1 || quick.Values["commands/conflict"] != nil {
 		t.Errorf("got %v", quick.Values)
 	}
 	bad := result(4*time.Second, 50)
@@ -57,7 +57,7 @@ func TestARowSaysWhatMustNotBe(t *testing.T) {
 			t.Errorf("the note is %q, without %q once", row.Note, part)
 		}
 	}
-	if got := row.Values; got["finished"][0] != 0 || got["lost"][0] != 2 || got["overlaps"][1] != 3 {
+	if got := row.Values; got["finished"][0] != 0 || got["tasks/s"][1] != 12.5 {
 		t.Errorf("got %v", got)
 	}
 	bad.Err, bad.Again = "", 0

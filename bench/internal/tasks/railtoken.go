@@ -24,7 +24,7 @@ var (
 	// RailtokenFailFast gives tasks in conflict up at once: asynq archives them.
 	RailtokenFailFast = func() Contestant {
 		c := ours("railtoken failfast", middleware.FailFast{})
-		c.Parks, c.Refuses = false, true
+		c.Parks = false
 		return c
 	}()
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.

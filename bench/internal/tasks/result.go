@@ -12,8 +12,8 @@ import (
 
 // Result is what a contestant reached in one run.
 type Result struct {
-	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived or have vanished: no
-	// worker will do them.
+	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived: no worker will do
+	// them.
 	Tasks, Done, Lost int
 	// AsideDone is how many of the tasks aside were done.
 	AsideDone int
@@ -46,15 +46,6 @@ func (r Result) Rate() float64 {
 	return float64(r.Done) / r.Took.Seconds()
 }
 
-// RunsAt returns the number of runs that the share p of the tasks does not exceed; NaN when there are no tasks.
-func (r Result) RunsAt(p float64) float64 {
-	if len(r.Runs) == 0 {
-		return math.NaN()
-	}
-	rank := int(math.Ceil(p * float64(len(r.Runs))))
-	return float64(r.Runs[min(max(rank, 1), len(r.Runs))-1])
-}
-
 // AtMost returns the share of the tasks that were run at most so many times; NaN when there are no tasks.
 func (r Result) AtMost(runs int) float64 {
 	n, _ := slices.BinarySearch(r.Runs, runs+1)
@@ -84,25 +75,16 @@ func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) 
 	if ideal := s.Ideal(); ideal > 0 {
 		add("of ideal", r.Rate()/(float64(r.Tasks)/ideal.Seconds()))
 	}
-	add("done", float64(r.Done))
-	add("makespan s", r.Took.Seconds())
 	finished := 0.0
 	if r.Finished {
 		finished = 1
 	}
 	add("finished", finished)
-	add("runs p99", r.RunsAt(0.99))
 	add("≤2 runs", r.AtMost(2))
 	add("CPU µs/task", r.CPUPerTask())
-	add("overlaps", float64(r.Overlaps))
-	add("lost", float64(r.Lost))
-	if !math.IsNaN(r.Commands) {
-		add("commands/task", r.PerTask())
-		if c.Parks {
-			add("commands/task alone", alone.PerTask())
-			add("parked/task", float64(r.Parked)/float64(r.Tasks))
-			add("commands/conflict", r.PerConflict(alone))
-		}
+	if c.Parks && !math.IsNaN(r.Commands) {
+		add("parked/task", float64(r.Parked)/float64(r.Tasks))
+		add("commands/conflict", r.PerConflict(alone))
 	}
 	note(t.Row(c.Name), r, c)
 }

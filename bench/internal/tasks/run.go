@@ -3,13 +3,10 @@ package tasks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"time"
-
-	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
@@ -88,8 +85,7 @@ func counted(
 		}
 	}
 	r.Commands = after - before
-	err = addVanished(job, &r)
-	return r, err
+	return r, nil
 }
 
 // work lets the contestant work until all is over or the time is up, and stops it.
@@ -128,26 +124,4 @@ func enqueueLate(ctx context.Context, c Contestant, job Job) error {
 		return err
 	}
 	return enqueue(ctx, job, c, late)
-}
-
-// addVanished counts tasks as lost that were not done and are nowhere any more. Those that were broken off at the end
-// may have been done without being counted: they are at most as many as there are slots, and only in runs that did not
-// finish.
-func addVanished(job Job, r *Result) error {
-	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: job.Addr})
-	defer inspector.Close()
-	queues, err := inspector.Queues()
-	gone := r.Tasks - r.Done
-	for _, queue := range queues {
-		info, failed := inspector.GetQueueInfo(queue)
-		if failed != nil {
-			return fmt.Errorf("look at queue %s: %w", queue, failed)
-		}
-		gone -= info.Size
-	}
-	if !r.Finished {
-		gone -= Slots
-	}
-	r.Lost += max(0, gone)
-	return err
 }

@@ -130,7 +130,7 @@ func TestWhatHappensAfterTheEndDoesNotCount(t *testing.T) {
 		if first.Took != 3*workTime/2 || first.Done != 1 || first.Finished {
 			t.Errorf("got %+v", first)
 		}
-		if again.Done != 1 || again.Lost != 0 || again.Parked != 0 || again.Err != "" || again.RunsAt(1) != 0 {
+		if again.Done != 1 || again.Lost != 0 || again.Parked != 0 || again.Err != "" || again.AtMost(0) != 1 {
 			t.Errorf("afterwards %+v", again)
 		}
 	})
@@ -175,13 +175,13 @@ func TestRunsAreThoseOfTheTasksShare(t *testing.T) {
 		r.Runs = append(r.Runs, 1)
 	}
 	r.Runs = append(r.Runs, 2, 7)
-	if r.RunsAt(0.5) != 1 || r.RunsAt(0.99) != 2 || r.RunsAt(1) != 7 || r.AtMost(2) != 0.99 || r.AtMost(1) != 0.98 || r.AtMost(7) != 1 {
-		t.Errorf("p50 %v, p99 %v, most %v, at most two %v", r.RunsAt(0.5), r.RunsAt(0.99), r.RunsAt(1), r.AtMost(2))
+	if r.AtMost(2) != 0.99 || r.AtMost(1) != 0.98 || r.AtMost(7) != 1 {
+		t.Errorf("at most once %v, twice %v, seven times %v", r.AtMost(1), r.AtMost(2), r.AtMost(7))
 	}
 	if got := (tasks.Result{Done: 4, CPU: time.Millisecond}).CPUPerTask(); got != 250 {
 		t.Errorf("%v us for each task", got)
 	}
-	if none := (tasks.Result{}); !math.IsNaN(none.RunsAt(0.5)) || !math.IsNaN(none.AtMost(2)) || !math.IsNaN(none.PerTask()) || none.Rate() != 0 {
+	if none := (tasks.Result{}); !math.IsNaN(none.AtMost(2)) || !math.IsNaN(none.PerTask()) || none.Rate() != 0 {
 		t.Error("nothing has a figure")
 	}
 }

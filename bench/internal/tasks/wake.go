@@ -56,7 +56,6 @@ func addWakes(t *results.Table, row string, times []time.Duration) {
 	slices.Sort(times)
 	t.Add(row, "p50 ms", results.PercentileIn(time.Millisecond, times, 0.5))
 	t.Add(row, "p95 ms", results.PercentileIn(time.Millisecond, times, 0.95))
-	t.Add(row, "longest ms", results.PercentileIn(time.Millisecond, times, 1))
 }
 
 // Wakes measures how long after the release of its key a waiting task's handler starts: n times for a key that a task
