@@ -41,9 +41,9 @@ type series struct {
 
 // bench is one size that is set up.
 type bench interface {
-	// slice measures a part.
-	slice(ctx context.Context) (usage.Cost, error)
-	close() error
+	// Slice measures a part.
+	Slice(ctx context.Context) (usage.Cost, error)
+	Close() error
 }
 
 // Measure measures the growth over keys and over waiters. What was measured before an error stays.
@@ -64,7 +64,7 @@ func Measure(ctx context.Context, env *measure.Env) error {
 				if err != nil {
 					return nil, err
 				}
-				return startCrew(ctx, at, worker.Config{}, spread(names, (1+parts)*tasks), keySlots, parts, tasks)
+				return startCrew(ctx, at, worker.Config{}, spread(names, (1+parts)*tasks), parts, tasks)
 			},
 			name,
 		},
@@ -101,7 +101,7 @@ func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, r
 	defer func() {
 		for _, b := range benches {
 			if b != nil {
-				err = errors.Join(err, b.close())
+				err = errors.Join(err, b.Close())
 			}
 		}
 	}()
@@ -115,7 +115,7 @@ func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, r
 	costs := make([][]usage.Cost, len(s.sizes))
 	for slice := range s.parts {
 		for _, i := range measure.Turns(len(s.sizes), slice) {
-			cost, err := benches[i].slice(ctx)
+			cost, err := benches[i].Slice(ctx)
 			if err != nil {
 				return fmt.Errorf("%d: %w", s.sizes[i], err)
 			}

@@ -3,12 +3,12 @@ package growth
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -35,7 +35,7 @@ type chain struct {
 	order  middleware.Order
 	lives  int // of a slice
 	client *worker.Client
-	worker *worker.Worker
+	stop   func() error // ends the worker
 	meter  usage.Meter
 	come   []chan struct{} // closed when the task may ask for the key
 	parked chan struct{}   // a value for each task that has parked
@@ -74,28 +74,19 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 	}
 	err = c.letCome(ctx, depth)
 	if err == nil {
-		learned := server.LearnFrom(ctx, at)
-		err = c.pass(ctx)
-		var failed error
-		c.meter.Sent, failed = learned()
-		err = errors.Join(err, failed)
+		c.meter.Sent, err = server.Learn(ctx, at, func() error { return c.pass(ctx) })
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.close())
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) {
-	c.worker, err = worker.New(worker.Config{
-		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, ShutdownTimeout: time.Second,
+	c.stop, err = workers.Railtoken(ctx, worker.Config{
+		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, Observer: c.observe,
 		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
-		Observer: c.observe, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return err
-	}
-	err = worker.Handle(c.worker, lifeType, worker.Handler[link]{
+	}, worker.Handler[link]{
 		Keys: func(l link) []string {
 			select {
 			case <-c.come[l.N]:
@@ -104,33 +95,19 @@ func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) 
 			return []string{lifeKey}
 		},
 		Run: func(context.Context, link) error { return c.live(ctx) },
-	})
-	if err == nil {
-		err = c.worker.Start(ctx)
-	}
-	if err != nil {
-		err = errors.Join(err, c.worker.Shutdown())
-	}
+	}, lifeType)
 	return err
 }
 
-// close lets all tasks go that run.
-func (c *chain) close() error {
+// Close lets all tasks go that run.
+func (c *chain) Close() error {
 	close(c.over)
-	return errors.Join(c.worker.Shutdown(), c.client.Close())
+	return errors.Join(c.stop(), c.client.Close())
 }
 
-// slice measures some lives.
-func (c *chain) slice(ctx context.Context) (usage.Cost, error) {
-	before, err := c.meter.Read(ctx)
-	if err == nil {
-		err = c.pass(ctx)
-	}
-	if err != nil {
-		return usage.Cost{}, err
-	}
-	after, err := c.meter.Read(ctx)
-	return after.Since(before, c.lives), err
+// Slice measures some lives.
+func (c *chain) Slice(ctx context.Context) (usage.Cost, error) {
+	return c.meter.Measure(ctx, func() (int, error) { return c.lives, c.pass(ctx) })
 }
 
 // pass lets the tasks live on for a slice.

@@ -25,7 +25,7 @@ func telemetry(tasks int) series {
 			if i == 2 {
 				cfg.Observer = prometheus.New(prometheus.Options{}).Observe
 			}
-			return startCrew(ctx, at, cfg, lockall.Keys(1000), keySlots, telemetryParts, tasks/2)
+			return startCrew(ctx, at, cfg, lockall.Keys(1000), telemetryParts, tasks/2)
 		},
 		func(i int) string { return rows[i] },
 	}

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -21,14 +20,16 @@ type counter []*server.Sent
 func (c contention) learn(ctx context.Context, crowd crowd, at *site, kind contestant.Kind, watch time.Duration,
 	row *results.Row,
 ) (counter, error) {
-	learned := func() (*server.Sent, error) { return nil, nil } //nolint:nilnil // etcd is not watched
-	if kind.Store == contestant.OnRedis {
-		learned = server.LearnFrom(ctx, at.redis[0])
+	warm := func() error {
+		_, err := crowd.contend(c.request(kind, at, 0, watch))
+		return err
 	}
-	_, err := crowd.contend(c.request(kind, at, 0, watch))
-	sent, failed := learned()
-	if err != nil || failed != nil || sent == nil {
-		return nil, errors.Join(err, failed)
+	if kind.Store != contestant.OnRedis {
+		return nil, warm()
+	}
+	sent, err := server.Learn(ctx, at.redis[0], warm)
+	if err != nil {
+		return nil, err
 	}
 	if mixed := sent.Mixed(); len(mixed) > 0 {
 		slices.Sort(mixed)

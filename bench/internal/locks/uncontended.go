@@ -3,8 +3,6 @@ package locks
 import (
 	"context"
 	"fmt"
-	"math"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -118,29 +116,21 @@ func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Co
 // turn adds what a load gets done, and what each pair costs: allocations of this process when there is one caller, and
 // processor time of this process and of all redis-servers.
 func (o *opened) turn(ctx context.Context, t *results.Table, at *site, load measure.Load) error {
-	meter := usage.Meter{Servers: at.redis}
-	var before, after runtime.MemStats
-	o.done.Store(0)
-	runtime.ReadMemStats(&before)
-	began, err := meter.Read(ctx)
+	var sample measure.Sample
+	cost, err := usage.Meter{Servers: at.redis}.Measure(ctx, func() (int, error) {
+		var left func()
+		o.done.Store(0)
+		sample, left = o.pairs(ctx, load)
+		left()
+		return int(o.done.Load()), nil
+	})
 	if err != nil {
 		return err
 	}
-	sample, left := o.pairs(ctx, load)
-	left()
-	ended, err := meter.Read(ctx)
-	if err != nil {
-		return err
-	}
-	runtime.ReadMemStats(&after)
 	addSample(t, o.Name, sample, "")
-	pairs, cost := float64(o.done.Load()), ended.Since(began, int(o.done.Load()))
-	if pairs == 0 { // the rounds must stay side by side
-		pairs, cost = math.NaN(), usage.Cost{Client: math.NaN(), Server: math.NaN()}
-	}
 	if load.Callers == 1 {
-		t.Add(o.Name, "allocations", float64(after.Mallocs-before.Mallocs)/pairs)
-		t.Add(o.Name, "bytes", float64(after.TotalAlloc-before.TotalAlloc)/pairs)
+		t.Add(o.Name, "allocations", cost.Allocations)
+		t.Add(o.Name, "bytes", cost.Bytes)
 	}
 	t.Add(o.Name, "client µs", cost.Client)
 	if o.Store == contestant.OnRedis {

@@ -4,14 +4,15 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// lastLines is how long the last lines of a MONITOR may take to come.
+const lastLines = 10 * time.Millisecond
 
 // Sent counts the commands that clients send to a server.
 //
@@ -25,21 +26,22 @@ type Sent struct {
 	share map[string]float64
 }
 
-// Learn watches the server's load for the time given, or until ctx ends. A MONITOR slows the server down: measure
-// nothing meanwhile.
-func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
+// Learn watches a server while load runs on it, and returns also the error of load. A MONITOR slows the server down:
+// measure nothing meanwhile.
+func Learn(ctx context.Context, s *Server, load func() error) (*Sent, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(watch)); err != nil {
-		return nil, err
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		return nil, err
 	}
+	failed := make(chan error, 1)
+	go func() {
+		failed <- load()
+		_ = conn.SetReadDeadline(time.Now().Add(lastLines))
+	}()
 	type calls struct{ all, clients float64 }
 	seen := map[string]calls{}
 	for lines := bufio.NewScanner(conn); lines.Scan(); { // until the deadline
@@ -59,7 +61,7 @@ func Learn(ctx context.Context, s *Server, watch time.Duration) (*Sent, error) {
 	for name, c := range seen {
 		sent.share[name] = c.clients / c.all
 	}
-	return sent, nil
+	return sent, <-failed
 }
 
 // On returns a counter for another server that gets the same kind of load.
@@ -89,9 +91,6 @@ func (s *Sent) Count(ctx context.Context) (float64, error) {
 	return total, nil
 }
 
-// Known names the commands that were seen while it learned.
-func (s *Sent) Known() []string { return slices.Collect(maps.Keys(s.share)) }
-
 // Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
 func (s *Sent) Mixed() []string {
 	var names []string
@@ -108,22 +107,3 @@ var monitored = regexp.MustCompile(`\[\d+ (\S+)\] "([^"]*)"`)
 
 // called is a line such as cmdstat_set:calls=12,usec=34. A subcommand, client|setinfo, counts for its command.
 var called = regexp.MustCompile(`cmdstat_([^:|]*)[^:]*:calls=(\d+)`)
-
-// LearnFrom begins to learn which commands clients send to a server, and returns a function that ends it.
-func LearnFrom(ctx context.Context, s *Server) (end func() (*Sent, error)) {
-	watching, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	var (
-		sent *Sent
-		err  error
-	)
-	go func() {
-		defer close(over)
-		sent, err = Learn(watching, s, time.Hour)
-	}()
-	return func() (*Sent, error) {
-		cancel()
-		<-over
-		return sent, err
-	}
-}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -16,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/attach"
-	"github.com/railtoken/railtoken/middleware"
+	"github.com/railtoken/railtoken/bench/internal/workers"
 )
 
 // contestant starts servers that give their tasks to a handler, and returns what stops them.
 type contestant struct {
 	name  string
-	start func(client *redis.Client, handler asynq.HandlerFunc) (stop func(), err error)
+	start func(client *redis.Client, handler asynq.HandlerFunc) (stop func() error, err error)
 }
 
 // recorded is the contestant whose tasks are enqueued with their keys.
@@ -30,13 +27,13 @@ const recorded = "railtoken, keys recorded"
 
 var contestants = []contestant{
 	bare("bare x 1", 1, nil), bare("bare x 2", 2, nil), bare("bare x 4", 4, nil), bare("bare x 8", 8, nil),
-	{"attached, no keys", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+	{"attached, no keys", func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		return attached(client, handler, false)
 	}},
-	{"railtoken", func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+	{"railtoken", func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		return attached(client, handler, true)
 	}},
-	{recorded, func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+	{recorded, func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		return attached(client, handler, true)
 	}},
 	bare("sleep-retry", 1, setNX), bare("redsync", 1, mutex),
@@ -44,53 +41,40 @@ var contestants = []contestant{
 
 // bare is so many stock asynq servers that share the slots. lock, when not nil, wraps the handler.
 func bare(name string, servers int, lock func(*redis.Client, asynq.HandlerFunc) asynq.HandlerFunc) contestant {
-	return contestant{name, func(client *redis.Client, handler asynq.HandlerFunc) (func(), error) {
+	return contestant{name, func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		if lock != nil {
 			handler = lock(client, handler)
 		}
-		var all []*asynq.Server
-		stop := func() {
+		var all []func() error
+		stop := func() error {
 			var ending sync.WaitGroup
-			for _, s := range all {
-				ending.Go(s.Shutdown)
+			errs := make([]error, len(all))
+			for i, end := range all {
+				ending.Go(func() { errs[i] = end() })
 			}
 			ending.Wait()
+			return errors.Join(errs...)
 		}
 		for range servers {
-			s := asynq.NewServerFromRedisClient(client, config(slots/servers))
-			if err := s.Start(handler); err != nil {
-				stop()
-				return nil, err
+			end, err := workers.Stock(client, asynq.Config{Concurrency: slots / servers}, handler)
+			if err != nil {
+				return nil, errors.Join(err, stop())
 			}
-			all = append(all, s)
+			all = append(all, end)
 		}
 		return stop, nil
 	}}
 }
 
-func config(concurrency int) asynq.Config {
-	return asynq.Config{Concurrency: concurrency, LogLevel: asynq.FatalLevel, ShutdownTimeout: time.Second}
-}
-
 // attached is a stock asynq server with railtoken, as one attaches it.
-func attached(client *redis.Client, handler asynq.HandlerFunc, locked bool) (func(), error) {
-	a, err := attach.New(client, config(slots), attach.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	work := a.Unlocked(handler)
-	if locked {
-		work = a.Lock(keys)(handler)
-	}
-	s := asynq.NewServerFromRedisClient(a.Client(), a.Config())
-	if err := s.Start(work); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	return func() {
-		a.Stop()
-		s.Shutdown()
-		_ = a.Close()
-	}, nil
+func attached(client *redis.Client, handler asynq.HandlerFunc, locked bool) (func() error, error) {
+	cfg := asynq.Config{Concurrency: slots}
+	return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler {
+		if locked {
+			return locks.Lock(key)(handler)
+		}
+		return locks.Unlocked(handler)
+	})
 }
 
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
@@ -120,73 +104,7 @@ func mutex(client *redis.Client, next asynq.HandlerFunc) asynq.HandlerFunc {
 	}
 }
 
-// producers enqueue at the same time.
-const producers = 8
-
-// enqueuer is asynq's Client, or railtoken's Producer, which records the keys of the tasks.
-type enqueuer interface {
-	EnqueueContext(ctx context.Context, task *asynq.Task, opts ...asynq.Option) (*asynq.TaskInfo, error)
-}
-
-// keys returns the keys of a task.
-func keys(_ context.Context, task *asynq.Task) ([]string, error) {
+// key returns the key of a task, which no other task has.
+func key(_ context.Context, task *asynq.Task) ([]string, error) {
 	return []string{string(task.Payload())}, nil
-}
-
-// enqueue adds tasks, whose payload is a key of their own.
-func enqueue(ctx context.Context, addr string, tasks int, recorded bool) error {
-	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: producers})
-	defer func() { _ = client.Close() }()
-	var queue enqueuer = asynq.NewClientFromRedisClient(client)
-	if recorded {
-		p, err := attach.NewProducer(client, attach.ProducerOptions{Keys: map[string]middleware.KeyFunc{"noop": keys}})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = p.Close() }()
-		queue = p
-	}
-	failed := make([]error, producers)
-	var all sync.WaitGroup
-	for p := range producers {
-		all.Go(func() {
-			for i := p; i < tasks && failed[p] == nil; i += producers {
-				task := asynq.NewTask("noop", fmt.Append(nil, "order:", i))
-				_, failed[p] = queue.EnqueueContext(ctx, task, asynq.Timeout(time.Minute))
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(failed...)
-}
-
-// counter counts the tasks that are done.
-type counter struct {
-	done      atomic.Int64
-	warmAt    int64
-	endAt     int64
-	warm, all chan struct{} // closed when so many are done
-}
-
-func newCounter(warmAt, endAt int) *counter {
-	return &counter{warmAt: int64(warmAt), endAt: int64(endAt), warm: make(chan struct{}), all: make(chan struct{})}
-}
-
-func (c *counter) handle(context.Context, *asynq.Task) error {
-	switch c.done.Add(1) {
-	case c.warmAt:
-		close(c.warm)
-	case c.endAt:
-		close(c.all)
-	}
-	return nil
-}
-
-func (c *counter) await(ctx context.Context, until chan struct{}) error {
-	select {
-	case <-until:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%d of %d tasks were done: %w", c.done.Load(), c.endAt, context.Cause(ctx))
-	}
 }

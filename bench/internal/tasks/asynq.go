@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -38,11 +39,8 @@ func startAsynq(job Job, cfg asynq.Config, handle handler) (stop func() error, e
 	running, end := context.WithCancelCause(context.Background())
 	cfg.Queues = job.Scenario.weights()
 	cfg.DelayedTaskCheckInterval = delayedInterval
-	cfg.ShutdownTimeout = shutdownTimeout
-	cfg.LogLevel = asynq.FatalLevel // a conflict may be an error in asynq's eyes
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
-	s := asynq.NewServerFromRedisClient(client, cfg)
-	err = s.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	stopServer, err := workers.Stock(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		var p payload
 		if err := json.Unmarshal(task.Payload(), &p); err != nil {
 			return err
@@ -59,8 +57,7 @@ func startAsynq(job Job, cfg asynq.Config, handle handler) (stop func() error, e
 	}
 	return func() error {
 		end(errStopped)
-		s.Shutdown()
-		return client.Close()
+		return errors.Join(stopServer(), client.Close())
 	}, nil
 }
 

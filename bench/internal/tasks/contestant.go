@@ -16,9 +16,6 @@ const (
 // LockTTL is how long a lock written by hand holds.
 const LockTTL = 30 * time.Second
 
-// shutdownTimeout is what handlers get that do not end at once.
-const shutdownTimeout = time.Second
-
 // Job is what a contestant is given.
 type Job struct {
 	// Addr is the redis-server.

@@ -3,12 +3,12 @@ package tasks
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -50,16 +50,10 @@ func inOrder(name string, strategy middleware.Strategy) Contestant {
 
 func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) (stop func() error, err error) {
 	running, end := context.WithCancelCause(context.Background())
-	w, err := worker.New(worker.Config{
+	stopWorker, err := workers.Railtoken(ctx, worker.Config{
 		Redis: worker.Redis{Addr: job.Addr}, Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy,
-		ShutdownTimeout: shutdownTimeout, Observer: job.observe,
-		ErrorHandler: asynq.ErrorHandlerFunc(job.failed), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		end(nil)
-		return nil, err
-	}
-	handler := worker.Handler[payload]{
+		Observer: job.observe, ErrorHandler: asynq.ErrorHandlerFunc(job.failed),
+	}, worker.Handler[payload]{
 		Keys: func(p payload) []string { return []string{p.Key} },
 		Run: func(ctx context.Context, p payload) error {
 			ctx, cancel := context.WithCancelCause(ctx)
@@ -67,20 +61,14 @@ func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) 
 			defer context.AfterFunc(running, func() { cancel(errStopped) })()
 			return job.Tally.Work(ctx, p.N)
 		},
-	}
-	for kind := range job.Scenario.types() {
-		err = errors.Join(err, worker.Handle(w, kind, handler))
-	}
-	if err == nil {
-		err = w.Start(ctx)
-	}
+	}, job.Scenario.types()...)
 	if err != nil {
 		end(nil)
-		return nil, errors.Join(err, w.Shutdown())
+		return nil, err
 	}
 	return func() error {
 		end(errStopped)
-		return w.Shutdown()
+		return stopWorker()
 	}, nil
 }
 

@@ -28,10 +28,10 @@ func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, limits 
 		return nil, err
 	}
 	defer at.Kill()
-	learned := server.LearnFrom(ctx, at)
-	_, err = counted(ctx, at, nil, c, s, limits)
-	sent, failed := learned()
-	return sent, errors.Join(err, failed)
+	return server.Learn(ctx, at, func() error {
+		_, err := counted(ctx, at, nil, c, s, limits)
+		return err
+	})
 }
 
 // Run lets the contestant do the scenario's tasks on a redis-server of its own, whose log goes to the directory. The

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -99,12 +100,12 @@ func (s Scenario) Ideal() time.Duration {
 }
 
 // types returns the types of the tasks.
-func (s Scenario) types() map[string]bool {
+func (s Scenario) types() []string {
 	types := map[string]bool{}
 	for _, t := range s.Tasks {
 		types[t.Type] = true
 	}
-	return types
+	return slices.Collect(maps.Keys(types))
 }
 
 // weights gives every queue the same weight.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -159,21 +159,9 @@ func (w *wakes) observe(_ context.Context, e middleware.Event) {
 
 // start starts a worker, and returns what ends it.
 func (w *wakes) start(ctx context.Context, addr, queue string, interval time.Duration) (stop func() error, err error) {
-	one, err := worker.New(worker.Config{
-		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval,
-		Observer: w.observe, ShutdownTimeout: shutdownTimeout, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = worker.Handle(one, DefaultType, worker.Handler[role]{Keys: oneKey, Run: w.work})
-	if err == nil {
-		err = one.Start(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, one.Shutdown())
-	}
-	return one.Shutdown, nil
+	return workers.Railtoken(ctx, worker.Config{
+		Redis: worker.Redis{Addr: addr}, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval, Observer: w.observe,
+	}, worker.Handler[role]{Keys: oneKey, Run: w.work}, DefaultType)
 }
 
 // attach starts a plain asynq server that has locks attached, and returns what ends it.
@@ -181,29 +169,22 @@ func (w *wakes) attach(_ context.Context, addr, queue string, interval time.Dura
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	cfg := asynq.Config{
 		Concurrency: worker.DefaultConcurrency, Queues: map[string]int{queue: 1}, TaskCheckInterval: interval,
-		ShutdownTimeout: shutdownTimeout, LogLevel: asynq.ErrorLevel,
 	}
-	rt, err := attach.New(client, cfg, attach.Options{Observer: w.observe})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	lock := rt.Lock(middleware.PayloadKeys(oneKey))
-	asynqServer := asynq.NewServerFromRedisClient(rt.Client(), rt.Config())
-	err = asynqServer.Start(lock(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	handle := func(ctx context.Context, task *asynq.Task) error {
 		var r role
 		if err := json.Unmarshal(task.Payload(), &r); err != nil {
 			return err
 		}
 		return w.work(ctx, r)
-	})))
-	if err != nil {
-		return nil, errors.Join(err, rt.Close(), client.Close())
 	}
-	return func() error {
-		rt.Stop()
-		asynqServer.Shutdown()
-		return errors.Join(rt.Close(), client.Close())
-	}, nil
+	stopServer, err := workers.Attached(client, cfg, attach.Options{Observer: w.observe},
+		func(locks *attach.Attached) asynq.Handler {
+			return locks.Lock(middleware.PayloadKeys(oneKey))(asynq.HandlerFunc(handle))
+		})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return func() error { return errors.Join(stopServer(), client.Close()) }, nil
 }
 
 // once lets a task in the queue hold the key until another one has waited for it for a while, and returns how long that

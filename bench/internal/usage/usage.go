@@ -5,6 +5,8 @@ package usage
 import (
 	"context"
 	"fmt"
+	"math"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -14,7 +16,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/server"
 )
 
-// Meter reads the counters of a load.
+// Meter measures a load.
 type Meter struct {
 	// Servers are looked at through their probes, which the load does not use.
 	Servers []*server.Server
@@ -22,48 +24,65 @@ type Meter struct {
 	Sent *server.Sent
 }
 
-// Reading is what the counters say at a moment.
-type Reading struct {
-	at              time.Time
-	client, servers time.Duration
-	commands        float64
-}
-
-// Read reads the counters.
-func (m Meter) Read(ctx context.Context) (r Reading, err error) {
-	for _, s := range m.Servers {
-		spent, err := CPU(ctx, s.Probe())
-		if err != nil {
-			return r, err
-		}
-		r.servers += spent
-	}
-	if m.Sent != nil {
-		if r.commands, err = m.Sent.Count(ctx); err != nil {
-			return r, err
-		}
-	}
-	r.client, err = Process()
-	r.at = time.Now()
-	return r, err
-}
-
-// Cost is what one unit of work has cost, such as a task.
+// Cost is what one unit of work has cost, such as a task. All are NaN when there was no work.
 type Cost struct {
 	// Micros is time by the clock; Client is the processor time of this process, and Server that of all servers, of all
 	// their threads; all three in microseconds.
 	Micros, Client, Server float64
 	// Commands is how many commands clients have sent; 0 when they were not counted.
 	Commands float64
+	// Allocations is how often this process has allocated memory, and Bytes how much.
+	Allocations, Bytes float64
 }
 
-// Since returns the cost of each of so many units of work between two readings; NaN or infinite when there are none.
-func (r Reading) Since(before Reading, units int) Cost {
-	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(units) }
-	return Cost{
-		Micros: micros(r.at.Sub(before.at)), Client: micros(r.client - before.client),
-		Server: micros(r.servers - before.servers), Commands: (r.commands - before.commands) / float64(units),
+// Measure returns the cost of each unit of work. work does it, and returns how many units that were.
+func (m Meter) Measure(ctx context.Context, work func() (units int, err error)) (Cost, error) {
+	before, err := m.read(ctx)
+	if err != nil {
+		return Cost{}, err
 	}
+	units, err := work()
+	if err != nil {
+		return Cost{}, err
+	}
+	after, err := m.read(ctx)
+	each := func(before, after float64) float64 {
+		if units == 0 {
+			return math.NaN()
+		}
+		return (after - before) / float64(units)
+	}
+	return Cost{
+		Micros: each(before.Micros, after.Micros), Client: each(before.Client, after.Client),
+		Server: each(before.Server, after.Server), Commands: each(before.Commands, after.Commands),
+		Allocations: each(before.Allocations, after.Allocations), Bytes: each(before.Bytes, after.Bytes),
+	}, err
+}
+
+// start is what [Cost.Micros] counts from.
+var start = time.Now()
+
+// read returns what everything has cost so far.
+func (m Meter) read(ctx context.Context) (c Cost, err error) {
+	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	for _, s := range m.Servers {
+		spent, err := CPU(ctx, s.Probe())
+		if err != nil {
+			return c, err
+		}
+		c.Server += micros(spent)
+	}
+	if m.Sent != nil {
+		if c.Commands, err = m.Sent.Count(ctx); err != nil {
+			return c, err
+		}
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	c.Allocations, c.Bytes = float64(memory.Mallocs), float64(memory.TotalAlloc)
+	spent, err := Process()
+	c.Client, c.Micros = micros(spent), micros(time.Since(start))
+	return c, err
 }
 
 // Process returns the processor time that this process has used so far, without that of the servers it has started.

@@ -1,8 +1,10 @@
 package usage_test
 
 import (
+	"math"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,30 +25,32 @@ func TestAMeterSeesWhatALoadCosts(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	meter := usage.Meter{Servers: []*server.Server{s}}
-	before, err := meter.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	empty, none, err := usage.Memory(t.Context(), s.Probe())
-	if err != nil || none != 0 {
-		t.Fatalf("%v keys, %v", none, err)
+	empty, keys, err := usage.Memory(t.Context(), s.Probe())
+	if err != nil || keys != 0 {
+		t.Fatalf("%v keys, %v", keys, err)
 	}
 	const size = 1 << 20
-	for i := range 20 { // enough to cost some processor time
-		if err := client.Set(t.Context(), string(rune('a'+i)), make([]byte, size), 0).Err(); err != nil {
-			t.Fatal(err)
+	began := time.Now()
+	each, err := meter.Measure(t.Context(), func() (int, error) {
+		for i := range 20 { // enough to cost some processor time
+			if err := client.Set(t.Context(), string(rune('a'+i)), make([]byte, size), 0).Err(); err != nil {
+				return 0, err
+			}
 		}
-	}
-	after, err := meter.Read(t.Context())
+		return 20, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	each, all := after.Since(before, 20), after.Since(before, 1)
-	if each.Micros <= 0 || each.Client <= 0 || each.Server <= 0 || each.Commands != 0 {
+	if each.Micros <= 0 || each.Client <= 0 || each.Server <= 0 || each.Commands != 0 || each.Bytes < size {
 		t.Errorf("it cost %+v", each)
 	}
-	if got := each.Server * 20 / all.Server; got < 0.999 || got > 1.001 {
-		t.Errorf("20 units cost %v, each %v", all.Server, each.Server)
+	if took := float64(time.Since(began).Microseconds()); each.Micros > took/20 {
+		t.Errorf("each took %v µs, all together %v", each.Micros, took)
+	}
+	none, err := meter.Measure(t.Context(), func() (int, error) { return 0, nil })
+	if err != nil || !math.IsNaN(none.Micros) || !math.IsNaN(none.Server) {
+		t.Errorf("nothing cost %+v, %v", none, err)
 	}
 	full, keys, err := usage.Memory(t.Context(), s.Probe())
 	if err != nil || keys != 20 || full-empty < 20*size {

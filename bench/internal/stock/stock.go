@@ -4,21 +4,24 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/bench/internal/measure"
+	"github.com/railtoken/railtoken/bench/internal/noop"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
 const (
-	slots = 32
+	slots     = 32
+	producers = 8 // enqueue at the same time
 	// warmUp is the share of the tasks, one in so many, that are done before the clock starts.
 	warmUp = 5
 	bound  = 2 * time.Minute
@@ -50,20 +53,18 @@ func (w way) measure(ctx context.Context, env *measure.Env) error {
 	for _, c := range contestants {
 		t.AddRow(c.name) // in this order
 	}
-	for round := range env.Rounds {
-		for _, i := range measure.Turns(len(contestants), round) {
-			c := contestants[i]
-			env.Report("%s, round %d: %s", w.name, round+1, c.name)
-			if err := w.run(ctx, env, t, c, tasks); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
+	return env.Each(ctx, len(contestants), func(round, i int) error {
+		c := contestants[i]
+		env.Report("%s, round %d: %s", w.name, round+1, c.name)
+		if err := w.run(ctx, env, t, c, tasks); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // run has one contestant do its tasks on a new server.
-func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c contestant, tasks int) error {
+func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c contestant, tasks int) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	s, err := server.Start(ctx, env.Dir)
@@ -80,55 +81,37 @@ func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c cont
 		defer func() { _ = proxy.Close() }()
 		at = proxy.Addr()
 	}
-	if err := enqueue(ctx, s.Addr(), tasks, c.name == recorded); err != nil {
+	err = noop.Enqueue(ctx, s.Addr(), producers, tasks+slots, func(i int) (payload []byte, opts []asynq.Option) {
+		payload = fmt.Append(nil, "order:", i)
+		if c.name == recorded {
+			opts = append(opts, attach.Keys(string(payload)))
+		}
+		return payload, opts
+	})
+	if err != nil {
 		return err
 	}
 	client := redis.NewClient(&redis.Options{Addr: at, PoolSize: 2 * slots, ContextTimeoutEnabled: true})
 	defer func() { _ = client.Close() }()
-	roundTrip, err := pingTime(ctx, client)
+	crew, err := noop.Start(s, tasks-tasks/warmUp, func(work func()) (func() error, error) {
+		return c.start(client, func(context.Context, *asynq.Task) error {
+			work()
+			return nil
+		})
+	})
 	if err != nil {
 		return err
 	}
-	runtime.GC() // the garbage of the enqueueing
-	count := newCounter(tasks/warmUp, tasks)
-	stop, err := c.start(client, count.handle)
+	defer func() { err = errors.Join(err, crew.Close()) }()
+	if err := crew.Warm(ctx, tasks/warmUp); err != nil {
+		return err
+	}
+	cost, err := crew.Slice(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	meter := usage.Meter{Servers: []*server.Server{s}}
-	if err := count.await(ctx, count.warm); err != nil {
-		return err
-	}
-	before, err := meter.Read(ctx)
-	from := count.done.Load()
-	if err != nil {
-		return err
-	}
-	if err := count.await(ctx, count.all); err != nil {
-		return err
-	}
-	after, err := meter.Read(ctx)
-	if err != nil {
-		return err
-	}
-	cost := after.Since(before, tasks-int(from))
 	t.Add(c.name, "tasks/s", 1e6/cost.Micros)
 	t.Add(c.name, "client µs", cost.Client)
 	t.Add(c.name, "server µs", cost.Server)
-	t.Add(c.name, "round trip µs", float64(roundTrip.Nanoseconds())/1e3)
 	return nil
-}
-
-// pingTime returns the median round trip to Redis.
-func pingTime(ctx context.Context, client *redis.Client) (time.Duration, error) {
-	var all results.Values
-	for range 50 {
-		began := time.Now()
-		if err := client.Ping(ctx).Err(); err != nil {
-			return 0, err
-		}
-		all = append(all, float64(time.Since(began)))
-	}
-	return time.Duration(all.Median()), nil
 }
