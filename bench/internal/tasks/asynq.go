@@ -15,8 +15,10 @@ import (
 // Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key.
 // Tasks of one key do overlap.
 var Bare = Contestant{Name: "bare", Start: func(_ context.Context, job Job) (func() error, error) {
-	cfg := asynq.Config{Concurrency: job.Scenario.Bare, TaskCheckInterval: checkInterval}
-	return startAsynq(job, cfg, func(ctx context.Context, _ *redis.Client, p payload) error {
+	cfg := asynq.Config{
+		Queues: job.Scenario.weights(), Concurrency: job.Scenario.Bare, TaskCheckInterval: checkInterval,
+	}
+	return startAsynq(job, cfg, workers.Stock, func(ctx context.Context, _ *redis.Client, p payload) error {
 		return job.Tally.Work(ctx, p.N)
 	})
 }}
@@ -27,38 +29,33 @@ type payload struct {
 	Key string `json:"key"`
 }
 
-// errStopped ends handlers that still wait when the run is over.
-var errStopped = errors.New("the run is over")
+func (p payload) keys() []string { return []string{p.Key} }
 
 // handler works on a task, with a client for its lock.
 type handler func(ctx context.Context, client *redis.Client, p payload) error
 
-// startAsynq runs an asynq server without railtoken. Its handler is told to end by its context.
-func startAsynq(job Job, cfg asynq.Config, handle handler) (stop func() error, err error) {
+// startAsynq starts an asynq server that start makes, with the rest of a configuration.
+func startAsynq(
+	job Job, cfg asynq.Config,
+	start func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop func() error, err error), handle handler,
+) (stop func() error, err error) {
 	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
-	running, end := context.WithCancelCause(context.Background())
-	cfg.Queues = job.Scenario.weights()
 	cfg.DelayedTaskCheckInterval = delayedInterval
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
-	stopServer, err := workers.Stock(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	stopServer, err := start(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		var p payload
 		if err := json.Unmarshal(task.Payload(), &p); err != nil {
 			return err
 		}
 		job.Tally.Run(p.N)
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(running, func() { cancel(errStopped) })()
+		ctx, cancel := job.Tally.During(ctx)
+		defer cancel()
 		return handle(ctx, client, p)
 	}))
 	if err != nil {
-		end(nil)
 		return nil, errors.Join(err, client.Close())
 	}
-	return func() error {
-		end(errStopped)
-		return errors.Join(stopServer(), client.Close())
-	}, nil
+	return func() error { return errors.Join(stopServer(), client.Close()) }, nil
 }
 
 // failed is told every error of a handler, before asynq decides what becomes of the task: on its last attempt it is

@@ -13,6 +13,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/bench/internal/workers"
 )
 
 // pause is the mean time between two attempts of [SleepRetry], jittered by half, and retryDelay that of the ones that
@@ -101,10 +103,11 @@ func byHand(name string, timed bool, isFailure func(error) bool,
 ) Contestant {
 	return Contestant{Name: name, Locks: true, Timed: timed, Start: func(_ context.Context, job Job) (func() error, error) {
 		cfg := asynq.Config{
-			Concurrency: Slots, TaskCheckInterval: checkInterval, IsFailure: isFailure,
+			Queues: job.Scenario.weights(), Concurrency: Slots, TaskCheckInterval: checkInterval,
+			IsFailure:      isFailure,
 			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return cmp.Or(job.RetryDelay, retryDelay) },
 		}
-		return startAsynq(job, cfg, func(ctx context.Context, client *redis.Client, p payload) error {
+		return startAsynq(job, cfg, workers.Stock, func(ctx context.Context, client *redis.Client, p payload) error {
 			return handle(ctx, job, client, p)
 		})
 	}}

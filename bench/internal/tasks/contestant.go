@@ -27,6 +27,12 @@ type Job struct {
 	RetryDelay time.Duration
 }
 
+// end breaks off the handlers that work on, and ends the servers.
+func (j Job) end(stop func() error) error {
+	j.Tally.End()
+	return stop()
+}
+
 // Contestant is a way to work on tasks that want the same keys.
 type Contestant struct {
 	Name string

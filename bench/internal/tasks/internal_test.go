@@ -70,11 +70,14 @@ func TestARowSaysWhatMustNotBe(t *testing.T) {
 func TestAGapIsFromTheHoldersEndToTheNextStart(t *testing.T) {
 	t.Parallel()
 	s := Pairs(2)
-	got := gaps(s, Result{Took: 5 * time.Second, At: []time.Duration{time.Second, 2 * time.Second, 1501 * time.Millisecond, 0}})
+	got := gaps(s, Result{
+		Took: 5 * time.Second, At: []time.Duration{time.Second, 2 * time.Second, 1501 * time.Millisecond, 0},
+		Began: []time.Duration{0, 0, 1500 * time.Millisecond, 0},
+	}, DefaultQueue)
 	if len(got) != 2 || got[0] != 500*time.Millisecond || got[1] != 3*time.Second {
 		t.Errorf("got %v", got)
 	}
-	if got := gaps(s, Result{At: make([]time.Duration, 4)}); len(got) != 0 {
+	if got := gaps(s, Result{At: make([]time.Duration, 4), Began: make([]time.Duration, 4)}, DefaultQueue); len(got) != 0 {
 		t.Errorf("without holders: %v", got)
 	}
 }

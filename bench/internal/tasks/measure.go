@@ -216,7 +216,7 @@ func (p part) pairs(ctx context.Context, t *results.Table, c Contestant, s Scena
 	got, err := p.run(ctx, c, s, limits, nil)
 	if err == nil {
 		got.addTo(t, c, s, Result{})
-		addWakes(t, c.Name, gaps(s, got))
+		addWakes(t, c.Name, gaps(s, got, DefaultQueue))
 	}
 	return err
 }

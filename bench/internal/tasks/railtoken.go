@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -38,7 +39,10 @@ var (
 func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
 		Name: name, Locks: true, Parks: true, Recorded: true,
-		Start: func(ctx context.Context, job Job) (func() error, error) { return startRailtoken(ctx, job, strategy) },
+		Start: func(ctx context.Context, job Job) (func() error, error) {
+			cfg := worker.Config{Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy}
+			return startRailtoken(ctx, job, cfg)
+		},
 	}
 }
 
@@ -48,28 +52,18 @@ func inOrder(name string, strategy middleware.Strategy) Contestant {
 	return c
 }
 
-func startRailtoken(ctx context.Context, job Job, strategy middleware.Strategy) (stop func() error, err error) {
-	running, end := context.WithCancelCause(context.Background())
-	stopWorker, err := workers.Railtoken(ctx, worker.Config{
-		Redis: worker.Redis{Addr: job.Addr}, Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy,
-		Observer: job.observe, ErrorHandler: asynq.ErrorHandlerFunc(job.failed),
-	}, worker.Handler[payload]{
-		Keys: func(p payload) []string { return []string{p.Key} },
+// startRailtoken starts a worker with the rest of a configuration.
+func startRailtoken(ctx context.Context, job Job, cfg worker.Config) (stop func() error, err error) {
+	cfg.Redis, cfg.Observer = worker.Redis{Addr: job.Addr}, job.observe
+	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
+	return workers.Railtoken(ctx, cfg, worker.Handler[payload]{
+		Keys: payload.keys,
 		Run: func(ctx context.Context, p payload) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			defer context.AfterFunc(running, func() { cancel(errStopped) })()
+			ctx, cancel := job.Tally.During(ctx)
+			defer cancel()
 			return job.Tally.Work(ctx, p.N)
 		},
 	}, job.Scenario.types()...)
-	if err != nil {
-		end(nil)
-		return nil, err
-	}
-	return func() error {
-		end(errStopped)
-		return stopWorker()
-	}, nil
 }
 
 // observe counts the runs: each ends in conflict, or has acquired the key. A task that is parked as soon as it is
@@ -99,14 +93,19 @@ func (j Job) observe(_ context.Context, e middleware.Event) {
 	}
 }
 
-// enqueue adds the tasks, in their order, with their places as their IDs.
-func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task) (err error) {
+// enqueue adds the tasks, in their order, with their places as their IDs: late ones at their times after began.
+func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began time.Time) (err error) {
 	client, err := worker.NewClient(worker.Redis{Addr: job.Addr})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	for _, t := range tasks {
+		select {
+		case <-time.After(time.Until(began.Add(t.After))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		p := payload{N: t.N, Key: t.Key}
 		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N)), asynq.MaxRetry(job.Retries)}
 		if c.Recorded {

@@ -30,8 +30,9 @@ type Result struct {
 	Runs []int
 	// Commands is how many commands the contestant sent to Redis, NaN when they were not counted.
 	Commands float64
-	// At is when each task was done, by its place, since the start of the server; 0 when it was not.
-	At []time.Duration
+	// Began and At are when each task was begun first, and when it was done, by its place, since the start of the server;
+	// 0 when it was not.
+	Began, At []time.Duration
 	// CPU is the processor time of this process, without that of the redis-server.
 	CPU time.Duration
 	// Err is an error that should not have been, or "".

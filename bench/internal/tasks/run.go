@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/bench/internal/server"
@@ -55,10 +54,11 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 		s = s.with(Task{Key: "order-000001", Work: time.Hour})
 	}
 	job := Job{Addr: addr, Scenario: s, Tally: NewTally(s.Tasks), Retries: retries, RetryDelay: time.Hour}
-	if err := enqueue(ctx, job, c, s.Tasks); err != nil {
+	if err := enqueue(ctx, job, c, s.Tasks, time.Time{}); err != nil {
 		return nil, err
 	}
-	return c.Start(ctx, job)
+	stopServer, err := c.Start(ctx, job)
+	return func() error { return job.end(stopServer) }, err
 }
 
 // counted runs the contestant between two looks at the commands that the server has got.
@@ -66,8 +66,7 @@ func counted(
 	ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, limits Limits,
 ) (r Result, err error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks), Retries: limits.Retries}
-	late := func(t Task) bool { return t.Late }
-	if err := enqueue(ctx, job, c, slices.DeleteFunc(slices.Clone(s.Tasks), late)); err != nil {
+	if err := enqueue(ctx, job, c, s.early(), time.Time{}); err != nil {
 		return r, err
 	}
 	before, after := 0.0, math.NaN()
@@ -102,7 +101,7 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (r Re
 		return r, err
 	}
 	added := make(chan error, 1)
-	go func() { added <- enqueueLate(ctx, c, job) }()
+	go func() { added <- enqueue(ctx, job, c, job.Scenario.late(), began) }()
 	select {
 	case <-job.Tally.Over():
 	case <-up:
@@ -111,17 +110,5 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (r Re
 	r = job.Tally.Freeze(began)
 	now, err := usage.Process()
 	r.CPU = now - spent
-	return r, errors.Join(err, <-added, stop(), ctx.Err())
-}
-
-// enqueueLate adds the tasks that come late.
-func enqueueLate(ctx context.Context, c Contestant, job Job) error {
-	late := slices.DeleteFunc(slices.Clone(job.Scenario.Tasks), func(t Task) bool { return !t.Late })
-	if len(late) == 0 {
-		return nil
-	}
-	if err := sleep(ctx, settled); err != nil {
-		return err
-	}
-	return enqueue(ctx, job, c, late)
+	return r, errors.Join(err, <-added, job.end(stop), ctx.Err())
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 )
 
@@ -86,7 +85,7 @@ func TestATaskWhoseMutexHasUsedUpItsTriesIsRetriedAndDone(t *testing.T) {
 	needRedis(t)
 	s := tasks.Repeat("", 1, 2, time.Millisecond, 1)
 	s.Tasks[0].Work = 15 * time.Second // redsync tries 32 times, with up to 250 ms between them
-	s.Tasks[1].Late = true
+	s.Tasks[1].After = 100 * time.Millisecond
 	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.SleepRedsync, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func TestTasksAsideAndLateOnesAreDoneToo(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	s := tasks.Repeat("", 2, 2, 5*time.Millisecond, 1)
-	s.Tasks[0].Aside, s.Tasks[3].Late = true, true
+	s.Tasks[0].Aside, s.Tasks[3].After = true, 100*time.Millisecond
 	got, err := tasks.Run(t.Context(), t.TempDir(), tasks.Railtoken, s, tasks.Limits{Bound: time.Minute, Retries: 25}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -154,29 +153,5 @@ func TestARehearsalLearnsWhatIsCountedThen(t *testing.T) {
 	// asynq takes and acknowledges each task by one script; some more commands are for its looks at empty queues.
 	if got.PerTask() < 2 || got.PerTask() > 5 {
 		t.Errorf("%v commands for each task", got.PerTask())
-	}
-}
-
-func TestWakesMeasuresBothKindsOfRelease(t *testing.T) {
-	t.Parallel()
-	needRedis(t)
-	at, err := server.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(at.Kill)
-	for _, attached := range []bool{false, true} {
-		same, other, err := tasks.Wakes(t.Context(), at.Addr(), 10*time.Millisecond, attached, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(same) != 2 || len(other) != 2 {
-			t.Errorf("got %v and %v", same, other)
-		}
-		for _, took := range append(same, other...) {
-			if took <= 0 {
-				t.Errorf("a wake-up took %v", took)
-			}
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -24,8 +25,8 @@ type Task struct {
 	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and it does not
 	// count.
 	Aside bool
-	// Late says that the task is enqueued a while after the start, when the first tasks are at work.
-	Late bool
+	// After is how long after the start the task is enqueued: before it when 0.
+	After time.Duration
 }
 
 // Scenario is what all contestants have to do.
@@ -99,6 +100,18 @@ func (s Scenario) Ideal() time.Duration {
 	return max(longest, total/Slots)
 }
 
+// early returns the tasks that are enqueued before the start.
+func (s Scenario) early() []Task {
+	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.After > 0 })
+}
+
+// late returns the tasks that are enqueued after the start, in the order of their times.
+func (s Scenario) late() []Task {
+	all := slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.After == 0 })
+	slices.SortStableFunc(all, func(a, b Task) int { return cmp.Compare(a.After, b.After) })
+	return all
+}
+
 // types returns the types of the tasks.
 func (s Scenario) types() []string {
 	types := map[string]bool{}
@@ -117,9 +130,9 @@ func (s Scenario) weights() map[string]int {
 	return weights
 }
 
-// with returns the scenario with one more task, of the default type.
+// with returns the scenario with one more task, of the default type, and in the default queue unless it names one.
 func (s Scenario) with(t Task) Scenario {
-	t.N, t.Type, t.Queue = len(s.Tasks), DefaultType, DefaultQueue
+	t.N, t.Type, t.Queue = len(s.Tasks), DefaultType, cmp.Or(t.Queue, DefaultQueue)
 	s.Tasks = append(s.Tasks, t)
 	return s
 }

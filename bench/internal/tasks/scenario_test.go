@@ -129,7 +129,7 @@ func TestPairsHaveAHolderAndOneWhoComesLate(t *testing.T) {
 	}
 	for i := range 15 {
 		holder, waiter := s.Tasks[i], s.Tasks[15+i]
-		if holder.Key != waiter.Key || holder.Late || !waiter.Late || holder.Work < 500*time.Millisecond || holder.Work > 1500*time.Millisecond {
+		if holder.Key != waiter.Key || holder.After > 0 || waiter.After == 0 || holder.Work < 500*time.Millisecond || holder.Work > 1500*time.Millisecond {
 			t.Errorf("%+v and %+v", holder, waiter)
 		}
 	}

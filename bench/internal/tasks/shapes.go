@@ -11,6 +11,8 @@ import (
 const (
 	hotWork   = 5 * time.Millisecond
 	otherWork = 20 * time.Millisecond
+	// settled is enough for workers that are idle to have taken a task that was enqueued.
+	settled = 100 * time.Millisecond
 )
 
 // Zipf returns n tasks whose keys are wanted as often as Zipf's law says: the one at place r of so many keys in
@@ -50,7 +52,7 @@ func BesideAHotKey(others, hot int) Scenario {
 }
 
 // Pairs returns two tasks for each of n keys: a holder that works for half a second to one and a half, each for another
-// time, and then one that waits for it, which comes late.
+// time, and one that waits for it, which comes later.
 func Pairs(n int) Scenario {
 	s := Scenario{Name: "wake-all", Bare: Slots, Title: fmt.Sprintf(
 		"%d keys, each held for 0.5 to 1.5 s while one task waits for it", n)}
@@ -59,25 +61,22 @@ func Pairs(n int) Scenario {
 		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: held})
 	}
 	for i := range n {
-		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, Late: true})
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, After: settled})
 	}
 	return s
 }
 
-// gaps returns the times from the end of each holder of [Pairs] to the start of its waiter. One that was not done
-// counts as if it began when the time was up.
-func gaps(s Scenario, got Result) []time.Duration {
-	n := len(s.Tasks) / 2
-	var all []time.Duration
-	for i := range n {
-		held, waited := got.At[i], got.At[n+i]
-		switch {
-		case held == 0:
-		case waited == 0:
-			all = append(all, got.Took-held)
-		default:
-			all = append(all, waited-held-s.Tasks[n+i].Work)
-		}
+// HandOffs returns n holders in the queue of the waiters and as many in the other one, and a waiter for each. The keys
+// are held one after the other, so that the workers have nothing else to do when one is released.
+func HandOffs(n int) Scenario {
+	s := Scenario{Name: "wake"}
+	at := func(step int) time.Duration { return time.Duration(step) * settled }
+	for i := range 2 * n {
+		queue := []string{waiterQueue, otherQueue}[i%2]
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: at(2), After: at(3 * i), Queue: queue})
 	}
-	return all
+	for i := range 2 * n {
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, After: at(3*i + 1), Queue: waiterQueue})
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -12,9 +13,13 @@ type Tally struct {
 	tasks []Task
 	over  chan struct{} // closed when every task is done or lost
 
+	running context.Context // ends with the run
+	end     context.CancelCauseFunc
+
 	mu       sync.Mutex
 	frozen   bool
 	runs     []int
+	began    []time.Time // zero when it was not
 	done     []time.Time // zero when it is not done
 	lost     []bool
 	open     int // tasks that are neither done nor lost
@@ -30,9 +35,10 @@ type Tally struct {
 func NewTally(tasks []Task) *Tally {
 	n := len(tasks)
 	t := &Tally{
-		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), done: make([]time.Time, n), lost: make([]bool, n),
-		inWork: map[string]int{},
+		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), began: make([]time.Time, n), done: make([]time.Time, n),
+		lost: make([]bool, n), inWork: map[string]int{},
 	}
+	t.running, t.end = context.WithCancelCause(context.Background())
 	for _, task := range tasks {
 		if !task.Aside {
 			t.open++
@@ -72,11 +78,27 @@ func (t *Tally) note(count func()) {
 	}
 }
 
+// errStopped ends handlers that still wait when the run is over.
+var errStopped = errors.New("the run is over")
+
+// End ends the contexts of [Tally.During].
+func (t *Tally) End() { t.end(errStopped) }
+
+// During returns a context that ends with ctx, and with the run. cancel is called after its use.
+func (t *Tally) During(ctx context.Context) (during context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(t.running, func() { end(errStopped) })
+	return ctx, func() {
+		unlink()
+		end(nil)
+	}
+}
+
 // Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that
 // ends breaks it off.
 func (t *Tally) Work(ctx context.Context, n int) error {
 	task := t.tasks[n]
-	t.enter(task.Key)
+	t.enter(n)
 	if task.Work == 0 {
 		t.leave(n, true)
 		return nil
@@ -93,12 +115,16 @@ func (t *Tally) Work(ctx context.Context, n int) error {
 	}
 }
 
-func (t *Tally) enter(key string) {
+func (t *Tally) enter(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	key := t.tasks[n].Key
 	t.inWork[key]++
 	if t.inWork[key] > 1 && !t.frozen {
 		t.overlaps++
+	}
+	if t.began[n].IsZero() && !t.frozen {
+		t.began[n] = time.Now()
 	}
 }
 
@@ -142,15 +168,12 @@ func (t *Tally) Freeze(began time.Time) Result {
 	t.frozen = true
 	r := Result{
 		Finished: t.open == 0, Took: time.Since(began), Overlaps: t.overlaps, Again: t.again, Parked: t.parked,
-		Runs: slices.Sorted(slices.Values(t.runs)), At: make([]time.Duration, len(t.tasks)),
+		Runs: slices.Sorted(slices.Values(t.runs)), Began: sinceEach(t.began, began), At: sinceEach(t.done, began),
 	}
 	if r.Finished && !t.last.IsZero() {
 		r.Took = t.last.Sub(began)
 	}
 	for n, task := range t.tasks {
-		if !t.done[n].IsZero() {
-			r.At[n] = t.done[n].Sub(began)
-		}
 		if task.Aside {
 			if !t.done[n].IsZero() {
 				r.AsideDone++
@@ -169,4 +192,15 @@ func (t *Tally) Freeze(began time.Time) Result {
 		r.Err = t.err.Error()
 	}
 	return r
+}
+
+// sinceEach returns how long after began each of the times is; 0 for those that are zero.
+func sinceEach(times []time.Time, began time.Time) []time.Duration {
+	all := make([]time.Duration, len(times))
+	for i, at := range times {
+		if !at.IsZero() {
+			all[i] = at.Sub(began)
+		}
+	}
+	return all
 }
