@@ -57,8 +57,6 @@ type Kind struct {
 	// Open sets it up on the servers with these addresses: one, or several that are independent of each other; those of
 	// the members of a cluster for etcd, and the URL of a database for PostgreSQL.
 	Open func(addrs []string) (*Locker, error)
-	// Aged is how long the servers must have run before they are trusted; zero when it asks for nothing.
-	Aged time.Duration
 
 	pooled func(addrs []string, connections int) (*Locker, error)
 }

@@ -43,7 +43,7 @@ func TestEveryPairTakesTheKeyAndGivesItBack(t *testing.T) {
 func TestEveryPairOnSeveralServersTakesTheKeyOnAMajority(t *testing.T) {
 	t.Parallel()
 	for _, kind := range contestant.FiveNodes {
-		if kind.Aged > 0 {
+		if kind.Name == contestant.Railtoken {
 			continue // a test does not wait until its servers are old enough
 		}
 		t.Run(kind.Name, func(t *testing.T) {

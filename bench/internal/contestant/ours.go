@@ -12,14 +12,10 @@ import (
 // railtoken's locks, with their fencing tokens, renewals and holders' names: on one server, and on several with the
 // guard against those that have restarted; and both behind the gate where the callers of one process queue.
 var (
-	Single  = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, ours) }}
-	Gate    = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, behindGate) }}
-	Redlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (*Locker, error) {
-		return openRedlock(addrs, ours)
-	}}
-	GateRedlock = Kind{Name: Railtoken, Aged: TTL, Open: func(addrs []string) (*Locker, error) {
-		return openRedlock(addrs, behindGate)
-	}}
+	Single      = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, ours) }}
+	Gate        = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, behindGate) }}
+	Redlock     = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openRedlock(addrs, ours) }}
+	GateRedlock = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openRedlock(addrs, behindGate) }}
 	// gated is Gate under a name of its own, to show what the gate costs a key that no other caller wants.
 	gated = Kind{Name: Railtoken + " gate", Open: Gate.Open}
 )
@@ -36,6 +32,7 @@ func openSingle(addrs []string, locker func(locking.Locker, func() error) *Locke
 	return locker(single, func() error { return errors.Join(single.Close(), client.Close()) }), nil
 }
 
+// openRedlock locks on servers that it trusts only when they have run for longer than the TTL.
 func openRedlock(addrs []string, locker func(locking.Locker, func() error) *Locker) (*Locker, error) {
 	nodes := make([]*redis.Options, len(addrs))
 	for i, addr := range addrs {

@@ -46,7 +46,6 @@ type fleet = []*server.Server
 type lab struct {
 	env    *measure.Env
 	fleets map[place]fleet
-	aged   bool // the fives are old enough
 	sites  map[place]*site
 	closes []func() error // of the other stores and the proxies that run now
 }
@@ -113,6 +112,11 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 			if addrs[i], err = reach(ctx, addr); err != nil {
 				return nil, err
 			}
+		}
+	}
+	if at.servers > 1 {
+		if err := l.awaitTrust(ctx, s); err != nil {
+			return nil, err
 		}
 	}
 	l.sites[at] = s
@@ -183,23 +187,15 @@ func (l *lab) end() error {
 	return l.endStores()
 }
 
-// awaitAge returns when the servers are as old as the contestants want them.
-func (l *lab) awaitAge(ctx context.Context) error {
-	if l.aged { // a server that was killed meanwhile does not answer
-		return nil
+// awaitTrust returns when railtoken trusts servers that have just started.
+func (l *lab) awaitTrust(ctx context.Context, s *site) (err error) {
+	locks, err := contestant.Redlock.Open(s.addrs[contestant.OnRedis])
+	if err != nil {
+		return err
 	}
-	var want time.Duration
-	for _, kind := range contestant.FiveNodes {
-		want = max(want, kind.Aged)
-	}
-	for at, servers := range l.fleets {
-		if at.servers == 1 {
-			continue
-		}
-		if err := server.AwaitAge(ctx, servers, want, l.env.Report); err != nil {
-			return err
-		}
-	}
-	l.aged = true
-	return nil
+	defer func() { err = errors.Join(err, locks.Close()) }()
+	l.env.Report("railtoken must trust the servers, which takes %v after their start", contestant.TTL)
+	ctx, cancel := context.WithTimeout(ctx, 2*contestant.TTL)
+	defer cancel()
+	return process.Poll(ctx, nil, func() error { return locks.Pair(ctx, "trust") })
 }

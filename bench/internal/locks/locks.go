@@ -68,7 +68,7 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 	b := &bench{env, &lab{env: env, fleets: map[place]fleet{}, sites: map[place]*site{}}}
 	defer func() { err = errors.Join(err, b.lab.end()) }()
 	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !env.Wants(s.group, s.name) })
-	for _, s := range wanted { // servers that must be old are started first
+	for _, s := range wanted { // servers that must be old are started first, so that they age meanwhile
 		if s.five {
 			if err := b.lab.startFives(ctx, s.group == "locks-outage"); err != nil {
 				return err
@@ -82,11 +82,6 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 			}
 		}
 		t := env.Table(s.name, s.title)
-		if s.five {
-			if err := b.lab.awaitAge(ctx); err != nil {
-				return err
-			}
-		}
 		if err := s.measure(ctx, b, t); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

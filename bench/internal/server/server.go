@@ -26,19 +26,49 @@ type Server struct {
 
 // Start runs a server in the directory, where its log goes, and returns when it answers.
 func Start(ctx context.Context, dir string) (*Server, error) {
-	addrs, err := process.FreeAddrs(ctx, 1)
+	number, err := process.FreePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(dir, addrs[0])
+	port := strconv.Itoa(number)
+	log := filepath.Join(dir, "redis-"+port+".log")
+	p, err := process.Start(process.Command{
+		Path: "redis-server", Log: log,
+		Args: []string{"--bind", process.Loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"},
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.await(ctx); err != nil {
+	addr := net.JoinHostPort(process.Loopback, port)
+	probe := redis.NewClient(&redis.Options{
+		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+	})
+	s := &Server{Process: p, addr: addr, probe: probe}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := process.Poll(ctx, p.Exited(), func() error { return s.answers(ctx) }); err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("redis-server does not start; its log is in %s: %w", dir, err)
+		return nil, fmt.Errorf("redis-server does not start: %w; its log ends:\n%s", err, process.LogTail(log, 0))
 	}
 	return s, nil
+}
+
+// answers returns nil when this very process answers: another one may have taken the port.
+func (s *Server) answers(ctx context.Context) error {
+	// The client is not asked before the server listens: it would rest for a second after a dial that was refused.
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	info, err := s.probe.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	if got := info["Server"]["process_id"]; got != strconv.Itoa(s.PID()) {
+		return fmt.Errorf("process %s answers on %s", got, s.addr)
+	}
+	return nil
 }
 
 // Addr is the server's address.
@@ -51,57 +81,4 @@ func (s *Server) Probe() *redis.Client { return s.probe }
 func (s *Server) Kill() {
 	s.Process.Kill()
 	_ = s.probe.Close()
-}
-
-func start(dir, addr string) (*Server, error) {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	p, err := process.Start(process.Command{
-		Path: "redis-server", Log: filepath.Join(dir, "redis-"+port+".log"),
-		Args: []string{"--bind", process.Loopback, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"},
-	})
-	if err != nil {
-		return nil, err
-	}
-	probe := redis.NewClient(&redis.Options{
-		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-	})
-	return &Server{Process: p, addr: addr, probe: probe}, nil
-}
-
-// await returns when this very process answers: another one may have taken the port.
-func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
-		// The client is not asked before the server listens: it would rest for a second after a dial that was refused.
-		err := listens(ctx, s.addr)
-		if err == nil {
-			info, err := s.probe.InfoMap(ctx, "server").Result()
-			if err != nil {
-				return err
-			}
-			if got := info["Server"]["process_id"]; got != strconv.Itoa(s.PID()) {
-				return fmt.Errorf("process %s answers on %s", got, s.addr)
-			}
-			return nil
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-s.Exited():
-			return fmt.Errorf("redis-server %s has ended: %w", s.addr, err)
-		case <-ctx.Done():
-			return fmt.Errorf("redis-server %s: %w", s.addr, err)
-		}
-	}
-}
-
-func listens(ctx context.Context, addr string) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
 }
