@@ -118,13 +118,10 @@ func parks(s Strategy) bool {
 
 // needsQueue reports whether a strategy, or the last one of its chain, may park tasks.
 func needsQueue(s Strategy) bool {
-	if _, known := s.(parker); known {
-		return parks(s)
-	}
 	if link, ok := s.(interface{ Unwrap() Strategy }); ok {
 		return needsQueue(link.Unwrap())
 	}
-	return true
+	return parks(s)
 }
 
 // validator is a strategy with options that can be invalid.

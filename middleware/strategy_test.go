@@ -210,6 +210,7 @@ func TestFailFastNeedsNoDelayQueue(t *testing.T) {
 		"default":             {nil, false},
 		"one's own":           {custom{}, false},
 		"around fail fast":    {wrapped{next: middleware.FailFast{}}, true},
+		"waits around it":     {middleware.Wait{}.Then(wrapped{next: middleware.FailFast{}}), true},
 		"around a requeue":    {wrapped{next: middleware.Requeue{}}, false},
 		"around nothing":      {wrapped{}, false},
 	} {
