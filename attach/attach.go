@@ -250,7 +250,7 @@ func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
 const abandoned = 5 * time.Second
 
 // Close releases what New has created. Call it after asynq's servers have shut down, and before the client is closed.
-// It waits up to 5 s for handlers that asynq has abandoned, so that they release their keys.
+// It waits up to 5 s for handlers that asynq has abandoned, so that they release their keys. Close calls Stop first.
 func (a *Attached) Close() error {
 	a.Stop()
 	done := make(chan struct{})

@@ -20,7 +20,7 @@ import (
 const fewServers = 8
 
 // Client returns the Redis client for one asynq server: pass it to asynq.NewServerFromRedisClient together with
-// [Attached.Config]. Each server needs its own.
+// [Attached.Config]. Each server needs its own. It need not be closed.
 func (a *Attached) Client() redis.UniversalClient {
 	server := (*parking.Engine)(a.queue).Conn(asynqconn.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,

@@ -44,6 +44,8 @@ const maxPuts = 5
 // read, by a PutFenced of the unchanged content: otherwise an earlier holder could still write, and then this holder's
 // write fails.
 //
+// body is read from its start, once for each attempt.
+//
 // The error matches [ErrFenced] if the object has a larger token, and [ErrRetry] if the object has changed since it was
 // read, or others have written to it five times in a row.
 func PutFenced(ctx context.Context, o Objects, name string, t Token, body io.ReadSeeker, etag string) error {

@@ -80,7 +80,7 @@ type Handler[T, I any] struct {
 	// Parallel is how many items of a task run at the same time; 8 when zero.
 	Parallel int
 	// Sequential runs one item at a time, in the order of their indexes, and stops at the first one that fails or is
-	// refused.
+	// refused. Parallel must then be 0 or 1.
 	Sequential bool
 	// Tries is how often a failing item runs; 5 when zero. Each try but the last costs a retry of the task, and a task
 	// without retries left no longer tries its items.

@@ -12,7 +12,8 @@ import (
 // joined lease is renewed and released with its parts, and lost as soon as one of them is lost.
 //
 // Join renews the parts, so that the joined lease lasts for the TTL of opts from now. If that fails, Join returns the
-// error of the renewal, and the caller must still release the leases.
+// error of the renewal, and the caller must still release the leases. It is an error to join no leases, or leases that
+// have a key in common.
 func Join(ctx context.Context, leases []*Lease, opts Options) (*Lease, error) {
 	var keys []string
 	for _, part := range leases {

@@ -27,7 +27,8 @@ type Locker interface {
 type Watcher interface {
 	// Watch returns a channel that receives a value after the release of any of the keys, if an attempt with
 	// [Options.Notify] was refused before. Several releases may come as one value. A notification may be late or lost, so
-	// a caller must also try again after a pause. Call stop at the end; further calls do nothing.
+	// a caller must also try again after a pause. The watch lasts until stop is called, even if ctx ends; the channel is
+	// not closed then. Further calls of stop do nothing.
 	Watch(ctx context.Context, keys []string) (released <-chan struct{}, stop func(), err error)
 }
 

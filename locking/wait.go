@@ -50,9 +50,9 @@ func Do(
 // that grow from 5 ms to 0.5 s. If l is a [Watcher], the pauses start at 50 ms and end early when a release is
 // notified. With a [Gate], the callers of one process form a queue, and only the first of them asks the servers.
 //
-// When ctx ends, the error matches both its cause and [ErrHeld]; a lease granted at that instant is still returned. If
-// the servers cannot be reached for 10 s, the error matches [ErrUnavailable]. Any other error is returned at once, such
-// as [ErrReentrant] for a key of a lease that ctx carries.
+// When ctx ends, the error matches its cause, and [ErrHeld] unless the servers could not be reached; a lease granted at
+// that instant is still returned. If the servers cannot be reached for 10 s, the error matches [ErrUnavailable]. Any
+// other error is returned at once, such as [ErrReentrant] for a key of a lease that ctx carries.
 func Wait(ctx context.Context, l Locker, keys []string, opts Options) (*Lease, error) {
 	return wait(ctx, l, keys, opts, false)
 }

@@ -26,7 +26,7 @@ const mostPending = 100_000
 
 // Options says where tasks and locks are. Tasks and Inspector must be set.
 type Options struct {
-	// Tasks is the Redis of the tasks, and Inspector looks at it and at the locks.
+	// Tasks is the Redis of the tasks, and Inspector looks at it and at the locks. Both are required.
 	Tasks     redis.UniversalClient
 	Inspector *inspect.Inspector
 	// Redlock says that the locks are on several independent servers: [inspect.Options].Nodes.
@@ -39,6 +39,9 @@ type Options struct {
 //
 // It makes about twenty calls to Redis, and changes nothing.
 func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error) {
+	if o.Tasks == nil || o.Inspector == nil {
+		return Explanation{}, errors.New("explain: Options.Tasks and Options.Inspector must be set")
+	}
 	f := facts{now: time.Now(), task: t}
 	if err := f.gather(ctx, o); err != nil {
 		return Explanation{}, fmt.Errorf("explain: task %s: %w", t, err)

@@ -140,6 +140,14 @@ var scenes = map[explain.Cause]scene{
 	}, "retry", "order:1", 1, false, true, "nothing holds its key", "tries by itself at", "railtoken wake order:1"},
 }
 
+func TestMissingOptionsAreNamed(t *testing.T) {
+	t.Parallel()
+	_, err := explain.Task(t.Context(), explain.Options{}, delayqueue.Task{Queue: "default", ID: "1"})
+	if err == nil || !strings.Contains(err.Error(), "Options.Tasks and Options.Inspector") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestEachCauseIsExplained(t *testing.T) {
 	t.Parallel()
 	for cause, want := range scenes {

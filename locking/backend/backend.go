@@ -72,6 +72,8 @@ type Grant interface {
 	// compare the fencing counter of the key with the last token of this grant: it is larger after another grant.
 	// Release may return such an error if a lock is merely gone. notify reports whether another caller has subscribed to
 	// the release of one of the keys; a Backend that does not know, or keeps no subscriptions, returns true.
+	//
+	// Release is called once. A Backend repeats a failed release itself, or leaves the locks to their TTL.
 	Release(ctx context.Context) (notify bool, err error)
 }
 
