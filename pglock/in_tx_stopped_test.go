@@ -65,7 +65,8 @@ func TestAnOpenTransactionKeepsItsKey(t *testing.T) {
 	d := newDatabase(t)
 	d.exec(t, "CREATE TABLE totals AS SELECT 0 AS total")
 	l := d.locker(t, pglock.Options{})
-	lease, err := l.Acquire(t.Context(), []string{"total"}, locking.Options{TTL: time.Second, MaxHold: time.Second})
+	const hold = 5 * time.Second // long enough for a busy machine to begin the transaction
+	lease, err := l.Acquire(t.Context(), []string{"total"}, locking.Options{TTL: hold, MaxHold: hold})
 	if err != nil {
 		t.Fatal(err)
 	}
