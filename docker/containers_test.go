@@ -80,8 +80,13 @@ func hasNoRights(t *testing.T, container string) {
 	if !c.HostConfig.ReadonlyRootfs || c.HostConfig.Privileged || len(c.HostConfig.CapAdd) > 0 {
 		t.Errorf("%+v; want a read-only root and no privileges", c.HostConfig)
 	}
-	// What the kernel says of the processes themselves. A health check may be among them.
-	top := must(t, "top", container, "-o", "uid,pid,args")
+	// What the kernel says of the processes themselves. A health check may be among them. One that is being started is
+	// still a process of the engine.
+	var top string
+	await(t, "no health check is being started", func() bool {
+		top = must(t, "top", container, "-o", "uid,pid,args")
+		return !strings.Contains(top, "runc init")
+	})
 	services := 0
 	for _, process := range strings.Split(strings.TrimSpace(top), "\n")[1:] {
 		if !strings.HasPrefix(process, "65532 ") {
