@@ -22,8 +22,10 @@ func Start(at *server.Server, slice int, start func(work func()) (stop func() er
 	runtime.GC() // the garbage of the enqueueing
 	c := &Crew{slice: slice, gate: newGate(), meter: usage.Meter{Servers: []*server.Server{at}}}
 	var err error
-	c.stop, err = start(c.gate.come)
-	return c, err
+	if c.stop, err = start(c.gate.come); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Warm lets the servers do some tasks that are not measured.

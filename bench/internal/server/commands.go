@@ -3,16 +3,19 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// lastLines is how long the last lines of a MONITOR may take to come.
-const lastLines = 10 * time.Millisecond
+// learned is sent to the server at the end of a load: MONITOR shows it when it has shown all of the load.
+const learned = "railtoken bench: the load has ended"
+
+// longestLine is more than MONITOR shows of a command of any load.
+const longestLine = 16 << 20
 
 // Sent counts the commands that clients send to a server.
 //
@@ -34,17 +37,27 @@ func Learn(ctx context.Context, s *Server, load func() error) (*Sent, error) {
 		return nil, err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		return nil, err
 	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, longestLine)
+	if !lines.Scan() || lines.Text() != "+OK" {
+		return nil, errors.Join(fmt.Errorf("MONITOR has answered %q", lines.Text()), lines.Err())
+	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- load()
-		_ = conn.SetReadDeadline(time.Now().Add(lastLines))
+		err := load()
+		if unsent := s.probe.Echo(ctx, learned).Err(); unsent != nil {
+			err = errors.Join(err, unsent)
+			_ = conn.Close()
+		}
+		failed <- err
 	}()
 	type calls struct{ all, clients float64 }
 	seen := map[string]calls{}
-	for lines := bufio.NewScanner(conn); lines.Scan(); { // until the deadline
+	for lines.Scan() && !strings.Contains(lines.Text(), learned) {
 		line := monitored.FindStringSubmatch(lines.Text())
 		if line == nil {
 			continue
@@ -61,7 +74,7 @@ func Learn(ctx context.Context, s *Server, load func() error) (*Sent, error) {
 	for name, c := range seen {
 		sent.share[name] = c.clients / c.all
 	}
-	return sent, <-failed
+	return sent, errors.Join(<-failed, lines.Err())
 }
 
 // On returns a counter for another server that gets the same kind of load.

@@ -38,8 +38,10 @@ func TestEveryContestantDoesItsTasks(t *testing.T) {
 			}
 		}
 	}
-	near, far := env.Results.Table("stock").Of("bare x 1", "tasks/s"), env.Results.Table("stock-far").Of("bare x 1", "tasks/s")
-	if far.Median() >= near.Median() {
-		t.Errorf("%v tasks/s with a network between, %v without", far, near)
+	// A stock server fetches one task after another, and the slots had theirs before the clock started.
+	const slice, roundTrip = 400, 700e-6
+	most := slice / ((slice - slots) * roundTrip)
+	if far := env.Results.Table("stock-far").Of("bare x 1", "tasks/s").Median(); far > most {
+		t.Errorf("%v tasks/s with a network between, want %v at most", far, most)
 	}
 }

@@ -58,7 +58,10 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 		return nil, err
 	}
 	stopServer, err := c.Start(ctx, job)
-	return func() error { return job.end(stopServer) }, err
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return job.end(stopServer) }, nil
 }
 
 // counted runs the contestant between two looks at the commands that the server has got.

@@ -134,3 +134,20 @@ func TestPairsHaveAHolderAndOneWhoComesLate(t *testing.T) {
 		}
 	}
 }
+
+func TestHandOffsHaveAWaiterWhileEachHolderWorks(t *testing.T) {
+	t.Parallel()
+	s := tasks.HandOffs(3)
+	if len(s.Tasks) != 12 {
+		t.Fatalf("%d tasks", len(s.Tasks))
+	}
+	for i := range 6 {
+		holder, waiter := s.Tasks[i], s.Tasks[6+i]
+		if waiter.Key != holder.Key || waiter.After <= holder.After || waiter.After >= holder.After+holder.Work {
+			t.Errorf("%+v and %+v", holder, waiter)
+		}
+		if i > 0 && holder.After <= s.Tasks[i-1].After+s.Tasks[i-1].Work {
+			t.Errorf("%+v comes before %+v has ended", holder, s.Tasks[i-1])
+		}
+	}
+}

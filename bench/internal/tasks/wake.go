@@ -76,11 +76,11 @@ func gaps(s Scenario, got Result, queue string) (all []time.Duration) {
 	return all
 }
 
+// startServer starts a server for some queues, and returns what ends it.
+type startServer func(ctx context.Context, job Job, queues map[string]int, interval time.Duration) (stop func() error, err error)
+
 // eachQueue starts a server for each of two queues.
-func eachQueue(
-	interval time.Duration,
-	start func(ctx context.Context, job Job, queues map[string]int, interval time.Duration) (func() error, error),
-) func(context.Context, Job) (stop func() error, err error) {
+func eachQueue(interval time.Duration, start startServer) func(context.Context, Job) (stop func() error, err error) {
 	return func(ctx context.Context, job Job) (func() error, error) {
 		var stops []func() error
 		stop := func() (err error) {
