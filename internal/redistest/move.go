@@ -88,17 +88,12 @@ func (m *Move) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range m.cluster.nodes {
-		has, err := s.serves(ctx, m.slot)
-		if err != nil {
-			return err
-		}
-		if has {
-			m.from = s
-		}
+	if has, err := m.to.serves(ctx, m.slot); err != nil || has {
+		return errors.Join(err, errors.New("no other master has the slot"))
 	}
-	if m.from == nil || m.from == m.to {
-		return errors.New("no other master has the slot")
+	// For a moment after a quick move to and fro, neither of two masters may take a slot for its own.
+	if err := process.Poll(ctx, nil, func() error { return m.findSource(ctx) }); err != nil {
+		return err
 	}
 	source, err := m.from.nodeID(ctx)
 	if err != nil {
@@ -109,6 +104,28 @@ func (m *Move) begin(ctx context.Context) error {
 		return err
 	}
 	return m.from.setSlot(ctx, m.slot, "MIGRATING", target)
+}
+
+// findSource finds the master that the slot is to leave. The error says how each node sees the cluster.
+func (m *Move) findSource(ctx context.Context) error {
+	for _, s := range m.cluster.nodes {
+		has, err := s.serves(ctx, m.slot)
+		if err != nil {
+			return err
+		}
+		if has {
+			m.from = s
+			return nil
+		}
+	}
+	var views strings.Builder
+	for _, s := range m.cluster.nodes {
+		client := s.impatient()
+		nodes, err := client.ClusterNodes(ctx).Result()
+		client.Close()
+		fmt.Fprintf(&views, "\n%s, %v:\n%s", s.Addr(), err, nodes)
+	}
+	return fmt.Errorf("no master has the slot:%s", views.String())
 }
 
 func (m *Move) some(ctx context.Context, n int) (moved int, err error) {
