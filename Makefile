@@ -4,6 +4,7 @@ SHELL := /bin/bash
 
 PKG ?=
 BASE ?= main
+RACE ?=
 FUZZTIME ?= 30s
 BENCH ?= .
 BENCHTIME ?= 1s
@@ -19,7 +20,7 @@ HELD ?= 100000
 CUTS ?= 1000
 TRANSFERS ?= 10000
 ORDERS ?=
-export FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
+export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
 
 .PHONY: help
 help: ## Show this list
@@ -34,7 +35,7 @@ allocation: ## Watch runs of 40 orders being allocated beside audits, with nothi
 	@go run ./examples/allocation $(if $(ORDERS),-orders $(ORDERS))
 
 .PHONY: test
-test: ## Test everything with the race detector; installs the servers and the C compiler that are missing
+test: ## Test everything; RACE=1 adds the race detector, as CI does; installs what is missing: servers, and a C compiler for RACE
 	@scripts/test.sh $(PKG)
 
 .PHONY: lint
@@ -74,8 +75,8 @@ soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS 
 	@scripts/soak.sh
 
 .PHONY: thorough
-thorough: ## Play crash points, random plans and long runs in full length, without the race detector; about four minutes
-	@REDISTEST_REQUIRE=1 go test -count=1 -timeout 30m ./attach ./internal/crashtest ./internal/e2e ./locking ./middleware
+thorough: ## Play crash points, random plans and long runs in full length; about four minutes
+	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/crashtest ./internal/e2e ./locking ./middleware
 
 .PHONY: crowd
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server

@@ -12,9 +12,10 @@ say "gofumpt"
 unformatted=$("$gofumpt" -l "${packages[@]%/...}")
 [[ -z $unformatted ]] || fail "not formatted, \"make fmt\" does it:"$'\n'"$unformatted"
 
-# Compiled as make test compiles, where a C compiler is there for the race detector: then one of the two need not compile.
-if have gcc || have clang; then
-  export CGO_ENABLED=1 GOFLAGS="${GOFLAGS:-} -race -trimpath"
+# Compiled as make test compiles: then one of the two need not compile.
+export GOFLAGS="${GOFLAGS:-} -trimpath"
+if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
+  export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race"
 fi
 # With the tests of docker, which need an engine.
 say "golangci-lint, with go vet"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests packages, by default those of all workspace modules, with the race detector: scripts/test.sh [pattern...]
+# Tests packages, by default those of all workspace modules: scripts/test.sh [pattern...]
+# RACE=1 adds the race detector, which makes it take about twice as long.
 # No test that needs redis-server is left out: it is installed first. The output ends with go test's own.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -7,11 +8,17 @@ source "$(dirname "$0")/lib.sh"
 
 scripts/test-deps.sh
 find_packages "$@"
-export REDISTEST_REQUIRE=1 CGO_ENABLED=1
+export REDISTEST_REQUIRE=1
 # The package that takes longest begins first, so that it is not what is waited for at the end.
 (($# > 0)) || packages=(./locking "${packages[@]}")
-# A test program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
-export GORACE="atexit_sleep_ms=10 ${GORACE:-}"
+# Tests wait for servers and clocks more than they compute.
+parallel=$(($(getconf _NPROCESSORS_ONLN) * 3 / 2))
+if [[ ${RACE:-} ]]; then
+  # With the race detector, it is the processors that are waited for.
+  parallel=$(getconf _NPROCESSORS_ONLN)
+  # A test program with the race detector sleeps for a second before it exits, and so does each worker process that a test starts.
+  export CGO_ENABLED=1 GORACE="atexit_sleep_ms=10 ${GORACE:-}"
+fi
 # With -trimpath, clones and worktrees share what is compiled.
 # go test's own 10 minutes for a package are too few on a busy machine. make lint vets, and more than go test would.
-exec go test -race -trimpath -vet=off -timeout 30m -count=1 "${packages[@]}"
+exec go test -p "$parallel" ${RACE:+-race} -trimpath -vet=off -timeout 30m -count=1 "${packages[@]}"

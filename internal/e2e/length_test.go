@@ -1,4 +1,4 @@
-//go:build !race
+//go:build thorough
 
 package e2e_test
 

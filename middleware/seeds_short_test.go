@@ -1,8 +1,8 @@
-//go:build race
+//go:build !thorough
 
 package middleware_test
 
-// Fewer with the race detector, which makes each several times as long: make thorough plays all.
+// make test plays few, make thorough all.
 const (
 	releaseSeeds = 6
 	restartSeeds = 2

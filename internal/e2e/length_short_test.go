@@ -1,10 +1,10 @@
-//go:build race
+//go:build !thorough
 
 package e2e_test
 
 import "time"
 
-// With the race detector, which makes a task several times as dear, there are fewer tasks: make thorough runs all.
+// make test runs few tasks, make thorough all.
 const (
 	sequenced   = 600
 	resharded   = 20
