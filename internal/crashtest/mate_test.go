@@ -3,6 +3,7 @@ package crashtest_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +36,9 @@ func (r *run) keep(cmd redis.Cmder) {
 	if !ok || len(cmd.Args()) < 4 {
 		return
 	}
+	taken, _ := answer.Val().([]any)
 	if slices.Contains(acks, stepOf(r.m, cmd)) {
+		taken = takenWith(cmd, taken)
 		for _, arg := range cmd.Args()[3:] {
 			if _, id, ok := strings.Cut(fmt.Sprint(arg), "}:t:"); ok {
 				r.held.Delete(queueOf(cmd) + "/" + id)
@@ -43,11 +46,23 @@ func (r *run) keep(cmd redis.Cmder) {
 		}
 	}
 	queues := fetchedFrom(cmd)
-	if reply, ok := answer.Val().([]any); ok && len(queues) > 0 {
-		for taken := reply[len(reply)%10:]; len(taken) > 0; taken = taken[10:] { // an acknowledgement has its own answer first
-			r.held.Store(fmt.Sprintf("%s/%s", queues[taken[0].(int64)-1], taken[1]), true)
-		}
+	for ; len(queues) > 0 && len(taken) > 0; taken = taken[7:] {
+		r.held.Store(fmt.Sprintf("%s/%s", queues[taken[0].(int64)-1], taken[1]), true)
 	}
+}
+
+// takenWith returns the tasks in the reply to acknowledgements, behind the replies to these.
+func takenWith(cmd redis.Cmder, reply []any) []any {
+	keys, _ := strconv.Atoi(fmt.Sprint(cmd.Args()[2]))
+	if len(cmd.Args()) <= 3+keys {
+		return nil
+	}
+	calls, err := strconv.Atoi(fmt.Sprint(cmd.Args()[3+keys])) // the first argument, but not of asynq's own script
+	if err != nil || len(reply) <= calls {
+		return nil
+	}
+	taken, _ := reply[calls].([]any)
+	return taken
 }
 
 // fetchedFrom returns the queues that a script takes tasks from.

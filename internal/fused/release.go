@@ -19,6 +19,14 @@ type Release struct {
 	once sync.Once
 }
 
+// Locks adds the locks alone to a list.
+func (r *Release) Locks(to []string) []string {
+	for i := 0; i < len(r.Keys); i += 3 {
+		to = append(to, r.Keys[i])
+	}
+	return to
+}
+
 // Outcome is the outcome of a release.
 type Outcome struct {
 	Lost   int  // position of the first key that another owner has, or has had, since; 0 for none

@@ -20,17 +20,25 @@ const minJoint = 2
 //
 // In the first case its KEYS are those of all calls, in order. Its first ARGV is a string with a byte for each call: the
 // code of the call's script plus the number of the call's arguments. The arguments of all calls follow. In the second
-// case its ARGV are those of all calls, one after another, and its KEYS are those of all calls, then the keys that they
-// share.
+// case its KEYS are those of all calls, then those of the command's [Share]. Its first ARGV is the number of calls; the
+// arguments of the Share follow, then those of all calls.
 //
-// The script returns the list of the replies. If calls have failed, one more list has the position (from 1) and the text
-// of each error. These are not error replies, because go-redis 9.23 stops reading a list at an error that it has a type
-// for, such as OOM. After an error of the whole command the calls may be made again.
+// The script returns the list of the replies, and in the second case one more reply, to the Share. If calls have failed,
+// one more list has the position (from 1) and the text of each error. These are not error replies, because go-redis 9.23
+// stops reading a list at an error that it has a type for, such as OOM. After an error of the whole command the calls may
+// be made again.
 type BatchScript struct {
 	script *Script
-	keys   int  // of each call, unless it is joint
-	joint  bool // makes calls of its own
-	shared int  // how many keys of a joint call, its last ones, are those of every call
+	keys   int                   // of each call, unless it is joint
+	share  func(calls int) Share // of a joint script, which makes calls of its own; else nil
+}
+
+// Share is what a command of a joint script does beside its calls.
+type Share struct {
+	Keys []string
+	Args []any
+	// Answered is called with the reply to it, or the error of the command, before the calls are answered.
+	Answered func(reply any, err error)
 }
 
 // NewBatchScript returns the batch script with the given source, for calls with that many keys each.
@@ -45,18 +53,33 @@ func (s *Script) In(b *BatchScript, code byte) *Script {
 	return s
 }
 
-// Joint lets calls of s share a command; the reply is a list also for one call alone. The last keys of every call are the
-// same, as many as shared says, and are sent once. Joint returns s, and must be called before the first call.
-func (s *Script) Joint(shared int) *Script {
-	s.batch = &BatchScript{script: s, joint: true, shared: shared}
+// Joint lets calls of s share a command, which may be that of one call. share is called just before each command is sent,
+// with the number of its calls. Joint returns s, and must be called before the first call.
+func (s *Script) Joint(share func(calls int) Share) *Script {
+	s.batch = &BatchScript{script: s, share: share}
 	return s
 }
 
 // batch is what one command of a pipeline does: one call, or several by a batch script.
 type batch struct {
-	calls   []*Call
-	command Command
-	err     error // of the command as a whole
+	calls    []*Call
+	command  Command
+	answered func(reply any, err error) // of its Share; may be nil
+	reply    any                        // to its Share
+	err      error                      // of the command as a whole
+}
+
+// newBatch returns the command that makes all of the calls by their batch script, or a single call.
+func newBatch(calls []*Call) batch {
+	b := batch{calls: calls, command: calls[0].command}
+	switch script := b.command.batch(); {
+	case script.isJoint():
+		share := script.share(len(calls))
+		b.command, b.answered = script.join(calls, share), share.Answered
+	case len(calls) > 1:
+		b.command = script.command(calls)
+	}
+	return b
 }
 
 // batches returns the commands that make the calls of a pipeline. It makes a batch of least or more calls for the same
@@ -93,21 +116,21 @@ func batches(calls []*Call, least int) []batch {
 
 // appendSingles adds a batch for each call.
 func appendSingles(all []batch, calls []*Call) []batch {
-	for i, c := range calls {
-		all = append(all, batch{calls: calls[i : i+1], command: c.command})
+	for i := range calls {
+		all = append(all, newBatch(calls[i:i+1]))
 	}
 	return all
 }
 
 // appendBatch adds one batch for all calls if there are enough of them, otherwise a batch for each call.
 func appendBatch(all []batch, script *BatchScript, calls []*Call, least int) []batch {
-	if script != nil && script.joint {
+	if script.isJoint() {
 		least = minJoint
 	}
 	if len(calls) < max(least, 2) {
 		return appendSingles(all, calls)
 	}
-	return append(all, batch{calls: calls, command: script.command(calls)})
+	return append(all, newBatch(calls))
 }
 
 // meets reports whether a call has a key in common with others.
@@ -122,11 +145,11 @@ func meets(c *Call, others []*Call) bool {
 	return false
 }
 
+// isJoint reports whether b makes calls of its own. It may be nil.
+func (b *BatchScript) isJoint() bool { return b != nil && b.share != nil }
+
 // command returns the command that makes all of the calls.
 func (b *BatchScript) command(calls []*Call) Command {
-	if b.joint {
-		return b.join(calls)
-	}
 	size, codes := 4, make([]byte, len(calls))
 	for i, c := range calls {
 		size += len(c.command.args) - 3
@@ -144,19 +167,20 @@ func (b *BatchScript) command(calls []*Call) Command {
 }
 
 // join returns the command that makes all of the calls of a joint script.
-func (b *BatchScript) join(calls []*Call) Command {
-	size, keys := 3+b.shared, b.shared
+func (b *BatchScript) join(calls []*Call, share Share) Command {
+	size, keys := 4+len(share.Keys)+len(share.Args), len(share.Keys)
 	for _, c := range calls {
-		size += len(c.command.args) - 3 - b.shared
-		keys += c.command.keys - b.shared
+		size += len(c.command.args) - 3
+		keys += c.command.keys
 	}
 	args := append(make([]any, 0, size), evalsha, b.script.sha, keys)
 	for _, c := range calls {
-		own := c.command.keyArgs()
-		args = append(args, own[:len(own)-b.shared]...)
+		args = append(args, c.command.keyArgs()...)
 	}
-	last := calls[0].command.keyArgs()
-	args = append(args, last[len(last)-b.shared:]...)
+	for _, key := range share.Keys {
+		args = append(args, key)
+	}
+	args = append(append(args, len(calls)), share.Args...)
 	for _, c := range calls {
 		args = append(args, c.command.ownArgs()...)
 	}
@@ -165,12 +189,16 @@ func (b *BatchScript) join(calls []*Call) Command {
 
 // answer gives each call its part of the answer.
 func (b *batch) answer(reply any, err error) {
-	b.err = err
-	if len(b.calls) == 1 && (err != nil || !b.command.script.isJoint()) {
+	b.reply, b.err = nil, err
+	if len(b.calls) == 1 && b.answered == nil {
 		b.calls[0].Reply, b.calls[0].Err = reply, err
 		return
 	}
-	replies, failures, ok := split(reply, len(b.calls))
+	shares := 0
+	if b.answered != nil {
+		shares = 1
+	}
+	replies, failures, ok := split(reply, len(b.calls), shares)
 	if err == nil && !ok {
 		err = fmt.Errorf("no replies to %d calls: %v", len(b.calls), reply)
 	}
@@ -185,6 +213,19 @@ func (b *batch) answer(reply any, err error) {
 	for _, f := range failures {
 		b.calls[f.call].Reply, b.calls[f.call].Err = nil, replyError(f.text)
 	}
+	if b.answered != nil {
+		b.reply, b.err = nil, err
+		if err == nil {
+			b.reply = replies[len(b.calls)]
+		}
+	}
+}
+
+// conclude tells the batch's Share its answer.
+func (b *batch) conclude() {
+	if b.answered != nil {
+		b.answered(b.reply, b.err)
+	}
 }
 
 // failure is the error of one of the calls of a batch.
@@ -193,17 +234,17 @@ type failure struct {
 	text string
 }
 
-// split returns the replies and failures in a reply of a batch script to that many calls. ok is false if the reply is
-// malformed.
-func split(reply any, calls int) (replies []any, failures []failure, ok bool) {
+// split returns the replies to so many calls and shares, and the failures of the calls, in a reply of a batch script. ok
+// is false if the reply is malformed.
+func split(reply any, calls, shares int) (replies []any, failures []failure, ok bool) {
 	list, _ := reply.([]any)
-	if len(list) == calls {
+	if len(list) == calls+shares {
 		return list, nil, true
 	}
-	if len(list) != calls+1 {
+	if len(list) != calls+shares+1 {
 		return nil, nil, false
 	}
-	pairs, ok := list[calls].([]any)
+	pairs, ok := list[calls+shares].([]any)
 	if !ok || len(pairs)%2 != 0 {
 		return nil, nil, false
 	}
@@ -215,7 +256,7 @@ func split(reply any, calls int) (replies []any, failures []failure, ok bool) {
 		}
 		failures = append(failures, failure{int(position) - 1, text})
 	}
-	return list[:calls], failures, true
+	return list[:calls+shares], failures, true
 }
 
 // replyError is a server's error reply to one call of a batch.

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,44 +158,77 @@ func TestAnErrorOfEveryCallKeepsBatchesOn(t *testing.T) {
 	}
 }
 
-// joint adds its arguments to a list, and says how long a second list is, which all calls share. It refuses "bad".
-func joint() *pipeline.Script {
+// shares keeps what joint's commands share.
+type shares struct {
+	mu      sync.Mutex
+	calls   []int    // of each command
+	answers []string // to each command's Share
+}
+
+// joint returns a script that adds its arguments to a list. Each of its commands adds the number of its calls to the list
+// "shared", and says how long that is then. It refuses "bad".
+func joint(s *shares) *pipeline.Script {
 	return pipeline.NewScript(`
 		local replies, errors = {}, {}
-		for i, arg in ipairs(ARGV) do
-			replies[i] = arg ~= 'bad' and {redis.call('RPUSH', KEYS[i], arg), redis.call('LLEN', KEYS[#KEYS]), #KEYS}
+		for i = 1, tonumber(ARGV[1]) do
+			local arg = ARGV[i + 2]
+			replies[i] = arg ~= 'bad' and {redis.call('RPUSH', KEYS[i], arg), #KEYS}
 			if arg == 'bad' then
 				errors[#errors + 1], errors[#errors + 2] = i, 'ERR bad'
 			end
+			if arg == 'worse' then
+				return redis.error_reply('ERR worse')
+			end
 		end
-		if #errors > 0 then replies[#ARGV + 1] = errors end
-		return replies`).Joint(1)
+		replies[#replies + 1] = redis.call('RPUSH', KEYS[#KEYS], ARGV[2])
+		if #errors > 0 then replies[#replies + 1] = errors end
+		return replies`).Joint(func(calls int) pipeline.Share {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls = append(s.calls, calls)
+		return pipeline.Share{Keys: []string{"shared"}, Args: []any{calls}, Answered: func(reply any, err error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.answers = append(s.answers, fmt.Sprint(reply, " ", err))
+		}}
+	})
 }
 
-func TestJointCallsShareTheirLastKeys(t *testing.T) {
+func TestACommandOfJointCallsHasAShare(t *testing.T) {
 	t.Parallel()
 	w := newWire(nil)
 	client := redistest.Start(t).Client(t, deadlines)
 	client.AddHook(w)
 	n := pipeline.New(client, pipeline.Options{Leaders: 1})
-	script := joint()
+	var s shares
+	script := joint(&s)
 	var calls []func() <-chan *pipeline.Call
 	for _, arg := range []string{"a", "bad", "c"} {
-		calls = append(calls, func() <-chan *pipeline.Call { return send(t, n, script, []string{"list", "shared"}, arg) })
+		calls = append(calls, func() <-chan *pipeline.Call { return send(t, n, script, []string{"list"}, arg) })
 	}
 	var got []string
 	for _, c := range together(t, n, w, calls...) {
 		got = append(got, fmt.Sprint(c.Reply, c.Err))
 	}
-	if want := []string{"[1 0 4] <nil>", "<nil>ERR bad", "[2 0 4] <nil>"}; !slices.Equal(got, want) {
+	if want := []string{"[1 4] <nil>", "<nil>ERR bad", "[2 4] <nil>"}; !slices.Equal(got, want) {
 		t.Errorf("replies %q, want %q", got, want)
 	}
-	if reply, err := n.Run(t.Context(), pipeline.NewCall(nil, script, []string{"list", "shared"}, "d")); err != nil ||
-		fmt.Sprint(reply) != "[3 0 2]" {
-		t.Errorf("a call alone has reply %v, error %v", reply, err)
+	alone := func(arg, want string) {
+		t.Helper()
+		reply, err := n.Run(t.Context(), pipeline.NewCall(nil, script, []string{"list"}, arg))
+		if got := fmt.Sprint(reply, err); got != want {
+			t.Errorf("%s alone has %s, want %s", arg, got, want)
+		}
 	}
-	if _, err := n.Run(t.Context(), pipeline.NewCall(nil, script, []string{"list", "shared"}, "bad")); err == nil ||
-		err.Error() != "ERR bad" {
-		t.Errorf("a call alone has error %v, want ERR bad", err)
+	alone("d", "[3 2] <nil>")
+	alone("bad", "<nil>ERR bad")
+	alone("worse", "<nil>ERR worse")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := []int{3, 1, 1, 1}; !slices.Equal(s.calls, want) {
+		t.Errorf("commands of %v calls, want %v", s.calls, want)
+	}
+	if want := []string{"1 <nil>", "2 <nil>", "3 <nil>", "<nil> ERR worse"}; !slices.Equal(s.answers, want) {
+		t.Errorf("the commands' shares have the answers %q, want %q", s.answers, want)
 	}
 }

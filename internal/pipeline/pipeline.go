@@ -23,14 +23,15 @@ func (Once) NoRetry() bool { return true }
 
 // one makes a single call.
 func (s *Server) one(ctx context.Context, c *Call) {
-	cmd := newOnce(ctx, c.command.args)
+	b := newBatch([]*Call{c})
+	cmd := newOnce(ctx, b.command.args)
 	_ = s.client.Process(ctx, cmd)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = newOnce(ctx, c.command.eval())
+		cmd = newOnce(ctx, b.command.eval())
 		_ = s.client.Process(ctx, cmd)
 	}
-	b := batch{calls: []*Call{c}, command: c.command}
 	b.answer(cmd.Result())
+	b.conclude()
 }
 
 // pipeline makes several calls in one round trip, and those whose script the server did not know in a second one. The
@@ -75,16 +76,18 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 			unknown, at = append(unknown, b), append(at, i)
 		}
 	}
-	if len(unknown) == 0 {
-		return
+	if len(unknown) > 0 {
+		first := map[*Script]int{}
+		for i, b := range slices.Backward(unknown) {
+			first[b.command.script] = i // sends the source for the others, too
+		}
+		s.roundTrip(ctx, unknown, first)
+		for i, b := range unknown {
+			all[at[i]] = b
+		}
 	}
-	first := map[*Script]int{}
-	for i, b := range slices.Backward(unknown) {
-		first[b.command.script] = i // sends the source for the others, too
-	}
-	s.roundTrip(ctx, unknown, first)
-	for i, b := range unknown {
-		all[at[i]] = b
+	for i := range all {
+		all[i].conclude()
 	}
 }
 

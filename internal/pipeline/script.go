@@ -98,14 +98,11 @@ func (c *Command) ownArgs() []any { return c.args[3+c.keys:] }
 
 // batch returns the batch script that can make this call, or nil.
 func (c *Command) batch() *BatchScript {
-	if b := c.script.batch; b != nil && (b.joint || c.keys == b.keys) {
+	if b := c.script.batch; b.isJoint() || b != nil && c.keys == b.keys {
 		return b
 	}
 	return nil
 }
-
-// isJoint reports whether calls of s are answered by a list of replies.
-func (s *Script) isJoint() bool { return s.batch != nil && s.batch.joint }
 
 // eval returns the arguments of a command that sends the source of the script.
 func (c *Command) eval() []any {

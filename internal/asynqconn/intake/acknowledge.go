@@ -2,11 +2,10 @@ package intake
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -37,20 +36,22 @@ func (in *Intake) End(queue, id string) { in.slots.end(name{queue, id}) }
 // Knows reports whether Acknowledge would end a run.
 func (in *Intake) Knows(queue, id string) bool { return in.oneNode && in.slots.has(name{queue, id}) }
 
-// ackHead is how many numbers come before the tasks in the reply of an acknowledgement.
-const ackHead = 4
-
 // Values of the first number in the reply of an acknowledgement.
 const (
 	ackOver int64 = 0 // the run was over
+	ackDone int64 = 1 // it has ended
 	ackLost int64 = 2 // a lock was lost, and the run goes on
 )
 
 // ErrLost reports that a run was not ended, because a lock of the task was lost. Its locks were released.
 var ErrLost = errors.New("asynqconn: a lock of the task was lost")
 
-// Acknowledge ends a run, if the task is still in it, releases its locks, and takes tasks for the slots that are free
-// then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on several nodes.
+// errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
+var errNotFound = errors.New("NOT FOUND")
+
+// Acknowledge ends a run, if the task is still in it, and releases its locks. Tasks are taken in the same call for the
+// slots that are free then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on
+// several nodes.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, err error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
 	if !known || !in.oneNode || a.Text == "" && !a.Done {
@@ -64,105 +65,126 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return false, nil
 	}
 	defer in.end()
-	n := 0
-	if !in.quiet.Load() && !in.isStopping() {
-		n = in.slots.ask(0)
-	}
-	r := reader{head: ackHead, names: in.order.names}
-	if n > 0 {
-		r.asking = in.ask()
-	}
-	call := ackCall{Acknowledgement: a, at: at, run: run, name: rand.Text(), most: n}
-	got, err := in.send(ctx, in.ackCall(call, &r), r)
+	script := in.ackScript(a.text())
+	got, err := in.acknowledge(ctx, a.call(script, at, run, a.Release != nil && a.Release.Strict))
 	if !unanswered(err) {
-		released(ctx, a.Release, got, err, false)
-		in.came(n, got.tasks)
+		got.release(ctx, a.Release, err, false)
 		switch {
-		case err == nil && got.head[0] == ackOver:
+		case err == nil && got.end == ackOver:
 			err = errNotFound
-		case err == nil && got.head[0] == ackLost:
+		case err == nil && got.end == ackLost:
 			err = ErrLost
 		}
 		return true, err
 	}
-	call.repeated = true
 	if in.repeat(func(ctx context.Context) error {
-		got, err := in.send(ctx, in.ackCall(call, &r), r)
+		// A lock that has expired since the handler returned was not lost.
+		got, err := in.acknowledge(ctx, a.call(script, at, run, false))
 		if passes(err) {
 			return err
 		}
-		released(ctx, a.Release, got, err, true)
-		in.came(n, got.tasks)
+		got.release(ctx, a.Release, err, true)
 		return nil
-	}, func() {
-		in.slots.answered(n, nil, time.Time{})
-		released(ctx, a.Release, got, err, true)
-	}) {
+	}, func() { got.release(ctx, a.Release, err, true) }) {
 		return true, nil
 	}
 	return true, err
 }
 
-// ackCall is a call of ack.lua.
-type ackCall struct {
-	Acknowledgement
-	at        int    // the position of the task's hash in Keys
-	run, name string // of the call
-	most      int    // tasks to take
-	repeated  bool
-}
-
-// ackCall returns the call, to be sent once.
-func (in *Intake) ackCall(a ackCall, r *reader) *pipeline.Call {
+// call returns the call of ack.lua, to be made once. at is the position of the task's hash in the keys.
+func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, strict bool) *pipeline.Call {
 	locks := a.Release
 	if locks == nil {
 		locks = &fused.Release{}
 	}
-	orders, asks := in.order.orders(a.most), r.values()
-	strict, repeated := 0, 0
-	switch {
-	case a.repeated: // a lock that has expired since the handler returned was not lost
-		repeated = 1
-	case locks.Strict:
-		strict = 1
-	}
-	c := in.ackScript(a.text()).CommandOf(2+len(a.Args)+16+len(locks.Tops)+len(orders), a.Keys, locks.Keys, in.keys)
+	var held [4]string
+	c := script.CommandOf(7+len(a.Args)+len(locks.Tops), a.Keys, locks.Locks(held[:0]))
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
-	c.Add(a.at+1, a.run, a.name, a.most, leaseEnd(), repeated)
-	c.Add(asks[:]...)
-	c.Add(locks.Owner, strict, len(locks.Tops), len(orders))
+	lost := 0
+	if strict {
+		lost = 1
+	}
+	c.Add(at+1, run, locks.Owner, lost, len(locks.Tops))
 	for _, top := range locks.Tops {
 		c.Add(top)
 	}
-	c.Add(orders...)
 	return new(pipeline.Call).Of(c, 0, nil)
 }
 
-// released tells the release of a task's locks what an acknowledgement has done with them. repeated says that the
+// acknowledged is the reply to an acknowledgement.
+type acknowledged struct {
+	end int64
+	fused.Outcome
+}
+
+// acknowledge makes a call of ack.lua.
+func (in *Intake) acknowledge(ctx context.Context, call *pipeline.Call) (got acknowledged, err error) {
+	reply, err := in.server.Run(ctx, call)
+	if err != nil {
+		return got, err
+	}
+	if reply == ackDone { // nearly always
+		return acknowledged{end: ackDone}, nil
+	}
+	var n [4]int64
+	list, _ := reply.([]any)
+	if len(list) != len(n) {
+		return got, fmt.Errorf("%w: %v", errReply, reply)
+	}
+	for i := range n {
+		var ok bool
+		if n[i], ok = list[i].(int64); !ok {
+			return got, fmt.Errorf("%w: %v", errReply, reply)
+		}
+	}
+	return acknowledged{n[0], fused.Outcome{Lost: int(n[1]), Notify: n[2] > 0, Parked: n[3] > 0}}, nil
+}
+
+// release tells the release of a task's locks what an acknowledgement has done with them. repeated says that the
 // acknowledgement was sent before: what has become of the locks since proves nothing.
-func released(ctx context.Context, r *fused.Release, got answer, err error, repeated bool) {
+func (a acknowledged) release(ctx context.Context, r *fused.Release, err error, repeated bool) {
 	switch {
 	case r == nil:
 	case err != nil:
 		r.Run(ctx, true)
-	case repeated:
-		r.Answered(fused.Outcome{Notify: got.head[2] > 0, Parked: got.head[3] > 0})
 	default:
-		r.Answered(fused.Outcome{Lost: int(got.head[1]), Notify: got.head[2] > 0, Parked: got.head[3] > 0})
+		if repeated {
+			a.Lost = 0
+		}
+		r.Answered(a.Outcome)
 	}
 }
 
-// ackScript returns the script that has an acknowledgement of asynq in it.
+// ackScript returns the script that has an acknowledgement of asynq in it. Each of its commands takes tasks, too.
 func (in *Intake) ackScript(text string) *pipeline.Script {
 	known, ok := in.ackScripts.Load(text)
 	if !ok {
 		source := fused.OneKey + grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
-		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(len(in.keys)))
+		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(in.fetchWithAcks))
 	}
 	script, _ := known.(*pipeline.Script)
 	return script
 }
 
-// errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
-var errNotFound = errors.New("NOT FOUND")
+// fetchWithAcks returns the fetch that goes with acknowledgements in one command. They end later than their command is
+// answered, so the Intake waits for it.
+func (in *Intake) fetchWithAcks(int) pipeline.Share {
+	n := 0
+	if !in.quiet.Load() && !in.isStopping() {
+		n = in.slots.ask(0)
+	}
+	f := in.fetch(in.order.names, n)
+	return pipeline.Share{Keys: f.keys, Args: f.args, Answered: func(reply any, err error) {
+		switch {
+		case n == 0:
+		case !unanswered(err):
+			_, _ = f.answered(reply, err) // the next Fetch meets the error
+		default:
+			in.repeat(func(ctx context.Context) error {
+				_, err := f.recall(ctx)
+				return err
+			}, func() { in.came(n, nil) }) // asynq recovers what it has taken
+		}
+	}}
+}

@@ -16,18 +16,8 @@ import (
 )
 
 // run makes one call. No client sends it again by itself.
-func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args []any, r reader,
-) (answer, error) {
-	return in.send(ctx, pipeline.NewCall(nil, script, keys, args...), r)
-}
-
-// send does what run does with a call.
-func (in *Intake) send(ctx context.Context, call *pipeline.Call, r reader) (answer, error) {
-	reply, err := in.server.Run(ctx, call)
-	if err != nil {
-		return answer{}, err
-	}
-	return r.read(reply)
+func (in *Intake) run(ctx context.Context, script *pipeline.Script, keys []string, args ...any) (reply any, err error) {
+	return in.server.Run(ctx, pipeline.NewCall(nil, script, keys, args...))
 }
 
 // repeat makes a call in the background until it returns no error, and reports false when the process is ending. If it
@@ -110,17 +100,43 @@ func keysOf(queues []string) []string {
 
 var errReply = errors.New("asynqconn: unexpected script reply")
 
-// reader reads the replies of a call.
+// reader reads the reply to a fetch.
 type reader struct {
+	call  string   // the name of the fetch
 	names []string // of the queues
-	head  int      // how many numbers come before the tasks
 	asking
 }
 
-// answer is the reply of a call.
-type answer struct {
-	head  [ackHead]int64
-	tasks []Task
+// read reads the tasks of a reply.
+func (r *reader) read(reply any) (tasks []Task, err error) {
+	values, ok := reply.([]any)
+	if !ok || len(values)%fields != 0 {
+		return nil, fmt.Errorf("%w: %v", errReply, reply)
+	}
+	tasks = make([]Task, 0, len(values)/fields)
+	for ; len(values) > 0; values = values[fields:] {
+		queue, _ := values[0].(int64)
+		number, isNumber := values[2].(int64)
+		if queue < 1 || int(queue) > len(r.names) || !isNumber {
+			return tasks, fmt.Errorf("%w: queue %v, number %v", errReply, values[0], values[2])
+		}
+		if values[3] == nil { // its hash is gone: asynq's own script leaves it, too
+			continue
+		}
+		t := Task{Queue: r.names[queue-1], Run: r.call + "." + strconv.FormatInt(number, 10)}
+		t.ID, _ = values[1].(string)
+		t.Message, _ = values[3].(string)
+		t.Recorded, _ = values[5].(string)
+		if waited, _ := values[4].([]any); len(waited) == 4 {
+			for i, to := range []*string{&t.Retried, &t.Conflicts, &t.First} {
+				*to, _ = waited[i].(string)
+			}
+			t.Woken, t.WokenFor = wokenFor(waited[3])
+		}
+		t.Taken, t.Refused = r.locked(&t, int(number), values[6])
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
 }
 
 // wokenFor reads how long ago a task was woken, if it was.
@@ -131,37 +147,4 @@ func wokenFor(value any) (woken bool, ago time.Duration) {
 		us = 0
 	}
 	return woken, time.Duration(us) * time.Microsecond
-}
-
-// read reads a reply.
-func (r reader) read(values any) (a answer, err error) {
-	reply, _ := values.([]any)
-	if len(reply) < r.head || (len(reply)-r.head)%fields != 0 {
-		return a, fmt.Errorf("%w: %d values", errReply, len(reply))
-	}
-	for i := range r.head {
-		n, ok := reply[i].(int64)
-		if !ok {
-			return a, fmt.Errorf("%w: %v", errReply, reply[i])
-		}
-		a.head[i] = n
-	}
-	for rest := reply[r.head:]; len(rest) > 0; rest = rest[fields:] {
-		queue, _ := rest[0].(int64)
-		if queue < 1 || int(queue) > len(r.names) {
-			return a, fmt.Errorf("%w: queue %v", errReply, rest[0])
-		}
-		if rest[3] == nil { // its hash is gone: asynq's own script leaves it, too
-			continue
-		}
-		t := Task{Queue: r.names[queue-1]}
-		t.Woken, t.WokenFor = wokenFor(rest[7])
-		for i, to := range []*string{&t.ID, &t.Run, &t.Message, &t.Retried, &t.Conflicts, &t.First} {
-			*to, _ = rest[1+i].(string)
-		}
-		t.Recorded, _ = rest[8].(string)
-		t.Taken, t.Refused = r.locked(&t, rest[9])
-		a.tasks = append(a.tasks, t)
-	}
-	return a, nil
 }

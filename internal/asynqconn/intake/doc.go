@@ -1,18 +1,18 @@
-// Package intake takes tasks for one asynq server: as many in one call as the server has free slots, and the next one
-// with the acknowledgement of the one before it.
+// Package intake takes tasks for one asynq server: as many in one call as the server has free slots, and the next ones
+// with the acknowledgements of those before them.
 //
 // asynq fetches one task at a time, on one goroutine, with a round trip for each; that limits the throughput of a
-// server, whatever its concurrency. An [Intake] combines the acknowledgement and the fetch into one script, and several
-// acknowledgements that come at the same time into one, too: about half of what a script costs Redis is the call
-// itself. It keeps the tasks that this returns in memory until asynq asks for them, which it does as soon as a slot is
-// free. A task in memory is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for
-// within a tenth of a second is put back at the head of its queue.
+// server, whatever its concurrency. An [Intake] sends the acknowledgements that come at the same time in one script,
+// together with one fetch for all free slots: about half of what a script costs Redis is the call itself. It keeps the
+// tasks that this returns in memory until asynq asks for them, which it does as soon as a slot is free. A task in memory
+// is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of a second
+// is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
 // acknowledgement releases them: see package fused.
 //
-// A lost reply strands no task. Each call has a name of its own, and the runs of the tasks that it takes carry that
-// name, so that a repeated call finds them. go-redis never sends such a call twice: an acknowledgement is repeated by
-// the Intake until it is answered, and takes effect in that run of the task alone; a fetch is recalled by its name,
-// after which it takes nothing if it arrives late.
+// A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until it
+// is answered, and takes effect in that run of the task alone. A fetch has a name, also one that goes with
+// acknowledgements, and the runs of the tasks that it takes carry that name: it is recalled until that is answered, which
+// finds its tasks, and takes nothing if it arrives late.
 package intake

@@ -11,6 +11,64 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
+type fetch struct {
+	in   *Intake
+	most int      // tasks
+	keys []string // those of the queues, and the mark of its recall
+	args []any    // see grant.lua
+	reader
+}
+
+// Positions in the arguments of a fetch.
+const (
+	mostArg  = 1
+	leaseArg = 2
+)
+
+// fetch returns a fetch for so many slots, which were asked for.
+func (in *Intake) fetch(names []string, most int) fetch {
+	f := fetch{in: in, most: most, reader: reader{names: names}}
+	if most > 0 {
+		f.call = rand.Text()
+		f.asking = in.ask()
+	}
+	f.keys = append(append(make([]string, 0, 1+len(in.keys)), in.keysFor(names)...), recalledKey(names[0], f.call))
+	orders := []any{"\x01"}
+	if len(names) > 1 {
+		orders = in.order.orders(most)
+	}
+	f.args = append(make([]any, 0, 10+len(orders)), f.call, most, leaseEnd())
+	f.args = append(f.args, f.values()...)
+	f.args = append(append(f.args, len(orders)), orders...)
+	return f
+}
+
+// answered notes the tasks that a reply has. It reports whether some of them are being parked.
+func (f *fetch) answered(reply any, err error) (parking bool, _ error) {
+	var tasks []Task
+	if err == nil {
+		tasks, err = f.read(reply)
+	}
+	return f.in.came(f.most, tasks), err
+}
+
+// recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
+func (f *fetch) recall(ctx context.Context) (parking bool, err error) {
+	args := slices.Clone(f.args)
+	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd()
+	reply, err := f.in.run(ctx, recallScript, f.keys, args...)
+	if passes(err) {
+		return false, err
+	}
+	parking, _ = f.answered(reply, err)
+	return parking, nil
+}
+
+// recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
+// asynq's may have no rights to others.
+func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }
+
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
 // reports that some of them are being parked, so that there may be others behind them.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
@@ -19,7 +77,6 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	}
 	defer in.end()
 	in.quiet.Store(false)
-	names := in.namesFor(queue)
 	n := in.slots.ask(1)
 	if in.isStopping() {
 		in.slots.answered(n-1, nil, time.Time{})
@@ -30,33 +87,22 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		in.slots.answered(n-share, nil, time.Time{})
 		n = share
 	}
-	call := rand.Text()
-	keys := append(in.keysFor(names), recalledKey(queue, call))
 	in.recalling <- struct{}{}
 	defer func() { <-in.recalling }()
 	if err := in.recall(ctx); err != nil {
 		in.slots.answered(n, nil, time.Time{})
 		return false, err
 	}
-	r := reader{names: names, asking: in.ask()}
-	locks := r.values()
-	args := append([]any{call, n, leaseEnd()}, locks[:]...)
-	if len(names) > 1 {
-		args = append(args, in.order.orders(n)...)
-	} else {
-		args = append(args, "\x01")
-	}
-	got, err := in.run(ctx, fetchScript, keys, args, r)
+	f := in.fetch(in.namesFor(queue), n)
+	reply, err := in.run(ctx, fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
-		return in.came(n, got.tasks), err
+		return f.answered(reply, err)
 	}
 	var parking atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
-		got, err := in.run(ctx, recallScript, keys,
-			append([]any{call, int(lateCall.Seconds()), leaseEnd()}, locks[:]...), r)
-		if !passes(err) {
-			parking.Store(in.came(n, got.tasks))
-			err = nil
+		parks, err := f.recall(ctx)
+		if err == nil {
+			parking.Store(parks)
 		}
 		return err
 	}
@@ -85,7 +131,7 @@ func (in *Intake) namesFor(queue string) []string {
 // keysFor returns the keys of queues in the scripts.
 func (in *Intake) keysFor(names []string) []string {
 	if slices.Equal(names, in.order.names) {
-		return slices.Clone(in.keys)
+		return in.keys
 	}
 	return keysOf(names)
 }
@@ -93,7 +139,7 @@ func (in *Intake) keysFor(names []string) []string {
 // errRecalled has a recall in the background wait, because the last one was a moment ago.
 var errRecalled = errors.New("asynqconn: the last fetch was recalled just now")
 
-// recall asks for the tasks of the last fetch if it was not answered. The caller has put a value into recalling.
+// recall asks for the tasks of the last Fetch if it was not answered. The caller has put a value into recalling.
 func (in *Intake) recall(ctx context.Context) error {
 	if in.lost == nil {
 		return nil
@@ -105,7 +151,3 @@ func (in *Intake) recall(ctx context.Context) error {
 	}
 	return err
 }
-
-// recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
-// asynq's may have no rights to others.
-func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }

@@ -51,7 +51,7 @@ const (
 	// parts is how many keys a queue has in a script.
 	parts = 4
 	// fields is how many values a script returns of a task.
-	fields = 10
+	fields = 7
 )
 
 // Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the

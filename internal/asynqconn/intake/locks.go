@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,16 +29,16 @@ func (in *Intake) ask() (a asking) {
 }
 
 // values returns the arguments of grant.lua for locks.
-func (a *asking) values() [6]any {
-	return [...]any{a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block}
+func (a *asking) values() []any {
+	return []any{a.text, a.ask.ID, a.ask.Tail, a.ask.Floor, a.ask.FenceTTL.Milliseconds(), a.ask.Block}
 }
 
 // mostOwner is the longest value of a lock.
 const mostOwner = 500
 
-// locked returns the locks that a task was taken with, or that one of them is held, or neither. reply is that of the
-// script about them.
-func (a *asking) locked(t *Task, reply any) (*fused.Taken, *fused.Refused) {
+// locked returns the locks that the n-th task of a call was taken with, or that one of them is held, or neither. reply is
+// that of the script about them.
+func (a *asking) locked(t *Task, number int, reply any) (*fused.Taken, *fused.Refused) {
 	list, _ := reply.([]any)
 	switch {
 	case len(list) == 0 || a.locks == nil:
@@ -45,7 +46,7 @@ func (a *asking) locked(t *Task, reply any) (*fused.Taken, *fused.Refused) {
 	case list[0] == int64(0):
 		return nil, a.refused(t, reply)
 	default:
-		return a.taken(t, list), nil
+		return a.taken(t, number, list), nil
 	}
 }
 
@@ -65,10 +66,9 @@ func (a *asking) refused(t *Task, reply any) *fused.Refused {
 }
 
 // taken returns the locks that a task was taken with, by the counters of its keys.
-func (a *asking) taken(t *Task, list []any) *fused.Taken {
+func (a *asking) taken(t *Task, number int, list []any) *fused.Taken {
 	kind := typeOf(t.Message)
-	number := t.Run[strings.LastIndexByte(t.Run, '.')+1:]
-	owner := a.ask.ID + "000"[min(len(number), 3):] + number + a.ask.Tail + kind + "/" + t.ID
+	owner := a.ask.ID + fmt.Sprintf("%03d", number) + a.ask.Tail + kind + "/" + t.ID
 	taken := &fused.Taken{
 		Ask: a.ask, Owner: owner[:min(len(owner), mostOwner)], TTL: a.types.TTL(kind), Locks: a.locks,
 	}

@@ -4,6 +4,32 @@
 local call = redis.call
 local now, clock = nil, nil -- of this server (us), as a number and as it is written
 
+-- counterFor(proposal, block) returns the last token of a block for a proposal, as a number and as it is written.
+-- Neighbours mostly make the same proposal.
+local proposed, size, counter, written = nil, nil, nil, nil
+local function counterFor(proposal, block)
+  if proposal == proposed and block == size then
+    return counter, written
+  end
+  proposed, size = proposal, block
+  counter, written = tonumber(proposal or 0), proposal
+  if counter <= 0 then
+    if not now then
+      local time = call('TIME')
+      now = time[1] * 1000000 + time[2]
+    end
+    local floor = -counter
+    if block == 1 and floor < now then
+      clock = clock or string.format('%.0f', now)
+      counter, written = now, clock
+    else
+      counter = math.max(now - 1, floor) + block
+      written = string.format('%.0f', counter)
+    end
+  end
+  return counter, written
+end
+
 local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposal, notify, block)
   if not call('SET', lock, owner, 'NX', 'PX', ttl) then
     local value = call('GET', lock)
@@ -17,34 +43,24 @@ local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposa
     return {0, 1, value, call('PTTL', lock), call('GET', fence) or '0'}
   end
   block = block or 1
-  local last, text = tonumber(proposal or 0), proposal
-  if last <= 0 then
-    if not now then
-      local time = call('TIME')
-      now = time[1] * 1000000 + time[2]
-    end
-    local floor = -last
-    if block == 1 and floor < now then
-      clock = clock or string.format('%.0f', now)
-      last, text = now, clock
-    else
-      last = math.max(now - 1, floor) + block
-      text = string.format('%.0f', last)
-    end
+  local last, text = counterFor(proposal, block)
+  local before = call('SET', fence, text, 'PX', fence_ttl, 'GET')
+  if not before then
+    return last
   end
-  local before, marks = call('SET', fence, text, 'PX', fence_ttl, 'GET') or 0, ''
-  if not tonumber(before) then
+  local number, marks = tonumber(before), ''
+  if not number then
     if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
       call('SET', fence, before, 'PX', fence_ttl)
       call('DEL', lock)
       error('GIVENUP the call came after its owner had given the keys up', 0)
     end
     local seconds = tonumber(call('TIME')[1])
-    before, marks = string.match(before, '^(%d+)(.*)$')
+    number, marks = string.match(before, '^(%d+)(.*)$')
     marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= seconds and '' or nil end)
   end
-  if before + block > last or marks ~= '' then
-    last = math.max(before + block, last)
+  if number + block > last or marks ~= '' then
+    last = math.max(number + block, last)
     call('SET', fence, string.format('%.0f', last) .. marks, 'PX', fence_ttl)
   end
   return last

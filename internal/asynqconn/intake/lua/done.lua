@@ -3,7 +3,7 @@
 --
 -- KEYS  1 active   2 lease   3 the task's hash   4 asynq's count of the day   5 asynq's count of all days
 -- ARGV  1 ID   2 when the count of the day expires (s)   3 the largest number
-if redis.call('LREM', KEYS[1], 0, ARGV[1]) == 0 then
+if call('LREM', KEYS[1], 0, ARGV[1]) == 0 then
   return redis.error_reply('NOT FOUND')
 end
 local day = days[KEYS[4]]

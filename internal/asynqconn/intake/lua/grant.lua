@@ -1,10 +1,12 @@
 -- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
--- has a name that begins with that of the call. Before it stands one_key.lua of package fused.
+-- has a name that begins with that of the fetch. Before it stands one_key.lua of package fused.
 --
--- What is needed for locks is in ARGV from an index locks on:
---   1 types of tasks whose keys are taken, with TTLs (ms): "|type=ttl|type=ttl|", empty for none   2 and 3 beginning and
---   end of the owner values   4 proposal   5 FenceTTL (ms)   6 size of the blocks of tokens: see acquire.lua
+-- What a fetch is told is in ARGV from an index at on:
+--   1 its name   2 most tasks   3 when asynq's lease ends (s)
+--   4 types of tasks whose keys are taken, with TTLs (ms): "|type=ttl|type=ttl|", empty for none   5 and 6 beginning and
+--   end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see acquire.lua
+--   10 how many orders follow   then each order in which to look at the queues: a byte for each of them
 
 -- hashOf(pending or active key, ID) returns the name of a task's hash.
 local prefixes = {}
@@ -22,33 +24,48 @@ local spared = {}
 
 -- waiting(lock) returns 1 if tasks are parked on the key of a lock, else 0.
 local function waiting(lock)
-  return redis.call('EXISTS', 'railtoken:waiters:' .. string.match(lock, '{.*}$'))
+  return call('EXISTS', 'railtoken:waiters:' .. string.match(lock, '{.*}$'))
 end
 
--- lock(message, recorded, id, number, locks) takes the locks of all recorded keys, for the n-th task of the call, or
+-- ttlOf(types, kind) returns the TTL of the locks of a type of tasks, or false if they are not taken.
+local ttls = {}
+local function ttlOf(types, kind)
+  local ttl = ttls[kind]
+  if ttl == nil then
+    local _, found = string.find(types, '|' .. kind .. '=', 1, true)
+    ttl = found and string.match(types, '^%d+', found + 1) or false
+    ttls[kind] = ttl
+  end
+  return ttl
+end
+
+-- lock(message, recorded, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
 -- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
 -- counter}; or false. The type of a task is the first field of its message.
-local function lock(message, recorded, id, number, locks)
-  local types = ARGV[locks]
-  if types == '' or not message or not recorded or string.byte(message) ~= 10 then
+local function lock(message, recorded, id, number, at)
+  local types = ARGV[at + 3]
+  if types == '' or not message or string.byte(message) ~= 10 then
     return false
   end
   local kind = string.sub(message, 3, 2 + string.byte(message, 2))
-  local _, found = string.find(types, '|' .. kind .. '=', 1, true)
-  if not found then
+  local ttl = ttlOf(types, kind)
+  if not ttl then
     return false
   end
-  local ttl = string.match(types, '^%d+', found + 1)
-  local owner = string.sub(ARGV[locks + 1] .. string.format('%03d', number) .. ARGV[locks + 2] .. kind .. '/' .. id, 1, 500)
-  local counters, names = {}, {}
+  local owner = ARGV[at + 4] .. string.format('%03d', number) .. ARGV[at + 5] .. kind .. '/' .. id
+  if #owner > 500 then
+    owner = string.sub(owner, 1, 500)
+  end
+  local proposal, fence_ttl, block = ARGV[at + 6], ARGV[at + 7], tonumber(ARGV[at + 8])
+  local counters, names, n = {}, {}, 0
   for key in string.gmatch(recorded, '[^ ]+') do
     local name = 'railtoken:lock:{' .. key .. '}'
     local ok, counter = not spared[name], nil
     if ok then
-      ok, counter = pcall(acquire, name, name .. ':fence', name .. ':notify', owner, ttl, ARGV[locks + 4],
-        ARGV[locks + 3], 0, tonumber(ARGV[locks + 5]))
+      ok, counter = pcall(acquire, name, name .. ':fence', nil, owner, ttl, fence_ttl, proposal, 0, block)
     end
-    names[#names + 1], counters[#counters + 1] = name, counter
+    n = n + 1
+    names[n], counters[n] = name, counter
     if not ok or type(counter) == 'table' then -- it cannot be had, or is held
       for _, taken in ipairs(names) do
         pcall(release, taken, taken .. ':fence', taken .. ':notify', owner)
@@ -56,7 +73,7 @@ local function lock(message, recorded, id, number, locks)
       if not ok then
         return false
       end
-      counter[2] = #names
+      counter[2] = n
       return counter
     end
   end
@@ -69,27 +86,24 @@ local function ago(woken)
   if not at or at <= 1 then
     return woken and '0'
   end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 0))
 end
 
--- tell(reply, queue, id, call, number, task, locks) adds the n-th task that a call was granted to a reply: position of
--- its queue, ID, run, message, retry count of the record, conflicts, first conflict (us), how long ago it was woken (us)
--- or false, the recorded keys, and what lock returned. What a lock fails with, the handler's own attempt meets again.
-local function tell(reply, queue, id, call, number, task, locks)
-  local found = redis.call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
+-- tell(reply, queue, id, number, task, at) adds the n-th task that a fetch was granted to a reply: position of its queue,
+-- ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is false
+-- for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task was
+-- woken (us) or false. What a lock fails with, the handler's own attempt meets again.
+local function tell(reply, queue, id, number, task, at)
+  local found = call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
     'railtoken:woken', 'railtoken:keys')
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3] = queue, id, call .. '.' .. number
-  found[5] = ago(found[5])
-  for i = 1, 6 do
-    reply[n + 3 + i] = found[i]
+  local message, recorded, waited, n = found[1], found[6], false, #reply
+  if found[2] or found[3] or found[4] or found[5] then
+    waited = {found[2], found[3], found[4], ago(found[5])}
   end
-  reply[n + 10] = false
-  if found[6] then
-    reply[n + 10] = lock(found[1], found[6], id, number, locks)
-  end
-  return found[1]
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, message
+  reply[n + 5], reply[n + 6], reply[n + 7] = waited, recorded, recorded and lock(message, recorded, id, number, at)
+  return message
 end
 
 -- Leases of asynq that are to be noted: their ends and the IDs of the tasks, by the key of the queue's leases.
@@ -99,71 +113,56 @@ local leases = {}
 local function lease()
   for key, due in pairs(leases) do
     for from = 1, #due, 1000 do
-      redis.call('ZADD', key, unpack(due, from, math.min(from + 999, #due)))
+      call('ZADD', key, unpack(due, from, math.min(from + 999, #due)))
     end
   end
 end
 
--- Queues in which this call has found no task, and that are not paused.
-local empty, open = {}, {}
-
--- grant(reply, first, most, call, expiry, locks, at, orders) takes as many tasks as most says and adds them to a reply. The
--- queues that each of them is looked for in are a byte each, in ARGV from at on, in so many orders; the last one is that
--- of all further tasks.
--- expiry is when asynq's lease ends (s). A paused queue has no task, and one whose hash is gone is left to asynq. Long
--- messages come in several calls, or a slow network would not bring the reply in time.
-local function grant(reply, first, most, call, expiry, locks, at, orders)
+-- grant(reply, first, most, at) takes up to so many tasks for a fetch and adds them to a reply. Each is looked for in the
+-- queues by an order of its own, and by the last one if there are fewer. A paused queue has no task, and one whose hash
+-- is gone is left to asynq. Long messages come in several calls, or a slow network would not bring the reply in time.
+local function grant(reply, first, most, at)
+  local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 9])
+  local open, empty = {}, {} -- queues that are not paused; and those that are, or have no task left
   local room = 1000000 -- bytes of messages
   local order = ''
   for i = 1, most do
-    order = i <= orders and ARGV[at + i - 1] or order
-    local id, queue
+    if i <= orders then
+      order = ARGV[at + 9 + i]
+    end
+    local id, k, queue
     for j = 1, #order do
-      local q = string.byte(order, j)
-      local k = first + 4 * (q - 1)
-      if not open[q] and not empty[q] then
-        open[q] = redis.call('EXISTS', KEYS[k + 1]) == 0
-        empty[q] = not open[q]
+      queue = string.byte(order, j)
+      k = first + 4 * (queue - 1)
+      if not open[queue] and not empty[queue] then
+        open[queue] = call('EXISTS', KEYS[k + 1]) == 0
+        empty[queue] = not open[queue]
       end
-      if not empty[q] then
-        id = redis.call('RPOPLPUSH', KEYS[k], KEYS[k + 2])
+      if not empty[queue] then
+        id = call('RPOPLPUSH', KEYS[k], KEYS[k + 2])
         if id then
-          queue = q
           break
         end
-        empty[q] = true
+        empty[queue] = true
       end
     end
     if not id then
       return
     end
-    local k = first + 4 * (queue - 1)
     local task = hashOf(KEYS[k], id)
-    local due = leases[KEYS[k + 3]] or {}
-    leases[KEYS[k + 3]] = due
-    due[#due + 1], due[#due + 2] = expiry, id
-    redis.call('HSET', task, 'state', 'active', 'railtoken:run', call .. '.' .. i)
-    local message = tell(reply, queue, id, call, i, task, locks)
-    redis.call('HDEL', task, 'pending_since', 'railtoken:woken')
+    local due = leases[KEYS[k + 3]]
+    if not due then
+      due = {}
+      leases[KEYS[k + 3]] = due
+    end
+    local n = #due
+    due[n + 1], due[n + 2] = expiry, id
+    call('HSET', task, 'state', 'active', 'railtoken:run', name .. i)
+    local message = tell(reply, queue, id, i, task, at)
+    call('HDEL', task, 'pending_since', 'railtoken:woken')
     room = room - (message and #message or 0)
     if room <= 0 then
       return
-    end
-  end
-end
-
--- granted(reply, first, queues, call, lease, locks) adds what an earlier copy of a call has taken, and is still in that run. Its
--- lease may be about to end, or asynq would recover it before the server extends it.
-local function granted(reply, first, queues, call, lease, locks)
-  for q = 1, queues do
-    local active = KEYS[first + 4 * (q - 1) + 2]
-    for _, id in ipairs(redis.call('LRANGE', active, 0, -1)) do
-      local task = hashOf(active, id)
-      local run = redis.call('HGET', task, 'railtoken:run')
-      if run and string.sub(run, 1, #call + 1) == call .. '.' then
-        redis.call('ZADD', KEYS[first + 4 * (q - 1) + 3], lease, id)
-        tell(reply, q, id, call, tonumber(string.sub(run, #call + 2)), task, locks)
-      end
     end
   end
 end

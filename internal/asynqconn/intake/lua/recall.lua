@@ -1,12 +1,22 @@
--- Asks for the tasks that a call has taken whose reply was lost, and sees to it that it takes none if it comes only
+-- Asks for the tasks that a fetch has taken whose reply was lost, and sees to it that it takes none if it comes only
 -- later. It must be atomic: else it could come in between.
 --
--- KEYS  pending, paused, active and lease of each queue, and the mark of the call
--- ARGV  1 name of the call   2 how long the mark stays (s)   3 when the lease ends (s)
---       4 to 9 for locks: see grant.lua
+-- KEYS  pending, paused, active and lease of each queue, and the mark of the fetch
+-- ARGV  for the fetch: see grant.lua; but 2 is how long the mark stays (s), and 3 when asynq's lease ends now
 --
--- Returns what fetch.lua does.
-redis.call('SET', KEYS[#KEYS], '1', 'EX', ARGV[2])
-local reply = {}
-granted(reply, 1, (#KEYS - 1) / 4, ARGV[1], ARGV[3], 4)
+-- Returns what fetch.lua does, for the tasks that are still in the runs of the fetch. Their leases may be about to end,
+-- or asynq would recover them before the server extends them.
+call('SET', KEYS[#KEYS], '1', 'EX', ARGV[2])
+local reply, name = {}, ARGV[1] .. '.'
+for first = 1, #KEYS - 1, 4 do
+  local active = KEYS[first + 2]
+  for _, id in ipairs(call('LRANGE', active, 0, -1)) do
+    local task = hashOf(active, id)
+    local run = call('HGET', task, 'railtoken:run')
+    if run and string.sub(run, 1, #name) == name then
+      call('ZADD', KEYS[first + 3], ARGV[3], id)
+      tell(reply, (first + 3) / 4, id, tonumber(string.sub(run, #name + 1)), task, 1)
+    end
+  end
+end
 return reply
