@@ -3,7 +3,6 @@ package locking
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -187,8 +186,8 @@ func (f *fusedLocks) Defer(l any, done func(error)) *fused.Release {
 }
 
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
-// is lost, was handed off, or is released already. Until the call is answered, the Gate takes the keys for held, but for
-// no longer than a Release takes: while Redis cannot be reached, callers must learn that, and not wait for a holder.
+// is lost, was handed off, or is released already. Until the call is answered or late, the Gate takes the keys for held:
+// while Redis cannot be reached, callers must learn that, and not wait for a holder.
 func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fused.Release) {
 	if l.Err() != nil {
 		return nil
@@ -200,13 +199,11 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fu
 			return
 		}
 		deferred = grant.fusedRelease()
-		var late *time.Timer
 		if holder != nil {
-			late = time.AfterFunc(releaseTimeout, func() { holder.released(l, true) })
+			deferred.IfLate(func() { holder.released(l, true) })
 		}
 		deferred.Then(func(o fused.Outcome, err error) {
 			if holder != nil {
-				late.Stop()
 				holder.released(l, o.Notify || err != nil)
 			}
 			l.notify.Store(o.Parked || err != nil) // what else waits was notified

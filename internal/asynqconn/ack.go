@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,6 +83,30 @@ const doneScript = "done"
 // texts has asynq's scripts that end a run by their SHA-1, once go-redis has sent their texts.
 var texts sync.Map
 
+// texting is a set of tasks, nearly always empty. It is safe for concurrent use.
+type texting struct {
+	size  atomic.Int64
+	tasks sync.Map
+}
+
+func (t *texting) add(queue, id string) {
+	if _, known := t.tasks.LoadOrStore(queue+"/"+id, nil); !known {
+		t.size.Add(1)
+	}
+}
+
+// remove reports whether the task was in the set.
+func (t *texting) remove(queue, id string) bool {
+	if t.size.Load() == 0 {
+		return false
+	}
+	_, known := t.tasks.LoadAndDelete(queue + "/" + id)
+	if known {
+		t.size.Add(-1)
+	}
+	return known
+}
+
 // acknowledge ends a run: Tasks may answer, else the next tasks are fetched with it, or asynq's script is sent alone.
 // text is that of the script if go-redis sends it, and empty otherwise.
 //
@@ -108,7 +133,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	known, _ := texts.Load(sum)
 	script, _ := known.(string)
 	if name != "" && name != doneScript && script == "" && ok && c.intake.Knows(a.Queue, a.ID) { // go-redis sends the text next
-		c.texting.Store(a.Queue+"/"+a.ID, nil)
+		c.texting.add(a.Queue, a.ID)
 		return answer(ctx, sum, noScriptError{})
 	}
 	end := intake.Acknowledgement{Queue: a.Queue, ID: a.ID, Text: script, Done: name == doneScript, Keys: keys, Args: args}
@@ -119,7 +144,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 			return send(ctx)
 		}
 		// Once, and also of an asynq that is not known: a run that began here ends here.
-		_, unasked := c.texting.LoadAndDelete(a.Queue + "/" + a.ID)
+		unasked := c.texting.remove(a.Queue, a.ID)
 		if c.tasks != nil && (text == "" || unasked) {
 			if end.Release == nil {
 				end.Release, lost = c.tasks.Release(a)

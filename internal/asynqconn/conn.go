@@ -3,7 +3,6 @@ package asynqconn
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ type Conn struct {
 	log      *slog.Logger
 	foreign  *atomic.Bool
 	ready    func(context.Context) error
-	texting  sync.Map // tasks whose acknowledgements come again, with their texts
+	texting  texting // tasks whose acknowledgements come again, with their texts
 }
 
 // New returns a Conn over a client.

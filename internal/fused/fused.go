@@ -35,8 +35,9 @@ type Locks interface {
 	// Release returns the release of keys that a script has taken and nobody has adopted.
 	Release(t *Taken) *Release
 	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the error that Lease.Release
-	// would have returned. Defer returns nil if Lease.Release must be called: it hands the lease off, or the lease is
-	// over, or is not one of these locks alone.
+	// would have returned. Until the release is carried out or said to be [Release.Late], callers of this process take the
+	// keys for held. Defer returns nil if Lease.Release must be called: it hands the lease off, or the lease is over, or is
+	// not one of these locks alone.
 	Defer(lease any, done func(error)) *Release
 }
 

@@ -16,6 +16,7 @@ type Release struct {
 
 	send func(ctx context.Context, sent bool) (Outcome, error)
 	then []func(Outcome, error)
+	late func()
 	once sync.Once
 }
 
@@ -44,6 +45,16 @@ func NewRelease(keys []string, owner string, tops []int64,
 // Then has a function called with the outcome, after those of earlier calls. It must be called before the release is
 // carried out.
 func (r *Release) Then(do func(Outcome, error)) { r.then = append(r.then, do) }
+
+// IfLate sets what [Release.Late] calls. It must be called before the release is carried out.
+func (r *Release) IfLate(do func()) { r.late = do }
+
+// Late says that the release takes long, so that nobody in this process waits for its end any more.
+func (r *Release) Late() {
+	if r.late != nil {
+		r.late()
+	}
+}
 
 // Answered notes that a script has carried out the release.
 func (r *Release) Answered(o Outcome) { r.once.Do(func() { r.end(o, nil) }) }

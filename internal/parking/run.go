@@ -37,7 +37,6 @@ type Run struct {
 	putBack      bool
 	taken        *fused.Taken   // locks that came with the task, until its handler claims them
 	release      *fused.Release // of the locks, until the acknowledgement or the timer takes it
-	releaseAt    *time.Timer
 }
 
 // parking is what becomes of a task at the end of its run.

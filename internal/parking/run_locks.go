@@ -49,8 +49,8 @@ func (r *Run) Mistaken(ctx context.Context, kind string, taken *fused.Taken) {
 	r.Reject(ctx, taken)
 }
 
-// unacknowledged is how long after the end of a handler its locks are kept for the acknowledgement. None comes if
-// asynq's lease on the task has ended.
+// unacknowledged is how long after the end of a handler its locks are kept for the acknowledgement, and for its answer.
+// No acknowledgement comes if asynq's lease on the task has ended, and no answer while Redis cannot be reached.
 const unacknowledged = time.Second
 
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
@@ -72,11 +72,14 @@ func (r *Run) Release(lease any, committed bool, done func(error)) bool {
 	}
 	release.Strict = !committed
 	r.release = release
-	r.releaseAt = time.AfterFunc(unacknowledged, func() {
-		if release := r.takeRelease(); release != nil {
-			release.Run(context.Background(), false)
+	due := time.AfterFunc(unacknowledged, func() {
+		if left := r.takeRelease(); left != nil {
+			left.Run(context.Background(), false)
+		} else {
+			release.Late()
 		}
 	})
+	release.Then(func(fused.Outcome, error) { due.Stop() })
 	return true
 }
 
@@ -85,9 +88,7 @@ func (r *Run) takeRelease() *fused.Release {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	release := r.release
-	if release != nil {
-		r.releaseAt.Stop()
-	} else if r.taken != nil {
+	if release == nil && r.taken != nil {
 		release = r.taken.Release(r.queue.freed)
 	}
 	r.release, r.taken = nil, nil

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -230,5 +231,54 @@ func TestACommandOfJointCallsHasAShare(t *testing.T) {
 	}
 	if want := []string{"1 <nil>", "2 <nil>", "3 <nil>", "<nil> ERR worse"}; !slices.Equal(s.answers, want) {
 		t.Errorf("the commands' shares have the answers %q, want %q", s.answers, want)
+	}
+}
+
+// heldBack sends a joint call whose answer is late, and then others, of which the wire has no answers either. It returns
+// how many commands each round trip has.
+func heldBack(t *testing.T, then ...*pipeline.Script) (sizes []int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(func() error { return errors.New("no answer") })
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, MaxRetries: -1})
+		defer func() { _ = client.Close() }()
+		client.AddHook(w)
+		n := pipeline.New(client, pipeline.Options{Leaders: 2, Least: 3})
+		w.holds(true)
+		all := []<-chan *pipeline.Call{send(t, n, then[0], []string{"list"}, "first")}
+		<-w.began
+		for _, script := range then {
+			all = append(all, send(t, n, script, []string{"list"}, "call"))
+			synctest.Wait()
+		}
+		select {
+		case <-w.began:
+			w.goOn <- struct{}{}
+		default:
+		}
+		w.holds(false)
+		w.goOn <- struct{}{}
+		for _, c := range all {
+			<-c
+		}
+		sizes = w.sizes()
+	})
+	return sizes
+}
+
+func TestFewJointCallsWaitForThePipelineUnderWay(t *testing.T) {
+	t.Parallel()
+	script := joint(&shares{})
+	for name, tt := range map[string]struct {
+		then []*pipeline.Script
+		want []int // commands of each round trip
+	}{
+		"few":                  {[]*pipeline.Script{script, script}, []int{1, 1}},
+		"enough":               {[]*pipeline.Script{script, script, script, script}, []int{1, 1, 1}},
+		"one that is no joint": {[]*pipeline.Script{script, echo, script}, []int{1, 2, 1}},
+	} {
+		if got := heldBack(t, tt.then...); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: round trips of %v commands, want %v", name, got, tt.want)
+		}
 	}
 }

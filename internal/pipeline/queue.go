@@ -69,6 +69,18 @@ func (q *queue) add(c *Call) {
 // size returns how many calls wait.
 func (q *queue) size() int { return q.first.n + q.newcomers.n }
 
+// urgent reports whether calls wait that are not joint.
+func (q *queue) urgent() bool {
+	for _, l := range []*lane{&q.first, &q.newcomers} {
+		for c := l.head; c != nil; c = c.next {
+			if !c.command.batch().isJoint() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // take returns the calls of the next pipeline.
 func (q *queue) take() []*Call {
 	calls := make([]*Call, 0, min(q.size(), maxPipeline))

@@ -32,6 +32,10 @@ type Options struct {
 	// own.
 	Leaders int
 
+	// Least is the smallest number of calls that are sent while a pipeline is under way, if all of them are joint
+	// ([Script.Joint]); 1 when zero. Fewer wait until that one is answered, because they cost nearly as much as many.
+	Least int
+
 	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued
 	// behind it fail with [ErrNotSent]. This requires a client with ContextTimeoutEnabled.
 	Timeout time.Duration
@@ -175,10 +179,19 @@ func (s *Server) Settle(patience time.Duration) {
 	}
 }
 
+// mayLead reports whether a pipeline of a call and what is queued may be sent beside so many others. The caller holds the
+// mutex.
+func (s *Server) mayLead(c *Call, beside int) bool {
+	if beside == 0 || beside >= s.opts.Leaders {
+		return beside == 0
+	}
+	return s.queue.size() >= s.opts.Least || c != nil && !c.command.batch().isJoint() || s.queue.urgent()
+}
+
 // alone makes the call on its caller's goroutine if a leader is free and nothing is queued, and reports whether it did.
 func (s *Server) alone(ctx context.Context, c *Call) bool {
 	s.mu.Lock()
-	if s.opts.Leaders != 0 && (s.underWay >= s.opts.Leaders || s.queue.size() > 0) {
+	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c, s.underWay)) {
 		s.mu.Unlock()
 		return false
 	}
@@ -227,7 +240,7 @@ func (s *Server) start(ctx context.Context, c *Call) {
 		return
 	}
 	s.queue.add(c)
-	if s.underWay < s.opts.Leaders {
+	if s.mayLead(nil, s.underWay) {
 		s.underWay++
 		go s.drain()
 	}
@@ -272,10 +285,14 @@ func (s *Server) drain() {
 	}
 }
 
-// take returns the calls of the next pipeline. If there are none, the leader that called it is done.
+// take returns the calls of the next pipeline. If there are none, or too few, the leader that called it is done.
 func (s *Server) take() []*Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.mayLead(nil, s.underWay-1) { // another leader takes them
+		s.finished()
+		return nil
+	}
 	calls := s.queue.take()
 	if len(calls) == 0 {
 		s.finished()

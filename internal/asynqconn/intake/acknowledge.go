@@ -118,9 +118,9 @@ type acknowledged struct {
 	fused.Outcome
 }
 
-// acknowledge makes a call of ack.lua.
+// acknowledge makes a call of ack.lua. asynq's lease bounds ctx, and is longer than a call may take.
 func (in *Intake) acknowledge(ctx context.Context, call *pipeline.Call) (got acknowledged, err error) {
-	reply, err := in.server.Run(ctx, call)
+	reply, err := in.server.Finish(ctx, call)
 	if err != nil {
 		return got, err
 	}
