@@ -20,7 +20,9 @@ func (r *run) ended(ctx context.Context, err error) error {
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
 	switch {
-	case ok && conflict.Outcome == Park:
+	case ok && conflict.Outcome == Park && (r.order == BestEffort || !r.active.Overdue()):
+		// It is parked, and a release wakes it. Past its deadline, asynq may have ended the run before, and no longer runs
+		// its handler: then it gives up its position.
 	case r.ordering.returns(err):
 		// The task comes back and keeps its position.
 	default:

@@ -133,7 +133,7 @@ func (r *sequence) confirm(ctx context.Context, lease *locking.Lease) (*locking.
 }
 
 func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
-	if !failed {
+	if !failed || r.active.Overdue() {
 		return false
 	}
 	if errors.Is(ctx.Err(), context.Canceled) && (r.active.PutBack() || r.active == nil && r.isStopping()) {
@@ -145,7 +145,7 @@ func (r *sequence) stays(ctx context.Context, failed bool, err error) bool {
 	return r.order == StrictFIFO && (r.maxAge == 0 || time.Since(r.at) < r.maxAge/2)
 }
 
-func (r *sequence) returns(err error) bool { return r.comesBack(err) }
+func (r *sequence) returns(err error) bool { return r.comesBack(err) && !r.active.Overdue() }
 
 func (r *sequence) leave(ctx context.Context, lost bool) parking.Front {
 	left := r.remove(ctx, r.id, r.keys[0])

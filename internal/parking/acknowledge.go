@@ -18,14 +18,15 @@ func succeeds(a asynqconn.Acknowledgement) bool {
 }
 
 // Acknowledge parks a task for which [Run.Park] was called. If Redis cannot be reached, it continues in the background,
-// because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent.
+// because asynq gives up when its lease ends. If Redis refuses to park the task, asynq's own script is sent. A task that
+// asynq ends without its handler, because its deadline has passed, leaves its sequence.
 func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (answered bool, err error) {
 	r := e.runs.of(Task{Queue: a.Queue, ID: a.ID})
 	if r == nil {
 		return false, nil
 	}
 	r.mu.Lock()
-	p, judged := r.parking, r.judged
+	p, judged, claimed := r.parking, r.judged, r.claimed
 	r.putBack = a.Requeues()
 	if a.Repeated { // it belongs to an earlier run, or asynq's lease has just ended
 		if p != nil && !r.ended.IsZero() {
@@ -37,6 +38,9 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	r.mu.Unlock()
 	if p == nil || a.Requeues() {
 		e.runs.drop(r)
+		if !claimed && !succeeds(a) && !a.Requeues() && r.Overdue() { // otherwise its handler gives up its position
+			r.passOn()
+		}
 		return false, nil
 	}
 	if succeeds(a) {

@@ -17,6 +17,7 @@ const (
 	deadlineField     = 9
 	uniqueField       = 10
 	lastFailedAtField = 11
+	headersField      = 15
 )
 
 // varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
@@ -31,22 +32,45 @@ func textOf(message string, number protowire.Number) string {
 	return string(value)
 }
 
-// fieldOf returns a field of the message, encoded; nil when it is missing.
+// fieldOf returns a field of the message, encoded; nil when it is missing, or the message cannot be read.
 func fieldOf(message string, number protowire.Number, kind protowire.Type) (value []byte) {
+	if !eachField(message, func(field protowire.Number, wire protowire.Type, found []byte) {
+		if field == number && wire == kind {
+			value = found
+		}
+	}) {
+		return nil
+	}
+	return value
+}
+
+// eachField calls a function with each field of a message. It reports false when the message cannot be read.
+func eachField(message string, each func(field protowire.Number, wire protowire.Type, value []byte)) bool {
 	for rest := []byte(message); len(rest) > 0; {
 		field, wire, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return nil
+			return false
 		}
 		rest = rest[n:]
 		if n = protowire.ConsumeFieldValue(field, wire, rest); n < 0 {
-			return nil
+			return false
 		}
-		if field == number && wire == kind {
-			value = rest[:n]
-		}
+		each(field, wire, rest[:n])
 		rest = rest[n:]
 	}
+	return true
+}
+
+// headerIn returns a header in the message; "" when it is missing. Each header is a message with its name and its value.
+func headerIn(message, name string) (value string) {
+	eachField(message, func(field protowire.Number, wire protowire.Type, found []byte) {
+		if field != headersField || wire != protowire.BytesType {
+			return
+		}
+		if header, _ := protowire.ConsumeString(found); textOf(header, 1) == name {
+			value = textOf(header, 2)
+		}
+	})
 	return value
 }
 

@@ -1,6 +1,8 @@
 package parking_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +20,14 @@ func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdue(t *testing.T) {
 		for name, tt := range map[string]struct {
 			deadline time.Duration // none when zero
 			delayed  bool
+			waited   bool // its timer has brought it back
 			gone     bool
 		}{
-			"no deadline":                 {0, true, false},
-			"a deadline to come":          {time.Hour, true, false},
-			"a deadline that has passed":  {-time.Minute, true, true},
-			"one that is about to be run": {-time.Minute, false, false},
+			"no deadline":                {0, true, false, false},
+			"a deadline to come":         {time.Hour, true, false, false},
+			"a deadline that has passed": {-time.Minute, true, false, true},
+			"one that is pending":        {-time.Minute, false, false, false}, // its message is not read
+			"one that has waited":        {-time.Minute, false, true, true},
 		} {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -44,6 +48,10 @@ func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdue(t *testing.T) {
 					t.Fatal(err)
 				}
 				late, next := r.task("late"), r.Delayed("next")
+				if tt.waited {
+					r.Park(late, "k")
+					r.timer(late)
+				}
 				for _, task := range []parking.Task{late, next} {
 					if _, err := r.Engine.Join(t.Context(), task, r.key("k"), parking.JoinOptions{}); err != nil {
 						t.Fatal(err)
@@ -59,5 +67,96 @@ func TestOnlyATaskThatAsynqWillNotRunAgainIsOverdue(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// timer brings a task back that is parked, as its own timer does.
+func (r *rig) timer(t parking.Task) {
+	r.Helper()
+	if err := r.Inspect.RunTask(t.Queue, t.ID); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// joins adds a task to a sequence at a position.
+func (r *rig) joins(t parking.Task, key string, at int64) {
+	r.Helper()
+	if _, err := r.Engine.Join(r.Context(), t, r.key(key), parking.JoinOptions{At: time.Unix(at, 0)}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// asynq ends such a run without the handler, which would give up the task's position.
+func TestATaskFetchedPastItsDeadlineWakesTheNext(t *testing.T) {
+	t.Parallel()
+	for how, pending := range map[string]func(r *rig, deadline asynq.Option){
+		"enqueued in order": func(r *rig, deadline asynq.Option) {
+			_, err := r.Engine.EnqueueInOrder(r.Context(), r.key("k"), "test", nil, map[string]string{"other": "header"},
+				asynq.Queue(r.name), asynq.TaskID("late"), deadline)
+			if err != nil {
+				r.Fatal(err)
+			}
+		},
+		"has waited": func(r *rig, deadline asynq.Option) {
+			late := r.Delayed("late", deadline)
+			r.Park(late, "k")
+			r.timer(late)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, r *rig) {
+				next := r.Delayed("next")
+				r.joins(next, "k", 2)
+				r.joins(r.task("late"), "k", 1)
+				r.Park(next, "k")
+				pending(r, asynq.Deadline(time.Now().Add(-time.Minute)))
+				ran := make(chan string, 2)
+				r.Serve(1, func(_ context.Context, id string) error {
+					ran <- id
+					return nil
+				})
+				if id := receive(t, ran); id != "next" {
+					t.Errorf("asynq ran %s", id)
+				}
+			})
+		})
+	}
+}
+
+// The deadline may pass, or an operator may delete the task, after the caller has seen that it is first.
+func TestWakeTaskReplacesATaskThatIsGone(t *testing.T) {
+	t.Parallel()
+	for how, gone := range map[string]func(r *rig) parking.Task{
+		"deleted": func(r *rig) parking.Task {
+			task := r.Delayed("gone")
+			r.Park(task, "k")
+			r.Remove(task)
+			return task
+		},
+		"overdue": func(r *rig) parking.Task {
+			task := r.Delayed("gone", asynq.Deadline(time.Now().Add(-time.Minute)))
+			r.Park(task, "k")
+			return task
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, r *rig) {
+				next, last := r.Delayed("next"), r.Delayed("last")
+				r.Park(last, "k")
+				r.Park(next, "k")
+				r.joins(next, "k", 2)
+				r.joins(last, "k", 3)
+				r.joins(r.task("gone"), "k", 1)
+				woken := r.wakeTask("k", gone(r))
+				if !slices.Equal(woken.Tasks, []parking.Task{next}) || woken.Left != 1 {
+					t.Errorf("woke %+v, want %s", woken, next)
+				}
+				if got := r.Waiting("k"); !slices.Equal(got, []string{"last"}) {
+					t.Errorf("waiting are %v", got)
+				}
+			})
+		})
 	}
 }

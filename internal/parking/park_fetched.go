@@ -52,7 +52,7 @@ func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
 	if parker == nil {
 		return false
 	}
-	if deadline := deadlineOf(f.Message); deadline > 0 && time.Now().Unix() >= deadline {
+	if passed(deadlineOf(f.Message), time.Now()) {
 		return false // asynq ends it without a run of its handler
 	}
 	r := e.runOf(f)

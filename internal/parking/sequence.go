@@ -77,8 +77,9 @@ type Position struct {
 
 // Join adds a task to the sequence of key, unless it is there, and returns its position. The task stays until
 // [Engine.Remove] removes it, or until a task behind it finds that it is gone: deleted, archived or completed in asynq,
-// or retried although its deadline has passed, after which asynq runs no handler. Only the first task may take the
-// key's lock. So of two tasks the one that joined first runs first, in whichever queues and processes they are.
+// or waiting although its deadline has passed, after which asynq does not call its handler. If asynq ends a run for that
+// reason before the handler was called, the Engine removes the task and wakes the next one. Only the first task may take
+// the key's lock. So of two tasks the one that joined first runs first, in whichever queues and processes they are.
 //
 // It makes one call to Redis when the task is first, otherwise two, and two more for each hundred tasks that are gone.
 func (e *Engine) Join(ctx context.Context, t Task, key string, opts JoinOptions) (Position, error) {
@@ -148,9 +149,9 @@ func (e *Engine) Front(ctx context.Context, key string) (Front, error) {
 	return left, err
 }
 
-// front returns the front of a sequence after it has removed one entry; none when leaver is empty.
-func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
-	var gone []string
+// front returns the front of a sequence after it has removed one entry, none when leaver is empty, and those of tasks
+// that are gone.
+func (e *Engine) front(ctx context.Context, key, leaver string, gone ...string) (Front, error) {
 	looks := soonLooks
 	for range goneCalls {
 		found, err := e.remove(ctx, key, leaver, looks, gone)
@@ -168,7 +169,7 @@ func (e *Engine) front(ctx context.Context, key, leaver string) (Front, error) {
 		for _, entry := range found.waits {
 			e.background(e.closing, followUpLimit, func(ctx context.Context) { e.hasten(ctx, entry) })
 		}
-		gone, leaver = gone[:0], ""
+		gone, leaver = nil, ""
 		for i, each := range all {
 			switch {
 			case !each.live():

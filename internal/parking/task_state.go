@@ -10,10 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// overdue is our word for the state of a delayed task whose deadline has passed. asynq does not run its handler again,
-// but retries the task, for days, until it archives it. No task should wait for that.
-const overdue = "overdue"
-
 // taskState is the state of a task in asynq: empty when asynq knows no such task, or overdue.
 type taskState struct {
 	task  Task
@@ -74,7 +70,9 @@ func (e *Engine) look(ctx context.Context, members []string) ([]taskState, error
 	return all, nil
 }
 
-// stateIn returns the state in the fields of a task's hash; overdue only if deadlines is true.
+// stateIn returns the state in the fields of a task's hash; overdue only if deadlines is true. A pending task that was
+// never refused is not overdue, because its message would have to be read at each look: the end of its run wakes the
+// next task (passOn).
 func (e *Engine) stateIn(ctx context.Context, t Task, fields []any, deadlines bool, now time.Time) (string, error) {
 	if fields[0] == nil {
 		return "", nil
@@ -83,20 +81,21 @@ func (e *Engine) stateIn(ctx context.Context, t Task, fields []any, deadlines bo
 	if state == "" {
 		return "", fmt.Errorf("delayqueue: the state of task %s is empty", t)
 	}
-	if !deadlines || state != "retry" && state != "scheduled" {
+	waits := state == "retry" || state == "scheduled"
+	if !deadlines || !waits && state != "pending" {
 		return state, nil
 	}
 	var deadline int64
 	if text, ok := fields[1].(string); ok {
 		deadline, _ = strconv.ParseInt(text, 10, 64)
-	} else { // it was never refused, or its deadline would have been noted
+	} else if waits { // it was never refused, or its deadline would have been noted
 		message, err := e.client.HGet(ctx, t.Hash(), "msg").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return "", fmt.Errorf("delayqueue: the deadline of task %s: %w", t, err)
 		}
 		deadline = deadlineOf(message)
 	}
-	if deadline > 0 && now.After(time.Unix(deadline, 0)) {
+	if passed(deadline, now) {
 		return overdue, nil
 	}
 	return state, nil

@@ -19,6 +19,8 @@ type Woken struct {
 	Pending bool
 	// Left is how many tasks still wait for the key.
 	Left int
+
+	gone bool // a task that was to be woken cannot run any more
 }
 
 // WakeOptions says which waiters [Engine.Wake] wakes. The zero value wakes the next one.
@@ -47,9 +49,9 @@ func (e *Engine) Wake(ctx context.Context, key string, opts WakeOptions) (Woken,
 }
 
 // WakeTask moves this waiter of key to the head of its queue, even if others stand before it: Tasks of the result then
-// has it. It does nothing when t does not wait for key, and removes t when it is gone. No other task is woken in its
-// place; only if t was woken, others wait, and t is gone after half a second, the Engine wakes the task that is first
-// by [Engine.Join].
+// has it. It does nothing when t does not wait for key. When t is gone, or its deadline has passed, it is removed, and
+// the task that is first by [Engine.Join] is woken in its place. The Engine does the same if t was woken, others wait,
+// and t is gone after half a second.
 //
 // When it fails, t keeps waiting, or its own timer brings it back.
 func (e *Engine) WakeTask(ctx context.Context, key string, t Task) (Woken, error) {
@@ -116,10 +118,19 @@ func (e *Engine) call(target wakeTarget, opts WakeOptions, late []Task) call {
 	return c
 }
 
-// wakeNow makes one wake.
+// wakeNow makes one wake. If the task that it is for is gone, the first one of the sequence is woken.
 func (e *Engine) wakeNow(ctx context.Context, target wakeTarget, opts WakeOptions, late []Task) (Woken, error) {
-	w := e.wakeAll(ctx, []call{e.call(target, opts, late)})[0]
-	return w.Woken, w.Err
+	for {
+		w := e.wakeAll(ctx, []call{e.call(target, opts, late)})[0]
+		if w.Err != nil || target.task == (Task{}) || !w.gone {
+			return w.Woken, w.Err
+		}
+		left, err := e.Front(ctx, target.key)
+		if err != nil || len(left.Next) == 0 || left.Next[0] == target.task {
+			return w.Woken, err
+		}
+		target.task = left.Next[0]
+	}
 }
 
 // wakeAll makes several wakes at once, has them checked later, and reports the tasks that they woke, also those of
@@ -173,7 +184,7 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
 				again = append(again, i)
 				continue
 			}
-			all[i] = KeyWoken{Woken{Tasks: tasksOf(r.texts(len(r.rest))), Left: left}, r.err}
+			all[i] = KeyWoken{Woken{Tasks: tasksOf(r.texts(len(r.rest))), Left: left, gone: outcome == "gone"}, r.err}
 		}
 		open = again
 	}

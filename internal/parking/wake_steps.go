@@ -216,6 +216,8 @@ func (e *Engine) takeAndPromote(ctx context.Context, waiters string, out []look,
 			err = errors.Join(failed, e.putBack(ctx, waiters, entry, place[entry]), err)
 		case verdict == "woken":
 			w.Tasks = append(w.Tasks, taskOf(entry))
+		case verdict == "gone", verdict == "overdue":
+			w.gone = true
 		}
 	}
 	if next := replyOf(replies[len(mine)]); len(w.Tasks) > 0 && len(next.rest) > 1 {

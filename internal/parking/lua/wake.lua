@@ -8,9 +8,9 @@
 --       7 1 to put a waiter of a paused or unserved queue at the head of that queue   when no other can run, else 0
 --       8... unserved queues
 --
--- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'none' when no other waiter can
--- run; or 'more' when none of those that it checked could be woken: call again, and skip as many as the second value
--- says.
+-- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'gone' when the only entry was
+-- that of a task that cannot run any more, and was removed; 'none' when no other waiter can run; or 'more' when none of
+-- those that it checked could be woken: call again, and skip as many as the second value says.
 local waiters, index, leaver, only, now = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local rank, most, wanted, hope = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 
@@ -40,7 +40,7 @@ end
 
 -- The first waiter can usually be woken. Those behind it are read only if not, because a long read costs more than all
 -- the rest.
-local woken, looked, size, searched, over = {}, 0, wanted, 0, false
+local woken, looked, size, searched, over, outcome = {}, 0, wanted, 0, false, 'none'
 while not over and looked < most and passable > 0 do
   local found = look(waiters, leaver, only, rank, size)
   for i = 2, #found do
@@ -55,6 +55,9 @@ while not over and looked < most and passable > 0 do
       redis.call('ZREM', waiters, entry)
       if verdict ~= 'elsewhere' then
         redis.call('ZREM', index, entry)
+      end
+      if only ~= '' and (verdict == 'gone' or verdict == 'overdue') then
+        outcome = 'gone'
       end
       if state == 'pending' then
         searched = searched + 1
@@ -99,4 +102,4 @@ if hope and rank > 0 then
     end
   end
 end
-return {'none', redis.call('ZCARD', waiters)}
+return {outcome, redis.call('ZCARD', waiters)}
