@@ -19,8 +19,8 @@ import (
 var errRefused = errors.New("refused")
 
 // worker is what a middleware does with a Queue: it tries the keys of a task one after another, has it park for the one
-// that is held, and wakes the next after it has given them back. Its locks are plain keys that never expire. On a
-// Cluster they are elsewhere, and it looks at them once more after the park.
+// that is held, and wakes the next after it has given them back. Its locks are plain keys that never expire; on a
+// Cluster they are elsewhere. After a park that has not looked at them it looks once more.
 type worker struct {
 	*rig
 	queue *parking.Engine
@@ -74,11 +74,15 @@ func (w *worker) process(ctx context.Context, id string) error {
 	if held == "" {
 		return w.work(ctx, w.task(id), keys)
 	}
-	opts, parked := parking.ParkOptions{RetryAfter: time.Hour}, func(parking.Parked) { w.lookAgain(held) }
+	opts := parking.ParkOptions{RetryAfter: time.Hour}
 	if w.on != "cluster" {
-		opts.Locks, parked = []parking.RedisKeys{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":notify"}}, nil
+		opts.Locks = []parking.RedisKeys{{Lock: w.lockOf(held), Notify: w.lockOf(held) + ":notify"}}
 	}
-	run.Park(w.key(held), opts, parked)
+	run.Park(w.key(held), opts, func(p parking.Parked) {
+		if !p.Looked {
+			w.lookAgain(held)
+		}
+	})
 	return errRefused
 }
 
