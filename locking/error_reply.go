@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// transient lists the first words of error replies after which a Redis may serve again soon. The last three need an
-// operator.
+// transient lists the first words of error replies after which a Redis may serve again soon. A cluster client has
+// followed MOVED and ASK as often as it may: see isUnserved. The last three need an operator.
 var transient = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "BUSY", "MISCONF", "NOREPLICAS",
-	"NOPERM", "NOAUTH", "WRONGPASS",
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "OOM", "BUSY", "MISCONF",
+	"NOREPLICAS", "NOPERM", "NOAUTH", "WRONGPASS",
 }
 
 // isTransient reports whether a server with this error reply may serve again soon.

@@ -40,8 +40,10 @@ func TestErrorRepliesMeanTheSameOnEveryRedis(t *testing.T) {
 			"LOADING Redis is loading the dataset in memory",
 			"LOADING Redis is loading the dataset in memory", true,
 		},
-		"full":              {"ERR max number of clients reached", "ERR max number of clients reached", true},
-		"a word of its own": {"ERR no -OOM here", "ERR no -OOM here", false},
+		"no master has the slot": {"MOVED 14374 127.0.0.1:7001", "MOVED 14374 127.0.0.1:7001", true},
+		"a move without an end":  {"ASK 14374 127.0.0.1:7001", "ASK 14374 127.0.0.1:7001", true},
+		"full":                   {"ERR max number of clients reached", "ERR max number of clients reached", true},
+		"a word of its own":      {"ERR no -OOM here", "ERR no -OOM here", false},
 		"the script's fault": {
 			running + "attempt to compare nil with number",
 			"ERR attempt to compare nil with number", false,

@@ -25,6 +25,13 @@ var (
 // one: a command of one key is always served.
 func isMoving(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
+// isUnserved reports whether the servers of a Redis Cluster have sent a client to each other as often as it goes, so
+// that none has run the script. For a moment at the end of a move, the server that had the slot may already have given
+// it up while the other one has not taken it over.
+func isUnserved(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
 // renewMoving extends the locks of a part whose slot is moving.
 func (g *singleGrant) renewMoving(ctx context.Context, p part, ttl time.Duration) (lost int, err error) {
 	return g.eachLock(ctx, p, renewMovingScript, g.owner, ms(ttl))

@@ -106,6 +106,64 @@ func TestAMovingSlotHidesNoLoss(t *testing.T) {
 	move.Finish(t)
 }
 
+// failing reports the failed attempts of a Locker.
+type failing struct {
+	locking.Locker
+	attempts chan error
+}
+
+func (f failing) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	lease, err := f.Locker.Acquire(ctx, keys, opts)
+	if err != nil {
+		select {
+		case f.attempts <- err:
+		case <-ctx.Done():
+		}
+	}
+	return lease, err
+}
+
+// Each of two servers takes the other for the master of the slot.
+func TestCallsOutlastASlotWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	cluster, l := moving(t)
+	lease := acquire(t, l, locking.Options{}, "order:1")
+	move := cluster.BeginMove(t, keys.Slot(lockOf("order:1")), otherNode(cluster, "order:1"))
+	move.GiveUp(t)
+	if err := lease.Renew(t.Context()); err == nil || lease.Err() != nil {
+		t.Errorf("the renewal: %v, and the lease ended by %v", err, lease.Err())
+	}
+	released, waited := make(chan error, 1), make(chan error, 1)
+	waiting := failing{l, make(chan error)}
+	go func() {
+		next, err := locking.Wait(t.Context(), waiting, []string{"order:1"}, locking.Options{})
+		if err == nil {
+			err = next.Release(t.Context())
+		}
+		waited <- err
+	}()
+	err := <-waiting.attempts
+	isClear(t, err, "MOVED")
+	if !errors.Is(err, locking.ErrUnavailable) {
+		t.Errorf("an attempt: %v, want ErrUnavailable", err)
+	}
+	go func() { released <- lease.Release(t.Context()) }()
+	move.Finish(t)
+	for waited != nil {
+		select {
+		case <-waiting.attempts:
+		case err := <-waited:
+			waited = nil
+			if err != nil {
+				t.Errorf("wait: %v", err)
+			}
+		}
+	}
+	if err := <-released; errors.Is(err, locking.ErrLost) { // it may give up on a busy machine, and is repeated
+		t.Errorf("release: %v", err)
+	}
+}
+
 // Slots are moved to and fro while holders come and go: no lease is lost, and no two are held at the same time.
 func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 	t.Parallel()

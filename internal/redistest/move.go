@@ -74,6 +74,17 @@ func (m *Move) Some(tb testing.TB, n int) int {
 	return moved
 }
 
+// GiveUp moves what the source still has, and tells only the source that the slot has its new master. Until Finish, neither serves it, and each
+// sends clients to the other. That is so for a moment when a redis-cli before 7.0 has moved a slot, because it tells the masters in any order.
+func (m *Move) GiveUp(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), readyTimeout)
+	defer cancel()
+	if err := m.giveUp(ctx); err != nil {
+		tb.Fatalf("redistest: slot %d of %s: %v", m.slot, m.from.Addr(), err)
+	}
+}
+
 // Finish moves what the source still has and gives the slot to its new master, as every master knows afterwards.
 func (m *Move) Finish(tb testing.TB) {
 	tb.Helper()
@@ -152,6 +163,17 @@ func (m *Move) migrate(ctx context.Context, keys []string) error {
 		args = append(args, key)
 	}
 	return source.Do(ctx, args...).Err() // NOKEY, when none is there, is no error
+}
+
+func (m *Move) giveUp(ctx context.Context) error {
+	if _, err := m.some(ctx, math.MaxInt); err != nil {
+		return err
+	}
+	target, err := m.to.nodeID(ctx)
+	if err != nil {
+		return err
+	}
+	return m.from.setSlot(ctx, m.slot, "NODE", target)
 }
 
 func (m *Move) finish(ctx context.Context) error {

@@ -72,6 +72,28 @@ func TestSlotOnItsWayAnswersForWhatItHas(t *testing.T) {
 	wants("over the client", "", client.MGet(ctx, all...).Err())
 }
 
+func TestSlotGivenUpIsServedByNeither(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2)
+	ctx := t.Context()
+	client := c.Client(t)
+	if err := client.Set(ctx, "foo", "1", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	move := c.BeginMove(t, keys.Slot("foo"), c.Nodes()[0])
+	move.GiveUp(t)
+	for i, other := range []*redistest.Server{move.To(), move.From()} {
+		err := []*redistest.Server{move.From(), move.To()}[i].Client(t).Get(ctx, "foo").Err()
+		if want := fmt.Sprintf("MOVED %d %s", keys.Slot("foo"), other.Addr()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	move.Finish(t)
+	if got := client.Get(ctx, "foo").Val(); got != "1" {
+		t.Errorf("afterwards the key reads %q", got)
+	}
+}
+
 func TestSlotThatIsThereAlreadyIsNotMoved(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2)
