@@ -85,6 +85,25 @@ func pause(pid int, exited <-chan struct{}) error {
 
 // childrenOf returns the IDs of the children of a process.
 func childrenOf(pid int) []int {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(threads) == 0 {
+		return searchChildren(pid) // a kernel without CONFIG_PROC_CHILDREN
+	}
+	var children []int
+	for _, thread := range threads {
+		ids, _ := os.ReadFile(thread)
+		for id := range bytes.FieldsSeq(ids) {
+			if child, err := strconv.Atoi(string(id)); err == nil {
+				children = append(children, child)
+			}
+		}
+	}
+	slices.Sort(children)
+	return children
+}
+
+// searchChildren looks for the children of a process among all processes.
+func searchChildren(pid int) []int {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil
