@@ -170,6 +170,11 @@ func TestALateMajorityLocksNothing(t *testing.T) {
 			if err := <-failed; err == nil {
 				t.Fatal("a lease of a minority")
 			}
+			for i := range held {
+				if !closes {
+					abandoned(t, clients[i], "order:1")
+				}
+			}
 			if err := l.Close(); !closes && err != nil {
 				t.Error(err)
 			}

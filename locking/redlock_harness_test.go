@@ -3,6 +3,7 @@ package locking_test
 import (
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,6 +63,14 @@ func nowhere(t testing.TB, admins []*redis.Client, key string) {
 	for _, admin := range admins {
 		await(t, key+" is free on "+admin.Options().Addr, func() bool { return !exists(t, admin, key) })
 	}
+}
+
+// abandoned waits until a server knows that an owner has given a key up, so that it refuses calls of that owner.
+func abandoned(t testing.TB, admin *redis.Client, key string) {
+	t.Helper()
+	await(t, "the owner of "+key+" has given it up on "+admin.Options().Addr, func() bool {
+		return strings.Contains(admin.Get(t.Context(), counterOf(key)).Val(), "@")
+	})
 }
 
 // do runs a command that must succeed.

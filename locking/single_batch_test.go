@@ -144,7 +144,7 @@ func TestBatchedReleasesWorkWithoutMemory(t *testing.T) {
 	l := newSingle(t, client, locking.SingleOptions{})
 	var leases []*locking.Lease
 	for i := range 64 {
-		leases = append(leases, acquire(t, l, locking.Options{}, fmt.Sprintf("mine:%d", i)))
+		leases = append(leases, eventually(t, l, fmt.Sprintf("mine:%d", i)))
 	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
