@@ -168,6 +168,7 @@ func TestCallsOutlastASlotWithoutAMaster(t *testing.T) {
 func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 	t.Parallel()
 	cluster, l := moving(t)
+	opts := locking.Options{TTL: 2 * time.Second}      // a busy machine renews it in time
 	names := []string{"order:1", "order:2", "order:3"} // of different slots
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -183,7 +184,7 @@ func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 				default:
 				}
 				want := names[i%2 : i%2+2] // each has order:2 and one more
-				lease, err := locking.Wait(t.Context(), l, want, locking.Options{TTL: time.Second})
+				lease, err := locking.Wait(t.Context(), l, want, opts)
 				if err != nil {
 					t.Errorf("acquire: %v", err)
 					return
@@ -211,7 +212,7 @@ func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 			}
 		})
 	}
-	held := acquire(t, l, locking.Options{TTL: time.Second}, "order:4", "order:5")
+	held := acquire(t, l, opts, "order:4", "order:5")
 	for i := range 8 {
 		for n := range 5 {
 			key := fmt.Sprint("order:", n+1)
@@ -229,7 +230,7 @@ func TestLeasesOutliveMovesToAndFro(t *testing.T) {
 			if i == 0 {
 				select {
 				case <-held.Done():
-				case <-time.After(1500 * time.Millisecond):
+				case <-time.After(opts.TTL * 3 / 2):
 				}
 			}
 			move.Finish(t)
