@@ -11,6 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // it reports every dial to a server that a test has killed
-	redistest.SideBySide(8)
+	redistest.SideBySide(12)
 	leaktest.Verify(m)
 }

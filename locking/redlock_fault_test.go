@@ -44,6 +44,9 @@ func TestAMinorityThatIsAwayDelaysNoCaller(t *testing.T) {
 				t.Cleanup(func() { // or the end of the Redlock waits for them
 					for _, server := range servers {
 						server.Resume()
+						if server.PID() == 0 {
+							server.Restart(t)
+						}
 					}
 				})
 				fail(servers)

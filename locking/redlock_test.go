@@ -130,15 +130,19 @@ func loseOn(t *testing.T, nodes []*redis.Options, key string) {
 
 // In one process and behind one gate everything is decided in memory, or handed off. Lose is nil, because the gate
 // refuses in memory what the servers would grant after a loss.
-func TestOneGateConformsOnRedis(t *testing.T) {
-	t.Parallel()
-	_, nodes := startNodes(t, 5)
+func TestOneGateConformsInVirtualTime(t *testing.T) { // not beside tests with timers, as it only computes
 	for _, name := range []string{"gate over single", "gate over redlock of 3", "gate over redlock of 5"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			gate := backends[name].make(t, nodes[:backends[name].nodes])
-			conform(t,
-				lockingtest.Harness{Run: computing, New: func(*testing.T) locking.Locker { return gate }})
+			var gates sync.Map
+			conform(t, lockingtest.Harness{Run: synctest.Test, New: func(t *testing.T) locking.Locker {
+				gate, ok := gates.Load(t)
+				if !ok {
+					gate = backends[name].make(t, virtualNodes(t, backends[name].nodes))
+					gates.Store(t, gate)
+				}
+				return gate.(locking.Locker)
+			}})
 		})
 	}
 }
@@ -151,8 +155,7 @@ func computing(t *testing.T, test func(t *testing.T)) {
 	test(t)
 }
 
-func TestBackendsConformInVirtualTime(t *testing.T) {
-	t.Parallel()
+func TestBackendsConformInVirtualTime(t *testing.T) { // not beside tests with timers, as it only computes
 	for name, backend := range backends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,10 +169,7 @@ func TestBackendsConformInVirtualTime(t *testing.T) {
 				return nodes.([]*redis.Options)
 			}
 			conform(t, lockingtest.Harness{
-				Run: func(t *testing.T, test func(t *testing.T)) {
-					locking.Compute(t)
-					synctest.Test(t, test)
-				},
+				Run:  synctest.Test,
 				New:  func(t *testing.T) locking.Locker { return backend.make(t, nodesOf(t)) },
 				Lose: func(t *testing.T, key string) { loseOn(t, nodesOf(t), key) },
 			})

@@ -60,8 +60,7 @@ func TestSingleConformsOnRedisCluster(t *testing.T) {
 	conform(t, singleHarness(func(t *testing.T) *redis.ClusterClient { return cluster.Client(t) }))
 }
 
-func TestSingleConformsInVirtualTime(t *testing.T) {
-	t.Parallel()
+func TestSingleConformsInVirtualTime(t *testing.T) { // not beside tests with timers, as it only computes
 	h := singleHarness(virtualClients())
 	h.Run = synctest.Test
 	conform(t, h)
