@@ -234,9 +234,9 @@ func TestACommandOfJointCallsHasAShare(t *testing.T) {
 	}
 }
 
-// heldBack sends a joint call whose answer is late, and then others, of which the wire has no answers either. It returns
-// how many commands each round trip has.
-func heldBack(t *testing.T, then ...*pipeline.Script) (sizes []int) {
+// heldBack sends so many joint calls in one command, whose answer is late, and then others. It returns how many commands
+// each round trip has from then on.
+func heldBack(t *testing.T, calls int, then ...*pipeline.Script) (sizes []int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(func() error { return errors.New("no answer") })
@@ -244,24 +244,36 @@ func heldBack(t *testing.T, then ...*pipeline.Script) (sizes []int) {
 		defer func() { _ = client.Close() }()
 		client.AddHook(w)
 		n := pipeline.New(client, pipeline.Options{Leaders: 2, Least: 3})
+		all := make([]<-chan *pipeline.Call, 0, 2+calls+len(then))
 		w.holds(true)
-		all := []<-chan *pipeline.Call{send(t, n, then[0], []string{"list"}, "first")}
+		for range 2 {
+			all = append(all, send(t, n, echo, nil, "busy"))
+			<-w.began
+		}
+		for range calls { // while both leaders are busy
+			all = append(all, send(t, n, then[0], []string{"list"}, "first"))
+		}
+		w.goOn <- struct{}{}
+		w.goOn <- struct{}{}
 		<-w.began
+		synctest.Wait()
+		before := len(w.sizes())
 		for _, script := range then {
 			all = append(all, send(t, n, script, []string{"list"}, "call"))
 			synctest.Wait()
 		}
-		select {
-		case <-w.began:
-			w.goOn <- struct{}{}
-		default:
-		}
 		w.holds(false)
-		w.goOn <- struct{}{}
+		for range 2 { // those that are held
+			select {
+			case <-w.began:
+			default:
+			}
+		}
+		close(w.goOn)
 		for _, c := range all {
 			<-c
 		}
-		sizes = w.sizes()
+		sizes = w.sizes()[before:]
 	})
 	return sizes
 }
@@ -270,14 +282,16 @@ func TestFewJointCallsWaitForThePipelineUnderWay(t *testing.T) {
 	t.Parallel()
 	script := joint(&shares{})
 	for name, tt := range map[string]struct {
-		then []*pipeline.Script
-		want []int // commands of each round trip
+		underWay int
+		then     []*pipeline.Script
+		want     []int // commands of each round trip
 	}{
-		"few":                  {[]*pipeline.Script{script, script}, []int{1, 1}},
-		"enough":               {[]*pipeline.Script{script, script, script, script}, []int{1, 1, 1}},
-		"one that is no joint": {[]*pipeline.Script{script, echo, script}, []int{1, 2, 1}},
+		"few beside many":      {5, []*pipeline.Script{script, script}, []int{1}},
+		"enough":               {5, []*pipeline.Script{script, script, script, script}, []int{1, 1}},
+		"one beside one":       {1, []*pipeline.Script{script, script}, []int{1, 1}},
+		"one that is no joint": {5, []*pipeline.Script{script, echo, script}, []int{2, 1}},
 	} {
-		if got := heldBack(t, tt.then...); !slices.Equal(got, tt.want) {
+		if got := heldBack(t, tt.underWay, tt.then...); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: round trips of %v commands, want %v", name, got, tt.want)
 		}
 	}

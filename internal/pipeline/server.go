@@ -32,8 +32,8 @@ type Options struct {
 	// own.
 	Leaders int
 
-	// Least is the smallest number of calls that are sent while a pipeline is under way, if all of them are joint
-	// ([Script.Joint]); 1 when zero. Fewer wait until that one is answered, because they cost nearly as much as many.
+	// Least bounds how many joint calls ([Script.Joint]) wait while a pipeline is under way. Fewer than that one has, and
+	// fewer than Least, are not sent beside it, because they cost nearly as much as many.
 	Least int
 
 	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued
@@ -63,6 +63,7 @@ type Server struct {
 
 	mu             sync.Mutex
 	underWay       int // pipelines
+	sent           int // calls in them
 	queue          queue
 	idle           chan struct{} // closed when nothing is under way; nil while Settle does not wait
 	unbatchedUntil time.Time
@@ -179,27 +180,33 @@ func (s *Server) Settle(patience time.Duration) {
 	}
 }
 
-// mayLead reports whether a pipeline of a call and what is queued may be sent beside so many others. The caller holds the
-// mutex.
-func (s *Server) mayLead(c *Call, beside int) bool {
-	if beside == 0 || beside >= s.opts.Leaders {
-		return beside == 0
+// mayLead reports whether a call, or what is queued if c is nil, may be sent beside what is under way. The caller holds
+// the mutex.
+func (s *Server) mayLead(c *Call) bool {
+	if s.underWay == 0 || s.underWay >= s.opts.Leaders {
+		return s.underWay == 0
 	}
-	return s.queue.size() >= s.opts.Least || c != nil && !c.command.batch().isJoint() || s.queue.urgent()
+	least := min(s.opts.Least, s.sent/s.underWay)
+	if c != nil {
+		return least <= 1 || !c.command.batch().isJoint()
+	}
+	return s.queue.size() >= least || s.queue.urgent()
 }
 
 // alone makes the call on its caller's goroutine if a leader is free and nothing is queued, and reports whether it did.
 func (s *Server) alone(ctx context.Context, c *Call) bool {
 	s.mu.Lock()
-	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c, s.underWay)) {
+	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c)) {
 		s.mu.Unlock()
 		return false
 	}
 	s.underWay++
+	s.sent++
 	s.mu.Unlock()
 	s.one(ctx, c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sent--
 	s.note(c.Err)
 	if s.queue.size() > 0 && s.opts.Leaders != 0 {
 		go s.drain() // what has queued up
@@ -240,7 +247,7 @@ func (s *Server) start(ctx context.Context, c *Call) {
 		return
 	}
 	s.queue.add(c)
-	if s.mayLead(nil, s.underWay) {
+	if s.mayLead(nil) {
 		s.underWay++
 		go s.drain()
 	}
@@ -274,7 +281,7 @@ func (s *Server) finished() {
 // drain sends what is queued, until nothing is.
 func (s *Server) drain() {
 	stack.Grow()
-	for calls := s.take(); len(calls) > 0; calls = s.take() {
+	for calls := s.take(0); len(calls) > 0; calls = s.take(len(calls)) {
 		if len(calls) == 1 {
 			s.one(s.bounded(context.Background()), calls[0])
 		} else {
@@ -285,19 +292,21 @@ func (s *Server) drain() {
 	}
 }
 
-// take returns the calls of the next pipeline. If there are none, or too few, the leader that called it is done.
-func (s *Server) take() []*Call {
+// take returns the calls of the next pipeline, for a leader of which so many were answered. If there are none, or too
+// few, the leader is done.
+func (s *Server) take(answered int) []*Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.mayLead(nil, s.underWay-1) { // another leader takes them
+	s.sent -= answered
+	s.underWay--
+	leads := s.queue.size() > 0 && s.mayLead(nil)
+	s.underWay++
+	if !leads {
 		s.finished()
 		return nil
 	}
 	calls := s.queue.take()
-	if len(calls) == 0 {
-		s.finished()
-		return nil
-	}
+	s.sent += len(calls)
 	if s.opts.Patience > 0 {
 		s.health.sent(time.Now())
 		s.pipelined = calls

@@ -143,15 +143,15 @@ local ok, failure = pcall(calls, 'DEL', freed)
 if not ok then
   return {err = plain(failure)}
 end
--- A parked task is woken first: one that came later would have the key before it.
-local most = tonumber(ARGV[3])
+-- Where tasks are parked on a key, the next of them is woken into the slot: one that came later would run in vain.
+local woken = 0
 for i, a in ipairs(acks) do
   replies[i] = not a.failed and try(finish, i)
   if readonly then
     return {err = readonly}
   end
   if a.parked > 0 then
-    most = most - 1
+    woken = woken + 1
   end
 end
 -- The runs have ended. A key that is not what asynq has made of it must not keep the rest from that.
@@ -166,7 +166,10 @@ for day, d in pairs(days) do
     call('SET', d.total, #d.ids)
   end
 end
-local tasks = {}
+local tasks, most = {}, tonumber(ARGV[3])
+if woken > 0 then
+  most = math.min(most, #acks - woken)
+end
 if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
   pcall(grant, tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
   pcall(lease)
