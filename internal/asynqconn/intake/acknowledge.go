@@ -52,7 +52,7 @@ var errNotFound = errors.New("NOT FOUND")
 // Acknowledge ends a run, if the task is still in it, and releases its locks. Tasks are taken in the same call for the
 // slots that are free then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on
 // several nodes.
-func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, err error) {
+func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, _ error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
 	if !known || !in.oneNode || a.Text == "" && !a.Done {
 		return false, nil
