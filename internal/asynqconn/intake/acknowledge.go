@@ -66,7 +66,8 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	}
 	defer in.end()
 	script := in.ackScript(a.text())
-	got, err := in.acknowledge(ctx, a.call(script, at, run, a.Release != nil && a.Release.Strict))
+	// asynq's lease bounds ctx, and is longer than a call may take.
+	got, err := readAcknowledged(in.server.Finish(ctx, a.call(script, at, run, a.Release != nil && a.Release.Strict)))
 	if !unanswered(err) {
 		got.release(ctx, a.Release, err, false)
 		switch {
@@ -79,7 +80,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	}
 	if in.repeat(func(ctx context.Context) error {
 		// A lock that has expired since the handler returned was not lost.
-		got, err := in.acknowledge(ctx, a.call(script, at, run, false))
+		got, err := readAcknowledged(in.server.Run(ctx, a.call(script, at, run, false)))
 		if passes(err) {
 			return err
 		}
@@ -118,9 +119,8 @@ type acknowledged struct {
 	fused.Outcome
 }
 
-// acknowledge makes a call of ack.lua. asynq's lease bounds ctx, and is longer than a call may take.
-func (in *Intake) acknowledge(ctx context.Context, call *pipeline.Call) (got acknowledged, err error) {
-	reply, err := in.server.Finish(ctx, call)
+// readAcknowledged reads the reply of ack.lua to one acknowledgement.
+func readAcknowledged(reply any, err error) (got acknowledged, _ error) {
 	if err != nil {
 		return got, err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,50 +16,77 @@ import (
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
-// Redis cannot be reached until the process ends. Whether an acknowledgement has released the locks of its task is then
-// not known, so they are released on their own, and the handler learns what comes of that.
+// givenUp makes an acknowledgement whose calls, and those that repeat it, fail as fail says. The process ends a second
+// later. It returns how long the repetitions took to end then.
+func givenUp(t *testing.T, release *fused.Release, fail func(ctx context.Context) error) (took time.Duration) {
+	t.Helper()
+	m, admin := redistest.Virtual(t)
+	client := redistest.Patient(t, m)
+	enqueue(t, admin, "default", 1)
+	closing, end := context.WithCancel(t.Context())
+	var repeating sync.WaitGroup
+	in := intake.New(client, intake.Options{Slots: 1, Background: func(_ time.Duration, do func(context.Context)) bool {
+		repeating.Go(func() { do(closing) })
+		return true
+	}})
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := in.Take(); !ok {
+		t.Fatal("the task is missing")
+	}
+	client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			return redistest.Fail(cmd, fail(ctx))
+		}
+		return next(ctx, cmd)
+	}))
+	ok, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
+		Queue: "default", ID: "default0", Text: doneText, Release: release,
+		Keys: []string{"asynq:{default}:t:default0", "asynq:{default}:active"}, Args: []any{"default0"},
+	})
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	<-time.After(time.Second)
+	end()
+	began := time.Now()
+	repeating.Wait()
+	return time.Since(began)
+}
+
+// Whether an acknowledgement has released the locks of its task is not known then, so they are released on their own, and
+// the handler learns what comes of that.
 func TestAnAcknowledgementThatIsGivenUpReleasesItsLocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, admin := redistest.Virtual(t)
-		client := redistest.Patient(t, m)
-		enqueue(t, admin, "default", 1)
-		closing, end := context.WithCancel(t.Context())
-		in := intake.New(client, intake.Options{Slots: 1, Background: func(_ time.Duration, do func(context.Context)) bool {
-			go do(closing)
-			return true
-		}})
-		if _, err := in.Fetch(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := in.Take(); !ok {
-			t.Fatal("the task is missing")
-		}
-		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if strings.HasPrefix(cmd.Name(), "eval") {
-				return redistest.Fail(cmd, errors.New("connection reset by peer"))
-			}
-			return next(ctx, cmd)
-		}))
-		var sent atomic.Bool
-		down := errors.New("down")
+		down, sent := errors.New("down"), false
 		release := fused.NewRelease([]string{"lock", "fence", "notify"}, "owner", []int64{1},
 			func(context.Context, bool) (fused.Outcome, error) {
-				sent.Store(true)
+				sent = true
 				return fused.Outcome{Notify: true}, down
 			})
-		outcome := make(chan error, 1)
-		release.Then(func(_ fused.Outcome, err error) { outcome <- err })
-		ok, err := in.Acknowledge(t.Context(), intake.Acknowledgement{
-			Queue: "default", ID: "default0", Text: doneText, Release: release,
-			Keys: []string{"asynq:{default}:t:default0", "asynq:{default}:active"}, Args: []any{"default0"},
+		var outcome error
+		release.Then(func(_ fused.Outcome, err error) { outcome = err })
+		givenUp(t, release, func(context.Context) error { return errors.New("connection reset by peer") })
+		if !sent || !errors.Is(outcome, down) {
+			t.Errorf("the release was sent: %t, and has ended with %v", sent, outcome)
+		}
+	})
+}
+
+// Redis hangs while the process ends.
+func TestARepeatedAcknowledgementEndsWithTheProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		took := givenUp(t, nil, func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			<-time.After(time.Until(deadline))
+			return context.DeadlineExceeded
 		})
-		if !ok || err != nil {
-			t.Fatal(ok, err)
+		if took > 0 {
+			t.Errorf("it has ended %v after the process", took)
 		}
-		end()
-		if err := <-outcome; !sent.Load() || !errors.Is(err, down) {
-			t.Errorf("the release was sent: %t, and has ended with %v", sent.Load(), err)
-		}
+		time.Sleep(time.Minute) // virtual: the call that is under way ends
 	})
 }
