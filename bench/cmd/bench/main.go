@@ -90,7 +90,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	missed := targets.Missed(verdicts)
 	o.env.Report("%d of %d targets missed; %s", len(missed), len(verdicts), r.Took)
 	if o.check && len(missed) > 0 {
-		fmt.Fprint(errOut, report.Verdicts(missed))
+		if err := report.Missed(errOut, r); err != nil {
+			fmt.Fprintln(errOut, err)
+		}
 		return statusMissed
 	}
 	return 0

@@ -10,13 +10,8 @@ import (
 // ours is the row that the others are compared with.
 const ours = "railtoken"
 
-// column is a column of the report: a column of a table, or its ratio to something of the same round.
-type column struct {
-	header, table, name string
-	// base is what values are divided by: another row, another column after "÷", or with "ours ÷" our value is
-	// divided by that of the row; "" for nothing.
-	base string
-}
+// column is a column of the report: one of a table, or its ratio to another row, the base, in the same round.
+type column struct{ header, table, name, base string }
 
 func newColumn(header, table, name string, base ...string) column {
 	return column{header, table, name, strings.Join(base, "")}
@@ -24,21 +19,7 @@ func newColumn(header, table, name string, base ...string) column {
 
 // values returns those of a row; nil when there are none.
 func (c column) values(r *results.Results, row string) results.Values {
-	t := r.Table(c.table)
-	if t == nil || t.Row(row) == nil {
-		return nil
-	}
-	other, isColumn := strings.CutPrefix(c.base, "÷")
-	switch {
-	case c.base == "":
-		return t.Of(row, c.name)
-	case isColumn:
-		return results.Ratios(t.Of(row, c.name), t.Of(row, other))
-	case c.base == "ours ÷":
-		return t.Against(c.name, ours, row)
-	default:
-		return t.Against(c.name, row, c.base)
-	}
+	return r.Table(c.table).Against(c.name, row, c.base)
 }
 
 // cell shows the median, marked when the contestant was not through in time in some round.
@@ -54,17 +35,9 @@ func (c column) cell(r *results.Results, row string) string {
 	return text
 }
 
-// grid returns a table in Markdown: the rows of all tables that the columns name, in the order in which they come.
-func grid(r *results.Results, first string, columns []column) string {
-	return gridOf(r, first, columns, func(string) bool { return true })
-}
-
-// gridOfOurs leaves out the rows of others.
-func gridOfOurs(r *results.Results, first string, columns []column) string {
-	return gridOf(r, first, columns, func(row string) bool { return strings.HasPrefix(row, ours) })
-}
-
-func gridOf(r *results.Results, first string, columns []column, wanted func(row string) bool) string {
+// grid returns a table in Markdown: the rows of all tables that the columns name, in the order in which they come, whose
+// names have the prefix.
+func grid(r *results.Results, first string, columns []column, prefix string) string {
 	header, rule := []string{first}, []string{"---"}
 	for _, c := range columns {
 		header, rule = append(header, c.header), append(rule, "---:")
@@ -73,7 +46,7 @@ func gridOf(r *results.Results, first string, columns []column, wanted func(row 
 	writeRow(&b, header...)
 	writeRow(&b, rule...)
 	for _, row := range rowsOf(r, columns) {
-		if !wanted(row) {
+		if !strings.HasPrefix(row, prefix) {
 			continue
 		}
 		cells := []string{row}

@@ -1,49 +1,12 @@
 package report
 
 import (
-	"encoding/xml"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
-
-// plot is bars of one figure: a group of bars for each column.
-type plot struct {
-	file, title string
-	columns     []column
-	without     []string // rows that are left out
-}
-
-var allPlots = []plot{
-	{
-		"tasks", "Tasks that want the same keys: throughput as a share of asynq without locks",
-		[]column{
-			{"1 key", "K1", "tasks/s", "bare"},
-			{"4 keys", "K4", "tasks/s", "bare"},
-			{"20 keys", "K20", "tasks/s", "bare"},
-			{"real orders", "orders", "tasks/s", "bare"},
-		},
-		[]string{"bare", "railtoken failfast"},
-	},
-	{
-		"locks", "Keys that no other caller wants, 128 callers: pairs of acquire and release in a second",
-		[]column{{"one server", "A128", "pairs/s", ""}, {"five servers", "B128", "pairs/s", ""}},
-		nil,
-	},
-	{
-		"contended", "64 callers that want the same key: throughput as a share of the ideal",
-		[]column{
-			{"1 process", "C1", "of ideal", ""},
-			{"4 processes", "C4", "of ideal", ""},
-			{"1 process, five servers", "C1-five", "of ideal", ""},
-		},
-		nil,
-	},
-}
 
 // palette is Okabe and Ito's, which the colour-blind can tell apart; ours is the first.
 var palette = []string{
@@ -58,13 +21,31 @@ const (
 	letter        = 6.6 // how wide one is, about
 )
 
-// write writes the plot as SVG, with a background of its own, to be read on dark pages too.
-func (p plot) write(out io.Writer, r *results.Results) error {
-	rows, most := p.rows(r)
-	d := &strings.Builder{}
-	label(d, width/2, 22, "middle", p.title)
-	each := width / float64(len(p.columns))
-	for i, c := range p.columns {
+// plot is bars of one figure: a group of bars for each column, and a legend below.
+type plot struct {
+	Width, Height float64
+	Shapes        []shape
+}
+
+// shape is a text at a place, or a rectangle when it has none.
+type shape struct {
+	X, Y, Wide, High   float64
+	Fill, Anchor, Text string
+}
+
+// newPlot draws the columns, without the bars of some rows, which are separated by commas.
+func newPlot(r *results.Results, title, without string, columns []column) plot {
+	rows, most := bars(r, strings.Split(without, ", "), columns)
+	p := plot{Width: width}
+	bar := func(row int, x, y, wide, high float64) {
+		p.Shapes = append(p.Shapes, shape{X: x, Y: y, Wide: wide, High: high, Fill: palette[row%len(palette)]})
+	}
+	label := func(x, y float64, anchor, text string) {
+		p.Shapes = append(p.Shapes, shape{X: x, Y: y, Anchor: anchor, Text: text})
+	}
+	label(width/2, 22, "middle", title)
+	each := width / float64(len(columns))
+	for i, c := range columns {
 		from, wide := each*(float64(i)+0.06), each*0.88/float64(max(len(rows), 1))
 		for j, row := range rows {
 			median := c.values(r, row).Median()
@@ -72,11 +53,10 @@ func (p plot) write(out io.Writer, r *results.Results) error {
 				continue
 			}
 			at := height - bottom - (height-top-bottom-14)*median/most
-			fmt.Fprintf(d, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n",
-				from+wide*float64(j), at, wide-1, height-bottom-at, palette[j%len(palette)])
-			label(d, from+wide*(float64(j)+0.5), at-3, "middle", short(median))
+			bar(j, from+wide*float64(j), at, wide-1, height-bottom-at)
+			label(from+wide*(float64(j)+0.5), at-3, "middle", short(median))
 		}
-		label(d, each*(float64(i)+0.5), height-bottom+18, "middle", c.header)
+		label(each*(float64(i)+0.5), height-bottom+18, "middle", c.header)
 	}
 	x, y := 10.0, height+4
 	for j, row := range rows {
@@ -84,42 +64,33 @@ func (p plot) write(out io.Writer, r *results.Results) error {
 		if x+wide > width {
 			x, y = 10, y+legendLine
 		}
-		fmt.Fprintf(d, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", x, y, palette[j%len(palette)])
-		label(d, x+15, y+10, "start", row)
+		bar(j, x, y, 10, 10)
+		label(x+15, y+10, "start", row)
 		x += wide
 	}
-	total := y + legendLine
-	_, err := fmt.Fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\""+
-		" font-size=\"11\" role=\"img\">\n<rect width=\"%g\" height=\"%g\" fill=\"#ffffff\"/>\n%s</svg>\n",
-		width, total, width, total, d)
-	return err
+	p.Height = y + legendLine
+	return p
 }
 
-// rows returns the rows that have a bar, ours first, and the largest of their values.
-func (p plot) rows(r *results.Results) (rows []string, most float64) {
-	rows = slices.DeleteFunc(rowsOf(r, p.columns), func(row string) bool { return slices.Contains(p.without, row) })
-	for _, row := range rows {
-		for _, c := range p.columns {
+// bars returns the rows that have a bar, ours first, and the largest of their values.
+func bars(r *results.Results, without []string, columns []column) (rows []string, most float64) {
+	var others []string
+	for _, row := range rowsOf(r, columns) {
+		switch {
+		case slices.Contains(without, row):
+			continue
+		case strings.HasPrefix(row, ours):
+			rows = append(rows, row)
+		default:
+			others = append(others, row)
+		}
+		for _, c := range columns {
 			if median := c.values(r, row).Median(); !math.IsNaN(median) {
 				most = max(most, median)
 			}
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b string) int { return rank(a) - rank(b) })
-	return rows, most
-}
-
-func rank(row string) int {
-	if strings.HasPrefix(row, ours) {
-		return 0
-	}
-	return 1
-}
-
-func label(d *strings.Builder, x, y float64, anchor, text string) {
-	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="#222222">`, x, y, anchor)
-	_ = xml.EscapeText(d, []byte(text)) // a Builder takes everything
-	d.WriteString("</text>\n")
+	return append(rows, others...), most
 }
 
 // short is a number for little room.

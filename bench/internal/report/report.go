@@ -1,8 +1,8 @@
-// Package report writes the results of a benchmark as Markdown with plots in SVG.
+// Package report writes the results of a benchmark as Markdown with plots in SVG. What they show is in the templates.
 package report
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +18,8 @@ import (
 // Name is what the report, the file of its figures and the directory of its plots are called.
 const Name = "benchmarks"
 
-//go:embed benchmarks.md.tmpl
-var text string
+//go:embed *.tmpl
+var texts embed.FS
 
 // Write writes the report to the directory: benchmarks.md, the figures as benchmarks.json and the plots to benchmarks/.
 // Plots of an earlier report are removed.
@@ -39,106 +39,100 @@ func Write(r *results.Results, dir string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{create(filepath.Join(dir, Name+".md"), func(out io.Writer) error { return Markdown(out, r) })}
-	for _, p := range allPlots {
-		errs = append(errs, create(filepath.Join(plots, p.file+".svg"), func(out io.Writer) error { return p.write(out, r) }))
+	t, err := parse(r)
+	if err != nil {
+		return err
+	}
+	errs := []error{create(filepath.Join(dir, Name+".md"), t.Lookup("page.md.tmpl"), r)}
+	for _, one := range t.Templates() {
+		if strings.HasSuffix(one.Name(), ".svg") {
+			errs = append(errs, create(filepath.Join(plots, one.Name()), one, r))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func create(file string, write func(io.Writer) error) error {
+func create(file string, t *template.Template, r *results.Results) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(f), f.Close())
+	return errors.Join(t.Execute(f, r), f.Close())
 }
 
-// Markdown writes the report. Figures that were not measured are shown as "-".
-func Markdown(out io.Writer, r *results.Results) error {
+// Page writes the report. Figures that were not measured are shown as "-".
+func Page(out io.Writer, r *results.Results) error { return execute(out, "page.md.tmpl", r) }
+
+// Tables writes every table in full and the verdicts: what a run of a part shows.
+func Tables(out io.Writer, r *results.Results) error { return execute(out, "tables.md.tmpl", r) }
+
+// Missed writes the verdicts on the targets that were missed.
+func Missed(out io.Writer, r *results.Results) error { return execute(out, "missed.md.tmpl", r) }
+
+func execute(out io.Writer, name string, r *results.Results) error {
+	t, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return t.ExecuteTemplate(out, name, r)
+}
+
+// parse returns the templates, with functions that know the results.
+func parse(r *results.Results) (*template.Template, error) {
 	verdicts := targets.Judge(r)
 	functions := template.FuncMap{
 		"col": newColumn,
 		"get": func(table, row, column string, base ...string) string {
-			return shown(newColumn("", table, column, base...).values(r, row))
+			return Number(newColumn("", table, column, base...).values(r, row).Median())
 		},
-		"grid":     func(first string, columns ...column) string { return grid(r, first, columns) },
-		"ours":     func(first string, columns ...column) string { return gridOfOurs(r, first, columns) },
-		"title":    func(table string) string { return titleOf(r, table) },
-		"notes":    func(tables ...string) string { return notes(r, tables) },
-		"behind":   func() string { return behind(r) },
-		"judged":   func() int { return len(verdicts) },
-		"met":      func() int { return len(verdicts) - len(targets.Missed(verdicts)) },
-		"missed":   func() string { return byTable(targets.Missed(verdicts)) },
-		"join":     func(names []string) string { return strings.Join(names, ", ") },
-		"versions": func() string { return strings.Join(r.Setting.Versions, ", ") },
+		"grid": func(first string, columns ...column) string { return grid(r, first, columns, "") },
+		"ours": func(first string, columns ...column) string { return grid(r, first, columns, ours) },
+		"whole": func(t *results.Table) string {
+			var columns []column
+			for _, name := range t.Columns {
+				columns = append(columns, column{header: name, table: t.Name, name: name})
+			}
+			return grid(r, "", columns, "")
+		},
+		"title": func(table string) string {
+			if t := r.Table(table); t != nil {
+				return t.Title
+			}
+			return "not measured"
+		},
+		"notes":     func(tables ...string) string { return notes(r, tables) },
+		"ahead":     func(more bool, column string, tables ...string) string { return ahead(r, more, column, tables) },
+		"verdicts":  func() []targets.Verdict { return verdicts },
+		"missed":    func() []targets.Verdict { return targets.Missed(verdicts) },
+		"plot":      func(title, without string, columns ...column) plot { return newPlot(r, title, without, columns) },
+		"quartiles": WithQuartiles,
+		"join":      func(names []string) string { return strings.Join(names, ", ") },
 	}
-	t, err := template.New(Name).Funcs(functions).Parse(text)
-	if err != nil {
-		return err
-	}
-	return t.Execute(out, r)
+	return template.New("").Funcs(functions).ParseFS(texts, "*.tmpl")
 }
 
-// Tables writes every table in full and the verdicts: what a run of a part shows.
-func Tables(out io.Writer, r *results.Results) error {
+// ahead returns a row for each table in which others are ahead of railtoken with its defaults, by more than 1 %. More is
+// better, or less.
+func ahead(r *results.Results, more bool, figure string, tables []string) string {
 	var b strings.Builder
-	for _, t := range r.Tables {
-		var columns []column
-		for _, name := range t.Columns {
-			columns = append(columns, column{header: name, table: t.Name, name: name})
+	for _, name := range tables {
+		t := r.Table(name)
+		if t == nil {
+			continue
 		}
-		fmt.Fprintf(&b, "**%s**: %s\n\n%s\n%s\n", t.Name, t.Title, grid(r, "", columns), notes(r, []string{t.Name}))
-	}
-	b.WriteString(Verdicts(targets.Judge(r)))
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-// Verdicts returns a Markdown table of them.
-func Verdicts(verdicts []targets.Verdict) string {
-	var b strings.Builder
-	writeRow(&b, "", "Scenario", "Target", "Bound", "Measured")
-	writeRow(&b, "---", "---", "---", "---:", "---:")
-	for _, v := range verdicts {
-		met := "met"
-		if !v.Met {
-			met = "missed"
-		}
-		writeRow(&b, met, v.Table, v.What, bound(v.Bound), WithQuartiles(v.Got))
-	}
-	return b.String()
-}
-
-// byTable returns a Markdown table with a row for each scenario that has verdicts.
-func byTable(verdicts []targets.Verdict) string {
-	var b strings.Builder
-	writeRow(&b, "Scenario", "Target: measured, with its bound")
-	writeRow(&b, "---", "---")
-	for len(verdicts) > 0 {
 		var all []string
-		table := verdicts[0].Table
-		for ; len(verdicts) > 0 && verdicts[0].Table == table; verdicts = verdicts[1:] {
-			v := verdicts[0]
-			all = append(all, fmt.Sprintf("%s: %s (%s)", v.What, WithQuartiles(v.Got), bound(v.Bound)))
+		for _, row := range t.Rows {
+			ratio := t.Against(figure, ours, row.Name).Spread()
+			isAhead := more && ratio.Median < 0.99 || !more && ratio.Median > 1.01
+			if isAhead && !strings.HasPrefix(row.Name, ours) && row.Name != "bare" {
+				all = append(all, fmt.Sprintf("%s %s: %s", row.Name, newColumn("", name, figure).cell(r, row.Name), WithQuartiles(ratio)))
+			}
 		}
-		writeRow(&b, table, strings.Join(all, "; "))
+		if len(all) > 0 {
+			writeRow(&b, name, figure, Number(t.Of(ours, figure).Median()), strings.Join(all, "; "))
+		}
 	}
 	return b.String()
-}
-
-func bound(b targets.Bound) string {
-	if b.Least {
-		return "≥ " + Number(b.Value)
-	}
-	return "≤ " + Number(b.Value)
-}
-
-func titleOf(r *results.Results, table string) string {
-	if t := r.Table(table); t != nil {
-		return t.Title
-	}
-	return "not measured"
 }
 
 // notes lists what the rows of the tables have to say, the same note of several rows once.
@@ -149,16 +143,14 @@ func notes(r *results.Results, tables []string) string {
 		if t == nil {
 			continue
 		}
-		var order []string
 		rows := map[string][]string{} // by their notes
 		for _, row := range t.Rows {
-			if row.Note != "" && rows[row.Note] == nil {
-				order = append(order, row.Note)
-			}
 			rows[row.Note] = append(rows[row.Note], row.Name)
 		}
-		for _, note := range order {
-			fmt.Fprintf(&b, "- %s, %s: %s\n", name, strings.Join(rows[note], ", "), note)
+		for _, row := range t.Rows {
+			if row.Note != "" && rows[row.Note][0] == row.Name {
+				fmt.Fprintf(&b, "- %s, %s: %s\n", name, strings.Join(rows[row.Note], ", "), row.Note)
+			}
 		}
 	}
 	return b.String()

@@ -46,8 +46,11 @@ func (r *Results) Table(name string) *Table {
 	return find(r.Tables, func(t *Table) bool { return t.Name == name })
 }
 
-// Row returns the row of that name, nil when there is none.
+// Row returns the row of that name, nil when there is none, nor the table.
 func (t *Table) Row(name string) *Row {
+	if t == nil {
+		return nil
+	}
 	return find(t.Rows, func(r *Row) bool { return r.Name == name })
 }
 
@@ -106,16 +109,23 @@ func (t *Table) Add(row, column string, value float64) {
 	r.Values[column] = append(r.Values[column], value)
 }
 
-// Of returns the values of a column of a row, nil when there are none.
+// Of returns the values of a column of a row, nil when there are none; with "one ÷ other", the ratios of two columns.
 func (t *Table) Of(row, column string) Values {
+	if one, other, isRatio := strings.Cut(column, " ÷ "); isRatio {
+		return Ratios(t.Of(row, one), t.Of(row, other))
+	}
 	if r := t.Row(row); r != nil {
 		return r.Values[column]
 	}
 	return nil
 }
 
-// Against returns the ratios of a column between two rows, nil when one of them has no values.
+// Against returns the ratios of a column between two rows, nil when one of them has no values. Without a base it
+// returns the values themselves.
 func (t *Table) Against(column, subject, base string) Values {
+	if base == "" {
+		return t.Of(subject, column)
+	}
 	return Ratios(t.Of(subject, column), t.Of(base, column))
 }
 

@@ -35,8 +35,11 @@ func TestSpreadIsMedianAndQuartiles(t *testing.T) {
 func TestRatiosAreThoseOfEachRound(t *testing.T) {
 	t.Parallel()
 	got := results.Ratios(results.Values{2, 30, 5, 1}, results.Values{1, 10, math.NaN(), 0})
-	if want := (results.Values{2, 3}); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	if len(got) != 4 || got[0] != 2 || got[1] != 3 || !math.IsNaN(got[2]) || !math.IsNaN(got[3]) {
+		t.Errorf("got %v, want 2 and 3", got)
+	}
+	if got := results.Ratios(results.Values{1, 2}, results.Values{0, math.NaN()}); got != nil {
+		t.Errorf("there are no ratios: %v", got)
 	}
 	table := &results.Table{}
 	for _, v := range []float64{1, 10, 100} { // the machine gets faster; the ratio stays
@@ -45,6 +48,10 @@ func TestRatiosAreThoseOfEachRound(t *testing.T) {
 	}
 	if got := table.Against("x", "ours", "theirs"); !slices.Equal(got, results.Values{3, 3, 3}) {
 		t.Errorf("got %v, want 3 in each round", got)
+	}
+	table.Add("ours", "y", 6)
+	if got := table.Of("ours", "y ÷ x"); !slices.Equal(got, results.Values{2}) {
+		t.Errorf("got %v, want 2", got)
 	}
 	if got := table.Against("x", "ours", "another"); got != nil {
 		t.Errorf("against one who is not there: %v", got)

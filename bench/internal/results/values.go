@@ -69,13 +69,20 @@ type Spread struct {
 	Median, Low, High float64
 }
 
-// Ratios divides each value by that of the same round in base. A round that lacks either gives none.
+// Ratios divides each value by that of the same round in base. It is NaN in a round that lacks either, and nil when all
+// do.
 func Ratios(values, base Values) Values {
-	var ratios Values
-	for i := range min(len(values), len(base)) {
-		if ratio := values[i] / base[i]; !math.IsNaN(ratio) && base[i] != 0 {
-			ratios = append(ratios, ratio)
+	ratios := make(Values, min(len(values), len(base)))
+	some := false
+	for i := range ratios {
+		ratios[i] = values[i] / base[i]
+		if base[i] == 0 {
+			ratios[i] = math.NaN()
 		}
+		some = some || !math.IsNaN(ratios[i])
+	}
+	if !some {
+		return nil
 	}
 	return ratios
 }

@@ -1,74 +1,144 @@
-// Package targets holds the targets for the benchmark's figures in one table, and judges the results of a run against
-// them.
+// Package targets holds the targets for the benchmark's figures in one table, targets.md, and judges the results of a
+// run against them.
 package targets
 
 import (
+	_ "embed"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
-// Target is a bound for a ratio or a figure of one table.
+//go:embed targets.md
+var table string
+
+// All are the targets, in the order of their table, which names several scenarios, figures or bases at a time.
+var All = parse(table)
+
+// Target is a bound for a figure of one scenario.
 type Target struct {
-	Table, What string
-	Bound       Bound
-	// of returns the values of all rounds to judge by their median, none when the table has none, and the name of the
-	// row that they are set against when the results decide which one that is.
-	of func(*results.Table) (values results.Values, against string)
+	Table, Row, Figure string
+	// Base is the row that the figure is set against, "" for none.
+	Base string
+	// Bound is the least or the most that the figure may be, such as "≥ 0.95".
+	Bound string
 }
-
-// Bound is the least or the most that a figure may be.
-type Bound struct {
-	Least bool
-	Value float64
-}
-
-func atLeast(v float64) Bound { return Bound{true, v} }
-func atMost(v float64) Bound  { return Bound{false, v} }
 
 // Verdict is a target with what was measured.
 type Verdict struct {
 	Target
 
-	Got results.Spread
-	Met bool
+	What string // the figure in words
+	Got  results.Spread
+	Met  bool
 }
 
-// Judge returns the verdicts on all targets that the results have figures for.
-func Judge(r *results.Results) []Verdict {
-	var verdicts []Verdict
+func parse(text string) (all []Target) {
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if _, _, ok := bound(cells[len(cells)-1]); !ok {
+			continue // the header
+		}
+		for scenario := range strings.SplitSeq(cells[0], ", ") {
+			for figure := range strings.SplitSeq(cells[2], ", ") {
+				for base := range strings.SplitSeq(cells[3], ", ") {
+					all = append(all, Target{scenario, cells[1], figure, base, cells[4]})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// bound returns the value of a bound, and whether it is the least that a figure may be.
+func bound(text string) (value float64, least, ok bool) {
+	sign, number, _ := strings.Cut(text, " ")
+	value, err := strconv.ParseFloat(number, 64)
+	return value, sign == "≥", err == nil
+}
+
+// Judge returns the verdicts on all targets that the results have figures for. A target is judged by the median of the
+// rounds.
+func Judge(r *results.Results) (verdicts []Verdict) {
 	for _, target := range All {
-		table := r.Table(target.Table)
-		if table == nil {
-			continue
+		v := Verdict{Target: target, What: target.Figure}
+		if target.Row != ours {
+			v.What = target.Row + ": " + v.What
 		}
-		values, against := target.of(table)
-		if len(values) == 0 {
-			continue
+		values, _ := of(r.Table(target.Table), target.Row, target.Figure)
+		if target.Base != "" {
+			base, name := of(r.Table(target.Table), target.Base, target.Figure)
+			values = results.Ratios(values, base)
+			v.What += " ÷ " + strings.TrimSuffix(target.Base+", "+name, ", ")
 		}
-		v := Verdict{Target: target, Got: values.Spread()}
-		if against != "" {
-			v.What += against
+		v.Got = values.Spread()
+		value, least, _ := bound(target.Bound)
+		v.Met = least && v.Got.Median >= value || !least && v.Got.Median <= value
+		if !math.IsNaN(v.Got.Median) {
+			verdicts = append(verdicts, v)
 		}
-		v.Met = target.Bound.holds(v.Got.Median)
-		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
 
-// holds reports whether a value is within the bound; NaN is not.
-func (b Bound) holds(value float64) bool {
-	if b.Least {
-		return value >= b.Value
-	}
-	return value <= b.Value
-}
-
 // Missed returns the verdicts whose target was missed.
 func Missed(verdicts []Verdict) []Verdict {
-	var missed []Verdict
-	for _, v := range verdicts {
-		if !v.Met {
-			missed = append(missed, v)
+	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.Met })
+}
+
+// ours is the row that the others are compared with.
+const ours = "railtoken"
+
+// best are rows of which the best one is meant.
+var best = map[string][]string{
+	"the best by hand":    {"sleep-retry", "redsync", "semaphore", "asynq retry"},
+	"the best of several": {"bare x 2", "bare x 4", "bare x 8"},
+}
+
+// of returns the values of a row, or of what the targets call by another name: the best of some rows, which it then also
+// names, and the largest or the smallest of all rows in each round.
+func of(t *results.Table, row, figure string) (values results.Values, name string) {
+	switch {
+	case t == nil:
+		return nil, ""
+	case row == "the most expensive":
+		return each(t, figure, slices.Max[[]float64]), ""
+	case row == "the cheapest":
+		return each(t, figure, slices.Min[[]float64]), ""
+	case best[row] == nil:
+		return t.Of(row, figure), ""
+	}
+	for _, peer := range best[row] {
+		r := t.Row(peer)
+		if r == nil || r.Note != "" || slices.Contains(r.Values["finished"], 0) {
+			continue // not through in time, or with a fault: it does not count
+		}
+		if got := t.Of(peer, figure); name == "" || got.Median() > values.Median() {
+			values, name = got, peer
 		}
 	}
-	return missed
+	return values, name
+}
+
+// each returns one of the values of all rows for each round; NaN for a round in which a row has none.
+func each(t *results.Table, figure string, pick func([]float64) float64) (picked results.Values) {
+	if len(t.Rows) < 2 {
+		return nil
+	}
+	for round := range t.Rows[0].Values[figure] {
+		var values []float64
+		for _, row := range t.Rows {
+			if round < len(row.Values[figure]) {
+				values = append(values, row.Values[figure][round])
+			}
+		}
+		if len(values) < len(t.Rows) {
+			values = []float64{math.NaN()}
+		}
+		picked = append(picked, pick(values)) // NaN when there is one among them
+	}
+	return picked
 }
