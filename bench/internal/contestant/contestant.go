@@ -11,9 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
 	"github.com/railtoken/railtoken/internal/dbtest"
 	"github.com/railtoken/railtoken/internal/etcdtest"
 )
@@ -26,6 +23,13 @@ const (
 	Railtoken       = "railtoken"
 	NameFloor       = "floor"
 	NameRueidislock = "rueidislock"
+)
+
+// What a lock may report.
+var (
+	ErrTaken   = errors.New("another caller has the key")
+	errGone    = errors.New("the key was no longer held at the release")
+	errOverlap = errors.New("holds OVERLAPPED")
 )
 
 // Store is the kind of server that a contestant locks on.
@@ -54,19 +58,26 @@ func (s Store) Missing() error {
 type Kind struct {
 	Name  string
 	Store Store
-	// Open sets it up on the servers with these addresses: one, or several that are independent of each other; those of
-	// the members of a cluster for etcd, and the URL of a database for PostgreSQL.
-	Open func(addrs []string) (*Locker, error)
 
-	pooled func(addrs []string, connections int) (*Locker, error)
+	open        func(addrs []string, connections int) (*Locker, error)
+	hasPool     bool // of go-redis
+	connections int  // of such a pool; 0 for its default
 }
+
+// Open sets the kind up on the servers with these addresses: one, or several that are independent of each other; those
+// of the members of a cluster for etcd, and the URL of a database for PostgreSQL.
+func (k Kind) Open(addrs []string) (*Locker, error) { return k.open(addrs, k.connections) }
+
+// Lock acquires a key, calls hold and releases the key. It does not call hold when it does not get the key. The end of
+// ctx does not keep it from the release.
+type Lock func(ctx context.Context, key string, hold func()) error
 
 // Locker is one contestant. Its functions may be called by many goroutines at the same time.
 type Locker struct {
-	// Pair acquires a key that no other caller wants, and releases it.
-	Pair func(ctx context.Context, key string) error
-	// Do waits for a key in the contestant's own way, calls hold and releases it. It gives up waiting when ctx ends.
-	Do func(ctx context.Context, key string, hold func()) error
+	// Try tries once, for keys that no other caller wants.
+	Try Lock
+	// Wait waits for the key in the contestant's own way, until ctx ends. It is nil for one that cannot wait.
+	Wait Lock
 	// Close ends its connections.
 	Close func() error
 }
@@ -85,19 +96,35 @@ var (
 	WaitingStores = []Kind{Etcd, Etcdlock, Advisory, Pglock}
 )
 
-// OnOneKey returns the kinds with a Pair that waits for one and the same key, so that callers hand it to each other.
+// Pair acquires a key that no other caller wants, and releases it.
+func (l *Locker) Pair(ctx context.Context, key string) error { return l.Try(ctx, key, func() {}) }
+
+// over returns a Locker whose Close then also ends what it rests on. That is ended at once when there is an error.
+func over(base func() error, l *Locker, err error) (*Locker, error) {
+	if err != nil {
+		return nil, errors.Join(err, base())
+	}
+	if own := l.Close; own != nil {
+		l.Close = func() error { return errors.Join(own(), base()) }
+	} else {
+		l.Close = base
+	}
+	return l, nil
+}
+
+// OnOneKey returns the kinds with a Try that waits for one and the same key, so that callers hand it to each other.
 func OnOneKey(kinds []Kind) []Kind {
 	all := slices.Clone(kinds)
 	for i, k := range all {
-		all[i].Open = func(addrs []string) (*Locker, error) {
-			l, err := k.Open(addrs)
+		all[i].open = func(addrs []string, connections int) (*Locker, error) {
+			l, err := k.open(addrs, connections)
 			if err != nil {
 				return nil, err
 			}
 			var held atomic.Int32
-			l.Pair = func(ctx context.Context, _ string) error {
+			l.Try = func(ctx context.Context, _ string, _ func()) error {
 				overlap := false
-				err := l.Do(ctx, "one", func() {
+				err := l.Wait(ctx, "one", func() {
 					overlap = held.Add(1) > 1
 					held.Add(-1)
 				})
@@ -117,17 +144,12 @@ func OnOneKey(kinds []Kind) []Kind {
 func Pooled(kinds []Kind, connections int) []Kind {
 	var pooled []Kind
 	for _, k := range kinds {
-		if k.pooled != nil {
-			open := func(addrs []string) (*Locker, error) { return k.pooled(addrs, connections) }
-			pooled = append(pooled, Kind{Name: fmt.Sprintf("%s pool %d", k.Name, connections), Open: open})
+		if k.hasPool {
+			k.Name, k.connections = fmt.Sprintf("%s pool %d", k.Name, connections), connections
+			pooled = append(pooled, k)
 		}
 	}
 	return pooled
-}
-
-// pooling returns a kind whose pools of go-redis can have another size than the usual one, which 0 stands for.
-func pooling(name string, open func(addrs []string, connections int) (*Locker, error)) Kind {
-	return Kind{Name: name, Open: func(addrs []string) (*Locker, error) { return open(addrs, 0) }, pooled: open}
 }
 
 // Named returns the kind among kinds that has this name.
@@ -136,19 +158,4 @@ func Named(kinds []Kind, name string) (Kind, error) {
 		return kinds[i], nil
 	}
 	return Kind{}, fmt.Errorf("there is no contestant %q", name)
-}
-
-// doesNotWait is the Do of a Locker that cannot wait.
-func doesNotWait(context.Context, string, func()) error { return errors.ErrUnsupported }
-
-// options are those of each go-redis client: the defaults, but for deadlines of contexts, which the lock libraries rely
-// on to give up on a server that hangs, and a feature of other servers that would be tried in vain on each connection.
-// connections is the size of the pool, the usual one when 0.
-func options(addr string, connections int) *redis.Options {
-	return &redis.Options{
-		PoolSize:                 connections,
-		Addr:                     addr,
-		ContextTimeoutEnabled:    true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
 }

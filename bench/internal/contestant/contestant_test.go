@@ -87,7 +87,7 @@ func TestEveryContestantExcludesTheOthersAndWaits(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
-					err := locks.Do(ctx, "order:1", func() {
+					err := locks.Wait(ctx, "order:1", func() {
 						if held.Add(1) > 1 {
 							t.Error("two hold the key")
 						}
@@ -116,10 +116,10 @@ func TestEveryContestantStopsWaitingWhenItsContextEnds(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			_, locks := open(t, kind, 1)
-			err := locks.Do(t.Context(), "order:1", func() {
+			err := locks.Wait(t.Context(), "order:1", func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				defer cancel()
-				if err := locks.Do(ctx, "order:1", func() { t.Error("two hold the key") }); err == nil {
+				if err := locks.Wait(ctx, "order:1", func() { t.Error("two hold the key") }); err == nil {
 					t.Error("a wait without end has no error")
 				}
 			})
@@ -158,7 +158,7 @@ func TestAWaitForEtcdThatIsCalledOffKeepsNobodyWaiting(t *testing.T) {
 		t.Cleanup(cancel)
 		var wg sync.WaitGroup
 		for range 8 {
-			wg.Go(func() { _ = locks.Do(ctx, "order:1", cancel) })
+			wg.Go(func() { _ = locks.Wait(ctx, "order:1", cancel) })
 		}
 		wg.Wait()
 	}
@@ -167,7 +167,7 @@ func TestAWaitForEtcdThatIsCalledOffKeepsNobodyWaiting(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if err := locks.Do(ctx, "order:1", func() {}); err != nil {
+			if err := locks.Wait(ctx, "order:1", func() {}); err != nil {
 				t.Error(err)
 			}
 		})

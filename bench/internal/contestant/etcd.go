@@ -2,7 +2,6 @@ package contestant
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,44 +25,49 @@ const (
 // session, whose lease keeps all its locks. Only callers that wait for keys that others of the same process want have a
 // session each, as in the package's example: mutexes of one session do not exclude each other. It waits by a watch on
 // the one before it.
-var Etcd = Kind{Name: "etcd", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
-	client, err := newEtcdClient(addrs)
-	if err != nil {
-		return nil, err
-	}
+var Etcd = onEtcd("etcd", func(client *clientv3.Client) (*Locker, error) {
 	e := &etcd{client: client, free: map[string][]*concurrency.Session{}}
 	session, err := e.open()
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, err
 	}
-	pair := func(ctx context.Context, key string) error {
-		mutex := concurrency.NewMutex(session, key)
-		if err := mutex.TryLock(ctx); err != nil {
-			return err
-		}
-		return mutex.Unlock(ctx)
+	try := func(ctx context.Context, key string, hold func()) error {
+		return with(ctx, concurrency.NewMutex(session, key), (*concurrency.Mutex).TryLock, hold)
 	}
-	return &Locker{Pair: pair, Do: e.do, Close: e.close}, nil
-}}
+	return &Locker{Try: try, Wait: e.wait, Close: e.orphan}, nil
+})
 
 // Etcdlock is package etcdlock behind the gate where the callers of one process queue.
-var Etcdlock = Kind{Name: "etcdlock", Store: OnEtcd, Open: func(addrs []string) (*Locker, error) {
-	client, err := newEtcdClient(addrs)
+var Etcdlock = onEtcd("etcdlock", func(client *clientv3.Client) (*Locker, error) {
+	l, err := etcdlock.New(client, etcdlock.Options{})
 	if err != nil {
 		return nil, err
 	}
-	l, err := etcdlock.New(client, etcdlock.Options{})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return behindGate(l, func() error { return errors.Join(l.Close(), client.Close()) }), nil
-}}
+	return behindGate(l, l.Close), nil
+})
 
-func newEtcdClient(addrs []string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{
-		Endpoints: addrs, Logger: zap.NewNop(),
-		DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
-	})
+// onEtcd returns a kind that has a client of its own.
+func onEtcd(name string, open func(*clientv3.Client) (*Locker, error)) Kind {
+	return Kind{Name: name, Store: OnEtcd, open: func(addrs []string, _ int) (*Locker, error) {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: addrs, Logger: zap.NewNop(),
+			DialTimeout: etcdDialTimeout, DialKeepAliveTime: etcdKeepAlive, DialKeepAliveTimeout: etcdKeepAliveTimeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		l, err := open(client)
+		return over(client.Close, l, err)
+	}}
+}
+
+// with holds the mutex when lock has locked it.
+func with(ctx context.Context, mutex *concurrency.Mutex, lock func(*concurrency.Mutex, context.Context) error, hold func()) error {
+	if err := lock(mutex, ctx); err != nil {
+		return err
+	}
+	hold()
+	return mutex.Unlock(context.Background())
 }
 
 // etcd lends sessions to callers that wait.
@@ -92,19 +96,14 @@ func (e *etcd) open() (*concurrency.Session, error) {
 	return session, err
 }
 
-// do waits in etcd's queue, with a session that no other caller has meanwhile.
-func (e *etcd) do(ctx context.Context, key string, hold func()) error {
+// wait waits in etcd's queue, with a session that no other caller has meanwhile.
+func (e *etcd) wait(ctx context.Context, key string, hold func()) error {
 	session, err := e.take(key)
 	if err != nil {
 		return err
 	}
 	defer e.give(key, session)
-	mutex := concurrency.NewMutex(session, key)
-	if err := mutex.Lock(ctx); err != nil {
-		return err
-	}
-	hold()
-	return mutex.Unlock(context.WithoutCancel(ctx))
+	return with(ctx, concurrency.NewMutex(session, key), (*concurrency.Mutex).Lock, hold)
 }
 
 // take lends a session that has waited for the key before, or a new one. When a wait is called off too early for its
@@ -132,12 +131,12 @@ func (e *etcd) give(key string, session *concurrency.Session) {
 	}
 }
 
-// close ends the connections. Leases end by themselves: a cluster without a majority could not be asked to end them.
-func (e *etcd) close() error {
+// orphan leaves the leases to end by themselves: a cluster without a majority could not be asked to end them.
+func (e *etcd) orphan() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, session := range e.all {
 		session.Orphan()
 	}
-	return e.client.Close()
+	return nil
 }

@@ -2,7 +2,6 @@ package contestant
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,54 +11,59 @@ import (
 // railtoken's locks, with their fencing tokens, renewals and holders' names: on one server, and on several with the
 // guard against those that have restarted; and both behind the gate where the callers of one process queue.
 var (
-	Single      = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, ours) }}
-	Gate        = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openSingle(addrs, behindGate) }}
-	Redlock     = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openRedlock(addrs, ours) }}
-	GateRedlock = Kind{Name: Railtoken, Open: func(addrs []string) (*Locker, error) { return openRedlock(addrs, behindGate) }}
+	Single      = Kind{Name: Railtoken, open: onSingle(ours)}
+	Gate        = Kind{Name: Railtoken, open: onSingle(behindGate)}
+	Redlock     = Kind{Name: Railtoken, open: onRedlock(ours)}
+	GateRedlock = Kind{Name: Railtoken, open: onRedlock(behindGate)}
 	// gated is Gate under a name of its own, to show what the gate costs a key that no other caller wants.
-	gated = Kind{Name: Railtoken + " gate", Open: Gate.Open}
+	gated = Kind{Name: Railtoken + " gate", open: Gate.open}
 )
 
 // lockOptions have the TTL of all.
 var lockOptions = locking.Options{TTL: TTL}
 
-func openSingle(addrs []string, locker func(locking.Locker, func() error) *Locker) (*Locker, error) {
-	client := redis.NewClient(options(addrs[0], 0))
-	single, err := locking.NewSingle(client, locking.SingleOptions{})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
+func onSingle(locker func(locking.Locker, func() error) *Locker) func([]string, int) (*Locker, error) {
+	return func(addrs []string, connections int) (*Locker, error) {
+		client := redis.NewClient(options(addrs[0], connections))
+		single, err := locking.NewSingle(client, locking.SingleOptions{})
+		if err != nil {
+			return over(client.Close, nil, err)
+		}
+		return over(client.Close, locker(single, single.Close), nil)
 	}
-	return locker(single, func() error { return errors.Join(single.Close(), client.Close()) }), nil
 }
 
-// openRedlock locks on servers that it trusts only when they have run for longer than the TTL.
-func openRedlock(addrs []string, locker func(locking.Locker, func() error) *Locker) (*Locker, error) {
-	nodes := make([]*redis.Options, len(addrs))
-	for i, addr := range addrs {
-		nodes[i] = options(addr, 0)
+// onRedlock locks on servers that it trusts only when they have run for longer than the TTL.
+func onRedlock(locker func(locking.Locker, func() error) *Locker) func([]string, int) (*Locker, error) {
+	return func(addrs []string, connections int) (*Locker, error) {
+		nodes := make([]*redis.Options, len(addrs))
+		for i, addr := range addrs {
+			nodes[i] = options(addr, connections)
+		}
+		redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
+		if err != nil {
+			return nil, err
+		}
+		return locker(redlock, redlock.Close), nil
 	}
-	redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
-	if err != nil {
-		return nil, err
-	}
-	return locker(redlock, redlock.Close), nil
 }
 
 func ours(locker locking.Locker, closeLocker func() error) *Locker {
-	pair := func(ctx context.Context, key string) error {
+	try := func(ctx context.Context, key string, hold func()) error {
 		lease, err := locker.Acquire(ctx, []string{key}, lockOptions)
 		if err != nil {
 			return err
 		}
+		hold()
 		return lease.Release(ctx)
 	}
-	return &Locker{Pair: pair, Do: doesNotWait, Close: closeLocker}
+	return &Locker{Try: try, Close: closeLocker}
 }
 
 func behindGate(inner locking.Locker, closeInner func() error) *Locker {
 	gate := locking.NewGate(inner, locking.GateOptions{})
 	l := ours(gate, closeInner)
-	l.Do = func(ctx context.Context, key string, hold func()) error {
+	l.Wait = func(ctx context.Context, key string, hold func()) error {
 		return locking.Do(ctx, gate, []string{key}, lockOptions, func(context.Context, *locking.Lease) error {
 			hold()
 			return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"hash/fnv"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
@@ -17,7 +16,7 @@ const connections = 64
 
 // onPostgres returns a contestant with a pool of its own.
 func onPostgres(name string, open func(ctx context.Context, db *sql.DB, url string) (*Locker, error)) Kind {
-	return Kind{Name: name, Store: OnPostgres, Open: func(addrs []string) (*Locker, error) {
+	return Kind{Name: name, Store: OnPostgres, open: func(addrs []string, _ int) (*Locker, error) {
 		db, err := sql.Open("pgx", addrs[0])
 		if err != nil {
 			return nil, err
@@ -25,49 +24,37 @@ func onPostgres(name string, open func(ctx context.Context, db *sql.DB, url stri
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)
 		l, err := open(context.Background(), db, addrs[0])
-		if err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
-		closeLocker := l.Close
-		l.Close = func() error { return errors.Join(closeLocker(), db.Close()) }
-		return l, nil
+		return over(db.Close, l, err)
 	}}
 }
-
-// noClose is the Close of a Locker that has only its pool.
-func noClose() error { return nil }
 
 // Advisory is a session's advisory lock of PostgreSQL: in memory, without a lease, a token or a holder's name. A caller
 // keeps a connection while it waits and holds.
 var Advisory = onPostgres("advisory lock", func(_ context.Context, db *sql.DB, _ string) (*Locker, error) {
-	do := func(ctx context.Context, lock, key string, hold func()) error {
-		conn, err := db.Conn(ctx)
-		if err != nil {
+	by := func(lock string) Lock {
+		return func(ctx context.Context, key string, hold func()) error {
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			name := fnv.New64a()
+			_, _ = name.Write([]byte(key)) // never fails
+			id := int64(name.Sum64())
+			var locked bool
+			if err := conn.QueryRowContext(ctx, lock, id).Scan(&locked); err != nil {
+				return err
+			}
+			if !locked {
+				return ErrTaken
+			}
+			hold()
+			_, err = conn.ExecContext(context.Background(), "SELECT pg_advisory_unlock($1)", id)
 			return err
 		}
-		defer conn.Close()
-		name := fnv.New64a()
-		_, _ = name.Write([]byte(key)) // never fails
-		id := int64(name.Sum64())
-		var locked bool
-		if err := conn.QueryRowContext(ctx, lock, id).Scan(&locked); err != nil {
-			return err
-		}
-		if !locked {
-			return errTaken
-		}
-		hold()
-		_, err = conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", id)
-		return err
 	}
 	return &Locker{
-		Pair: func(ctx context.Context, key string) error {
-			return do(ctx, "SELECT pg_try_advisory_lock($1)", key, func() {})
-		},
-		Do: func(ctx context.Context, key string, hold func()) error {
-			return do(ctx, "SELECT true FROM pg_advisory_lock($1)", key, hold)
-		},
-		Close: noClose,
+		Try: by("SELECT pg_try_advisory_lock($1)"), Wait: by("SELECT true FROM pg_advisory_lock($1)"),
 	}, nil
 })
 
@@ -78,27 +65,27 @@ var Row = onPostgres("row by hand", func(ctx context.Context, db *sql.DB, _ stri
 	if err != nil {
 		return nil, err
 	}
-	pair := func(ctx context.Context, key string) error {
-		owner := rand.Text()
-		for _, step := range []struct {
-			sql string
-			err error
-		}{
-			{`INSERT INTO held VALUES ($1, $2, clock_timestamp() + interval '30 s') ON CONFLICT (key)
-				DO UPDATE SET owner = EXCLUDED.owner, ends = EXCLUDED.ends WHERE held.ends < clock_timestamp()`, errTaken},
-			{`DELETE FROM held WHERE key = $1 AND owner = $2`, errGone},
-		} {
-			done, err := db.ExecContext(ctx, step.sql, key, owner)
-			if err != nil {
-				return err
-			}
-			if n, err := done.RowsAffected(); err != nil || n == 0 {
-				return errors.Join(err, step.err)
-			}
+	do := func(ctx context.Context, ifNone error, statement string, args ...any) error {
+		done, err := db.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
 		}
-		return nil
+		n, err := done.RowsAffected()
+		if err == nil && n == 0 {
+			return ifNone
+		}
+		return err
 	}
-	return &Locker{Pair: pair, Do: doesNotWait, Close: noClose}, nil
+	return &Locker{Try: func(ctx context.Context, key string, hold func()) error {
+		owner := rand.Text()
+		err := do(ctx, ErrTaken, `INSERT INTO held VALUES ($1, $2, clock_timestamp() + interval '30 s') ON CONFLICT (key)
+			DO UPDATE SET owner = EXCLUDED.owner, ends = EXCLUDED.ends WHERE held.ends < clock_timestamp()`, key, owner)
+		if err != nil {
+			return err
+		}
+		hold()
+		return do(context.Background(), errGone, `DELETE FROM held WHERE key = $1 AND owner = $2`, key, owner)
+	}}, nil
 })
 
 // Pglock is package pglock behind the gate where the callers of one process queue.

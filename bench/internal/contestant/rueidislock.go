@@ -12,7 +12,7 @@ import (
 
 // Rueidislock is github.com/redis/rueidis/rueidislock with a majority of the servers, client-side caching and the
 // option that it recommends for Redis 7. It waits for the invalidation of the key.
-var Rueidislock = Kind{Name: NameRueidislock, Open: func(addrs []string) (*Locker, error) {
+var Rueidislock = Kind{Name: NameRueidislock, open: func(addrs []string, _ int) (*Locker, error) {
 	option := rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: addrs},
 		KeyValidity:    TTL,
@@ -26,30 +26,26 @@ var Rueidislock = Kind{Name: NameRueidislock, Open: func(addrs []string) (*Locke
 	if err != nil {
 		return nil, err
 	}
-	return &Locker{
-		// One attempt: one that got no answer in time (20 ms by default) would otherwise wait for a release that never
-		// comes.
-		Pair: func(ctx context.Context, key string) error {
-			_, release, err := locks.TryWithContext(ctx, key)
-			if err == nil {
-				release()
-			}
-			return err
-		},
-		// The context given is also that of the lock, which must outlast the wait.
-		Do: func(ctx context.Context, key string, hold func()) error {
-			_, release, err := locks.WithContext(ctx, key)
+	by := func(acquire func(context.Context, string) (context.Context, context.CancelFunc, error)) Lock {
+		return func(ctx context.Context, key string, hold func()) error {
+			_, release, err := acquire(ctx, key)
 			if err == nil {
 				hold()
 				release()
 			}
 			return err
-		},
-		Close: func() error {
-			locks.Close()
-			return nil
-		},
-	}, nil
+		}
+	}
+	return over(func() error {
+		locks.Close()
+		return nil
+	}, &Locker{
+		// One attempt: one that got no answer in time (20 ms by default) would otherwise wait for a release that never
+		// comes.
+		Try: by(locks.TryWithContext),
+		// The context given is also that of the lock, which must outlast the wait.
+		Wait: by(locks.WithContext),
+	}, nil)
 }}
 
 // nodes sends the i-th key of a lock to the i-th of several independent servers. By itself rueidis takes several

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -14,20 +15,14 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
 	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/internal/process"
 	"github.com/railtoken/railtoken/locking"
 )
 
-// The columns of memory.
+// The columns, and the rows that are named more than once.
 const (
-	bytesEach = "bytes each"
-	keysEach  = "Redis keys each"
-)
-
-// The rows of memory.
-const (
-	heldKey    = "held key"
-	idleKey    = "released key, until FenceTTL"
-	forgotten  = "released key, after FenceTTL"
+	bytesEach  = "bytes each"
+	keysEach   = "Redis keys each"
 	bareTask   = "task in asynq's retry set"
 	parkedTask = "parked task"
 	fifoTask   = "parked task, FIFO"
@@ -51,23 +46,13 @@ func Measure(ctx context.Context, env *measure.Env) error {
 		return nil
 	}
 	t := env.Table("cost-memory", "memory of Redis")
-	rows := []string{heldKey, idleKey, forgotten, bareTask, parkedTask, parkedTask + beyond, fifoTask, fifoTask + beyond}
-	for _, row := range rows {
-		t.AddRow(row) // in this order
-	}
 	for round := range min(env.Rounds, memoryRounds) {
 		for _, step := range []func(context.Context, *store) error{
-			held, expired,
-			waiting(bareTask, tasks.RetryUncounted), waiting(parkedTask, tasks.RailtokenParks),
-			waiting(fifoTask, tasks.RailtokenFIFOParks),
+			held, expired, waiting(bareTask, tasks.Semaphore),
+			waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
 		} {
 			if err := withStore(ctx, env, t, step); err != nil {
-				return fmt.Errorf("%s: %w", t.Name, err)
-			}
-		}
-		for _, name := range []string{parkedTask, fifoTask} {
-			for _, column := range []string{bytesEach, keysEach} {
-				t.Add(name+beyond, column, t.Of(name, column)[round]-t.Of(bareTask, column)[round])
+				return fmt.Errorf("%s: round %d: %w", t.Name, round+1, err)
 			}
 		}
 	}
@@ -78,8 +63,8 @@ func Measure(ctx context.Context, env *measure.Env) error {
 type store struct {
 	at          *server.Server
 	table       *results.Table
-	n           int // items
-	bytes, keys float64
+	n           int     // items
+	bytes, keys float64 // before them
 }
 
 func withStore(ctx context.Context, env *measure.Env, t *results.Table, step func(context.Context, *store) error) error {
@@ -89,33 +74,38 @@ func withStore(ctx context.Context, env *measure.Env, t *results.Table, step fun
 	}
 	defer at.Kill()
 	s := &store{at: at, table: t, n: env.Share(items, 100)}
-	if err := s.prime(ctx); err != nil {
-		return err
+	// The server gets what it keeps for itself once it has had clients and scripts.
+	err = s.lock(ctx, warmKeys, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
+	if err == nil {
+		err = s.alone(ctx)
 	}
-	if s.bytes, s.keys, err = usage.Memory(ctx, at.Probe()); err != nil {
+	if err == nil {
+		err = at.Probe().FlushAll(ctx).Err()
+	}
+	if err == nil {
+		s.bytes, s.keys, err = usage.Memory(ctx, at.Probe())
+	}
+	if err != nil {
 		return err
 	}
 	return step(ctx, s)
 }
 
-// prime lets the server get what it keeps for itself once it has had clients and scripts.
-func (s *store) prime(ctx context.Context) error {
-	few := store{at: s.at, n: warmKeys}
-	err := few.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
-	if err == nil {
-		err = s.alone(ctx)
-	}
-	if err == nil {
-		err = s.at.Probe().FlushAll(ctx).Err()
-	}
-	return err
+// lock takes each of n keys.
+func (s *store) lock(ctx context.Context, n int, single locking.SingleOptions, opts locking.Options,
+	then func(*locking.Lease) error,
+) error {
+	return lockall.Each(ctx, s.at.Addr(), lockall.Keys(n), single, opts, then)
 }
 
 // alone returns when only the probe is connected.
 func (s *store) alone(ctx context.Context) error {
-	return until(ctx, settleBound, "the load has left", func() (bool, error) {
+	return within(ctx, settleBound, func() error {
 		info, err := s.at.Probe().InfoMap(ctx, "clients").Result()
-		return info["Clients"]["connected_clients"] == "1", err
+		if n := info["Clients"]["connected_clients"]; err == nil && n != "1" {
+			err = fmt.Errorf("%s clients are connected", n)
+		}
+		return err
 	})
 }
 
@@ -144,14 +134,14 @@ func held(ctx context.Context, s *store) error {
 		mu     sync.Mutex
 		leases []*locking.Lease
 	)
-	err := s.lockAll(ctx, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error {
+	err := s.lock(ctx, s.n, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error {
 		mu.Lock()
 		defer mu.Unlock()
 		leases = append(leases, l)
 		return nil
 	})
 	if err == nil {
-		err = s.add(ctx, heldKey)
+		err = s.add(ctx, "held key")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -161,73 +151,64 @@ func held(ctx context.Context, s *store) error {
 	return err
 }
 
-// expired takes keys, gives them back, and waits until they are forgotten. What is left then is the figure.
+// expired takes keys, gives them back, and waits until they are forgotten and Redis has shrunk its tables. What is left
+// then is the figure.
 func expired(ctx context.Context, s *store) error {
 	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
-	err := s.lockAll(ctx, locking.SingleOptions{FenceTTL: shortFence}, opts, lockall.GiveBack(ctx))
+	err := s.lock(ctx, s.n, locking.SingleOptions{FenceTTL: shortFence}, opts, lockall.GiveBack(ctx))
 	if err == nil {
-		err = s.add(ctx, idleKey)
+		err = s.add(ctx, "released key, until FenceTTL")
 	}
-	if err == nil {
-		err = until(ctx, settleBound, "Redis has removed all keys", func() (bool, error) {
-			_, keys, err := s.look(ctx)
-			return keys <= 0, err
-		})
-	}
-	if err == nil {
-		err = until(ctx, shrinkBound, "Redis has shrunk its tables", func() (bool, error) {
-			bytes, _, err := s.look(ctx)
-			return bytes <= noise, err
-		})
-	}
-	if err != nil && !errors.Is(err, errUntil) {
+	if err != nil {
 		return err
 	}
-	return s.add(ctx, forgotten)
+	for _, wait := range []struct {
+		bound time.Duration
+		bytes float64
+	}{{settleBound, math.Inf(1)}, {shrinkBound, noise}} {
+		_ = within(ctx, wait.bound, func() error {
+			bytes, keys, err := s.look(ctx)
+			if err == nil && (keys > 0 || bytes > wait.bytes) {
+				err = fmt.Errorf("each still takes %v bytes and %v keys", bytes, keys)
+			}
+			return err
+		})
+	}
+	return s.add(ctx, "released key, after FenceTTL")
 }
 
 // waiting lets tasks wait for a key that another one holds: in asynq's retry set, until their timers come in an hour or
-// more.
+// more. For those that railtoken parks it also adds what they take beyond asynq's own, which were measured before.
 func waiting(row string, c tasks.Contestant) func(context.Context, *store) error {
 	return func(ctx context.Context, s *store) error {
 		stop, err := tasks.StartHeld(ctx, s.at.Addr(), c, s.n)
-		if err == nil {
-			err = until(ctx, settleBound, "all tasks wait", func() (bool, error) {
-				in, err := s.at.Probe().ZCard(ctx, "asynq:{default}:retry").Result()
-				return in >= int64(s.n), err
-			})
-			err = errors.Join(err, stop())
-		}
-		if err == nil {
-			err = s.add(ctx, row)
-		}
-		return err
-	}
-}
-
-// lockAll takes each of n keys.
-func (s *store) lockAll(ctx context.Context, single locking.SingleOptions, opts locking.Options,
-	then func(*locking.Lease) error,
-) error {
-	return lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), single, opts, then)
-}
-
-var errUntil = errors.New("it takes too long until")
-
-// until polls until it is done, for a bounded time.
-func until(ctx context.Context, bound time.Duration, what string, done func() (bool, error)) error {
-	for end := time.Now().Add(bound); ; {
-		ok, err := done()
-		if ok || err != nil {
+		if err != nil {
 			return err
 		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%w %s", errUntil, what)
+		err = within(ctx, settleBound, func() error {
+			in, err := s.at.Probe().ZCard(ctx, "asynq:{default}:retry").Result()
+			if err == nil && in < int64(s.n) {
+				err = fmt.Errorf("%d of %d tasks wait", in, s.n)
+			}
+			return err
+		})
+		if err := errors.Join(err, stop()); err != nil {
+			return err
 		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := s.add(ctx, row); err != nil || row == bareTask {
+			return err
 		}
+		for _, column := range []string{bytesEach, keysEach} {
+			parked, bare := s.table.Of(row, column), s.table.Of(bareTask, column)
+			s.table.Add(row+beyond, column, parked[len(parked)-1]-bare[len(bare)-1])
+		}
+		return nil
 	}
+}
+
+// within looks until there is no error, for a bounded time.
+func within(ctx context.Context, bound time.Duration, look func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return process.Poll(ctx, nil, look)
 }

@@ -93,7 +93,7 @@ func TestSpreadTakesKeysFromAllOver(t *testing.T) {
 func TestNamesOfSizesAreReadable(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]string{1: "1", 100: "100", 1000: "1 000", 100_000: "100 000", 1_234_567: "1 234 567"} {
-		if got := name(size); got != want {
+		if got := names([]int{size})[0]; got != want {
 			t.Errorf("%d is %q, want %q", size, got, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestNamesOfSizesAreReadable(t *testing.T) {
 func TestARoundIsTypicalOfItsSlices(t *testing.T) {
 	t.Parallel()
 	table := &results.Table{}
-	addCosts(table, "10", []usage.Cost{{Micros: 1, Commands: 4}, {Micros: 9, Commands: 4}, {Micros: 2, Commands: 7}})
+	addCosts(table, "10", []usage.Cost{{"µs": 1, "commands": 4}, {"µs": 9, "commands": 4}, {"µs": 2, "commands": 7}})
 	if us, commands := table.Of("10", "µs"), table.Of("10", "commands"); us.Median() != 2 || commands.Median() != 5 {
 		t.Errorf("got %v µs, %v commands", us, commands)
 	}

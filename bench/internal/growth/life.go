@@ -33,10 +33,8 @@ type link struct {
 // longest is woken. It rests, with a task that runs, unless some lives are asked for.
 type chain struct {
 	order  middleware.Order
-	lives  int // of a slice
 	client *worker.Client
-	stop   func() error // ends the worker
-	meter  usage.Meter
+	stop   func() error    // ends the worker
 	come   []chan struct{} // closed when the task may ask for the key
 	parked chan struct{}   // a value for each task that has parked
 	asked  chan int        // so many lives
@@ -48,11 +46,10 @@ type chain struct {
 	left         int        // lives that are asked for
 }
 
-// startChain enqueues the tasks and lets all wait for the first of them.
-func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, lives int) (*chain, error) {
+// startChain enqueues tasks and lets so many wait for the first of them. At most n come after that one.
+func startChain(ctx context.Context, at *server.Server, order middleware.Order, depth, n int) (usage.Load, error) {
 	c := &chain{
-		order: order, lives: lives, meter: usage.Meter{Servers: []*server.Server{at}}, next: 1,
-		come:  make([]chan struct{}, 1+depth+(1+parts)*lives+lifeAhead),
+		order: order, next: 1, come: make([]chan struct{}, 1+n+lifeAhead),
 		asked: make(chan int, 1), lived: make(chan error, 1), over: make(chan struct{}),
 	}
 	for i := range c.come {
@@ -65,18 +62,15 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 		return nil, err
 	}
 	for range 1 + depth + lifeAhead {
-		if err := c.enqueue(ctx); err != nil {
-			return nil, errors.Join(err, c.client.Close())
-		}
+		err = errors.Join(err, c.enqueue(ctx))
 	}
-	if err := c.startWorker(ctx, at); err != nil {
-		return nil, errors.Join(err, c.client.Close())
-	}
-	err = c.letCome(ctx, depth)
 	if err == nil {
-		c.meter.Sent, err = server.Learn(ctx, at, func() error { return c.pass(ctx) })
+		err = c.startWorker(ctx, at)
 	}
 	if err != nil {
+		return nil, errors.Join(err, c.client.Close())
+	}
+	if err := c.letCome(ctx, depth); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -105,14 +99,9 @@ func (c *chain) Close() error {
 	return errors.Join(c.stop(), c.client.Close())
 }
 
-// Slice measures some lives.
-func (c *chain) Slice(ctx context.Context) (usage.Cost, error) {
-	return c.meter.Measure(ctx, func() (int, error) { return c.lives, c.pass(ctx) })
-}
-
-// pass lets the tasks live on for a slice.
-func (c *chain) pass(ctx context.Context) error {
-	c.asked <- c.lives // the task that rests, or that comes to run, takes it
+// Pass lets the tasks live on for so many lives.
+func (c *chain) Pass(ctx context.Context, lives int) error {
+	c.asked <- lives // the task that rests, or that comes to run, takes it
 	select {
 	case err := <-c.lived:
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,31 +28,21 @@ func Each(ctx context.Context, addr string, keys []string, single locking.Single
 		return err
 	}
 	defer func() { err = errors.Join(err, locker.Close()) }()
-	left := make(chan string, len(keys))
-	for _, key := range keys {
-		left <- key
-	}
-	close(left)
-	errs := make(chan error, callers)
-	for range callers {
-		go func() {
-			var err error
-			for key := range left {
-				var lease *locking.Lease
-				if lease, err = locker.Acquire(ctx, []string{key}, opts); err == nil {
+	var all sync.WaitGroup
+	errs := make([]error, callers)
+	for c := range callers {
+		all.Go(func() {
+			for i := c; i < len(keys) && errs[c] == nil; i += callers {
+				lease, err := locker.Acquire(ctx, keys[i:i+1], opts)
+				if err == nil {
 					err = then(lease)
 				}
-				if err != nil {
-					break
-				}
+				errs[c] = err
 			}
-			errs <- err
-		}()
+		})
 	}
-	for range callers {
-		err = errors.Join(err, <-errs)
-	}
-	return err
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // Keys returns n keys, all of one length.

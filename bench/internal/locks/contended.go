@@ -10,106 +10,123 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
+	"github.com/railtoken/railtoken/bench/internal/server"
 )
 
-const (
-	efficiency = "of ideal"
-	commands   = "commands/acquisition"
-	unfairness = "longest wait ÷ mean"
-	callersAll = 64
-)
+// callersAll is how many callers contend, in all processes together.
+const callersAll = 64
 
-// contention is one scenario of callers that want some keys.
-type contention struct {
-	at              place
-	processes, keys int
-}
+// contention is callers that want the same keys.
+type contention struct{ processes, keys int }
 
-func (c contention) five() bool { return c.at.servers > 1 }
-
-// measure lets each contestant's callers contend.
-func (c contention) measure(ctx context.Context, b *bench, t *results.Table) error {
-	at, err := b.lab.site(ctx, c.at)
-	if err != nil {
-		return err
-	}
+// measure lets each contestant's callers contend, and in each round also callers without a lock, one for each key: the
+// ideal.
+func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
+	at := sites[0]
 	crowd, err := newCrowd(c.processes)
 	if err != nil {
 		return err
 	}
 	defer crowd.end()
-	kinds := b.lab.installed(t, contendedKinds(c.five()))
+	kinds := b.lab.installed(t, contendedKinds(len(at.redis)))
 	warm, long := b.span(warmUp), b.span(contendedSlice)
-	counters := make([]counter, len(kinds))
+	requests, sent := make([]Request, len(kinds)), make([]*server.Sent, len(kinds))
 	for i, kind := range kinds {
-		row := t.AddRow(kind.Name)
-		if counters[i], err = c.learn(ctx, crowd, at, kind, 3*warm, row); err != nil {
+		t.AddRow(kind.Name) // in this order
+		requests[i] = c.request(kind, at)
+		if sent[i], err = learn(ctx, crowd, at, kind, requests[i], 3*warm); err != nil {
 			return fmt.Errorf("%s: %w", kind.Name, err)
 		}
 	}
-	acquired := make([][]float64, len(kinds)+1) // by round
-	ideal := len(kinds)
-	err = b.Each(ctx, len(kinds)+1, func(_, i int) error {
-		r := request{Keys: make([]string, c.keys), Callers: c.keys, Window: window(warm, long)}
-		counted := make(chan float64, 1)
-		if i == ideal {
-			counted <- 0
-		} else {
-			r = c.request(kinds[i], at, warm, long)
-			go func() { counted <- counters[i].in(ctx, r.Window) }()
+	requests = append(requests, Request{Keys: make([]string, c.keys), Callers: c.keys})
+	acquired := make([]results.Values, len(requests)) // by round
+	err = b.Each(ctx, len(requests), func(_, i int) error {
+		r := requests[i]
+		r.Window = measure.After(warm, long)
+		commands := make(chan float64, 1)
+		if i < len(kinds) {
+			go func() { commands <- countIn(ctx, r.Window, sent[i], at.redis) }()
 		}
 		got, err := crowd.contend(r)
-		sent := <-counted
 		if err != nil {
 			return err
 		}
-		acquired[i] = append(acquired[i], float64(got.Acquired))
-		if i != ideal {
-			addContention(t, kinds[i].Name, got, len(counters[i]) > 0, sent)
+		acquired[i] = append(acquired[i], float64(got.Done()))
+		if i < len(kinds) {
+			addContention(t, kinds[i], got, <-commands)
 		}
 		return nil
 	})
-	for round, most := range acquired[ideal] {
-		for i, kind := range kinds {
-			if round < len(acquired[i]) {
-				t.Add(kind.Name, efficiency, acquired[i][round]/most)
-			}
+	for i, kind := range kinds {
+		for _, share := range results.Ratios(acquired[i], acquired[len(kinds)]) {
+			t.Add(kind.Name, "of ideal", share)
 		}
 	}
 	return err
 }
 
-func addContention(t *results.Table, name string, got measure.Contention, counted bool, sent float64) {
-	row := t.Row(name)
-	each, mean := sent/float64(got.Acquired), got.MeanWait()
-	longest := float64(got.Longest) / float64(mean)
-	if got.Acquired == 0 {
-		each, longest = math.NaN(), math.NaN() // the rounds must stay side by side
-		row.Note = "in some slices no caller got a key"
-	}
-	if counted {
-		t.Add(name, commands, each)
-	}
-	t.Add(name, unfairness, longest)
-	if got.Failed > 0 {
-		row.Note = fmt.Sprintf("waits failed (%d in one slice), such as: %s", got.Failed, firstLine(got.Err))
-	}
-	if got.Overlaps > 0 {
-		row.Note = fmt.Sprintf("%d holds OVERLAPPED", got.Overlaps)
-	}
-}
-
-func (c contention) request(kind contestant.Kind, at *site, warm, length time.Duration) request {
-	r := request{
-		Name: kind.Name, Five: c.five(), Addrs: at.addrs[kind.Store], Callers: callersAll, Window: window(warm, length),
-	}
+func (c contention) request(kind contestant.Kind, at *site) Request {
+	r := Request{Name: kind.Name, Addrs: at.addrs[kind.Store], Nodes: len(at.redis), Callers: callersAll}
 	for i := range c.keys {
 		r.Keys = append(r.Keys, "contended:"+kind.Name+":"+strconv.Itoa(i))
 	}
 	return r
 }
 
-func window(warm, length time.Duration) measure.Window {
-	from := time.Now().Add(warm)
-	return measure.Window{From: from, Until: from.Add(length)}
+// learn warms a contestant up and finds out which of its commands come from clients; nil for etcd, which does not tell
+// its commands.
+func learn(
+	ctx context.Context, crowd crowd, at *site, kind contestant.Kind, r Request, watch time.Duration,
+) (*server.Sent, error) {
+	warm := func() error {
+		r.Window = measure.After(0, watch)
+		_, err := crowd.contend(r)
+		return err
+	}
+	if kind.Store == contestant.OnRedis {
+		return server.Learn(ctx, at.redis[0], warm)
+	}
+	return nil, warm()
+}
+
+// countIn returns the commands that clients send in the window; NaN when the servers cannot say.
+func countIn(ctx context.Context, w measure.Window, sent *server.Sent, servers fleet) float64 {
+	var counts [2]float64
+	for i, at := range []time.Time{w.From, w.Until} {
+		select {
+		case <-time.After(time.Until(at)):
+		case <-ctx.Done():
+		}
+		var err error
+		if counts[i], err = sent.Count(ctx, servers...); err != nil {
+			return math.NaN()
+		}
+	}
+	return counts[1] - counts[0]
+}
+
+func addContention(t *results.Table, kind contestant.Kind, got measure.Sample, commands float64) {
+	row := t.Row(kind.Name)
+	waited := time.Duration(0)
+	for _, wait := range got.Latencies {
+		waited += wait
+	}
+	acquired := float64(got.Done())
+	each, longest := commands/acquired, math.NaN()
+	if all := got.Sorted(); acquired > 0 {
+		longest = float64(all[len(all)-1]) / (float64(waited) / acquired)
+	} else {
+		each = math.NaN() // the rounds must stay side by side
+		row.Note = "in some slices no caller got a key"
+	}
+	if kind.Store == contestant.OnRedis {
+		t.Add(kind.Name, "commands/acquisition", each)
+	}
+	t.Add(kind.Name, "longest/mean wait", longest)
+	if got.Failed > 0 {
+		row.Note = fmt.Sprintf("waits failed (%d in one slice), such as: %s", got.Failed, firstLine(got.Err))
+	}
+	if got.Overlaps > 0 {
+		row.Note = fmt.Sprintf("%d holds OVERLAPPED", got.Overlaps)
+	}
 }

@@ -2,10 +2,10 @@ package locks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
 	"os"
 	"os/exec"
 
@@ -17,10 +17,10 @@ import (
 // several processes.
 const ChildArgument = "locks-child"
 
-// request asks a process to let callers contend for keys. No name means callers without a lock: the ideal.
-type request struct {
+// Request asks a process to let callers contend for keys. No name means callers without a lock: the ideal.
+type Request struct {
 	Name    string
-	Five    bool // the contestant for five servers is meant
+	Nodes   int // of Redis: the contestant for so many is meant
 	Addrs   []string
 	Keys    []string
 	Callers int
@@ -30,132 +30,120 @@ type request struct {
 // crowd are the processes that callers live in, children of this one.
 type crowd []*child
 
+// child is another process of this program. It ends with its input.
+type child struct {
+	*rpc.Client
+
+	cmd *exec.Cmd
+}
+
 func newCrowd(processes int) (c crowd, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	for range processes {
-		p, err := startChild()
-		if err != nil {
+		cmd := exec.Command(program, ChildArgument) //nolint:noctx // it ends with its input
+		cmd.Stderr = os.Stderr
+		in, noIn := cmd.StdinPipe()
+		out, noOut := cmd.StdoutPipe()
+		if err := errors.Join(noIn, noOut, cmd.Start()); err != nil {
 			c.end()
 			return nil, err
 		}
-		c = append(c, p)
+		c = append(c, &child{rpc.NewClient(pipe{out, in}), cmd})
 	}
 	return c, nil
 }
 
 func (c crowd) end() {
 	for _, p := range c {
-		_ = errors.Join(p.in.Close(), p.cmd.Wait())
+		_ = errors.Join(p.Close(), p.cmd.Wait())
 	}
 }
 
 // contend lets the callers of all processes contend. The ideal needs only as many callers as there are keys.
-func (c crowd) contend(r request) (total measure.Contention, err error) {
+func (c crowd) contend(r Request) (total measure.Sample, err error) {
 	asked := c[:min(len(c), r.Callers)]
 	r.Callers /= len(asked)
-	for _, p := range asked {
-		if err := p.requests.Encode(r); err != nil {
-			return total, err
-		}
+	calls := make([]*rpc.Call, len(asked))
+	for i, p := range asked {
+		calls[i] = p.Go("Callers.Contend", r, &measure.Sample{}, nil)
 	}
-	for _, p := range asked {
-		var answer measure.Contention
-		if err := p.answers.Decode(&answer); err != nil {
-			return total, fmt.Errorf("a child has ended: %w", err)
-		}
-		total.Add(answer)
+	for _, call := range calls {
+		<-call.Done
+		err = errors.Join(err, call.Error)
+		total.Add(*call.Reply.(*measure.Sample))
 	}
-	return total, nil
+	return total, err
 }
 
-// child is another process of this program. It ends with its input.
-type child struct {
-	cmd      *exec.Cmd
-	in       io.WriteCloser
-	requests *json.Encoder
-	answers  *json.Decoder
+// pipe is the two ways between a process and its child.
+type pipe struct {
+	io.Reader
+	io.WriteCloser
 }
 
-func startChild() (*child, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
+// Serve answers the requests that come on in, until it ends.
+func Serve(ctx context.Context, in io.Reader, out io.WriteCloser) error {
+	callers := &Callers{ctx, map[string]*contestant.Locker{}}
+	defer callers.close()
+	s := rpc.NewServer()
+	err := s.Register(callers)
+	if err == nil {
+		s.ServeConn(pipe{in, out})
 	}
-	cmd := exec.Command(program, ChildArgument) //nolint:noctx // it ends with its input
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &child{cmd: cmd, in: in, requests: json.NewEncoder(in), answers: json.NewDecoder(out)}, cmd.Start()
+	return err
 }
 
-// Serve answers the requests that come on in, one after another, until it ends.
-func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	open := lockers{}
-	defer open.close()
-	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var r request
-		if err := requests.Decode(&r); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		answer, err := open.contend(ctx, r)
-		if err != nil {
-			return err
-		}
-		if err := answers.Encode(answer); err != nil {
-			return err
-		}
-	}
+// Callers are the contestants for contended keys that are set up in a process.
+type Callers struct {
+	ctx  context.Context //nolint:containedctx // that of the process
+	open map[string]*contestant.Locker
 }
 
-// lockers are the contestants for contended keys that are set up in a process.
-type lockers map[string]*contestant.Locker
-
-func (l lockers) contend(ctx context.Context, r request) (measure.Contention, error) {
-	do := func(_ context.Context, _ int, hold func()) error {
+// Contend lets callers of this process contend. One request is answered after another.
+func (c *Callers) Contend(r Request, s *measure.Sample) error {
+	wait := func(_ context.Context, _ string, hold func()) error {
 		hold()
 		return nil
 	}
 	if r.Name != "" {
-		locks, err := l.open(r)
+		locks, err := c.locker(r)
 		if err != nil {
-			return measure.Contention{}, fmt.Errorf("%s: %w", r.Name, err)
+			return fmt.Errorf("%s: %w", r.Name, err)
 		}
-		do = func(ctx context.Context, key int, hold func()) error { return locks.Do(ctx, r.Keys[key], hold) }
+		wait = locks.Wait
 	}
-	return measure.Contend(ctx, r.Window, r.Callers, len(r.Keys), do), nil
+	*s = measure.Contend(c.ctx, r.Window, r.Callers, len(r.Keys), func(ctx context.Context, key int, hold func()) error {
+		return wait(ctx, r.Keys[key], hold)
+	})
+	return nil
 }
 
-func (l lockers) open(r request) (locks *contestant.Locker, err error) {
-	if l[r.Name] == nil {
-		kind, err := contestant.Named(contendedKinds(r.Five), r.Name)
+func (c *Callers) locker(r Request) (locks *contestant.Locker, err error) {
+	if c.open[r.Name] == nil {
+		kind, err := contestant.Named(contendedKinds(r.Nodes), r.Name)
 		if err == nil {
 			locks, err = kind.Open(r.Addrs)
 		}
 		if err != nil {
 			return nil, err
 		}
-		l[r.Name] = locks
+		c.open[r.Name] = locks
 	}
-	return l[r.Name], nil
+	return c.open[r.Name], nil
 }
 
-func contendedKinds(five bool) []contestant.Kind {
-	if five {
+func (c *Callers) close() {
+	for _, locks := range c.open {
+		_ = locks.Close()
+	}
+}
+
+func contendedKinds(nodes int) []contestant.Kind {
+	if nodes > 1 {
 		return contestant.ContendedFiveNodes
 	}
 	return contestant.Contended
-}
-
-func (l lockers) close() {
-	for _, locks := range l {
-		_ = locks.Close()
-	}
 }

@@ -33,9 +33,8 @@ type place struct {
 // site is where contestants find their servers: as many redis-servers as members of etcd, or the other stores. A store
 // that is not installed is left out.
 type site struct {
-	redis    fleet
-	etcd     *etcdtest.Cluster
-	postgres *dbtest.Postgres
+	redis fleet
+	etcd  *etcdtest.Cluster
 	// Where clients connect: proxies when the servers are far away.
 	addrs map[contestant.Store][]string
 }
@@ -73,37 +72,39 @@ func (l *lab) fleet(ctx context.Context, at place) (fleet, error) {
 	return l.fleets[at], err
 }
 
-// startFives starts five servers, and five to be broken, unless they run.
-func (l *lab) startFives(ctx context.Context, broken bool) error {
-	_, err := l.fleet(ctx, place{servers: 5})
-	if err == nil && broken {
-		_, err = l.fleet(ctx, place{servers: 5, broken: true})
-	}
-	return err
-}
-
 // site returns a site, whose etcd and PostgreSQL run until endStores.
 func (l *lab) site(ctx context.Context, at place) (*site, error) {
 	if s := l.sites[at]; s != nil {
 		return s, nil
 	}
-	s := &site{addrs: map[contestant.Store][]string{}}
-	var err error
-	if s.redis, err = l.fleet(ctx, at); err != nil {
-		return nil, err
-	}
-	s.addrs[contestant.OnRedis] = server.Addrs(s.redis)
 	reach := func(_ context.Context, addr string) (string, error) { return addr, nil }
 	if at.far {
 		reach = l.far
 	}
+	s := &site{}
+	var err error
+	if s.redis, err = l.fleet(ctx, at); err != nil {
+		return nil, err
+	}
+	s.addrs = map[contestant.Store][]string{contestant.OnRedis: server.Addrs(s.redis)}
 	if contestant.OnEtcd.Missing() == nil {
-		if err := l.startEtcd(ctx, s, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
+		if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, etcdtest.Options{Members: at.servers, Reach: reach}); err != nil {
+			return nil, err
+		}
+		s.addrs[contestant.OnEtcd] = slices.Clone(s.etcd.Addrs())
+		if err := l.run(ctx, "etcd", s.etcd, s.etcd.InMemory()); err != nil {
 			return nil, err
 		}
 	}
 	if at.stores && contestant.OnPostgres.Missing() == nil {
-		if err := l.startPostgres(ctx, s); err != nil {
+		// It waits for its files as in production. They are in memory if there is room, as those of etcd.
+		root, inMemory := process.MemoryDir(postgresSize)
+		postgres, err := dbtest.RunPostgres(ctx, root, "fsync=on")
+		if err != nil {
+			return nil, err
+		}
+		s.addrs[contestant.OnPostgres] = []string{postgres.URL("postgres")}
+		if err := l.run(ctx, "PostgreSQL", postgres, inMemory); err != nil {
 			return nil, err
 		}
 	}
@@ -123,40 +124,25 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 	return s, nil
 }
 
-func (l *lab) startEtcd(ctx context.Context, s *site, opts etcdtest.Options) (err error) {
-	if s.etcd, err = etcdtest.Start(ctx, l.env.Dir, opts); err != nil {
-		return err
-	}
-	l.closes = append(l.closes, s.etcd.End)
-	s.addrs[contestant.OnEtcd] = slices.Clone(s.etcd.Addrs())
-	version, err := s.etcd.Version(ctx)
-	l.note("etcd "+version, s.etcd.InMemory())
-	return err
+// store is an etcd or a PostgreSQL that runs.
+type store interface {
+	End() error
+	Version(ctx context.Context) (string, error)
 }
 
-// startPostgres starts a server that waits for its files as in production. They are in memory if there is room, as
-// those of etcd.
-func (l *lab) startPostgres(ctx context.Context, s *site) (err error) {
-	root, ram := process.MemoryDir(postgresSize)
-	if s.postgres, err = dbtest.RunPostgres(ctx, root, "fsync=on"); err != nil {
-		return err
-	}
-	l.closes = append(l.closes, s.postgres.End)
-	s.addrs[contestant.OnPostgres] = []string{s.postgres.URL("postgres")}
-	version, err := s.postgres.Version(ctx)
-	l.note("PostgreSQL "+version, ram)
-	return err
-}
-
-// note adds a server's version to the setting.
-func (l *lab) note(version string, inMemory bool) {
-	where := " (data on disk)"
+// run notes that a store must be ended, and adds its version to the setting.
+func (l *lab) run(ctx context.Context, name string, s store, inMemory bool) error {
+	l.closes = append(l.closes, s.End)
+	version, err := s.Version(ctx)
+	where := "on disk"
 	if inMemory {
-		where = " (data in memory)"
+		where = "in memory"
 	}
-	if versions := &l.env.Results.Setting.Versions; !slices.Contains(*versions, version+where) {
-		*versions = append(*versions, version+where)
+	text := fmt.Sprintf("%s %s (data %s)", name, version, where)
+	if versions := &l.env.Results.Setting.Versions; !slices.Contains(*versions, text) {
+		*versions = append(*versions, text)
 	}
+	return err
 }
 
 func (l *lab) far(ctx context.Context, addr string) (string, error) {

@@ -36,31 +36,37 @@ func (b *bench) span(d time.Duration) time.Duration { return b.Span(d, shortest)
 // scenario is one table.
 type scenario struct {
 	group, name, title string
-	five               bool // on servers that must be old
-	measure            func(ctx context.Context, b *bench, t *results.Table) error
+	places             []place
+	measure            func(ctx context.Context, b *bench, t *results.Table, sites []*site) error
 }
+
+// Where contestants lock.
+var (
+	one, five       = place{servers: 1}, place{servers: 5}
+	oneFar, fiveFar = place{servers: 1, far: true}, place{servers: 5, far: true}
+	healthyOrBroken = []place{five, {servers: 5, broken: true}}
+	stores          = place{stores: true}
+)
 
 // scenarios in the order in which they run: the five servers age while the single one is measured.
 var scenarios = []scenario{
-	alone("locks-one", place{servers: 1}, 1), alone("locks-one", place{servers: 1}, 16),
-	alone("locks-one", place{servers: 1}, 128), alone("locks-one", place{servers: 1}, 1024),
-	alone("locks-five", place{servers: 5}, 1), alone("locks-five", place{servers: 5}, 16),
-	alone("locks-five", place{servers: 5}, 128), alone("locks-five", place{servers: 5}, 1024),
-	contended("C1", contention{place{servers: 1}, 1, 1}), contended("C4", contention{place{servers: 1}, 4, 1}),
-	contended("C1x8", contention{place{servers: 1}, 1, 8}), contended("C4x8", contention{place{servers: 1}, 4, 8}),
-	contended("C1-five", contention{place{servers: 5}, 1, 1}),
+	alone("locks-one", one, 1), alone("locks-one", one, 16), alone("locks-one", one, 128), alone("locks-one", one, 1024),
+	alone("locks-five", five, 1), alone("locks-five", five, 16), alone("locks-five", five, 128), alone("locks-five", five, 1024),
+	contended("C1", one, contention{1, 1}), contended("C4", one, contention{4, 1}),
+	contended("C1x8", one, contention{1, 8}), contended("C4x8", one, contention{4, 8}),
+	contended("C1-five", five, contention{1, 1}),
 	{
-		"locks-stores", "S1", "PostgreSQL and etcd, 1 caller, keys that no other caller wants", false,
-		uncontended(place{stores: true}, contestant.Stores, 1),
+		"locks-stores", "S1", "PostgreSQL and etcd, 1 caller, keys that no other caller wants", []place{stores},
+		uncontended(contestant.Stores, 1),
 	},
 	{
-		"locks-stores", "S64", "PostgreSQL and etcd, 64 callers of one key, which each holder releases at once", false,
-		uncontended(place{stores: true}, contestant.OnOneKey(contestant.WaitingStores), callersAll),
+		"locks-stores", "S64", "PostgreSQL and etcd, 64 callers of one key, which each holder releases at once", []place{stores},
+		uncontended(contestant.OnOneKey(contestant.WaitingStores), callersAll),
 	},
-	{"locks-outage", "Dstop", "five servers, 1 caller, one server stopped by SIGSTOP", true, outages(false)},
-	{"locks-outage", "Dkill", "five servers, 1 caller, one server killed", true, outages(true)},
-	alone("locks-far", place{servers: 1, far: true}, 1), alone("locks-far", place{servers: 1, far: true}, 128),
-	alone("locks-far", place{servers: 5, far: true}, 1), alone("locks-far", place{servers: 5, far: true}, 128),
+	{"locks-outage", "Dstop", "five servers, 1 caller, one server stopped by SIGSTOP", healthyOrBroken, outages(false)},
+	{"locks-outage", "Dkill", "five servers, 1 caller, one server killed", healthyOrBroken, outages(true)},
+	alone("locks-far", oneFar, 1), alone("locks-far", oneFar, 128),
+	alone("locks-far", fiveFar, 1), alone("locks-far", fiveFar, 128),
 }
 
 // Measure runs the scenarios that env asks for, on servers of its own. What was measured before an error stays.
@@ -69,9 +75,11 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 	defer func() { err = errors.Join(err, b.lab.end()) }()
 	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(s scenario) bool { return !env.Wants(s.group, s.name) })
 	for _, s := range wanted { // servers that must be old are started first, so that they age meanwhile
-		if s.five {
-			if err := b.lab.startFives(ctx, s.group == "locks-outage"); err != nil {
-				return err
+		for _, at := range s.places {
+			if at.servers > 1 {
+				if _, err := b.lab.fleet(ctx, at); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -82,11 +90,22 @@ func Measure(ctx context.Context, env *measure.Env) (err error) {
 			}
 		}
 		t := env.Table(s.name, s.title)
-		if err := s.measure(ctx, b, t); err != nil {
+		if err := b.run(ctx, s, t); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return nil
+}
+
+func (b *bench) run(ctx context.Context, s scenario, t *results.Table) error {
+	sites := make([]*site, len(s.places))
+	for i, at := range s.places {
+		var err error
+		if sites[i], err = b.lab.site(ctx, at); err != nil {
+			return err
+		}
+	}
+	return s.measure(ctx, b, t, sites)
 }
 
 // alone is callers of keys that no other caller wants.
@@ -105,24 +124,13 @@ func alone(group string, at place, callers int) scenario {
 			kinds = slices.Concat(kinds, contestant.Pooled(kinds, callers))
 		}
 	}
-	return scenario{
-		group, name, fmt.Sprintf("%s, %s, keys that no other caller wants", where, how), at.servers > 1,
-		uncontended(at, kinds, callers),
-	}
+	title := fmt.Sprintf("%s, %s, keys that no other caller wants", where, how)
+	return scenario{group, name, title, []place{at}, uncontended(kinds, callers)}
 }
 
 // contended is callers of keys that others want too.
-func contended(name string, c contention) scenario {
-	where, keys, processes := "one server", "one key", "one process"
-	if c.five() {
-		where = "five servers"
-	}
-	if c.keys > 1 {
-		keys = fmt.Sprintf("%d keys", c.keys)
-	}
-	if c.processes > 1 {
-		processes = fmt.Sprintf("%d processes", c.processes)
-	}
-	title := fmt.Sprintf("%s, %d callers in %s on %s, each held for 1 ms", where, callersAll, processes, keys)
-	return scenario{"locks-contended", name, title, c.five(), c.measure}
+func contended(name string, at place, c contention) scenario {
+	title := fmt.Sprintf("servers: %d, processes: %d, keys: %d; %d callers, each of which holds for 1 ms",
+		at.servers, c.processes, c.keys, callersAll)
+	return scenario{"locks-contended", name, title, []place{at}, c.measure}
 }

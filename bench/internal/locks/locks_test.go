@@ -42,7 +42,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		rows    []string
 		columns []string // with a value of each round in each row
 	}{
-		{"C4x8", names(contestant.Contended), []string{"of ideal", "longest wait ÷ mean"}},
+		{"C4x8", names(contestant.Contended), []string{"of ideal", "longest/mean wait"}},
 		{"S64", names(contestant.WaitingStores), []string{"p50 µs", "pairs/s"}},
 		{"A128-far", slices.Concat(names(contestant.OneNode), wide), []string{"p50 µs", "p99 µs", "pairs/s"}},
 	} {

@@ -11,45 +11,31 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/results"
 )
 
-const (
-	healthy = "healthy "
-	outage  = "outage "
-)
-
 // settle is how long a contestant works on servers that have come back, before the next ones go.
 const settle = 200 * time.Millisecond
 
 // outages measures one caller on five servers of which one does not serve, against as many healthy ones, in the same
 // rounds. Another one is paused in each round; or else the first one is killed for good.
-func outages(kill bool) func(context.Context, *bench, *results.Table) error {
-	return func(ctx context.Context, b *bench, t *results.Table) error {
-		whole, err := b.lab.site(ctx, place{servers: 5})
-		if err != nil {
-			return err
-		}
-		broken, err := b.lab.site(ctx, place{servers: 5, broken: true})
-		if err != nil {
-			return err
-		}
+func outages(kill bool) func(context.Context, *bench, *results.Table, []*site) error {
+	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
 		kinds := b.lab.installed(t, contestant.FiveNodes)
-		well, endWell, err := openAll(kinds, whole, 1)
+		well, endWell, err := openAll(kinds, sites[0], 1)
 		if err != nil {
 			return err
 		}
 		defer endWell()
-		ill, endIll, err := openAll(kinds, broken, 1)
+		ill, endIll, err := openAll(kinds, sites[1], 1)
 		if err != nil {
 			return err
 		}
 		defer endIll()
-		o := outageRun{bench: b, table: t, site: broken, well: well, ill: ill, hangs: make([]<-chan struct{}, len(ill))}
+		o := outage{bench: b, table: t, site: sites[1], well: well, ill: ill, hangs: make([]<-chan struct{}, len(ill))}
 		for i := range ill {
-			t.AddRow(ill[i].Name)
-			_, left := ill[i].pairs(ctx, measure.Load{Callers: 1, For: settle})
-			o.hangs[i] = closedAfter(left)
+			t.AddRow(ill[i].Name) // in this order
+			o.settle(ctx, i)
 		}
 		if kill {
-			if err := broken.kill(ctx); err != nil {
+			if err := o.site.kill(ctx); err != nil {
 				return err
 			}
 		}
@@ -62,8 +48,8 @@ func outages(kill bool) func(context.Context, *bench, *results.Table) error {
 	}
 }
 
-// outageRun is the contestants on healthy servers and on those of which one is broken.
-type outageRun struct {
+// outage is the contestants on healthy servers and on those of which one is broken.
+type outage struct {
 	*bench
 
 	table     *results.Table
@@ -72,12 +58,12 @@ type outageRun struct {
 	hangs     []<-chan struct{} // closed when what hung in the last round has ended
 }
 
-func (o *outageRun) round(ctx context.Context, round int, pause bool) (err error) {
+func (o *outage) round(ctx context.Context, round int, pause bool) (err error) {
 	if pause {
 		for i := range o.ill {
 			<-o.hangs[i]
-			_, left := o.ill[i].pairs(ctx, measure.Load{Callers: 1, For: settle})
-			left()
+			o.settle(ctx, i)
+			<-o.hangs[i]
 		}
 		var resume func() error
 		if resume, err = o.site.pause(ctx, round); err != nil {
@@ -91,20 +77,34 @@ func (o *outageRun) round(ctx context.Context, round int, pause bool) (err error
 	return ctx.Err()
 }
 
-func (o *outageRun) turn(ctx context.Context, i int) {
+// settle lets a contestant work that is not measured.
+func (o *outage) settle(ctx context.Context, i int) { o.onIll(ctx, i, settle) }
+
+// onIll lets a contestant work on the broken servers.
+func (o *outage) onIll(ctx context.Context, i int, long time.Duration) measure.Sample {
+	sample, left := o.ill[i].pairs(ctx, measure.After(0, long))
+	hangs := make(chan struct{})
+	o.hangs[i] = hangs
+	go func() {
+		defer close(hangs)
+		left()
+	}()
+	return sample
+}
+
+func (o *outage) turn(ctx context.Context, i int) {
 	name, long := o.ill[i].Name, o.span(outageSlice)
-	sample, left := o.well[i].pairs(ctx, measure.Load{Callers: 1, Warm: long / 5, For: long})
+	sample, left := o.well[i].pairs(ctx, measure.After(long/5, long))
 	left()
-	addSample(o.table, name, sample, healthy)
+	addSample(o.table, name, sample, long, "healthy ")
 	select {
 	case <-o.hangs[i]:
-		sample, left = o.ill[i].pairs(ctx, measure.Load{Callers: 1, For: long})
-		o.hangs[i] = closedAfter(left)
+		sample = o.onIll(ctx, i, long)
 	default: // its caller hangs on the killed server ever since the last round
-		sample = measure.Sample{Latencies: []time.Duration{long}, Unfinished: 1}
+		sample = measure.Sample{Hung: []time.Duration{long}}
 	}
-	addSample(o.table, name, sample, outage)
-	if sample.Unfinished > 0 && sample.Latencies[len(sample.Latencies)-1] >= long/2 {
+	addSample(o.table, name, sample, long, "outage ")
+	if sorted := sample.Sorted(); len(sample.Hung) > 0 && sorted[len(sorted)-1] >= long/2 {
 		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end: it takes at least that long", long)
 	}
 }
@@ -128,13 +128,14 @@ func (s *site) pause(ctx context.Context, round int) (resume func() error, err e
 // kill ends a server and a follower of etcd.
 func (s *site) kill(ctx context.Context) error {
 	follower, err := s.follower(ctx, 0)
-	if err == nil {
-		s.redis[0].Kill()
+	if err != nil {
+		return err
 	}
-	if err == nil && s.etcd != nil {
+	s.redis[0].Kill()
+	if s.etcd != nil {
 		s.etcd.Kill(follower)
 	}
-	return err
+	return nil
 }
 
 // follower returns a member that does not lead, another one in each round. An election would take longer than a slice.
@@ -145,13 +146,4 @@ func (s *site) follower(ctx context.Context, round int) (int, error) {
 	leader, err := s.etcd.Leader(ctx)
 	n := len(s.etcd.Addrs())
 	return (leader + 1 + round%(n-1)) % n, err
-}
-
-func closedAfter(f func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	return done
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
-const (
-	p50  = "p50 µs"
-	p99  = "p99 µs"
-	rate = "pairs/s"
-)
-
 // keysEach is how many keys a caller takes in turn. With one alone, a lock that gives its key back in the background
 // would meet itself.
 const keysEach = 64
@@ -57,26 +51,28 @@ func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end
 	return all, end, nil
 }
 
-// pairs puts the load on the contestant, each caller on keys of its own.
-func (o *opened) pairs(ctx context.Context, load measure.Load) (sample measure.Sample, left func()) {
-	return measure.Pairs(load, func(i int) error {
+// pairs lets callers acquire and release, each on keys of its own.
+func (o *opened) pairs(ctx context.Context, w measure.Window) (sample measure.Sample, left func()) {
+	return measure.Callers(len(o.keys), w, func(i int, got func()) error {
 		o.next[i]++
-		err := o.locks.Pair(ctx, o.keys[i][o.next[i]%keysEach])
-		if err == nil {
-			o.done.Add(1)
+		if err := o.locks.Pair(ctx, o.keys[i][o.next[i]%keysEach]); err != nil {
+			return err
 		}
-		return err
+		got()
+		o.done.Add(1)
+		return nil
 	})
 }
 
 // addSample adds one slice to the contestant's row.
-func addSample(t *results.Table, name string, sample measure.Sample, prefix string) {
-	t.Add(name, prefix+p50, results.PercentileIn(time.Microsecond, sample.Latencies, 0.5))
-	t.Add(name, prefix+p99, results.PercentileIn(time.Microsecond, sample.Latencies, 0.99))
-	t.Add(name, prefix+rate, sample.Rate())
+func addSample(t *results.Table, name string, sample measure.Sample, long time.Duration, prefix string) {
+	sorted := sample.Sorted()
+	t.Add(name, prefix+"p50 µs", results.PercentileIn(time.Microsecond, sorted, 0.5))
+	t.Add(name, prefix+"p99 µs", results.PercentileIn(time.Microsecond, sorted, 0.99))
+	t.Add(name, prefix+"pairs/s", float64(sample.Done())/long.Seconds())
 	if sample.Failed > 0 {
 		t.Row(name).Note = fmt.Sprintf("pairs failed (%d of %d in one slice), such as: %s",
-			sample.Failed, sample.Failed+sample.Done, firstLine(sample.Err.Error()))
+			sample.Failed, sample.Failed+sample.Done(), firstLine(sample.Err))
 	}
 }
 
@@ -90,13 +86,9 @@ func firstLine(text string) string {
 }
 
 // uncontended measures contestants on keys that no other caller wants.
-func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Context, *bench, *results.Table) error {
-	return func(ctx context.Context, b *bench, t *results.Table) error {
-		site, err := b.lab.site(ctx, at)
-		if err != nil {
-			return err
-		}
-		all, end, err := openAll(b.lab.installed(t, kinds), site, callers)
+func uncontended(kinds []contestant.Kind, callers int) func(context.Context, *bench, *results.Table, []*site) error {
+	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
+		all, end, err := openAll(b.lab.installed(t, kinds), sites[0], callers)
 		if err != nil {
 			return err
 		}
@@ -104,37 +96,37 @@ func uncontended(at place, kinds []contestant.Kind, callers int) func(context.Co
 		long := b.span(slice)
 		for _, o := range all {
 			t.AddRow(o.Name) // in this order
-			_, left := o.pairs(ctx, measure.Load{Callers: callers, For: long / 2})
+			_, left := o.pairs(ctx, measure.After(0, long/2))
 			left()
 		}
-		return b.Each(ctx, len(all), func(_, i int) error {
-			return all[i].turn(ctx, t, site, measure.Load{Callers: callers, Warm: long / 5, For: long})
-		})
+		return b.Each(ctx, len(all), func(_, i int) error { return all[i].turn(ctx, t, sites[0], long) })
 	}
 }
 
 // turn adds what a load gets done, and what each pair costs: allocations of this process when there is one caller, and
 // processor time of this process and of all redis-servers.
-func (o *opened) turn(ctx context.Context, t *results.Table, at *site, load measure.Load) error {
+func (o *opened) turn(ctx context.Context, t *results.Table, at *site, long time.Duration) error {
 	var sample measure.Sample
 	cost, err := usage.Meter{Servers: at.redis}.Measure(ctx, func() (int, error) {
-		var left func()
 		o.done.Store(0)
-		sample, left = o.pairs(ctx, load)
+		var left func()
+		sample, left = o.pairs(ctx, measure.After(long/5, long))
 		left()
 		return int(o.done.Load()), nil
 	})
 	if err != nil {
 		return err
 	}
-	addSample(t, o.Name, sample, "")
-	if load.Callers == 1 {
-		t.Add(o.Name, "allocations", cost.Allocations)
-		t.Add(o.Name, "bytes", cost.Bytes)
+	addSample(t, o.Name, sample, long, "")
+	columns := []string{usage.Client}
+	if len(o.keys) == 1 {
+		columns = []string{usage.Allocations, usage.Bytes, usage.Client}
 	}
-	t.Add(o.Name, "client µs", cost.Client)
 	if o.Store == contestant.OnRedis {
-		t.Add(o.Name, "server µs", cost.Server)
+		columns = append(columns, usage.Server)
+	}
+	for _, column := range columns {
+		t.Add(o.Name, column, cost[column])
 	}
 	return nil
 }

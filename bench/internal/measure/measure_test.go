@@ -42,34 +42,34 @@ func TestTheScaleShrinksWhatIsMeasured(t *testing.T) {
 	}
 }
 
-func TestPairsCountsWhatEndsInTime(t *testing.T) {
+func TestCallersCountWhatTheyGetInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		load := measure.Load{Callers: 3, Warm: 50 * time.Millisecond, For: time.Second}
-		sample, left := measure.Pairs(load, func(int) error {
+		sample, left := measure.Callers(3, measure.After(50*time.Millisecond, time.Second), func(_ int, got func()) error {
 			time.Sleep(7 * time.Millisecond)
+			got()
 			return nil
 		})
 		left()
-		// Pairs end at 7, 14, ... ms; from 50 to 1050 ms these are the 8th to the 150th, of which the last ends at the very end.
-		if sample.Done != 3*143 || sample.Rate() != 3*143 {
-			t.Errorf("done: %d, %v/s", sample.Done, sample.Rate())
+		// They get it at 7, 14, ... ms; from 50 to 1050 ms these are the 8th to the 149th.
+		if sample.Done() != 3*142 {
+			t.Errorf("done: %d", sample.Done())
 		}
-		if got := results.PercentileIn(time.Millisecond, sample.Latencies, 0.5); got != 7 {
+		if got := results.PercentileIn(time.Millisecond, sample.Sorted(), 0.5); got != 7 {
 			t.Errorf("p50 is %v", got)
 		}
 	})
 }
 
-func TestPairsThatHangAreAmongTheLatencies(t *testing.T) {
+func TestCallersThatHangAreAmongTheLatencies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})
-		sample, left := measure.Pairs(measure.Load{Callers: 2, For: time.Second}, func(int) error {
+		sample, left := measure.Callers(2, measure.After(0, time.Second), func(int, func()) error {
 			<-over
 			return nil
 		})
-		if sample.Done != 0 || sample.Unfinished != 2 || results.PercentileIn(time.Second, sample.Latencies, 0.5) != 1 {
+		if sample.Done() != 0 || len(sample.Hung) != 2 || results.PercentileIn(time.Second, sample.Sorted(), 0.5) != 1 {
 			t.Errorf("got %+v", sample)
 		}
 		close(over)
@@ -77,13 +77,12 @@ func TestPairsThatHangAreAmongTheLatencies(t *testing.T) {
 	})
 }
 
-func TestPairsThatFailAreNotDone(t *testing.T) {
+func TestCallersThatFailGetNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		broken := errors.New("broken")
-		sample, left := measure.Pairs(measure.Load{Callers: 1, For: time.Second}, func(int) error { return broken })
+		sample, left := measure.Callers(1, measure.After(0, time.Second), func(int, func()) error { return errors.New("broken") })
 		left()
-		if sample.Done != 0 || sample.Failed == 0 || !errors.Is(sample.Err, broken) {
+		if sample.Done() != 0 || sample.Failed == 0 || sample.Err != "broken" {
 			t.Errorf("got %+v", sample)
 		}
 	})
@@ -93,7 +92,7 @@ func TestContendAgainstAMutexReachesTheIdeal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mutex := make(chan struct{}, 1)
-		w := window(100*time.Millisecond, time.Second)
+		w := measure.After(100*time.Millisecond, time.Second)
 		got := measure.Contend(t.Context(), w, 8, 1, func(ctx context.Context, _ int, hold func()) error {
 			select {
 			case mutex <- struct{}{}:
@@ -104,11 +103,11 @@ func TestContendAgainstAMutexReachesTheIdeal(t *testing.T) {
 			<-mutex
 			return nil
 		})
-		if got.Acquired < 999 || got.Acquired > 1001 || got.Overlaps != 0 || got.Failed != 0 {
+		if got.Done() < 999 || got.Done() > 1001 || got.Overlaps != 0 || got.Failed != 0 {
 			t.Errorf("got %+v", got)
 		}
-		if got.MeanWait() < 6*time.Millisecond || got.MeanWait() > 8*time.Millisecond {
-			t.Errorf("the mean wait is %v, want 7 ms: that of 8 in a line", got.MeanWait())
+		if wait := results.PercentileIn(time.Millisecond, got.Sorted(), 0.5); wait < 6 || wait > 8 {
+			t.Errorf("they wait for %v ms, want 7: that of 8 in a line", wait)
 		}
 	})
 }
@@ -117,7 +116,7 @@ func TestContendSeesHoldsThatOverlapAndWaitsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var once sync.Once
-		got := measure.Contend(t.Context(), window(0, time.Second), 3, 1, func(ctx context.Context, _ int, hold func()) error {
+		got := measure.Contend(t.Context(), measure.After(0, time.Second), 3, 1, func(ctx context.Context, _ int, hold func()) error {
 			starved := false
 			once.Do(func() { starved = true })
 			if starved {
@@ -130,8 +129,8 @@ func TestContendSeesHoldsThatOverlapAndWaitsWithoutEnd(t *testing.T) {
 		if got.Overlaps == 0 {
 			t.Error("no overlap was seen")
 		}
-		if got.Longest != time.Second || got.Failed != 0 {
-			t.Errorf("the longest wait is %v, with %d failures (%s)", got.Longest, got.Failed, got.Err)
+		if all := got.Sorted(); len(got.Hung) != 1 || all[len(all)-1] != time.Second || got.Failed != 0 {
+			t.Errorf("hung: %v, with %d failures (%s)", got.Hung, got.Failed, got.Err)
 		}
 	})
 }
@@ -141,7 +140,7 @@ func TestContendKeepsKeysApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mutexes := [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}
 		var asked [2]atomic.Int32
-		got := measure.Contend(t.Context(), window(0, time.Second), 4, 2, func(_ context.Context, key int, hold func()) error {
+		got := measure.Contend(t.Context(), measure.After(0, time.Second), 4, 2, func(_ context.Context, key int, hold func()) error {
 			mutexes[key] <- struct{}{}
 			defer func() { <-mutexes[key] }()
 			asked[key].Add(1)
@@ -149,16 +148,11 @@ func TestContendKeepsKeysApart(t *testing.T) {
 			return nil
 		})
 		// Two keys are held for 1 ms each, at the same time.
-		if got.Acquired != 2000 || got.Overlaps != 0 {
-			t.Errorf("got %+v", got)
+		if got.Done() != 2000 || got.Overlaps != 0 {
+			t.Errorf("got %d, %d overlaps", got.Done(), got.Overlaps)
 		}
 		if a, b := asked[0].Load(), asked[1].Load(); a < 1000 || a > 1002 || b < 1000 || b > 1002 {
 			t.Errorf("the keys were held %d and %d times", a, b)
 		}
 	})
-}
-
-func window(warm, length time.Duration) measure.Window {
-	from := time.Now().Add(warm)
-	return measure.Window{From: from, Until: from.Add(length)}
 }

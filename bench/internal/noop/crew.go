@@ -1,50 +1,72 @@
-// Package noop measures tasks that do nothing: what asynq, the locks and the calls to Redis cost, and nothing else.
+// Package noop runs tasks that do nothing: what asynq, the locks and the calls to Redis cost, and nothing else.
 package noop
 
 import (
 	"context"
+	"fmt"
 	"runtime"
-
-	"github.com/railtoken/railtoken/bench/internal/server"
-	"github.com/railtoken/railtoken/bench/internal/usage"
+	"sync"
 )
 
-// Crew is asynq servers that do a slice of their tasks at a time. They rest in between.
+// Crew is asynq servers that do as many of their tasks as they are asked to. They rest in between.
 type Crew struct {
-	slice int
-	gate  *gate
-	meter usage.Meter
-	stop  func() error
+	stop func() error
+
+	mu     sync.Mutex
+	more   sync.Cond
+	left   int // tasks that may still pass
+	ended  bool
+	passed chan struct{} // when none is left
 }
 
-// Start starts servers for tasks that have been enqueued, each of which must call work. A slice is so many of them.
-func Start(at *server.Server, slice int, start func(work func()) (stop func() error, err error)) (*Crew, error) {
+// Start starts servers for tasks that have been enqueued, each of which must call work.
+func Start(start func(work func()) (stop func() error, err error)) (*Crew, error) {
 	runtime.GC() // the garbage of the enqueueing
-	c := &Crew{slice: slice, gate: newGate(), meter: usage.Meter{Servers: []*server.Server{at}}}
+	c := &Crew{passed: make(chan struct{}, 1)}
+	c.more.L = &c.mu
 	var err error
-	if c.stop, err = start(c.gate.come); err != nil {
-		return nil, err
+	c.stop, err = start(c.work)
+	return c, err
+}
+
+// work returns when the task may pass.
+func (c *Crew) work() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.left == 0 && !c.ended {
+		c.more.Wait()
 	}
-	return c, nil
+	if c.ended {
+		return
+	}
+	c.left--
+	if c.left == 0 {
+		c.passed <- struct{}{}
+	}
 }
 
-// Warm lets the servers do some tasks that are not measured.
-func (c *Crew) Warm(ctx context.Context, tasks int) error { return c.gate.pass(ctx, tasks) }
-
-// Learn is [Crew.Warm] with a slice, and finds out which commands must be counted in the slices that follow.
-func (c *Crew) Learn(ctx context.Context) (err error) {
-	c.meter.Sent, err = server.Learn(ctx, c.meter.Servers[0], func() error { return c.Warm(ctx, c.slice) })
-	return err
-}
-
-// Slice lets the servers do a slice, and returns what each task has cost. Those in flight at the beginning and at the
-// end make up for each other.
-func (c *Crew) Slice(ctx context.Context) (usage.Cost, error) {
-	return c.meter.Measure(ctx, func() (int, error) { return c.slice, c.Warm(ctx, c.slice) })
+// Pass lets n more tasks pass, and returns when they have. Those in flight at the beginning and at the end make up for
+// each other.
+func (c *Crew) Pass(ctx context.Context, n int) error {
+	c.mu.Lock()
+	c.left = n
+	c.mu.Unlock()
+	c.more.Broadcast()
+	select {
+	case <-c.passed:
+		return nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fmt.Errorf("%d of %d tasks were not done: %w", c.left, n, context.Cause(ctx))
+	}
 }
 
 // Close ends the servers, also those that rest.
 func (c *Crew) Close() error {
-	c.gate.open()
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.more.Broadcast()
 	return c.stop()
 }

@@ -6,18 +6,32 @@ import (
 	"testing"
 )
 
-func TestAGateLetsSoManyPass(t *testing.T) {
+// start returns a crew, and its tasks' work.
+func start(t *testing.T) (*Crew, func()) {
+	t.Helper()
+	var work func()
+	c, err := Start(func(w func()) (func() error, error) {
+		work = w
+		return func() error { return nil }, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, work
+}
+
+func TestACrewLetsSoManyPass(t *testing.T) {
 	t.Parallel()
-	g := newGate()
+	c, work := start(t)
 	came := make(chan int, 10)
 	for i := range 10 {
 		go func() {
-			g.come()
+			work()
 			came <- i
 		}()
 	}
 	for range 2 {
-		if err := g.pass(t.Context(), 3); err != nil {
+		if err := c.Pass(t.Context(), 3); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,18 +41,20 @@ func TestAGateLetsSoManyPass(t *testing.T) {
 	if len(came) > 0 {
 		t.Error("more have passed than may")
 	}
-	g.open()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 	for range 4 {
 		<-came
 	}
 }
 
-func TestAGateSaysHowManyDidNotPass(t *testing.T) {
+func TestACrewSaysHowManyDidNotPass(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	g := newGate()
-	if err := g.pass(ctx, 5); !errors.Is(err, context.Canceled) || err.Error() != "5 of 5 tasks were not done: context canceled" {
+	c, _ := start(t)
+	if err := c.Pass(ctx, 5); !errors.Is(err, context.Canceled) || err.Error() != "5 of 5 tasks were not done: context canceled" {
 		t.Errorf("got %v", err)
 	}
 }

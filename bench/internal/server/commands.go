@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"regexp"
 	"strconv"
@@ -24,9 +25,7 @@ const longestLine = 16 << 20
 // learns from MONITOR, while the load warms up, which commands come from clients, and then counts the calls of these in
 // commandstats, which costs the load nothing.
 type Sent struct {
-	server *Server
-	// share of each command's calls that come from clients.
-	share map[string]float64
+	share map[string]float64 // of each command's calls: those that come from clients
 }
 
 // Learn watches a server while load runs on it, and returns also the error of load. A MONITOR slows the server down:
@@ -70,49 +69,39 @@ func Learn(ctx context.Context, s *Server, load func() error) (*Sent, error) {
 		}
 		seen[name] = c
 	}
-	sent := &Sent{server: s, share: map[string]float64{}}
+	sent := &Sent{share: map[string]float64{}}
 	for name, c := range seen {
 		sent.share[name] = c.clients / c.all
 	}
 	return sent, errors.Join(<-failed, lines.Err())
 }
 
-// On returns a counter for another server that gets the same kind of load.
-func (s *Sent) On(other *Server) *Sent { return &Sent{server: other, share: s.share} }
-
-// Count returns how many commands clients have sent so far, without INFO itself. A command that was not seen before
-// counts in full.
-func (s *Sent) Count(ctx context.Context) (float64, error) {
-	info, err := s.server.probe.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, err
+// Count returns how many commands clients have sent to the servers so far, without INFO itself; NaN when s is nil. A
+// command that was not seen before counts in full.
+func (s *Sent) Count(ctx context.Context, servers ...*Server) (total float64, err error) {
+	if s == nil {
+		return math.NaN(), nil
 	}
-	total := 0.0
-	for _, line := range called.FindAllStringSubmatch(info, -1) {
-		name := line[1]
-		n, err := strconv.ParseFloat(line[2], 64)
+	for _, one := range servers {
+		info, err := one.probe.Info(ctx, "commandstats").Result()
 		if err != nil {
-			return 0, fmt.Errorf("commandstats has %q: %w", line[0], err)
+			return 0, err
 		}
-		if share, ok := s.share[name]; ok {
-			n *= share
-		}
-		if name != "info" && name != "monitor" {
-			total += n
+		for _, line := range called.FindAllStringSubmatch(info, -1) {
+			name := line[1]
+			n, err := strconv.ParseFloat(line[2], 64)
+			if err != nil {
+				return 0, fmt.Errorf("commandstats has %q: %w", line[0], err)
+			}
+			if share, ok := s.share[name]; ok {
+				n *= share
+			}
+			if name != "info" && name != "monitor" {
+				total += n
+			}
 		}
 	}
 	return total, nil
-}
-
-// Mixed names the commands that came from clients and from scripts, for which the count is an estimate.
-func (s *Sent) Mixed() []string {
-	var names []string
-	for name, share := range s.share {
-		if share > 0 && share < 1 {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // monitored is a line such as +1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value", or [0 lua] for a script's.

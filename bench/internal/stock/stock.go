@@ -17,6 +17,7 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/noop"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
 )
 
 const (
@@ -27,54 +28,48 @@ const (
 	bound  = 2 * time.Minute
 )
 
-// way is how far away Redis is.
-type way struct {
-	name   string
-	oneWay time.Duration
-	tasks  int
-}
-
 // Measure measures each contestant on the same machine as Redis, and with a network between.
 func Measure(ctx context.Context, env *measure.Env) error {
-	for _, w := range []way{{"stock", 0, 20_000}, {"stock-far", 350 * time.Microsecond, 6000}} {
-		if !env.Wants(w.name) {
+	for _, way := range []struct {
+		name   string
+		oneWay time.Duration
+		tasks  int
+	}{{"stock", 0, 20_000}, {"stock-far", 350 * time.Microsecond, 6000}} {
+		if !env.Wants(way.name) {
 			continue
 		}
-		if err := w.measure(ctx, env); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+		tasks := env.Share(way.tasks, 500)
+		t := env.Table(way.name, fmt.Sprintf("%d tasks that do nothing, with keys of their own, on %d slots of a process", tasks, slots))
+		for _, c := range entrants {
+			t.AddRow(c.name) // in this order
+		}
+		err := env.Each(ctx, len(entrants), func(round, i int) error {
+			c := entrants[i]
+			env.Report("%s, round %d: %s", way.name, round+1, c.name)
+			if err := run(ctx, env.Dir, way.oneWay, t, c, tasks); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
 		}
 	}
 	return nil
 }
 
-func (w way) measure(ctx context.Context, env *measure.Env) error {
-	tasks := env.Share(w.tasks, 500)
-	t := env.Table(w.name, fmt.Sprintf("%d tasks that do nothing, with keys of their own, on %d slots of a process", tasks, slots))
-	for _, c := range contestants {
-		t.AddRow(c.name) // in this order
-	}
-	return env.Each(ctx, len(contestants), func(round, i int) error {
-		c := contestants[i]
-		env.Report("%s, round %d: %s", w.name, round+1, c.name)
-		if err := w.run(ctx, env, t, c, tasks); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		return nil
-	})
-}
-
-// run has one contestant do its tasks on a new server.
-func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c contestant, tasks int) (err error) {
+// run has one contestant do its tasks on a new server that far away.
+func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table, c entrant, tasks int) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	s, err := server.Start(ctx, env.Dir)
+	s, err := server.Start(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer s.Kill()
 	at := s.Addr()
-	if w.oneWay > 0 {
-		proxy, err := distance.Listen(ctx, at, w.oneWay)
+	if oneWay > 0 {
+		proxy, err := distance.Listen(ctx, at, oneWay)
 		if err != nil {
 			return err
 		}
@@ -93,7 +88,7 @@ func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c cont
 	}
 	client := redis.NewClient(&redis.Options{Addr: at, PoolSize: 2 * slots, ContextTimeoutEnabled: true})
 	defer func() { _ = client.Close() }()
-	crew, err := noop.Start(s, tasks-tasks/warmUp, func(work func()) (func() error, error) {
+	crew, err := noop.Start(func(work func()) (func() error, error) {
 		return c.start(client, func(context.Context, *asynq.Task) error {
 			work()
 			return nil
@@ -103,15 +98,15 @@ func (w way) run(ctx context.Context, env *measure.Env, t *results.Table, c cont
 		return err
 	}
 	defer func() { err = errors.Join(err, crew.Close()) }()
-	if err := crew.Warm(ctx, tasks/warmUp); err != nil {
+	if err := crew.Pass(ctx, tasks/warmUp); err != nil {
 		return err
 	}
-	cost, err := crew.Slice(ctx)
+	cost, err := usage.Meter{Servers: []*server.Server{s}}.Slice(ctx, crew, tasks-tasks/warmUp)
 	if err != nil {
 		return err
 	}
-	t.Add(c.name, "tasks/s", 1e6/cost.Micros)
-	t.Add(c.name, "client µs", cost.Client)
-	t.Add(c.name, "server µs", cost.Server)
+	t.Add(c.name, "tasks/s", 1e6/cost[usage.Micros])
+	t.Add(c.name, usage.Client, cost[usage.Client])
+	t.Add(c.name, usage.Server, cost[usage.Server])
 	return nil
 }

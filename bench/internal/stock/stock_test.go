@@ -27,7 +27,7 @@ func TestEveryContestantDoesItsTasks(t *testing.T) {
 	}
 	for _, name := range []string{"stock", "stock-far"} {
 		table := env.Results.Table(name)
-		if table == nil || len(table.Rows) != len(contestants) {
+		if table == nil || len(table.Rows) != len(entrants) {
 			t.Fatalf("%s: %+v", name, table)
 		}
 		for _, row := range table.Rows {

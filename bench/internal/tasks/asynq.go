@@ -1,27 +1,27 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/railtoken/railtoken/bench/internal/workers"
+	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/locking"
 )
 
-// Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key.
-// Tasks of one key do overlap.
-var Bare = Contestant{Name: "bare", Start: func(_ context.Context, job Job) (func() error, error) {
-	cfg := asynq.Config{
-		Queues: job.Scenario.weights(), Concurrency: job.Scenario.Bare, TaskCheckInterval: checkInterval,
-	}
-	return startAsynq(job, cfg, workers.Stock, func(ctx context.Context, _ *redis.Client, p payload) error {
-		return job.Tally.Work(ctx, p.N)
-	})
-}}
+// checkInterval is how often an idle server of those without railtoken looks for tasks, and delayedInterval how often
+// it looks at delayed tasks: as often as railtoken does by default. asynq's own defaults are 1 s and 5 s. retryDelay is
+// that of the contestants that leave waiting to asynq.
+const (
+	checkInterval   = 50 * time.Millisecond
+	delayedInterval = time.Second
+	retryDelay      = time.Second
+)
 
 // payload is what each task carries.
 type payload struct {
@@ -31,18 +31,24 @@ type payload struct {
 
 func (p payload) keys() []string { return []string{p.Key} }
 
-// handler works on a task, with a client for its lock.
-type handler func(ctx context.Context, client *redis.Client, p payload) error
+// serverStart is a way of package workers to start an asynq server.
+type serverStart func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop func() error, err error)
 
-// startAsynq starts an asynq server that start makes, with the rest of a configuration.
-func startAsynq(
-	job Job, cfg asynq.Config,
-	start func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop func() error, err error), handle handler,
-) (stop func() error, err error) {
+// startAsynq starts an asynq server with the rest of a configuration. Its handler works on a task while it holds the
+// lock; without one when lock is nil.
+func startAsynq(job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) contestant.Lock) (stop func() error, err error) {
 	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
+	held := func(_ context.Context, _ string, hold func()) error {
+		hold()
+		return nil
+	}
+	if lock != nil {
+		held = lock(client)
+	}
 	cfg.DelayedTaskCheckInterval = delayedInterval
+	cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return cmp.Or(job.RetryDelay, retryDelay) }
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
-	stopServer, err := start(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	stopServer, err := begin(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		var p payload
 		if err := json.Unmarshal(task.Payload(), &p); err != nil {
 			return err
@@ -50,7 +56,9 @@ func startAsynq(
 		job.Tally.Run(p.N)
 		ctx, cancel := job.Tally.During(ctx)
 		defer cancel()
-		return handle(ctx, client, p)
+		var worked error
+		err := held(ctx, "lock:"+p.Key, func() { worked = job.Tally.Work(ctx, p.N) })
+		return errors.Join(worked, err)
 	}))
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -58,18 +66,9 @@ func startAsynq(
 	return func() error { return errors.Join(stopServer(), client.Close()) }, nil
 }
 
-// failed is told every error of a handler, before asynq decides what becomes of the task: on its last attempt it is
-// archived.
-func (j Job) failed(ctx context.Context, task *asynq.Task, err error) {
-	var p payload
-	if json.Unmarshal(task.Payload(), &p) != nil {
-		return
-	}
-	if !errors.Is(err, errRefused) && !errors.Is(err, locking.ErrHeld) {
+// failed is told every error of a handler.
+func (j Job) failed(_ context.Context, _ *asynq.Task, err error) {
+	if !errors.Is(err, contestant.ErrTaken) && !errors.Is(err, locking.ErrHeld) {
 		j.Tally.Fault(err)
-	}
-	retried, _ := asynq.GetRetryCount(ctx)
-	if most, ok := asynq.GetMaxRetry(ctx); ok && retried >= most || errors.Is(err, asynq.SkipRetry) {
-		j.Tally.Lost(p.N)
 	}
 }

@@ -6,24 +6,13 @@ import (
 	"time"
 )
 
-// checkInterval is how often an idle server of those without railtoken looks for tasks, and delayedInterval how often
-// it looks at delayed tasks: as often as railtoken does by default. asynq's own defaults are 1 s and 5 s.
-const (
-	checkInterval   = 50 * time.Millisecond
-	delayedInterval = time.Second
-)
-
-// LockTTL is how long a lock written by hand holds.
-const LockTTL = 30 * time.Second
-
 // Job is what a contestant is given.
 type Job struct {
 	// Addr is the redis-server.
 	Addr     string
 	Scenario Scenario
 	Tally    *Tally
-	// Retries of asynq that a task was enqueued with, and RetryDelay before each, a second when 0.
-	Retries    int
+	// RetryDelay is how long asynq waits before each retry, a second when 0.
 	RetryDelay time.Duration
 }
 
@@ -33,12 +22,15 @@ func (j Job) end(stop func() error) error {
 	return stop()
 }
 
+// start begins to work on a job. stop ends it, soon: a handler that works on is broken off.
+type start func(ctx context.Context, job Job) (stop func() error, err error)
+
 // Contestant is a way to work on tasks that want the same keys.
 type Contestant struct {
 	Name string
 	// Locks says that no two tasks of a key may run at the same time.
 	Locks bool
-	// Parks says that tasks in conflict are counted when they are parked.
+	// Parks says that tasks in conflict are parked.
 	Parks bool
 	// InOrder says that the tasks of a key must be done in the order in which they were enqueued.
 	InOrder bool
@@ -46,14 +38,14 @@ type Contestant struct {
 	Recorded bool
 	// Timed says that tasks in conflict wait for asynq's own timer.
 	Timed bool
-	// Start begins to work. stop ends it, soon: a handler that works on is broken off.
-	Start func(ctx context.Context, job Job) (stop func() error, err error)
+
+	start start
 }
 
-// The contestants, in the order in which they are shown: asynq without locks, railtoken with each of its strategies,
-// and the patterns that people write themselves.
+// The contestants, in the order in which they are shown: asynq without locks, railtoken with its strategies, and the
+// patterns that people write themselves.
 var (
 	All    = slices.Concat([]Contestant{Bare}, Ours, ByHand)
-	Ours   = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFailFast, RailtokenFIFO, RailtokenStrictFIFO}
-	ByHand = []Contestant{SleepRetry, SleepRedsync, Semaphore, RetryUncounted, Retry}
+	Ours   = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFIFO, RailtokenStrictFIFO}
+	ByHand = []Contestant{SleepRetry, SleepRedsync, Semaphore, Retry}
 )

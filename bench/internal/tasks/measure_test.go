@@ -16,7 +16,7 @@ func TestAShortRunFillsEachKindOfTable(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
 	for table, rows := range map[string]int{
-		"K20": 12, "sellers": 7, "noop": 10, "hotkey": 8, "wake": 6, "wake-all": 7,
+		"K20": 10, "sellers": 6, "hotkey": 7, "wake": 3, "wake-all": 6,
 	} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/hibiken/asynq"
 
-	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/bench/internal/workers"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
 
-// Package worker with each strategy.
+// Package worker with some strategies.
 var (
 	// Railtoken has the defaults: the next few tasks in conflict stand by in their slots, the others are parked.
 	Railtoken = ours("railtoken", nil)
@@ -22,12 +20,6 @@ var (
 	RailtokenParks = ours("railtoken parks", middleware.Requeue{Standby: -1})
 	// RailtokenWait waits in the slot for up to a second before it parks.
 	RailtokenWait = ours("railtoken wait", middleware.Wait{}.Then(middleware.Requeue{}))
-	// RailtokenFailFast gives tasks in conflict up at once: asynq archives them.
-	RailtokenFailFast = func() Contestant {
-		c := ours("railtoken failfast", middleware.FailFast{})
-		c.Parks = false
-		return c
-	}()
 	// RailtokenFIFO keeps each key's tasks in the order in which they were enqueued.
 	RailtokenFIFO = inOrder("railtoken FIFO", middleware.Requeue{Order: middleware.FIFO})
 	// RailtokenFIFOParks parks every task in conflict too.
@@ -39,7 +31,7 @@ var (
 func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
 		Name: name, Locks: true, Parks: true, Recorded: true,
-		Start: func(ctx context.Context, job Job) (func() error, error) {
+		start: func(ctx context.Context, job Job) (func() error, error) {
 			cfg := worker.Config{Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy}
 			return startRailtoken(ctx, job, cfg)
 		},
@@ -69,56 +61,19 @@ func startRailtoken(ctx context.Context, job Job, cfg worker.Config) (stop func(
 // observe counts the runs: each ends in conflict, or has acquired the key. A task that is parked as soon as it is
 // fetched has none.
 func (j Job) observe(_ context.Context, e middleware.Event) {
-	if e.Kind == middleware.Parked {
+	switch e.Kind {
+	case middleware.Parked:
 		j.Tally.Parked()
-	}
-	if e.Kind != middleware.Acquired && e.Kind != middleware.Ended {
-		return
-	}
-	n, err := strconv.Atoi(e.Task.ID)
-	if err != nil {
-		j.Tally.Fault(err)
-		return
-	}
-	j.Tally.Run(n)
-	if e.Kind == middleware.Acquired {
-		return
-	}
-	conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
-	switch {
-	case !ok:
-		j.Tally.Fault(e.Err)
-	case conflict.Outcome != middleware.Park:
-		j.Tally.Lost(n)
-	}
-}
-
-// enqueue adds the tasks, in their order, with their places as their IDs: late ones at their times after began.
-func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began time.Time) (err error) {
-	client, err := worker.NewClient(worker.Redis{Addr: job.Addr})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	for _, t := range tasks {
-		select {
-		case <-time.After(time.Until(began.Add(t.After))):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		p := payload{N: t.N, Key: t.Key}
-		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N)), asynq.MaxRetry(job.Retries)}
-		if c.Recorded {
-			opts = append(opts, attach.Keys(t.Key))
-		}
-		if c.InOrder {
-			_, err = client.EnqueueInOrder(ctx, t.Key, t.Type, p, opts...)
-		} else {
-			_, err = client.Enqueue(ctx, t.Type, p, opts...)
-		}
+	case middleware.Acquired, middleware.Ended:
+		n, err := strconv.Atoi(e.Task.ID)
 		if err != nil {
-			return err
+			j.Tally.Fault(err)
+			return
+		}
+		j.Tally.Run(n)
+		conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
+		if e.Kind == middleware.Ended && !(ok && conflict.Outcome == middleware.Park) {
+			j.Tally.Fault(e.Err)
 		}
 	}
-	return nil
 }

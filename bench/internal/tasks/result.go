@@ -12,12 +12,11 @@ import (
 
 // Result is what a contestant reached in one run.
 type Result struct {
-	// Tasks were to be done, without those [Task.Aside]; Done of them were. Lost ones were archived: no worker will do
-	// them.
-	Tasks, Done, Lost int
+	// Tasks were to be done, without those [Task.Aside]; Done of them were.
+	Tasks, Done int
 	// AsideDone is how many of the tasks aside were done.
 	AsideDone int
-	// Finished says that every task was done or lost before the time was up.
+	// Finished says that every task was done before the time was up.
 	Finished bool
 	// Took is the time from the start of the server to the end of the last handler, or until the time was up.
 	Took time.Duration
@@ -33,11 +32,12 @@ type Result struct {
 	// Began and At are when each task was begun first, and when it was done, by its place, since the start of the server;
 	// 0 when it was not.
 	Began, At []time.Duration
-	// CPU is the processor time of this process, without that of the redis-server.
-	CPU time.Duration
 	// Err is an error that should not have been, or "".
 	Err string
 }
+
+// enough is the share of tasks that must have been parked for the commands of a conflict to mean something.
+const enough = 0.05
 
 // Rate returns the tasks done in a second.
 func (r Result) Rate() float64 {
@@ -53,17 +53,13 @@ func (r Result) AtMost(runs int) float64 {
 	return float64(n) / float64(len(r.Runs))
 }
 
-// CPUPerTask returns the processor time for each task that was done, in microseconds; NaN or infinite when there are
-// none.
-func (r Result) CPUPerTask() float64 { return float64(r.CPU.Microseconds()) / float64(r.Done) }
-
 // PerTask returns the commands for each task that was done; NaN or infinite when there are none.
 func (r Result) PerTask() float64 { return r.Commands / float64(r.Done) }
 
 // PerConflict returns the commands for each time that a task was parked: those beyond what as many tasks cost that meet
-// no conflict. It is NaN when none was parked, or a run did not come to its end.
+// no conflict. It is NaN when hardly any was parked, or a run did not come to its end.
 func (r Result) PerConflict(uncontended Result) float64 {
-	if r.Parked == 0 || !r.Finished || !uncontended.Finished {
+	if float64(r.Parked) < enough*float64(r.Tasks) || r.Parked == 0 || !r.Finished || !uncontended.Finished {
 		return math.NaN()
 	}
 	return (r.Commands - uncontended.PerTask()*float64(r.Done)) / float64(r.Parked)
@@ -73,18 +69,14 @@ func (r Result) PerConflict(uncontended Result) float64 {
 func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) {
 	add := func(column string, value float64) { t.Add(c.Name, column, value) }
 	add("tasks/s", r.Rate())
-	if ideal := s.Ideal(); ideal > 0 {
-		add("of ideal", r.Rate()/(float64(r.Tasks)/ideal.Seconds()))
-	}
+	add("of ideal", r.Rate()/(float64(r.Tasks)/s.Ideal().Seconds()))
 	finished := 0.0
 	if r.Finished {
 		finished = 1
 	}
 	add("finished", finished)
 	add("≤2 runs", r.AtMost(2))
-	add("CPU µs/task", r.CPUPerTask())
 	if c.Parks && !math.IsNaN(r.Commands) {
-		add("parked/task", float64(r.Parked)/float64(r.Tasks))
 		add("commands/conflict", r.PerConflict(alone))
 	}
 	note(t.Row(c.Name), r, c)

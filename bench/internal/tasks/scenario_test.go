@@ -70,31 +70,6 @@ func TestDistinctIsAsManyTasksWithoutConflicts(t *testing.T) {
 	}
 }
 
-func TestZipfGivesTheFirstKeysTheirShareAndIsTheSameForTheSameSeed(t *testing.T) {
-	t.Parallel()
-	first := func(exponent float64) float64 {
-		s := tasks.Zipf("", exponent, 1000, 20_000, time.Millisecond, 1)
-		n := 0
-		for i, task := range s.Tasks {
-			if task.N != i || task.Work != time.Millisecond {
-				t.Fatalf("task %d is %+v", i, task)
-			}
-			if task.Key == "key:0" {
-				n++
-			}
-		}
-		if again := tasks.Zipf("", exponent, 1000, 20_000, time.Millisecond, 1); !slices.Equal(again.Tasks, s.Tasks) {
-			t.Error("the same seed gives other tasks")
-		}
-		return float64(n) / float64(len(s.Tasks))
-	}
-	for exponent, want := range map[float64]float64{0: 0.001, 1: 1 / 7.485, 1.4: 1 / 2.953} { // 1 / the sum of r^-exponent
-		if got := first(exponent); got < 0.9*want-0.001 || got > 1.1*want+0.001 {
-			t.Errorf("exponent %v: the first key has %v of the tasks, want %v", exponent, got, want)
-		}
-	}
-}
-
 func TestHotTasksAreAsideAmongTheFirstHalfOfTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, counts := range [][2]int{{2000, 200}, {40, 4}, {10, 10}, {7, 2}} {

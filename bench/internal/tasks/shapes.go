@@ -2,9 +2,6 @@ package tasks
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -14,26 +11,6 @@ const (
 	// settled is enough for workers that are idle to have taken a task that was enqueued.
 	settled = 100 * time.Millisecond
 )
-
-// Zipf returns n tasks whose keys are wanted as often as Zipf's law says: the one at place r of so many keys in
-// proportion to 1/r^exponent. It is the same for the same seed.
-func Zipf(name string, exponent float64, keys, n int, work time.Duration, seed uint64) Scenario {
-	sums := make([]float64, keys)
-	sum := 0.0
-	for i := range sums {
-		sum += math.Pow(float64(i+1), -exponent)
-		sums[i] = sum
-	}
-	rng := rand.New(rand.NewPCG(seed, uint64(n)))
-	s := Scenario{Name: name, Bare: Slots}
-	for range n {
-		place, _ := slices.BinarySearch(sums, rng.Float64()*sum)
-		s = s.with(Task{Key: fmt.Sprint("key:", min(place, keys-1)), Work: work})
-	}
-	s.Title = fmt.Sprintf("%d tasks x %v, keys by Zipf's law with exponent %.1f: %d of %d keys",
-		n, work, exponent, s.Keys(), keys)
-	return s
-}
 
 // BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same
 // key and are [Task.Aside].
@@ -69,7 +46,7 @@ func Pairs(n int) Scenario {
 // HandOffs returns n holders in the queue of the waiters and as many in the other one, and a waiter for each. The keys
 // are held one after the other, so that the workers have nothing else to do when one is released.
 func HandOffs(n int) Scenario {
-	s := Scenario{Name: "wake"}
+	s := Scenario{Name: "wake", Title: "railtoken, by the TaskCheckInterval and by which worker released the key"}
 	at := func(step int) time.Duration { return time.Duration(step) * settled }
 	for i := range 2 * n {
 		queue := []string{waiterQueue, otherQueue}[i%2]

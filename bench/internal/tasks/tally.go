@@ -11,7 +11,7 @@ import (
 // Tally counts what happens to the tasks of one run. It is safe for use by many goroutines at the same time.
 type Tally struct {
 	tasks []Task
-	over  chan struct{} // closed when every task is done or lost
+	over  chan struct{} // closed when every task is done
 
 	running context.Context // ends with the run
 	end     context.CancelCauseFunc
@@ -21,8 +21,7 @@ type Tally struct {
 	runs     []int
 	began    []time.Time // zero when it was not
 	done     []time.Time // zero when it is not done
-	lost     []bool
-	open     int // tasks that are neither done nor lost
+	open     int         // tasks that are not done
 	inWork   map[string]int
 	overlaps int
 	again    int
@@ -36,7 +35,7 @@ func NewTally(tasks []Task) *Tally {
 	n := len(tasks)
 	t := &Tally{
 		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), began: make([]time.Time, n), done: make([]time.Time, n),
-		lost: make([]bool, n), inWork: map[string]int{},
+		inWork: map[string]int{},
 	}
 	t.running, t.end = context.WithCancelCause(context.Background())
 	for _, task := range tasks {
@@ -47,7 +46,7 @@ func NewTally(tasks []Task) *Tally {
 	return t
 }
 
-// Over is closed when every task that is not aside is done or lost.
+// Over is closed when every task that is not aside is done.
 func (t *Tally) Over() <-chan struct{} { return t.over }
 
 // Run notes that a worker has begun to run task n.
@@ -58,16 +57,6 @@ func (t *Tally) Parked() { t.note(func() { t.parked++ }) }
 
 // Fault notes an error that belongs to no contestant's plan.
 func (t *Tally) Fault(err error) { t.note(func() { t.err = err }) }
-
-// Lost notes that no worker will run task n any more.
-func (t *Tally) Lost(n int) {
-	t.note(func() {
-		if t.done[n].IsZero() && !t.lost[n] {
-			t.lost[n] = true
-			t.close(n)
-		}
-	})
-}
 
 // note counts, unless the counting has ended.
 func (t *Tally) note(count func()) {
@@ -99,20 +88,18 @@ func (t *Tally) During(ctx context.Context) (during context.Context, cancel func
 func (t *Tally) Work(ctx context.Context, n int) error {
 	task := t.tasks[n]
 	t.enter(n)
-	if task.Work == 0 {
-		t.leave(n, true)
-		return nil
+	var err error
+	if task.Work > 0 {
+		timer := time.NewTimer(task.Work)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	timer := time.NewTimer(task.Work)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		t.leave(n, true)
-		return nil
-	case <-ctx.Done():
-		t.leave(n, false)
-		return context.Cause(ctx)
-	}
+	t.leave(n, err == nil)
+	return err
 }
 
 func (t *Tally) enter(n int) {
@@ -138,25 +125,14 @@ func (t *Tally) leave(n int, worked bool) {
 		t.again++
 	default:
 		t.done[n] = time.Now()
-		if !t.tasks[n].Aside {
-			t.last = t.done[n]
+		if t.tasks[n].Aside {
+			return
 		}
-		if !t.lost[n] {
-			t.close(n)
-		} else { // it was not lost after all
-			t.lost[n] = false
+		t.last = t.done[n]
+		t.open--
+		if t.open == 0 {
+			close(t.over)
 		}
-	}
-}
-
-// close notes that task n is over.
-func (t *Tally) close(n int) {
-	if t.tasks[n].Aside {
-		return
-	}
-	t.open--
-	if t.open == 0 {
-		close(t.over)
 	}
 }
 
@@ -174,19 +150,16 @@ func (t *Tally) Freeze(began time.Time) Result {
 		r.Took = t.last.Sub(began)
 	}
 	for n, task := range t.tasks {
+		done := 0
+		if !t.done[n].IsZero() {
+			done = 1
+		}
 		if task.Aside {
-			if !t.done[n].IsZero() {
-				r.AsideDone++
-			}
+			r.AsideDone += done
 			continue
 		}
 		r.Tasks++
-		if !t.done[n].IsZero() {
-			r.Done++
-		}
-		if t.lost[n] {
-			r.Lost++
-		}
+		r.Done += done
 	}
 	if t.err != nil {
 		r.Err = t.err.Error()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -70,4 +71,27 @@ func Railtoken[P any](
 		return nil, errors.Join(err, w.Shutdown())
 	}
 	return w.Shutdown, nil
+}
+
+// All starts n servers, and returns what ends them all at the same time. It ends those that have started when one does
+// not.
+func All(n int, start func(i int) (stop func() error, err error)) (stop func() error, err error) {
+	var stops []func() error
+	stop = func() error {
+		errs := make([]error, len(stops))
+		var ending sync.WaitGroup
+		for i, end := range stops {
+			ending.Go(func() { errs[i] = end() })
+		}
+		ending.Wait()
+		return errors.Join(errs...)
+	}
+	for i := range n {
+		one, err := start(i)
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		stops = append(stops, one)
+	}
+	return stop, nil
 }

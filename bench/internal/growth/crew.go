@@ -1,0 +1,84 @@
+package growth
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/bench/internal/lockall"
+	"github.com/railtoken/railtoken/bench/internal/noop"
+	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/bench/internal/workers"
+	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/metrics/prometheus"
+	"github.com/railtoken/railtoken/worker"
+)
+
+const keySlots = 8
+
+// overKeys is what tasks cost whose keys are so many, all of which have been locked before.
+func overKeys(sizes []int, tasks int) series {
+	return series{
+		"growth-keys", "a task that does nothing, over the number of keys", names(sizes), parts, tasks,
+		func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
+			keys := lockall.Keys(sizes[i])
+			err := lockall.Each(ctx, at.Addr(), keys, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
+			if err != nil {
+				return nil, err
+			}
+			n := (1 + parts) * tasks
+			return startCrew(ctx, at, worker.Config{}, spread(keys, n), n)
+		},
+	}
+}
+
+// telemetry is what tasks cost without reports and metrics, with the reports alone, and with both. A report comes every
+// 5 s.
+func telemetry(tasks int) series {
+	return series{
+		"cost-telemetry", "a task that does nothing, with reports and metrics",
+		[]string{"neither", "reports", "reports and Prometheus"}, telemetryParts, tasks,
+		func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
+			cfg := worker.Config{DisableReports: i == 0}
+			if i == 2 {
+				cfg.Observer = prometheus.New(prometheus.Options{}).Observe
+			}
+			return startCrew(ctx, at, cfg, lockall.Keys(1000), (1+telemetryParts)*tasks)
+		},
+	}
+}
+
+// startCrew enqueues n tasks and some that fill the slots at the end, whose keys follow one another, and starts a worker
+// with the rest of a configuration.
+func startCrew(ctx context.Context, at *server.Server, cfg worker.Config, keys []string, n int) (usage.Load, error) {
+	err := noop.Enqueue(ctx, at.Addr(), 1, n+keySlots, func(i int) ([]byte, []asynq.Option) {
+		return fmt.Appendf(nil, "%q", keys[i%len(keys)]), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return noop.Start(func(work func()) (func() error, error) {
+		cfg.Redis, cfg.Concurrency = worker.Redis{Addr: at.Addr()}, keySlots
+		return workers.Railtoken(ctx, cfg, worker.Handler[string]{
+			Keys: func(key string) []string { return []string{key} },
+			Run: func(context.Context, string) error {
+				work()
+				return nil
+			},
+		}, noop.Type)
+	})
+}
+
+// spread returns at most so many of the names, at equal distances.
+func spread(names []string, most int) []string {
+	if len(names) <= most {
+		return names
+	}
+	some := make([]string, most)
+	for i := range some {
+		some[i] = names[i*len(names)/most]
+	}
+	return some
+}
