@@ -11,11 +11,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/railtoken/railtoken/bench/internal/cost"
 	"github.com/railtoken/railtoken/bench/internal/growth"
@@ -23,7 +24,6 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/report"
 	"github.com/railtoken/railtoken/bench/internal/results"
-	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/stock"
 	"github.com/railtoken/railtoken/bench/internal/targets"
 	"github.com/railtoken/railtoken/bench/internal/tasks"
@@ -37,10 +37,9 @@ const (
 )
 
 // parts are the measurements, in their order.
-var parts = []struct {
-	name    string
-	measure func(context.Context, *measure.Env) error
-}{{"locks", locks.Measure}, {"tasks", tasks.Measure}, {"stock", stock.Measure}, {"growth", growth.Measure}, {"cost", cost.Measure}}
+var parts = []func(context.Context, *measure.Env) error{
+	locks.Measure, tasks.Measure, stock.Measure, growth.Measure, cost.Measure,
+}
 
 // modules are the libraries whose versions the report names.
 var modules = []string{
@@ -49,24 +48,18 @@ var modules = []string{
 }
 
 func main() {
-	redis.SetLogger(quiet{})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
+	logging.Disable() // go-redis would write of each connection that fails: here servers are ended on purpose
 	if len(os.Args) > 1 && os.Args[1] == locks.ChildArgument {
-		if err := locks.Serve(ctx, os.Stdin, os.Stdout); err != nil {
+		if err := locks.Serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(statusFailed)
 		}
 		return
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
-
-// quiet keeps go-redis from writing to stderr each time that a connection fails: here servers are ended on purpose.
-type quiet struct{}
-
-// Printf does nothing.
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // command runs the program and returns its exit status.
 func command(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -80,7 +73,11 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	r, err := o.results(ctx)
 	if r != nil && (err == nil || o.into == "") { // a part that failed leaves the whole as it is
-		err = errors.Join(err, o.write(r, out))
+		if o.dir == "" {
+			err = errors.Join(err, report.Tables(out, r))
+		} else {
+			err = errors.Join(err, report.Write(r, o.dir))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(errOut, err)
@@ -137,15 +134,12 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 
 // shown returns the command that a reader would give. In which directories files are says nothing to one.
 func shown(flags *flag.FlagSet, orders string) string {
-	command := "make bench"
+	command, given := "make bench", []string{}
 	if orders != "" {
 		command += " ORDERS=" + filepath.Base(orders)
 	}
-	var given []string
 	flags.Visit(func(f *flag.Flag) {
-		switch f.Name {
-		case "orders", "into", "out", "check":
-		default:
+		if !slices.Contains([]string{"orders", "into", "out", "check"}, f.Name) {
 			given = append(given, fmt.Sprintf("-%s=%v", f.Name, f.Value))
 		}
 	})
@@ -166,18 +160,11 @@ func (o *options) results(ctx context.Context) (*results.Results, error) {
 	}
 	defer os.RemoveAll(o.env.Dir)
 	began := time.Now()
-	version, err := redisVersion(ctx, o.env.Dir)
-	if err != nil {
-		return nil, err
-	}
-	r := &results.Results{Rounds: o.env.Rounds, Setting: results.NewSetting(ctx, o.shown, version, modules...)}
+	r := &results.Results{Rounds: o.env.Rounds, Setting: results.NewSetting(ctx, o.shown, modules...)}
 	o.env.Results = r
-	for _, p := range parts {
-		if failed := p.measure(ctx, &o.env); failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
-		}
-		if ctx.Err() != nil {
-			break
+	for _, part := range parts {
+		if ctx.Err() == nil {
+			err = errors.Join(err, part(ctx, &o.env))
 		}
 	}
 	r.Took = time.Since(began).Round(time.Second).String()
@@ -189,21 +176,4 @@ func (o *options) results(ctx context.Context) (*results.Results, error) {
 		whole.Put(r)
 	}
 	return whole, err
-}
-
-func (o *options) write(r *results.Results, out io.Writer) error {
-	if o.dir == "" {
-		return report.Tables(out, r)
-	}
-	return report.Write(r, o.dir)
-}
-
-// redisVersion asks a server that is started for this alone.
-func redisVersion(ctx context.Context, dir string) (string, error) {
-	s, err := server.Start(ctx, dir)
-	if err != nil {
-		return "", err
-	}
-	defer s.Kill()
-	return s.Version(ctx)
 }

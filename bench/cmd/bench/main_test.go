@@ -25,7 +25,7 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`make bench ARGS="-reps=1 -run=^K20$ -scale=1"`, "redis-server ", "go-redis/v9 v9", "K20 is 20 keys x 2 tasks x 5ms"} {
+	for _, part := range []string{`make bench ARGS="-reps=1 -run=^K20$ -scale=1"`, "redis-server ", "go-redis/v9 v9", "K20 is 2 tasks x 5ms of each key, keys: 20"} {
 		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), part) { // it wraps its lines
 			t.Errorf("the report lacks %q:\n%s", part, text)
 		}
@@ -40,7 +40,7 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if again, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("a part without tables has changed the report: %v", err)
 	}
-	if status := command(t.Context(), []string{"-from", figures}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "**K20**: 20 keys") {
+	if status := command(t.Context(), []string{"-from", figures}, &out, io.Discard); status != 0 || !strings.Contains(out.String(), "**K20**: 2 tasks") {
 		t.Errorf("status %d:\n%s", status, &out)
 	}
 }

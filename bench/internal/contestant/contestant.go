@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/dbtest"
@@ -27,9 +25,8 @@ const (
 
 // What a lock may report.
 var (
-	ErrTaken   = errors.New("another caller has the key")
-	errGone    = errors.New("the key was no longer held at the release")
-	errOverlap = errors.New("holds OVERLAPPED")
+	ErrTaken = errors.New("another caller has the key")
+	errGone  = errors.New("the key was no longer held at the release")
 )
 
 // Store is the kind of server that a contestant locks on.
@@ -84,10 +81,10 @@ type Locker struct {
 
 // The contestants on a single server and on several independent ones, and those of either for keys that many want.
 var (
-	OneNode            = []Kind{Floor, Single, gated, Redislock, Redsync, Rueidislock, Etcd}
-	FiveNodes          = []Kind{Redlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
+	OneNode            = []Kind{Floor, Plain, gated, Redislock, Redsync, Rueidislock, Etcd}
+	FiveNodes          = []Kind{Plain, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 	Contended          = []Kind{Gate, Redislock, Redsync, Rueidislock, Etcd}
-	ContendedFiveNodes = []Kind{GateRedlock, Redsync, RedsyncFailFast, Rueidislock, Etcd}
+	ContendedFiveNodes = []Kind{Gate, Redsync, RedsyncFailFast, Rueidislock, Etcd}
 )
 
 // The contestants on etcd and PostgreSQL, and those of them that can wait for a key that many want.
@@ -95,9 +92,6 @@ var (
 	Stores        = []Kind{Etcd, Etcdlock, Advisory, Row, Pglock}
 	WaitingStores = []Kind{Etcd, Etcdlock, Advisory, Pglock}
 )
-
-// Pair acquires a key that no other caller wants, and releases it.
-func (l *Locker) Pair(ctx context.Context, key string) error { return l.Try(ctx, key, func() {}) }
 
 // over returns a Locker whose Close then also ends what it rests on. That is ended at once when there is an error.
 func over(base func() error, l *Locker, err error) (*Locker, error) {
@@ -112,33 +106,6 @@ func over(base func() error, l *Locker, err error) (*Locker, error) {
 	return l, nil
 }
 
-// OnOneKey returns the kinds with a Try that waits for one and the same key, so that callers hand it to each other.
-func OnOneKey(kinds []Kind) []Kind {
-	all := slices.Clone(kinds)
-	for i, k := range all {
-		all[i].open = func(addrs []string, connections int) (*Locker, error) {
-			l, err := k.open(addrs, connections)
-			if err != nil {
-				return nil, err
-			}
-			var held atomic.Int32
-			l.Try = func(ctx context.Context, _ string, _ func()) error {
-				overlap := false
-				err := l.Wait(ctx, "one", func() {
-					overlap = held.Add(1) > 1
-					held.Add(-1)
-				})
-				if overlap {
-					return errOverlap
-				}
-				return err
-			}
-			return l, nil
-		}
-	}
-	return all
-}
-
 // Pooled returns those of the kinds that keep a pool of go-redis with so many connections, under names of their own. By
 // itself a pool has ten for each processor, which is little for many callers that are far away from the server.
 func Pooled(kinds []Kind, connections int) []Kind {
@@ -150,12 +117,4 @@ func Pooled(kinds []Kind, connections int) []Kind {
 		}
 	}
 	return pooled
-}
-
-// Named returns the kind among kinds that has this name.
-func Named(kinds []Kind, name string) (Kind, error) {
-	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); i >= 0 {
-		return kinds[i], nil
-	}
-	return Kind{}, fmt.Errorf("there is no contestant %q", name)
 }

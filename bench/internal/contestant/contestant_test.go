@@ -31,7 +31,7 @@ func TestEveryPairTakesTheKeyAndGivesItBack(t *testing.T) {
 			t.Parallel()
 			servers, locks := open(t, kind, 1)
 			for range 3 {
-				if err := locks.Pair(t.Context(), "order:1"); err != nil {
+				if err := locks.Try(t.Context(), "order:1", func() {}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -50,7 +50,7 @@ func TestEveryPairOnSeveralServersTakesTheKeyOnAMajority(t *testing.T) {
 			t.Parallel()
 			servers, locks := open(t, kind, 3)
 			for i := range 20 { // each with a key of its own: some release in the background
-				if err := locks.Pair(t.Context(), strconv.Itoa(i)); err != nil {
+				if err := locks.Try(t.Context(), strconv.Itoa(i), func() {}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,7 +139,7 @@ func TestAPoolOfAnotherSizeIsAnotherContestant(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			servers, locks := open(t, kind, 1)
-			if err := locks.Pair(t.Context(), "order:1"); err != nil {
+			if err := locks.Try(t.Context(), "order:1", func() {}); err != nil {
 				t.Error(err)
 			}
 			servers.mustBeFree(t)

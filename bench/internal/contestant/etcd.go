@@ -34,7 +34,7 @@ var Etcd = onEtcd("etcd", func(client *clientv3.Client) (*Locker, error) {
 	try := func(ctx context.Context, key string, hold func()) error {
 		return with(ctx, concurrency.NewMutex(session, key), (*concurrency.Mutex).TryLock, hold)
 	}
-	return &Locker{Try: try, Wait: e.wait, Close: e.orphan}, nil
+	return &Locker{Try: try, Wait: e.wait}, nil
 })
 
 // Etcdlock is package etcdlock behind the gate where the callers of one process queue.
@@ -62,7 +62,9 @@ func onEtcd(name string, open func(*clientv3.Client) (*Locker, error)) Kind {
 }
 
 // with holds the mutex when lock has locked it.
-func with(ctx context.Context, mutex *concurrency.Mutex, lock func(*concurrency.Mutex, context.Context) error, hold func()) error {
+func with(
+	ctx context.Context, mutex *concurrency.Mutex, lock func(*concurrency.Mutex, context.Context) error, hold func(),
+) error {
 	if err := lock(mutex, ctx); err != nil {
 		return err
 	}
@@ -70,12 +72,12 @@ func with(ctx context.Context, mutex *concurrency.Mutex, lock func(*concurrency.
 	return mutex.Unlock(context.Background())
 }
 
-// etcd lends sessions to callers that wait.
+// etcd lends sessions to callers that wait. They end with the client, and their leases by themselves: a cluster without
+// a majority could not be asked to end them.
 type etcd struct {
 	client *clientv3.Client
 
 	mu   sync.Mutex
-	all  []*concurrency.Session
 	free map[string][]*concurrency.Session // by the key that they waited for
 }
 
@@ -87,13 +89,7 @@ func (e *etcd) open() (*concurrency.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a lease of etcd: %w", err)
 	}
-	session, err := concurrency.NewSession(e.client, concurrency.WithLease(lease.ID))
-	if err == nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.all = append(e.all, session)
-	}
-	return session, err
+	return concurrency.NewSession(e.client, concurrency.WithLease(lease.ID))
 }
 
 // wait waits in etcd's queue, with a session that no other caller has meanwhile.
@@ -129,14 +125,4 @@ func (e *etcd) give(key string, session *concurrency.Session) {
 		defer e.mu.Unlock()
 		e.free[key] = append(e.free[key], session)
 	}
-}
-
-// orphan leaves the leases to end by themselves: a cluster without a majority could not be asked to end them.
-func (e *etcd) orphan() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, session := range e.all {
-		session.Orphan()
-	}
-	return nil
 }

@@ -39,11 +39,12 @@ var (
 		backoff := redislock.LinearBackoff(redislockBackoff)
 		return &Locker{Try: with(nil), Wait: with(&redislock.Options{RetryStrategy: backoff})}
 	})
-	// Redsync is github.com/go-redsync/redsync as it is by default: see [Mutex].
-	Redsync = onRedis("redsync", func(clients []*redis.Client) *Locker { return Mutex(clients) })
+	// Redsync is github.com/go-redsync/redsync as it is by default. It waits 50 to 250 ms between its attempts, of which
+	// it makes 32.
+	Redsync = onRedis("redsync", func(clients []*redis.Client) *Locker { return mutex(clients) })
 	// RedsyncFailFast has the option not to wait for more servers than it takes.
 	RedsyncFailFast = onRedis("redsync failfast", func(clients []*redis.Client) *Locker {
-		return Mutex(clients, redsync.WithFailFast(true))
+		return mutex(clients, redsync.WithFailFast(true))
 	})
 )
 
@@ -73,9 +74,10 @@ func SetNX(client *redis.Client) Lock {
 	}
 }
 
-// Mutex is that of redsync on a majority of the servers. It waits 50 to 250 ms between its attempts, of which it makes
-// 32. The clients are not closed with it.
-func Mutex(clients []*redis.Client, extra ...redsync.Option) *Locker {
+// Mutex waits for redsync's, on one server: see [Redsync].
+func Mutex(client *redis.Client) Lock { return mutex([]*redis.Client{client}).Wait }
+
+func mutex(clients []*redis.Client, extra ...redsync.Option) *Locker {
 	var pools []redsyncredis.Pool
 	for _, client := range clients {
 		pools = append(pools, goredis.NewPool(client))
@@ -84,12 +86,12 @@ func Mutex(clients []*redis.Client, extra ...redsync.Option) *Locker {
 	opts := append([]redsync.Option{redsync.WithExpiry(TTL)}, extra...)
 	by := func(lock func(*redsync.Mutex, context.Context) error) Lock {
 		return func(ctx context.Context, key string, hold func()) error {
-			mutex := mutexes.NewMutex(key, opts...)
-			if err := lock(mutex, ctx); err != nil {
+			m := mutexes.NewMutex(key, opts...)
+			if err := lock(m, ctx); err != nil {
 				return err
 			}
 			hold()
-			if ok, err := mutex.UnlockContext(context.Background()); !ok {
+			if ok, err := m.UnlockContext(context.Background()); !ok {
 				return errors.Join(errGone, err)
 			}
 			return nil

@@ -8,13 +8,12 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// railtoken's locks, with their fencing tokens, renewals and holders' names: on one server, and on several with the
-// guard against those that have restarted; and both behind the gate where the callers of one process queue.
+// railtoken's locks, with their fencing tokens, renewals and holders' names; on several servers with the guard against
+// those that have restarted, which trusts them only when they have run for longer than the TTL.
 var (
-	Single      = Kind{Name: Railtoken, open: onSingle(ours)}
-	Gate        = Kind{Name: Railtoken, open: onSingle(behindGate)}
-	Redlock     = Kind{Name: Railtoken, open: onRedlock(ours)}
-	GateRedlock = Kind{Name: Railtoken, open: onRedlock(behindGate)}
+	Plain = Kind{Name: Railtoken, open: railtoken(ours)}
+	// Gate is behind the gate where the callers of one process queue.
+	Gate = Kind{Name: Railtoken, open: railtoken(behindGate)}
 	// gated is Gate under a name of its own, to show what the gate costs a key that no other caller wants.
 	gated = Kind{Name: Railtoken + " gate", open: Gate.open}
 )
@@ -22,29 +21,25 @@ var (
 // lockOptions have the TTL of all.
 var lockOptions = locking.Options{TTL: TTL}
 
-func onSingle(locker func(locking.Locker, func() error) *Locker) func([]string, int) (*Locker, error) {
-	return func(addrs []string, connections int) (*Locker, error) {
-		client := redis.NewClient(options(addrs[0], connections))
-		single, err := locking.NewSingle(client, locking.SingleOptions{})
-		if err != nil {
-			return over(client.Close, nil, err)
-		}
-		return over(client.Close, locker(single, single.Close), nil)
-	}
-}
-
-// onRedlock locks on servers that it trusts only when they have run for longer than the TTL.
-func onRedlock(locker func(locking.Locker, func() error) *Locker) func([]string, int) (*Locker, error) {
+func railtoken(locker func(locking.Locker, func() error) *Locker) func([]string, int) (*Locker, error) {
 	return func(addrs []string, connections int) (*Locker, error) {
 		nodes := make([]*redis.Options, len(addrs))
 		for i, addr := range addrs {
 			nodes[i] = options(addr, connections)
 		}
-		redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
-		if err != nil {
-			return nil, err
+		if len(nodes) > 1 {
+			redlock, err := locking.NewRedlock(nodes, locking.RedlockOptions{MaxTTL: TTL})
+			if err != nil {
+				return nil, err
+			}
+			return locker(redlock, redlock.Close), nil
 		}
-		return locker(redlock, redlock.Close), nil
+		client := redis.NewClient(nodes[0])
+		single, err := locking.NewSingle(client, locking.SingleOptions{})
+		if err != nil {
+			return over(client.Close, nil, err)
+		}
+		return over(client.Close, locker(single, single.Close), nil)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -35,28 +34,27 @@ const (
 	shortFence   = 3 * time.Second
 	warmKeys     = 64
 	settleBound  = 30 * time.Second
-	shrinkBound  = 3 * time.Second
 	noise        = 5.0 // bytes of each item that the server may keep for itself, such as room for connections
 )
 
-// Measure measures what each of many keys and tasks takes: the difference of used_memory before and after. What was
-// measured before an error stays.
+// Measure measures what each of many keys and tasks takes: the difference of used_memory before and after.
 func Measure(ctx context.Context, env *measure.Env) error {
-	if !env.Wants("cost-memory") {
-		return nil
+	steps := []func(context.Context, *store) error{
+		held, expired, waiting(bareTask, tasks.RetryUncounted),
+		waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
 	}
-	t := env.Table("cost-memory", "memory of Redis")
-	for round := range min(env.Rounds, memoryRounds) {
-		for _, step := range []func(context.Context, *store) error{
-			held, expired, waiting(bareTask, tasks.Semaphore),
-			waiting(parkedTask, tasks.RailtokenParks), waiting(fifoTask, tasks.RailtokenFIFOParks),
-		} {
-			if err := withStore(ctx, env, t, step); err != nil {
-				return fmt.Errorf("%s: round %d: %w", t.Name, round+1, err)
+	return env.Measure(ctx, measure.Contest{
+		Name: "cost-memory", Title: "memory of Redis", Measure: func(ctx context.Context, t *results.Table) error {
+			for range min(env.Rounds, memoryRounds) {
+				for _, step := range steps {
+					if err := withStore(ctx, env, t, step); err != nil {
+						return err
+					}
+				}
 			}
-		}
-	}
-	return nil
+			return nil
+		},
+	})
 }
 
 // store is a redis-server whose memory is looked at.
@@ -75,7 +73,7 @@ func withStore(ctx context.Context, env *measure.Env, t *results.Table, step fun
 	defer at.Kill()
 	s := &store{at: at, table: t, n: env.Share(items, 100)}
 	// The server gets what it keeps for itself once it has had clients and scripts.
-	err = s.lock(ctx, warmKeys, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
+	err = lockall.Each(ctx, at.Addr(), lockall.Keys(warmKeys), locking.SingleOptions{}, locking.Options{}, nil)
 	if err == nil {
 		err = s.alone(ctx)
 	}
@@ -89,13 +87,6 @@ func withStore(ctx context.Context, env *measure.Env, t *results.Table, step fun
 		return err
 	}
 	return step(ctx, s)
-}
-
-// lock takes each of n keys.
-func (s *store) lock(ctx context.Context, n int, single locking.SingleOptions, opts locking.Options,
-	then func(*locking.Lease) error,
-) error {
-	return lockall.Each(ctx, s.at.Addr(), lockall.Keys(n), single, opts, then)
 }
 
 // alone returns when only the probe is connected.
@@ -134,12 +125,12 @@ func held(ctx context.Context, s *store) error {
 		mu     sync.Mutex
 		leases []*locking.Lease
 	)
-	err := s.lock(ctx, s.n, locking.SingleOptions{}, locking.Options{}, func(l *locking.Lease) error {
+	keep := func(l *locking.Lease) {
 		mu.Lock()
 		defer mu.Unlock()
 		leases = append(leases, l)
-		return nil
-	})
+	}
+	err := lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), locking.SingleOptions{}, locking.Options{}, keep)
 	if err == nil {
 		err = s.add(ctx, "held key")
 	}
@@ -155,25 +146,20 @@ func held(ctx context.Context, s *store) error {
 // then is the figure.
 func expired(ctx context.Context, s *store) error {
 	opts := locking.Options{TTL: time.Second, MaxHold: 2 * time.Second}
-	err := s.lock(ctx, s.n, locking.SingleOptions{FenceTTL: shortFence}, opts, lockall.GiveBack(ctx))
+	err := lockall.Each(ctx, s.at.Addr(), lockall.Keys(s.n), locking.SingleOptions{FenceTTL: shortFence}, opts, nil)
 	if err == nil {
 		err = s.add(ctx, "released key, until FenceTTL")
 	}
 	if err != nil {
 		return err
 	}
-	for _, wait := range []struct {
-		bound time.Duration
-		bytes float64
-	}{{settleBound, math.Inf(1)}, {shrinkBound, noise}} {
-		_ = within(ctx, wait.bound, func() error {
-			bytes, keys, err := s.look(ctx)
-			if err == nil && (keys > 0 || bytes > wait.bytes) {
-				err = fmt.Errorf("each still takes %v bytes and %v keys", bytes, keys)
-			}
-			return err
-		})
-	}
+	_ = within(ctx, settleBound, func() error {
+		bytes, keys, err := s.look(ctx)
+		if err == nil && (keys > 0 || bytes > noise) {
+			err = fmt.Errorf("each still takes %v bytes and %v keys", bytes, keys)
+		}
+		return err
+	})
 	return s.add(ctx, "released key, after FenceTTL")
 }
 

@@ -8,7 +8,6 @@ package distance
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"sync"
@@ -25,11 +24,9 @@ type Proxy struct {
 	target   string
 	oneWay   time.Duration
 	listener net.Listener
-
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]bool
-	wg     sync.WaitGroup
+	running  context.Context // ends the connections
+	end      func()
+	wg       sync.WaitGroup
 }
 
 // Listen starts a proxy on a free port of the loopback device. What it gets from a client is given to target after
@@ -39,7 +36,8 @@ func Listen(ctx context.Context, target string, oneWay time.Duration) (*Proxy, e
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, oneWay: oneWay, listener: listener, open: map[net.Conn]bool{}}
+	p := &Proxy{target: target, oneWay: oneWay, listener: listener}
+	p.running, p.end = context.WithCancel(context.Background())
 	p.wg.Go(p.accept)
 	return p, nil
 }
@@ -49,13 +47,8 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close ends all connections at once and returns when nothing of the proxy is left.
 func (p *Proxy) Close() error {
-	p.mu.Lock()
-	p.closed = true
+	p.end()
 	err := p.listener.Close()
-	for conn := range p.open {
-		_ = conn.Close()
-	}
-	p.mu.Unlock()
 	p.wg.Wait()
 	return err
 }
@@ -63,12 +56,8 @@ func (p *Proxy) Close() error {
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
 		if err != nil {
-			time.Sleep(time.Millisecond) // too many open files, say
-			continue
+			return
 		}
 		p.wg.Go(func() { p.serve(client) })
 	}
@@ -76,45 +65,27 @@ func (p *Proxy) accept() {
 
 // serve passes one connection on until both sides have ended it.
 func (p *Proxy) serve(client net.Conn) {
-	if !p.keep(client) {
+	defer client.Close()
+	server, err := new(net.Dialer).DialContext(p.running, "tcp", p.target)
+	if err != nil {
 		return
 	}
-	defer p.drop(client)
-	server, err := net.Dial("tcp", p.target) //nolint:noctx // Close ends it
-	if err != nil || !p.keep(server) {
-		return
-	}
-	defer p.drop(server)
+	defer server.Close()
+	defer context.AfterFunc(p.running, func() { _, _ = client.Close(), server.Close() })()
 	from, isTCP := client.(end)
 	to, areTCP := server.(end)
-	if isTCP && areTCP {
-		var ways sync.WaitGroup
-		for _, way := range [][2]end{{from, to}, {to, from}} {
-			ways.Go(func() {
-				until, stop := newAlarm()
-				defer stop()
-				carry(way[0], way[1], p.oneWay, until)
-			})
-		}
-		ways.Wait()
+	if !isTCP || !areTCP {
+		return
 	}
-}
-
-func (p *Proxy) keep(conn net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open[conn] = true
-	if p.closed {
-		_ = conn.Close()
+	var ways sync.WaitGroup
+	for _, way := range [][2]end{{from, to}, {to, from}} {
+		ways.Go(func() {
+			until, stop := newAlarm()
+			defer stop()
+			carry(way[0], way[1], p.oneWay, until)
+		})
 	}
-	return !p.closed
-}
-
-func (p *Proxy) drop(conn net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, conn)
-	_ = conn.Close()
+	ways.Wait()
 }
 
 // parcel is some bytes that are due at a time; none stand for the end.

@@ -2,9 +2,6 @@ package growth
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/noop"
@@ -24,12 +21,11 @@ func overKeys(sizes []int, tasks int) series {
 		"growth-keys", "a task that does nothing, over the number of keys", names(sizes), parts, tasks,
 		func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
 			keys := lockall.Keys(sizes[i])
-			err := lockall.Each(ctx, at.Addr(), keys, locking.SingleOptions{}, locking.Options{}, lockall.GiveBack(ctx))
+			err := lockall.Each(ctx, at.Addr(), keys, locking.SingleOptions{}, locking.Options{}, nil)
 			if err != nil {
 				return nil, err
 			}
-			n := (1 + parts) * tasks
-			return startCrew(ctx, at, worker.Config{}, spread(keys, n), n)
+			return startCrew(ctx, at, worker.Config{}, keys, (1+parts)*tasks)
 		},
 	}
 }
@@ -50,11 +46,12 @@ func telemetry(tasks int) series {
 	}
 }
 
-// startCrew enqueues n tasks and some that fill the slots at the end, whose keys follow one another, and starts a worker
-// with the rest of a configuration.
+// startCrew enqueues n tasks and some that fill the slots at the end, whose keys follow one another or, when there are
+// more, are taken from all over. It starts a worker with the rest of a configuration.
 func startCrew(ctx context.Context, at *server.Server, cfg worker.Config, keys []string, n int) (usage.Load, error) {
-	err := noop.Enqueue(ctx, at.Addr(), 1, n+keySlots, func(i int) ([]byte, []asynq.Option) {
-		return fmt.Appendf(nil, "%q", keys[i%len(keys)]), nil
+	err := workers.Enqueue(ctx, at.Addr(), 1, n+keySlots, func(client *worker.Client, i int) error {
+		_, err := client.Enqueue(ctx, noop.Type, keys[i*max(1, len(keys)/n)%len(keys)])
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -69,16 +66,4 @@ func startCrew(ctx context.Context, at *server.Server, cfg worker.Config, keys [
 			},
 		}, noop.Type)
 	})
-}
-
-// spread returns at most so many of the names, at equal distances.
-func spread(names []string, most int) []string {
-	if len(names) <= most {
-		return names
-	}
-	some := make([]string, most)
-	for i := range some {
-		some[i] = names[i*len(names)/most]
-	}
-	return some
 }

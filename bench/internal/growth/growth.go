@@ -36,40 +36,24 @@ type series struct {
 	open func(ctx context.Context, at *server.Server, i int) (usage.Load, error)
 }
 
-// Measure measures the growth over keys and over waiters, and the cost of telemetry. What was measured before an error
-// stays.
+// Measure measures the growth over keys and over waiters, and the cost of telemetry.
 func Measure(ctx context.Context, env *measure.Env) error {
-	lives := env.Share(lives, 10)
+	tasks, lives := env.Share(keyTasks, 100), env.Share(lives, 10)
 	depths := sizes(env.Scale, 1, 10, 100, 1000, 10_000)
-	chains := func(name, title string, order middleware.Order) series {
-		return series{
-			name, title, names(depths), parts, lives,
-			func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
-				return startChain(ctx, at, order, depths[i], depths[i]+(1+parts)*lives)
-			},
-		}
-	}
-	tasks := env.Share(keyTasks, 100)
+	var contests []measure.Contest
 	for _, s := range []series{
 		overKeys(sizes(env.Scale, 10, 100, 1000, 10_000, 100_000), tasks),
-		chains("growth-waiters", "a task's life, over the tasks that wait, BestEffort", middleware.BestEffort),
-		chains("growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", middleware.FIFO),
+		overWaiters("growth-waiters", "a task's life, over the tasks that wait, BestEffort", middleware.BestEffort, depths, lives),
+		overWaiters("growth-waiters-fifo", "a task's life, over the tasks that wait, FIFO", middleware.FIFO, depths, lives),
 		telemetry(tasks / 2),
 	} {
-		if !env.Wants(s.name) {
-			continue
-		}
-		t := env.Table(s.name, s.title)
-		for _, row := range s.rows {
-			t.AddRow(row) // in this order
-		}
-		for round := range env.Rounds {
-			if err := s.round(ctx, env, t, round); err != nil {
-				return fmt.Errorf("%s: round %d: %w", s.name, round+1, err)
-			}
-		}
+		contests = append(contests, measure.Contest{
+			Name: s.name, Title: s.title, Rows: s.rows, Measure: func(ctx context.Context, t *results.Table) error {
+				return env.Each(ctx, 1, func(round, _ int) error { return s.round(ctx, env, t, round) })
+			},
+		})
 	}
-	return nil
+	return env.Measure(ctx, contests...)
 }
 
 // round sets all rows up, each on a server of its own, and measures them in turn, slice by slice.
@@ -129,11 +113,7 @@ func addCosts(t *results.Table, row string, costs []usage.Cost) {
 func names(sizes []int) []string {
 	all := make([]string, len(sizes))
 	for i, size := range sizes {
-		text := fmt.Sprint(size)
-		for at := len(text) - 3; at > 0; at -= 3 {
-			text = text[:at] + " " + text[at:]
-		}
-		all[i] = text
+		all[i] = results.Grouped(fmt.Sprint(size), " ")
 	}
 	return all
 }

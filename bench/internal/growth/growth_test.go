@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/bench/internal/lockall"
 	"github.com/railtoken/railtoken/bench/internal/measure"
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/usage"
@@ -76,17 +75,6 @@ func TestSizesShrinkWithTheScale(t *testing.T) {
 	}
 	if got := sizes(1, 1, 10); len(got) != 2 {
 		t.Errorf("%v has no two sizes to compare", got)
-	}
-}
-
-func TestSpreadTakesKeysFromAllOver(t *testing.T) {
-	t.Parallel()
-	names := lockall.Keys(100)
-	if got, want := spread(names, 4), []string{names[0], names[25], names[50], names[75]}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := spread(names, 100); !slices.Equal(got, names) {
-		t.Errorf("got %d of all", len(got))
 	}
 }
 

@@ -24,13 +24,16 @@ const (
 	lifeDelay = 10 * time.Minute
 )
 
-// link is the payload of a task: its place in the chain.
-type link struct {
-	N int `json:"n"`
+// overWaiters is what a task's life costs while others wait.
+func overWaiters(name, title string, order middleware.Order, depths []int, lives int) series {
+	open := func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
+		return startChain(ctx, at, order, depths[i], depths[i]+(1+parts)*lives)
+	}
+	return series{name, title, names(depths), parts, lives, open}
 }
 
-// chain is tasks of one key. Each lets the next one come and ends when that is parked; then the one that has waited
-// longest is woken. It rests, with a task that runs, unless some lives are asked for.
+// chain is tasks of one key, whose payload is their place. Each lets the next one come and ends when that is parked;
+// then the one that has waited longest is woken. It rests, with a task that runs, unless some lives are asked for.
 type chain struct {
 	order  middleware.Order
 	client *worker.Client
@@ -65,7 +68,7 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 		err = errors.Join(err, c.enqueue(ctx))
 	}
 	if err == nil {
-		err = c.startWorker(ctx, at)
+		c.stop, err = c.startWorker(ctx, at)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.client.Close())
@@ -76,21 +79,20 @@ func startChain(ctx context.Context, at *server.Server, order middleware.Order, 
 	return c, nil
 }
 
-func (c *chain) startWorker(ctx context.Context, at *server.Server) (err error) {
-	c.stop, err = workers.Railtoken(ctx, worker.Config{
+func (c *chain) startWorker(ctx context.Context, at *server.Server) (stop func() error, err error) {
+	return workers.Railtoken(ctx, worker.Config{
 		Redis: worker.Redis{Addr: at.Addr()}, Concurrency: lifeSlots, Observer: c.observe,
 		Strategy: middleware.Requeue{Order: c.order, Standby: -1, Delay: lifeDelay},
-	}, worker.Handler[link]{
-		Keys: func(l link) []string {
+	}, worker.Handler[int]{
+		Keys: func(n int) []string {
 			select {
-			case <-c.come[l.N]:
+			case <-c.come[n]:
 			case <-c.over:
 			}
 			return []string{lifeKey}
 		},
-		Run: func(context.Context, link) error { return c.live(ctx) },
+		Run: func(context.Context, int) error { return c.live(ctx) },
 	}, lifeType)
-	return err
 }
 
 // Close lets all tasks go that run.
@@ -112,9 +114,9 @@ func (c *chain) Pass(ctx context.Context, lives int) error {
 
 func (c *chain) enqueue(ctx context.Context) (err error) {
 	if c.order == middleware.BestEffort {
-		_, err = c.client.Enqueue(ctx, lifeType, link{c.queued})
+		_, err = c.client.Enqueue(ctx, lifeType, c.queued)
 	} else {
-		_, err = c.client.EnqueueInOrder(ctx, lifeKey, lifeType, link{c.queued})
+		_, err = c.client.EnqueueInOrder(ctx, lifeKey, lifeType, c.queued)
 	}
 	c.queued++
 	return err

@@ -15,11 +15,11 @@ import (
 // callers is how many keys are taken at a time.
 const callers = 64
 
-// Each takes each of the keys once, on the server with that address, and calls then with the lease, which may give it
-// back. Several keys are taken at a time; each caller ends with its first error. The connections are closed when it
-// returns.
+// Each takes each of the keys once, on the server with that address, and gives it back at once, or gives keep the lease
+// if it is not nil. Several keys are taken at a time; each caller ends with its first error. The connections are closed
+// when it returns.
 func Each(ctx context.Context, addr string, keys []string, single locking.SingleOptions, opts locking.Options,
-	then func(*locking.Lease) error,
+	keep func(*locking.Lease),
 ) (err error) {
 	conn := redis.NewClient(&redis.Options{Addr: addr, PoolSize: callers})
 	defer func() { err = errors.Join(err, conn.Close()) }()
@@ -34,8 +34,10 @@ func Each(ctx context.Context, addr string, keys []string, single locking.Single
 		all.Go(func() {
 			for i := c; i < len(keys) && errs[c] == nil; i += callers {
 				lease, err := locker.Acquire(ctx, keys[i:i+1], opts)
-				if err == nil {
-					err = then(lease)
+				if err == nil && keep != nil {
+					keep(lease)
+				} else if err == nil {
+					err = lease.Release(ctx)
 				}
 				errs[c] = err
 			}
@@ -52,9 +54,4 @@ func Keys(n int) []string {
 		names[i] = fmt.Sprintf("order-%06d", i)
 	}
 	return names
-}
-
-// GiveBack gives a key back at once, for [Each].
-func GiveBack(ctx context.Context) func(*locking.Lease) error {
-	return func(l *locking.Lease) error { return l.Release(ctx) }
 }

@@ -28,7 +28,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sit
 		return err
 	}
 	defer crowd.end()
-	kinds := b.lab.installed(t, contendedKinds(len(at.redis)))
+	kinds := b.installed(t, contendedKinds(len(at.redis)))
 	warm, long := b.span(warmUp), b.span(contendedSlice)
 	requests, sent := make([]Request, len(kinds)), make([]*server.Sent, len(kinds))
 	for i, kind := range kinds {
@@ -66,7 +66,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sit
 }
 
 func (c contention) request(kind contestant.Kind, at *site) Request {
-	r := Request{Name: kind.Name, Addrs: at.addrs[kind.Store], Nodes: len(at.redis), Callers: callersAll}
+	r := Request{Name: kind.Name, Addrs: at.addrs[kind.Store], Callers: callersAll}
 	for i := range c.keys {
 		r.Keys = append(r.Keys, "contended:"+kind.Name+":"+strconv.Itoa(i))
 	}

@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/rpc"
 	"os"
@@ -20,7 +19,6 @@ const ChildArgument = "locks-child"
 // Request asks a process to let callers contend for keys. No name means callers without a lock: the ideal.
 type Request struct {
 	Name    string
-	Nodes   int // of Redis: the contestant for so many is meant
 	Addrs   []string
 	Keys    []string
 	Callers int
@@ -85,11 +83,9 @@ type pipe struct {
 }
 
 // Serve answers the requests that come on in, until it ends.
-func Serve(ctx context.Context, in io.Reader, out io.WriteCloser) error {
-	callers := &Callers{ctx, map[string]*contestant.Locker{}}
-	defer callers.close()
+func Serve(in io.Reader, out io.WriteCloser) error {
 	s := rpc.NewServer()
-	err := s.Register(callers)
+	err := s.Register(Callers{})
 	if err == nil {
 		s.ServeConn(pipe{in, out})
 	}
@@ -97,52 +93,32 @@ func Serve(ctx context.Context, in io.Reader, out io.WriteCloser) error {
 }
 
 // Callers are the contestants for contended keys that are set up in a process.
-type Callers struct {
-	ctx  context.Context //nolint:containedctx // that of the process
-	open map[string]*contestant.Locker
-}
+type Callers map[string]*contestant.Locker
 
 // Contend lets callers of this process contend. One request is answered after another.
-func (c *Callers) Contend(r Request, s *measure.Sample) error {
+func (c Callers) Contend(r Request, s *measure.Sample) error {
 	wait := func(_ context.Context, _ string, hold func()) error {
 		hold()
 		return nil
 	}
-	if r.Name != "" {
-		locks, err := c.locker(r)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.Name, err)
+	for _, kind := range contendedKinds(len(r.Addrs)) {
+		if kind.Name == r.Name && c[r.Name] == nil {
+			var err error
+			if c[r.Name], err = kind.Open(r.Addrs); err != nil {
+				return err
+			}
 		}
-		wait = locks.Wait
 	}
-	*s = measure.Contend(c.ctx, r.Window, r.Callers, len(r.Keys), func(ctx context.Context, key int, hold func()) error {
-		return wait(ctx, r.Keys[key], hold)
-	})
+	if r.Name != "" {
+		wait = c[r.Name].Wait
+	}
+	do := func(ctx context.Context, key int, hold func()) error { return wait(ctx, r.Keys[key], hold) }
+	*s = measure.Contend(context.Background(), r.Window, r.Callers, len(r.Keys), do)
 	return nil
 }
 
-func (c *Callers) locker(r Request) (locks *contestant.Locker, err error) {
-	if c.open[r.Name] == nil {
-		kind, err := contestant.Named(contendedKinds(r.Nodes), r.Name)
-		if err == nil {
-			locks, err = kind.Open(r.Addrs)
-		}
-		if err != nil {
-			return nil, err
-		}
-		c.open[r.Name] = locks
-	}
-	return c.open[r.Name], nil
-}
-
-func (c *Callers) close() {
-	for _, locks := range c.open {
-		_ = locks.Close()
-	}
-}
-
-func contendedKinds(nodes int) []contestant.Kind {
-	if nodes > 1 {
+func contendedKinds(servers int) []contestant.Kind {
+	if servers > 1 {
 		return contestant.ContendedFiveNodes
 	}
 	return contestant.Contended

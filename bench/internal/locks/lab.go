@@ -45,7 +45,6 @@ type fleet = []*server.Server
 type lab struct {
 	env    *measure.Env
 	fleets map[place]fleet
-	sites  map[place]*site
 	closes []func() error // of the other stores and the proxies that run now
 }
 
@@ -72,11 +71,8 @@ func (l *lab) fleet(ctx context.Context, at place) (fleet, error) {
 	return l.fleets[at], err
 }
 
-// site returns a site, whose etcd and PostgreSQL run until endStores.
+// site sets a site up, whose etcd and PostgreSQL run until endStores.
 func (l *lab) site(ctx context.Context, at place) (*site, error) {
-	if s := l.sites[at]; s != nil {
-		return s, nil
-	}
 	reach := func(_ context.Context, addr string) (string, error) { return addr, nil }
 	if at.far {
 		reach = l.far
@@ -92,9 +88,7 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 			return nil, err
 		}
 		s.addrs[contestant.OnEtcd] = slices.Clone(s.etcd.Addrs())
-		if err := l.run(ctx, "etcd", s.etcd, s.etcd.InMemory()); err != nil {
-			return nil, err
-		}
+		l.runs(ctx, "etcd", s.etcd, s.etcd.InMemory())
 	}
 	if at.stores && contestant.OnPostgres.Missing() == nil {
 		// It waits for its files as in production. They are in memory if there is room, as those of etcd.
@@ -104,9 +98,7 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 			return nil, err
 		}
 		s.addrs[contestant.OnPostgres] = []string{postgres.URL("postgres")}
-		if err := l.run(ctx, "PostgreSQL", postgres, inMemory); err != nil {
-			return nil, err
-		}
+		l.runs(ctx, "PostgreSQL", postgres, inMemory)
 	}
 	for _, addrs := range s.addrs {
 		for i, addr := range addrs {
@@ -116,12 +108,9 @@ func (l *lab) site(ctx context.Context, at place) (*site, error) {
 		}
 	}
 	if at.servers > 1 {
-		if err := l.awaitTrust(ctx, s); err != nil {
-			return nil, err
-		}
+		err = l.awaitTrust(ctx, s)
 	}
-	l.sites[at] = s
-	return s, nil
+	return s, err
 }
 
 // store is an etcd or a PostgreSQL that runs.
@@ -130,10 +119,10 @@ type store interface {
 	Version(ctx context.Context) (string, error)
 }
 
-// run notes that a store must be ended, and adds its version to the setting.
-func (l *lab) run(ctx context.Context, name string, s store, inMemory bool) error {
+// runs notes that a store must be ended, and adds its version to the setting.
+func (l *lab) runs(ctx context.Context, name string, s store, inMemory bool) {
 	l.closes = append(l.closes, s.End)
-	version, err := s.Version(ctx)
+	version, _ := s.Version(ctx) // "" is better than no figures
 	where := "on disk"
 	if inMemory {
 		where = "in memory"
@@ -142,7 +131,6 @@ func (l *lab) run(ctx context.Context, name string, s store, inMemory bool) erro
 	if versions := &l.env.Results.Setting.Versions; !slices.Contains(*versions, text) {
 		*versions = append(*versions, text)
 	}
-	return err
 }
 
 func (l *lab) far(ctx context.Context, addr string) (string, error) {
@@ -161,7 +149,6 @@ func (l *lab) endStores() error {
 		errs = append(errs, end())
 	}
 	l.closes = nil
-	clear(l.sites)
 	return errors.Join(errs...)
 }
 
@@ -175,7 +162,7 @@ func (l *lab) end() error {
 
 // awaitTrust returns when railtoken trusts servers that have just started.
 func (l *lab) awaitTrust(ctx context.Context, s *site) (err error) {
-	locks, err := contestant.Redlock.Open(s.addrs[contestant.OnRedis])
+	locks, err := contestant.Plain.Open(s.addrs[contestant.OnRedis])
 	if err != nil {
 		return err
 	}
@@ -183,5 +170,5 @@ func (l *lab) awaitTrust(ctx context.Context, s *site) (err error) {
 	l.env.Report("railtoken must trust the servers, which takes %v after their start", contestant.TTL)
 	ctx, cancel := context.WithTimeout(ctx, 2*contestant.TTL)
 	defer cancel()
-	return process.Poll(ctx, nil, func() error { return locks.Pair(ctx, "trust") })
+	return process.Poll(ctx, nil, func() error { return locks.Try(ctx, "trust", func() {}) })
 }

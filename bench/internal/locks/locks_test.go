@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == locks.ChildArgument {
-		if err := locks.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := locks.Serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

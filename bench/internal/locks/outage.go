@@ -18,7 +18,7 @@ const settle = 200 * time.Millisecond
 // rounds. Another one is paused in each round; or else the first one is killed for good.
 func outages(kill bool) func(context.Context, *bench, *results.Table, []*site) error {
 	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
-		kinds := b.lab.installed(t, contestant.FiveNodes)
+		kinds := b.installed(t, contestant.FiveNodes)
 		well, endWell, err := openAll(kinds, sites[0], 1)
 		if err != nil {
 			return err
@@ -32,10 +32,10 @@ func outages(kill bool) func(context.Context, *bench, *results.Table, []*site) e
 		o := outage{bench: b, table: t, site: sites[1], well: well, ill: ill, hangs: make([]<-chan struct{}, len(ill))}
 		for i := range ill {
 			t.AddRow(ill[i].Name) // in this order
-			o.settle(ctx, i)
+			o.onIll(ctx, i, settle)
 		}
 		if kill {
-			if err := o.site.kill(ctx); err != nil {
+			if _, err := o.site.hit(ctx, 0, true); err != nil {
 				return err
 			}
 		}
@@ -62,11 +62,11 @@ func (o *outage) round(ctx context.Context, round int, pause bool) (err error) {
 	if pause {
 		for i := range o.ill {
 			<-o.hangs[i]
-			o.settle(ctx, i)
+			o.onIll(ctx, i, settle)
 			<-o.hangs[i]
 		}
 		var resume func() error
-		if resume, err = o.site.pause(ctx, round); err != nil {
+		if resume, err = o.site.hit(ctx, round, false); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, resume()) }()
@@ -76,9 +76,6 @@ func (o *outage) round(ctx context.Context, round int, pause bool) (err error) {
 	}
 	return ctx.Err()
 }
-
-// settle lets a contestant work that is not measured.
-func (o *outage) settle(ctx context.Context, i int) { o.onIll(ctx, i, settle) }
 
 // onIll lets a contestant work on the broken servers.
 func (o *outage) onIll(ctx context.Context, i int, long time.Duration) measure.Sample {
@@ -109,41 +106,29 @@ func (o *outage) turn(ctx context.Context, i int) {
 	}
 }
 
-// pause stops a server and a follower of etcd, others in each round.
-func (s *site) pause(ctx context.Context, round int) (resume func() error, err error) {
-	follower, err := s.follower(ctx, round)
-	if err != nil {
-		return nil, err
-	}
+// hit stops or kills a server and a follower of etcd, others in each round, and returns what resumes those that were
+// stopped. An election would take longer than a slice.
+func (s *site) hit(ctx context.Context, round int, kill bool) (resume func() error, err error) {
 	victim := s.redis[round%len(s.redis)]
-	if err := victim.Pause(); err != nil {
-		return nil, err
-	}
-	if s.etcd == nil {
-		return victim.Resume, nil
-	}
-	return func() error { return errors.Join(s.etcd.Resume(follower), victim.Resume()) }, s.etcd.Pause(follower)
-}
-
-// kill ends a server and a follower of etcd.
-func (s *site) kill(ctx context.Context) error {
-	follower, err := s.follower(ctx, 0)
-	if err != nil {
-		return err
-	}
-	s.redis[0].Kill()
+	follower := 0
 	if s.etcd != nil {
+		leader, err := s.etcd.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n := len(s.etcd.Addrs())
+		follower = (leader + 1 + round%(n-1)) % n
+	}
+	switch {
+	case kill && s.etcd != nil:
 		s.etcd.Kill(follower)
+		fallthrough
+	case kill:
+		victim.Kill()
+		return nil, nil
+	case s.etcd == nil:
+		return victim.Resume, victim.Pause()
 	}
-	return nil
-}
-
-// follower returns a member that does not lead, another one in each round. An election would take longer than a slice.
-func (s *site) follower(ctx context.Context, round int) (int, error) {
-	if s.etcd == nil {
-		return 0, nil
-	}
-	leader, err := s.etcd.Leader(ctx)
-	n := len(s.etcd.Addrs())
-	return (leader + 1 + round%(n-1)) % n, err
+	resume = func() error { return errors.Join(s.etcd.Resume(follower), victim.Resume()) }
+	return resume, errors.Join(victim.Pause(), s.etcd.Pause(follower))
 }

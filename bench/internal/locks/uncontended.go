@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type opened struct {
 	contestant.Kind
 
 	locks *contestant.Locker
+	lock  contestant.Lock
 	keys  [][keysEach]string // of each caller
 	next  []int
 	done  atomic.Int64 // pairs without an error
@@ -40,7 +42,9 @@ func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end
 			end()
 			return nil, nil, fmt.Errorf("%s: %w", kind.Name, err)
 		}
-		o := &opened{Kind: kind, locks: locks, keys: make([][keysEach]string, callers), next: make([]int, callers)}
+		o := &opened{
+			Kind: kind, locks: locks, lock: locks.Try, keys: make([][keysEach]string, callers), next: make([]int, callers),
+		}
 		for i := range o.keys {
 			for j := range o.keys[i] {
 				o.keys[i][j] = kind.Name + ":" + strconv.Itoa(i) + ":" + strconv.Itoa(j)
@@ -55,7 +59,7 @@ func openAll(kinds []contestant.Kind, at *site, callers int) (all []*opened, end
 func (o *opened) pairs(ctx context.Context, w measure.Window) (sample measure.Sample, left func()) {
 	return measure.Callers(len(o.keys), w, func(i int, got func()) error {
 		o.next[i]++
-		if err := o.locks.Pair(ctx, o.keys[i][o.next[i]%keysEach]); err != nil {
+		if err := o.lock(ctx, o.keys[i][o.next[i]%keysEach], func() {}); err != nil {
 			return err
 		}
 		got()
@@ -85,10 +89,27 @@ func firstLine(text string) string {
 	return first
 }
 
-// uncontended measures contestants on keys that no other caller wants.
-func uncontended(kinds []contestant.Kind, callers int) func(context.Context, *bench, *results.Table, []*site) error {
+// onOneKey waits for one and the same key, so that callers hand it to each other.
+func onOneKey(wait contestant.Lock) contestant.Lock {
+	var held atomic.Int32
+	return func(ctx context.Context, _ string, hold func()) error {
+		overlap := false
+		err := wait(ctx, "one", func() {
+			overlap = held.Add(1) > 1
+			hold()
+			held.Add(-1)
+		})
+		if overlap {
+			return errors.New("holds OVERLAPPED")
+		}
+		return err
+	}
+}
+
+// pairs measures contestants on keys that no other caller wants, or on one that all want.
+func pairs(kinds []contestant.Kind, callers int, oneKey bool) func(context.Context, *bench, *results.Table, []*site) error {
 	return func(ctx context.Context, b *bench, t *results.Table, sites []*site) error {
-		all, end, err := openAll(b.lab.installed(t, kinds), sites[0], callers)
+		all, end, err := openAll(b.installed(t, kinds), sites[0], callers)
 		if err != nil {
 			return err
 		}
@@ -96,6 +117,9 @@ func uncontended(kinds []contestant.Kind, callers int) func(context.Context, *be
 		long := b.span(slice)
 		for _, o := range all {
 			t.AddRow(o.Name) // in this order
+			if oneKey {
+				o.lock = onOneKey(o.locks.Wait)
+			}
 			_, left := o.pairs(ctx, measure.After(0, long/2))
 			left()
 		}

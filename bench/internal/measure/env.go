@@ -39,12 +39,32 @@ func (e *Env) Wants(names ...string) bool {
 	return false
 }
 
-// Table adds a table to the results, and reports it as progress.
-func (e *Env) Table(name, title string) *results.Table {
-	e.Report("%s: %s", name, title)
-	t := &results.Table{Name: name, Title: title}
-	e.Results.Tables = append(e.Results.Tables, t)
-	return t
+// Contest is one table of the report.
+type Contest struct {
+	Group, Name, Title string
+	// Rows are those of the contestants, in the order in which they are shown. More may come later.
+	Rows []string
+	// Measure fills the table.
+	Measure func(ctx context.Context, t *results.Table) error
+}
+
+// Measure measures the contests that were asked for. What was measured before an error stays.
+func (e *Env) Measure(ctx context.Context, contests ...Contest) error {
+	for _, c := range contests {
+		if !e.Wants(c.Group, c.Name) {
+			continue
+		}
+		e.Report("%s: %s", c.Name, c.Title)
+		t := &results.Table{Name: c.Name, Title: c.Title}
+		e.Results.Tables = append(e.Results.Tables, t)
+		for _, row := range c.Rows {
+			t.AddRow(row)
+		}
+		if err := c.Measure(ctx, t); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	return nil
 }
 
 // Report reports progress.

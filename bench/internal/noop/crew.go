@@ -8,6 +8,9 @@ import (
 	"sync"
 )
 
+// Type is the type of all tasks.
+const Type = "noop"
+
 // Crew is asynq servers that do as many of their tasks as they are asked to. They rest in between.
 type Crew struct {
 	stop func() error

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/railtoken/railtoken/bench/internal/results"
@@ -79,4 +82,37 @@ func writeRow(b *strings.Builder, cells ...string) {
 		cells[i] = strings.ReplaceAll(c, "|", `\|`)
 	}
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// Number has three digits, or as many as stand before the point; "-" is no number.
+func Number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case math.IsInf(v, 0):
+		return "∞"
+	case v == 0:
+		return "0"
+	}
+	digits := 2
+	switch size := math.Abs(v); {
+	case size >= 1000:
+		return results.Grouped(strconv.FormatFloat(v, 'f', 0, 64), "\u2009")
+	case size >= 100:
+		digits = 0
+	case size >= 10:
+		digits = 1
+	case size < 0.0095:
+		digits = 4
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// WithQuartiles is the median, with the quartiles in brackets when they differ from it.
+func WithQuartiles(s results.Spread) string {
+	median, low, high := Number(s.Median), Number(s.Low), Number(s.High)
+	if low == median && high == median {
+		return median
+	}
+	return fmt.Sprintf("%s [%s %s]", median, low, high)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -100,7 +101,10 @@ func parse(r *results.Results) (*template.Template, error) {
 			}
 			return "not measured"
 		},
-		"notes":     func(tables ...string) string { return notes(r, tables) },
+		"tables": func(names ...string) []*results.Table {
+			left := func(t *results.Table) bool { return !slices.Contains(names, t.Name) }
+			return slices.DeleteFunc(slices.Clone(r.Tables), left)
+		},
 		"ahead":     func(more bool, column string, tables ...string) string { return ahead(r, more, column, tables) },
 		"verdicts":  func() []targets.Verdict { return verdicts },
 		"missed":    func() []targets.Verdict { return targets.Missed(verdicts) },
@@ -125,32 +129,12 @@ func ahead(r *results.Results, more bool, figure string, tables []string) string
 			ratio := t.Against(figure, ours, row.Name).Spread()
 			isAhead := more && ratio.Median < 0.99 || !more && ratio.Median > 1.01
 			if isAhead && !strings.HasPrefix(row.Name, ours) && row.Name != "bare" {
-				all = append(all, fmt.Sprintf("%s %s: %s", row.Name, newColumn("", name, figure).cell(r, row.Name), WithQuartiles(ratio)))
+				theirs := newColumn("", name, figure).cell(r, row.Name)
+				all = append(all, fmt.Sprintf("%s %s: %s", row.Name, theirs, WithQuartiles(ratio)))
 			}
 		}
 		if len(all) > 0 {
 			writeRow(&b, name, figure, Number(t.Of(ours, figure).Median()), strings.Join(all, "; "))
-		}
-	}
-	return b.String()
-}
-
-// notes lists what the rows of the tables have to say, the same note of several rows once.
-func notes(r *results.Results, tables []string) string {
-	var b strings.Builder
-	for _, name := range tables {
-		t := r.Table(name)
-		if t == nil {
-			continue
-		}
-		rows := map[string][]string{} // by their notes
-		for _, row := range t.Rows {
-			rows[row.Note] = append(rows[row.Note], row.Name)
-		}
-		for _, row := range t.Rows {
-			if row.Note != "" && rows[row.Note][0] == row.Name {
-				fmt.Fprintf(&b, "- %s, %s: %s\n", name, strings.Join(rows[row.Note], ", "), row.Note)
-			}
 		}
 	}
 	return b.String()

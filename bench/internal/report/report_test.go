@@ -176,7 +176,7 @@ func TestBarsAreAsLongAsTheirValues(t *testing.T) {
 	if err := templates.ExecuteTemplate(&out, "svg", drawn); err != nil {
 		t.Fatal(err)
 	}
-	heights := map[string]float64{}
+	widths := map[string]float64{}
 	for d := xml.NewDecoder(&out); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -190,14 +190,14 @@ func TestBarsAreAsLongAsTheirValues(t *testing.T) {
 			for _, a := range e.Attr {
 				of[a.Name.Local] = a.Value
 			}
-			h, err := strconv.ParseFloat(of["height"], 64)
+			wide, err := strconv.ParseFloat(of["width"], 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			heights[of["fill"]] = max(heights[of["fill"]], h) // the other one is in the legend
+			widths[of["fill"]] = wide
 		}
 	}
-	if ours, bare := heights[palette[0]], heights[palette[1]]; ours == 0 || math.Abs(bare/ours-2) > 0.01 {
-		t.Errorf("bars of 2 and 4 are %v and %v high", ours, bare)
+	if ours, bare := widths["#0072b2"], widths["#999999"]; ours == 0 || math.Abs(bare/ours-2) > 0.01 {
+		t.Errorf("bars of 2 and 4 are %v and %v wide", ours, bare)
 	}
 }

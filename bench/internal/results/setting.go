@@ -19,10 +19,15 @@ type Setting struct {
 	Versions []string
 }
 
-// NewSetting returns the setting of this process: command started it, redis is the server's version, and the report
-// names the versions of these modules. What cannot be found out is called unknown.
-func NewSetting(ctx context.Context, command, redis string, modules ...string) Setting {
-	s := Setting{Command: command, Commit: commit(ctx), Machine: machine(), Go: runtime.Version(), Redis: redis}
+// NewSetting returns the setting of this process: command started it, and the report names the versions of these
+// modules. What cannot be found out is called unknown.
+func NewSetting(ctx context.Context, command string, modules ...string) Setting {
+	s := Setting{Command: command, Commit: commit(ctx), Machine: machine(), Go: runtime.Version(), Redis: "unknown"}
+	if text, err := exec.CommandContext(ctx, "redis-server", "--version").Output(); err == nil {
+		if found := version.FindSubmatch(text); found != nil {
+			s.Redis = string(found[1])
+		}
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range info.Deps {
 			if slices.Contains(modules, module.Path) {
@@ -35,18 +40,18 @@ func NewSetting(ctx context.Context, command, redis string, modules ...string) S
 
 // commit names the revision of the working directory, and says when it has changes that are not in it.
 func commit(ctx context.Context) string {
-	revision, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
+	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*", "--abbrev=40",
+		"--dirty= with uncommitted changes").Output()
 	if err != nil {
 		return "unknown"
 	}
-	name := strings.TrimSpace(string(revision))
-	if changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
-		name += " with uncommitted changes"
-	}
-	return name
+	return strings.TrimSpace(string(name))
 }
 
-var modelName = regexp.MustCompile(`model name\s*: *(.*)`)
+var (
+	modelName = regexp.MustCompile(`model name\s*: *(.*)`)
+	version   = regexp.MustCompile(`v=(\S+)`)
+)
 
 func machine() string {
 	model := "unknown processor"

@@ -97,6 +97,14 @@ func PercentileIn(unit time.Duration, sorted []time.Duration, p float64) float64
 	return float64(sorted[min(max(rank, 1), len(sorted))-1]) / float64(unit)
 }
 
+// Grouped sets a space before each three digits of an integer.
+func Grouped(digits, space string) string {
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + space + digits[i:]
+	}
+	return digits
+}
+
 // quantile interpolates between the two neighbours of the place.
 func quantile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {

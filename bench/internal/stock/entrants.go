@@ -26,10 +26,9 @@ const recorded = "railtoken, keys recorded"
 
 var entrants = []entrant{
 	{"bare x 1", bare(1)}, {"bare x 2", bare(2)}, {"bare x 4", bare(4)}, {"bare x 8", bare(8)},
-	{"attached, no keys", attached(func(locks *attach.Attached, handler asynq.Handler) asynq.Handler { return locks.Unlocked(handler) })},
+	{"attached, no keys", attached((*attach.Attached).Unlocked)},
 	{"railtoken", attached(byKey)}, {recorded, attached(byKey)},
-	{"sleep-retry", holding(contestant.SetNX)},
-	{"redsync", holding(func(client *redis.Client) contestant.Lock { return contestant.Mutex([]*redis.Client{client}).Wait })},
+	{"sleep-retry", holding(contestant.SetNX)}, {"redsync", holding(contestant.Mutex)},
 }
 
 // bare is so many stock asynq servers that share the slots.
@@ -45,7 +44,7 @@ func bare(servers int) start {
 func attached(lock func(*attach.Attached, asynq.Handler) asynq.Handler) start {
 	return func(client *redis.Client, handler asynq.HandlerFunc) (func() error, error) {
 		cfg := asynq.Config{Concurrency: slots}
-		return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
+		return workers.Attached(client, cfg, func(locks *attach.Attached) asynq.Handler { return lock(locks, handler) })
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/results"
 	"github.com/railtoken/railtoken/bench/internal/server"
 	"github.com/railtoken/railtoken/bench/internal/usage"
+	"github.com/railtoken/railtoken/bench/internal/workers"
+	"github.com/railtoken/railtoken/worker"
 )
 
 const (
@@ -30,32 +32,24 @@ const (
 
 // Measure measures each contestant on the same machine as Redis, and with a network between.
 func Measure(ctx context.Context, env *measure.Env) error {
-	for _, way := range []struct {
-		name   string
-		oneWay time.Duration
-		tasks  int
-	}{{"stock", 0, 20_000}, {"stock-far", 350 * time.Microsecond, 6000}} {
-		if !env.Wants(way.name) {
-			continue
-		}
-		tasks := env.Share(way.tasks, 500)
-		t := env.Table(way.name, fmt.Sprintf("%d tasks that do nothing, with keys of their own, on %d slots of a process", tasks, slots))
-		for _, c := range entrants {
-			t.AddRow(c.name) // in this order
-		}
-		err := env.Each(ctx, len(entrants), func(round, i int) error {
-			c := entrants[i]
-			env.Report("%s, round %d: %s", way.name, round+1, c.name)
-			if err := run(ctx, env.Dir, way.oneWay, t, c, tasks); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
-		}
+	return env.Measure(ctx, contest(env, "stock", 0, 20_000), contest(env, "stock-far", 350*time.Microsecond, 6000))
+}
+
+func contest(env *measure.Env, name string, oneWay time.Duration, tasks int) measure.Contest {
+	tasks = env.Share(tasks, 500)
+	c := measure.Contest{
+		Name: name, Title: fmt.Sprintf("%d tasks that do nothing, with keys of their own, on %d slots of a process", tasks, slots),
+		Measure: func(ctx context.Context, t *results.Table) error {
+			return env.Each(ctx, len(entrants), func(round, i int) error {
+				env.Report("%s, round %d: %s", name, round+1, entrants[i].name)
+				return run(ctx, env.Dir, oneWay, t, entrants[i], tasks)
+			})
+		},
 	}
-	return nil
+	for _, one := range entrants {
+		c.Rows = append(c.Rows, one.name)
+	}
+	return c
 }
 
 // run has one contestant do its tasks on a new server that far away.
@@ -76,12 +70,13 @@ func run(ctx context.Context, dir string, oneWay time.Duration, t *results.Table
 		defer func() { _ = proxy.Close() }()
 		at = proxy.Addr()
 	}
-	err = noop.Enqueue(ctx, s.Addr(), producers, tasks+slots, func(i int) (payload []byte, opts []asynq.Option) {
-		payload = fmt.Append(nil, "order:", i)
+	err = workers.Enqueue(ctx, s.Addr(), producers, tasks+slots, func(client *worker.Client, i int) error {
+		payload, opts := fmt.Append(nil, "order:", i), []asynq.Option(nil)
 		if c.name == recorded {
 			opts = append(opts, attach.Keys(string(payload)))
 		}
-		return payload, opts
+		_, err := client.EnqueueRaw(ctx, noop.Type, payload, nil, opts...)
+		return err
 	})
 	if err != nil {
 		return err

@@ -36,7 +36,9 @@ type serverStart func(redis.UniversalClient, asynq.Config, asynq.Handler) (stop 
 
 // startAsynq starts an asynq server with the rest of a configuration. Its handler works on a task while it holds the
 // lock; without one when lock is nil.
-func startAsynq(job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) contestant.Lock) (stop func() error, err error) {
+func startAsynq(
+	job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) contestant.Lock,
+) (stop func() error, err error) {
 	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
 	held := func(_ context.Context, _ string, hold func()) error {
 		hold()
@@ -45,7 +47,8 @@ func startAsynq(job Job, cfg asynq.Config, begin serverStart, lock func(*redis.C
 	if lock != nil {
 		held = lock(client)
 	}
-	cfg.DelayedTaskCheckInterval = delayedInterval
+	cfg.Queues, cfg.TaskCheckInterval = job.Scenario.weights(), checkInterval
+	cfg.BaseContext, cfg.DelayedTaskCheckInterval = job.Tally.Context, delayedInterval
 	cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return cmp.Or(job.RetryDelay, retryDelay) }
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
 	stopServer, err := begin(client, cfg, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
@@ -54,8 +57,6 @@ func startAsynq(job Job, cfg asynq.Config, begin serverStart, lock func(*redis.C
 			return err
 		}
 		job.Tally.Run(p.N)
-		ctx, cancel := job.Tally.During(ctx)
-		defer cancel()
 		var worked error
 		err := held(ctx, "lock:"+p.Key, func() { worked = job.Tally.Work(ctx, p.N) })
 		return errors.Join(worked, err)
@@ -68,7 +69,7 @@ func startAsynq(job Job, cfg asynq.Config, begin serverStart, lock func(*redis.C
 
 // failed is told every error of a handler.
 func (j Job) failed(_ context.Context, _ *asynq.Task, err error) {
-	if !errors.Is(err, contestant.ErrTaken) && !errors.Is(err, locking.ErrHeld) {
+	if isFailure(err) && !errors.Is(err, locking.ErrHeld) {
 		j.Tally.Fault(err)
 	}
 }

@@ -28,14 +28,11 @@ type start func(ctx context.Context, job Job) (stop func() error, err error)
 // Contestant is a way to work on tasks that want the same keys.
 type Contestant struct {
 	Name string
-	// Locks says that no two tasks of a key may run at the same time.
-	Locks bool
-	// Parks says that tasks in conflict are parked.
+	// Parks says that tasks in conflict are parked. The tasks are enqueued with their keys, as a Producer does that knows
+	// their key functions.
 	Parks bool
-	// InOrder says that the tasks of a key must be done in the order in which they were enqueued.
+	// InOrder says that the tasks of a key must be done in the order in which they were enqueued. That records no keys.
 	InOrder bool
-	// Recorded says that the tasks are enqueued with their keys, as a Producer does that knows their key functions.
-	Recorded bool
 	// Timed says that tasks in conflict wait for asynq's own timer.
 	Timed bool
 
@@ -47,5 +44,5 @@ type Contestant struct {
 var (
 	All    = slices.Concat([]Contestant{Bare}, Ours, ByHand)
 	Ours   = []Contestant{Railtoken, RailtokenParks, RailtokenWait, RailtokenFIFO, RailtokenStrictFIFO}
-	ByHand = []Contestant{SleepRetry, SleepRedsync, Semaphore, Retry}
+	ByHand = []Contestant{SleepRetry, SleepRedsync, Retry}
 )

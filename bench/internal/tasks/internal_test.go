@@ -14,15 +14,15 @@ import (
 
 func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
 	t.Parallel()
-	contests, err := part{&measure.Env{Scale: 1}}.contests()
+	all, err := contests(&measure.Env{Scale: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, c := range contests {
-		names = append(names, c.scenario.Name)
-		if c.scenario.Title == "" || len(c.contestants) < 3 || c.bound(c.contestants[0]) <= 0 {
-			t.Errorf("%s: %+v", c.scenario.Name, c)
+	for _, c := range all {
+		names = append(names, c.Name)
+		if c.Title == "" || c.Group == "" || len(c.Rows) < 3 {
+			t.Errorf("%+v", c)
 		}
 	}
 	if want := []string{"K1", "K4", "K20", "orders", "sellers", "hotkey", "wake-all", "wake"}; !slices.Equal(names, want) {

@@ -27,55 +27,39 @@ const (
 )
 
 // Measure measures what workers get done when their tasks want the same keys, with railtoken and with what people use
-// today. What was measured before an error stays.
+// today.
 func Measure(ctx context.Context, env *measure.Env) error {
-	p := part{env}
-	contests, err := p.contests()
+	contests, err := contests(env)
 	if err != nil {
 		return err
 	}
-	for _, c := range contests {
-		if !p.Wants(c.group, c.scenario.Name) {
-			continue
-		}
-		if err := p.contest(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c.scenario.Name, err)
-		}
-	}
-	return nil
+	return env.Measure(ctx, contests...)
 }
 
 // contests returns all of them, in the order in which they run.
-func (p part) contests() ([]contest, error) {
-	share := func(n int) int { return p.Share(n, 2) }
+func contests(env *measure.Env) ([]measure.Contest, error) {
+	share := func(n int) int { return env.Share(n, 2) }
 	orders, from := GenerateOrders(share(5000), seed), "generated "
-	if p.Orders != "" {
+	if env.Orders != "" {
 		var err error
-		if orders, err = ReadOrdersFile(p.Orders); err != nil {
-			return nil, err
+		if orders, err = ReadOrders(env.Orders); err != nil {
+			return nil, fmt.Errorf("%s: %w", env.Orders, err)
 		}
 		from = "real "
 	}
 	byOrder, bySeller := ByOrder(orders, share(3000), contendedWork, seed), BySeller(orders, share(1500), briefWork, seed)
 	byOrder.Title, bySeller.Title = from+byOrder.Title, from+bySeller.Title
 	short := slices.Concat([]Contestant{Bare, Railtoken}, ByHand)
-	hot := BesideAHotKey(share(2000), share(200))
-	return []contest{
-		p.contended(Repeat("K1", 1, share(500), briefWork, seed), All),
-		p.contended(Repeat("K4", 4, share(250), contendedWork, seed), All),
-		p.contended(Repeat("K20", 20, share(100), briefWork, seed), All),
-		p.contended(byOrder, short), p.contended(bySeller, short),
-		{
-			"tasks-hotkey", hot, slices.Concat([]Contestant{Railtoken, RailtokenWait, RailtokenFIFO}, ByHand),
-			func(Contestant) time.Duration { return 8*hot.Ideal() + 3*time.Second }, p.hotKey,
-		},
-		{
-			"tasks-wake", Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken, RailtokenParks}, ByHand),
-			func(Contestant) time.Duration { return 10 * time.Second }, p.wakes,
-		},
-		{
-			"tasks-wake", HandOffs(share(handOffs)), eachQueue,
-			func(Contestant) time.Duration { return wakeBound }, p.wakes,
-		},
+	hot := part{env, BesideAHotKey(share(2000), share(200)), slices.Concat(
+		[]Contestant{Railtoken, RailtokenWait, RailtokenFIFO}, ByHand)}
+	pairs := part{env, Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken, RailtokenParks}, ByHand)}
+	hands := part{env, HandOffs(share(handOffs)), eachQueue}
+	return []measure.Contest{
+		contended(env, Repeat("K1", 1, share(500), briefWork, seed), All),
+		contended(env, Repeat("K4", 4, share(250), contendedWork, seed), All),
+		contended(env, Repeat("K20", 20, share(100), briefWork, seed), All),
+		contended(env, byOrder, short), contended(env, bySeller, short),
+		hot.contest("tasks-hotkey", hot.hotKey),
+		pairs.contest("tasks-wake", pairs.wakes), hands.contest("tasks-wake", hands.wakes),
 	}, nil
 }

@@ -1,11 +1,11 @@
 package tasks
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -16,50 +16,34 @@ import (
 // Order is what a customer bought.
 type Order struct {
 	ID string
-	// Sellers ship its parts. There is at least one.
-	Sellers []string
+	// Seller ships it, or the first of its parts.
+	Seller string
 }
 
-// ReadOrdersFile reads the orders of a CSV file: see [ReadOrders].
-func ReadOrdersFile(path string) ([]Order, error) {
-	f, err := os.Open(path)
+// ReadOrders reads orders from a CSV file with a header that names order_id and seller_ids, separated by spaces, among
+// other columns. It returns the first fault with its line, and no order then.
+func ReadOrders(file string) ([]Order, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	orders, err := ReadOrders(f)
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err // it names the line
 	}
-	return orders, nil
-}
-
-// ReadOrders reads orders from CSV with a header that names order_id and seller_ids, separated by spaces, among other
-// columns. It returns the first fault with its line, and no order then.
-func ReadOrders(r io.Reader) ([]Order, error) {
-	in := csv.NewReader(r)
-	header, err := in.Read()
-	if err != nil {
-		return nil, fmt.Errorf("no header with order_id and seller_ids: %w", err)
+	if len(rows) < 2 {
+		return nil, errors.New("there is no order, or no header with order_id and seller_ids")
 	}
-	for i := range header {
-		header[i] = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(header[i], "\ufeff")))
-	}
+	header := strings.Split(strings.NewReplacer("\ufeff", "", " ", "").Replace(strings.ToLower(strings.Join(rows[0], ","))), ",")
 	id, sellers := slices.Index(header, "order_id"), slices.Index(header, "seller_ids")
 	if id < 0 || sellers < 0 {
 		return nil, fmt.Errorf("the header is %q: it must name order_id and seller_ids", header)
 	}
-	rows, err := in.ReadAll()
-	if err != nil {
-		return nil, err // it names the line
-	}
-	if len(rows) == 0 {
-		return nil, errors.New("there is a header but no order")
-	}
-	orders := make([]Order, len(rows))
-	for i, row := range rows {
-		orders[i] = Order{ID: strings.TrimSpace(row[id]), Sellers: strings.Fields(row[sellers])}
-		if orders[i].ID == "" || len(orders[i].Sellers) == 0 {
+	orders := make([]Order, len(rows)-1)
+	for i, row := range rows[1:] {
+		orders[i].ID = row[id]
+		orders[i].Seller, _, _ = strings.Cut(strings.TrimSpace(row[sellers]), " ")
+		if orders[i].ID == "" || orders[i].Seller == "" {
 			return nil, fmt.Errorf("line %d: an order needs an order_id and at least one of seller_ids", i+2)
 		}
 	}
@@ -73,12 +57,7 @@ func GenerateOrders(n int, seed uint64) []Order {
 	zipf := rand.NewZipf(rng, 1.15, 8, uint64(max(n/4, 20)-1))
 	orders := make([]Order, n)
 	for i := range orders {
-		orders[i].ID = fmt.Sprintf("A%06d", 100_000+i)
-		for parts := 1 + rng.IntN(40)/37; len(orders[i].Sellers) < parts; {
-			if seller := fmt.Sprintf("S%04d", zipf.Uint64()+1); !slices.Contains(orders[i].Sellers, seller) {
-				orders[i].Sellers = append(orders[i].Sellers, seller)
-			}
-		}
+		orders[i] = Order{ID: fmt.Sprintf("A%06d", 100_000+i), Seller: fmt.Sprintf("S%04d", zipf.Uint64()+1)}
 	}
 	return orders
 }
@@ -87,33 +66,28 @@ func GenerateOrders(n int, seed uint64) []Order {
 // queues of their own, with the order as their key. The orders are shuffled, and of too many those with the most tasks
 // are kept.
 func ByOrder(orders []Order, most int, work time.Duration, seed uint64) Scenario {
-	s := fromOrders("orders", orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and then an allocation of each order,"+
+	s := fromOrders(orders, most, work, seed, func(o Order) string { return "order:" + o.ID })
+	s.Name, s.Title = "orders", fmt.Sprintf("orders: %d tasks x %v in two queues, an audit and then an allocation of each order,"+
 		" with %d orders as keys", len(s.Tasks), work, s.Keys())
 	return s
 }
 
-// BySeller returns the tasks of some orders, all shuffled: an audit and an allocation of each, in queues of their own,
-// with the order's first seller as their key. Of too many those of the sellers with the most are kept.
+// BySeller returns the same tasks, all shuffled, with the order's seller as their key. Of too many those of the sellers
+// with the most are kept.
 func BySeller(orders []Order, most int, work time.Duration, seed uint64) Scenario {
-	s := fromOrders("sellers", orders, most, work, seed, func(o Order) string { return "seller:" + o.Sellers[0] })
-	shuffle(s.Tasks, seed)
-	s.number()
-	s.Title = fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, with %d sellers as keys",
+	s := fromOrders(orders, most, work, seed, func(o Order) string { return "seller:" + o.Seller }).shuffled(seed)
+	s.Name, s.Title = "sellers", fmt.Sprintf("orders: %d tasks x %v in two queues, all shuffled, with %d sellers as keys",
 		len(s.Tasks), work, s.Keys())
 	return s
 }
 
-func fromOrders(name string, orders []Order, most int, work time.Duration, seed uint64, key func(Order) string) Scenario {
+func fromOrders(orders []Order, most int, work time.Duration, seed uint64, key func(Order) string) Scenario {
 	orders = hottest(orders, (most+1)/2, key)
 	shuffle(orders, seed)
-	s := Scenario{Name: name, Bare: Slots}
+	s := Scenario{Bare: Slots}
 	for _, o := range orders {
-		for _, kind := range []string{"audit", "allocate"} {
-			s.Tasks = append(s.Tasks, Task{Key: key(o), Work: work, Type: kind, Queue: kind})
-		}
+		s = s.with(Task{Key: key(o), Work: work, Queue: "audit"}).with(Task{Key: key(o), Work: work, Queue: "allocate"})
 	}
-	s.number()
 	return s
 }
 

@@ -30,32 +30,26 @@ var (
 
 func ours(name string, strategy middleware.Strategy) Contestant {
 	return Contestant{
-		Name: name, Locks: true, Parks: true, Recorded: true,
+		Name: name, Parks: true,
 		start: func(ctx context.Context, job Job) (func() error, error) {
-			cfg := worker.Config{Queues: job.Scenario.weights(), Concurrency: Slots, Strategy: strategy}
-			return startRailtoken(ctx, job, cfg)
+			return startRailtoken(ctx, job, worker.Config{Concurrency: Slots, Strategy: strategy})
 		},
 	}
 }
 
 func inOrder(name string, strategy middleware.Strategy) Contestant {
 	c := ours(name, strategy)
-	c.InOrder, c.Recorded = true, false
+	c.InOrder = true
 	return c
 }
 
 // startRailtoken starts a worker with the rest of a configuration.
 func startRailtoken(ctx context.Context, job Job, cfg worker.Config) (stop func() error, err error) {
-	cfg.Redis, cfg.Observer = worker.Redis{Addr: job.Addr}, job.observe
-	cfg.ErrorHandler = asynq.ErrorHandlerFunc(job.failed)
+	cfg.Redis, cfg.BaseContext, cfg.Observer = worker.Redis{Addr: job.Addr}, job.Tally.Context, job.observe
+	cfg.Queues, cfg.ErrorHandler = job.Scenario.weights(), asynq.ErrorHandlerFunc(job.failed)
 	return workers.Railtoken(ctx, cfg, worker.Handler[payload]{
-		Keys: payload.keys,
-		Run: func(ctx context.Context, p payload) error {
-			ctx, cancel := job.Tally.During(ctx)
-			defer cancel()
-			return job.Tally.Work(ctx, p.N)
-		},
-	}, job.Scenario.types()...)
+		Keys: payload.keys, Run: func(ctx context.Context, p payload) error { return job.Tally.Work(ctx, p.N) },
+	}, taskType)
 }
 
 // observe counts the runs: each ends in conflict, or has acquired the key. A task that is parked as soon as it is

@@ -85,7 +85,7 @@ func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) 
 // note says in the row what must not be, and only that.
 func note(row *results.Row, r Result, c Contestant) {
 	faults := []string{r.Err}
-	if c.Locks && r.Overlaps > 0 {
+	if c.Name != bare && r.Overlaps > 0 {
 		faults = append(faults, fmt.Sprintf("tasks of one key OVERLAPPED %d times", r.Overlaps))
 	}
 	if r.Again > 0 {

@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"time"
 
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/bench/internal/server"
+	"github.com/railtoken/railtoken/bench/internal/workers"
+	"github.com/railtoken/railtoken/worker"
 )
 
 // Rehearse runs the contestant, for as long as the bound says, and learns which commands it sends. Nothing of it is
@@ -18,7 +24,7 @@ func Rehearse(ctx context.Context, dir string, c Contestant, s Scenario, bound t
 	}
 	defer at.Kill()
 	return server.Learn(ctx, at, func() error {
-		_, err := counted(ctx, at, nil, c, s, bound)
+		_, err := run(ctx, at, nil, c, s, bound)
 		return err
 	})
 }
@@ -33,7 +39,7 @@ func Run(
 		return r, err
 	}
 	defer at.Kill()
-	return counted(ctx, at, sent, c, s, bound)
+	return run(ctx, at, sent, c, s, bound)
 }
 
 // StartHeld has a contestant run a task that holds a key for an hour, and n others that wait for it, each for an hour
@@ -54,8 +60,9 @@ func StartHeld(ctx context.Context, addr string, c Contestant, n int) (stop func
 	return func() error { return job.end(stopServer) }, nil
 }
 
-// counted runs the contestant between two looks at the commands that the server has got.
-func counted(
+// run lets the contestant work until all is over or the time is up, and stops it. It looks at the commands that the
+// server has got before and after that.
+func run(
 	ctx context.Context, at *server.Server, sent *server.Sent, c Contestant, s Scenario, bound time.Duration,
 ) (r Result, err error) {
 	job := Job{Addr: at.Addr(), Scenario: s, Tally: NewTally(s.Tasks)}
@@ -66,22 +73,12 @@ func counted(
 	if err != nil {
 		return r, err
 	}
-	if r, err = work(ctx, c, job, bound); err != nil {
-		return r, err
-	}
-	after, err := sent.Count(ctx, at)
-	r.Commands = after - before
-	return r, err
-}
-
-// work lets the contestant work until all is over or the time is up, and stops it.
-func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Result, error) {
 	runtime.GC() // the garbage of the last contestant is not this one's
 	began := time.Now()
 	up := time.After(bound)
 	stop, err := c.start(ctx, job)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	added := make(chan error, 1)
 	go func() { added <- enqueue(ctx, job, c, job.Scenario.late(), began) }()
@@ -90,6 +87,32 @@ func work(ctx context.Context, c Contestant, job Job, bound time.Duration) (Resu
 	case <-up:
 	case <-ctx.Done():
 	}
-	r := job.Tally.Freeze(began)
-	return r, errors.Join(<-added, job.end(stop), ctx.Err())
+	r = job.Tally.Freeze(began)
+	err = errors.Join(<-added, job.end(stop), ctx.Err())
+	after, uncounted := sent.Count(ctx, at)
+	r.Commands = after - before
+	return r, errors.Join(err, uncounted)
+}
+
+// enqueue adds the tasks, in their order, with their places as their IDs: late ones at their times after began.
+func enqueue(ctx context.Context, job Job, c Contestant, tasks []Task, began time.Time) error {
+	return workers.Enqueue(ctx, job.Addr, 1, len(tasks), func(client *worker.Client, i int) (err error) {
+		t := tasks[i]
+		select {
+		case <-time.After(time.Until(began.Add(t.After))):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		p := payload{N: t.N, Key: t.Key}
+		opts := []asynq.Option{asynq.Queue(t.Queue), asynq.TaskID(strconv.Itoa(t.N))}
+		if c.Parks && !c.InOrder {
+			opts = append(opts, attach.Keys(t.Key))
+		}
+		if c.InOrder {
+			_, err = client.EnqueueInOrder(ctx, t.Key, taskType, p, opts...)
+		} else {
+			_, err = client.Enqueue(ctx, taskType, p, opts...)
+		}
+		return err
+	})
 }

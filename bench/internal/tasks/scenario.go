@@ -3,10 +3,16 @@ package tasks
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
+)
+
+const (
+	hotWork   = 5 * time.Millisecond
+	otherWork = 20 * time.Millisecond
+	// settled is enough for workers that are idle to have taken a task that was enqueued.
+	settled = 100 * time.Millisecond
 )
 
 // Slots is how many tasks a contestant works on at a time.
@@ -20,8 +26,8 @@ type Task struct {
 	Key string
 	// Work is how long the task takes.
 	Work time.Duration
-	// Type is that of asynq, and Queue where the task is enqueued.
-	Type, Queue string
+	// Queue is where the task is enqueued.
+	Queue string
 	// Aside says that the task is there to be in the way of the others: a run does not wait for it, and it does not
 	// count.
 	Aside bool
@@ -37,27 +43,19 @@ type Scenario struct {
 	Bare int
 }
 
-// DefaultType and DefaultQueue are those of tasks that are all alike.
+// The type of all tasks, and the queue of those that are all alike.
 const (
-	DefaultType  = "work"
+	taskType     = "work"
 	DefaultQueue = "default"
 )
 
 // Repeat returns a scenario with each tasks for each of so many keys, shuffled: the same for the same seed.
 func Repeat(name string, keys, each int, work time.Duration, seed uint64) Scenario {
-	s := Scenario{
-		Name:  name,
-		Title: fmt.Sprintf("%d %s x %d tasks x %v", keys, plural(keys, "key"), each, work),
-		Bare:  min(keys, Slots),
+	s := Scenario{Name: name, Title: fmt.Sprintf("%d tasks x %v of each key, keys: %d", each, work, keys), Bare: min(keys, Slots)}
+	for i := range each * keys {
+		s = s.with(Task{Key: fmt.Sprint("key:", i%keys), Work: work})
 	}
-	for range each {
-		for k := range keys {
-			s = s.with(Task{Key: fmt.Sprint("key:", k), Work: work})
-		}
-	}
-	shuffle(s.Tasks, seed)
-	s.number()
-	return s
+	return s.shuffled(seed)
 }
 
 // Distinct returns the same tasks, each with a key of its own: what they cost when none has to wait.
@@ -74,8 +72,7 @@ func (s Scenario) Distinct() Scenario {
 func (s Scenario) withoutAside() Scenario {
 	s.Name += " alone"
 	s.Tasks = slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.Aside })
-	s.number()
-	return s
+	return s.numbered()
 }
 
 // Keys returns the number of different keys.
@@ -100,25 +97,15 @@ func (s Scenario) Ideal() time.Duration {
 	return max(longest, total/Slots)
 }
 
-// early returns the tasks that are enqueued before the start.
+// early returns the tasks that are enqueued before the start, and late the others in the order of their times.
 func (s Scenario) early() []Task {
 	return slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.After > 0 })
 }
 
-// late returns the tasks that are enqueued after the start, in the order of their times.
 func (s Scenario) late() []Task {
 	all := slices.DeleteFunc(slices.Clone(s.Tasks), func(t Task) bool { return t.After == 0 })
 	slices.SortStableFunc(all, func(a, b Task) int { return cmp.Compare(a.After, b.After) })
 	return all
-}
-
-// types returns the types of the tasks.
-func (s Scenario) types() []string {
-	types := map[string]bool{}
-	for _, t := range s.Tasks {
-		types[t.Type] = true
-	}
-	return slices.Collect(maps.Keys(types))
 }
 
 // weights gives every queue the same weight.
@@ -130,18 +117,25 @@ func (s Scenario) weights() map[string]int {
 	return weights
 }
 
-// with returns the scenario with one more task, of the default type, and in the default queue unless it names one.
+// with returns the scenario with one more task, in the default queue unless it names one.
 func (s Scenario) with(t Task) Scenario {
-	t.N, t.Type, t.Queue = len(s.Tasks), DefaultType, cmp.Or(t.Queue, DefaultQueue)
+	t.N, t.Queue = len(s.Tasks), cmp.Or(t.Queue, DefaultQueue)
 	s.Tasks = append(s.Tasks, t)
 	return s
 }
 
-// number gives each task its place.
-func (s Scenario) number() {
+// shuffled returns the tasks in another order, which is the same for the same seed.
+func (s Scenario) shuffled(seed uint64) Scenario {
+	shuffle(s.Tasks, seed)
+	return s.numbered()
+}
+
+// numbered gives each task its place.
+func (s Scenario) numbered() Scenario {
 	for i := range s.Tasks {
 		s.Tasks[i].N = i
 	}
+	return s
 }
 
 // shuffle brings the list into an order that is the same for the same seed.
@@ -150,9 +144,48 @@ func shuffle[T any](list []T, seed uint64) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
+// BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same
+// key and are [Task.Aside].
+func BesideAHotKey(others, hot int) Scenario {
+	s := Scenario{Name: "hotkey", Bare: Slots, Title: fmt.Sprintf(
+		"%d tasks x %v with keys of their own beside %d x %v for one key, on %d slots", others, otherWork, hot, hotWork, Slots)}
+	added := 0
+	for n := range others {
+		for added < hot && added*others <= 2*n*hot {
+			s = s.with(Task{Key: "hot", Work: hotWork, Aside: true})
+			added++
+		}
+		s = s.with(Task{Key: fmt.Sprint("own:", n), Work: otherWork})
 	}
-	return word + "s"
+	return s
+}
+
+// Pairs returns two tasks for each of n keys: a holder that works for half a second to one and a half, each for another
+// time, and one that waits for it, which comes later.
+func Pairs(n int) Scenario {
+	s := Scenario{Name: "wake-all", Bare: Slots, Title: fmt.Sprintf(
+		"%d keys, each held for 0.5 to 1.5 s while one task waits for it", n)}
+	for i := range n {
+		held := 500*time.Millisecond + time.Duration(i)*time.Second/time.Duration(n)
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: held})
+	}
+	for i := range n {
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, After: settled})
+	}
+	return s
+}
+
+// HandOffs returns n holders in the queue of the waiters and as many in the other one, and a waiter for each. The keys
+// are held one after the other, so that the workers have nothing else to do when one is released.
+func HandOffs(n int) Scenario {
+	s := Scenario{Name: "wake", Title: "railtoken, by the TaskCheckInterval and by which worker released the key"}
+	at := func(step int) time.Duration { return time.Duration(step) * settled }
+	for i := range 2 * n {
+		queue := []string{waiterQueue, otherQueue}[i%2]
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: at(2), After: at(3 * i), Queue: queue})
+	}
+	for i := range 2 * n {
+		s = s.with(Task{Key: fmt.Sprint("key:", i), Work: time.Millisecond, After: at(3*i + 1), Queue: waiterQueue})
+	}
+	return s
 }

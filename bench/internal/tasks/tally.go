@@ -16,31 +16,27 @@ type Tally struct {
 	running context.Context // ends with the run
 	end     context.CancelCauseFunc
 
-	mu       sync.Mutex
-	frozen   bool
-	runs     []int
-	began    []time.Time // zero when it was not
-	done     []time.Time // zero when it is not done
-	open     int         // tasks that are not done
-	inWork   map[string]int
-	overlaps int
-	again    int
-	parked   int
-	last     time.Time
-	err      error
+	mu     sync.Mutex
+	frozen bool
+	states []state // of the tasks
+	inWork map[string]int
+	last   time.Time
+	result Result
+}
+
+// state is what has happened to a task: when it was begun first, and when it was done; zero when it was not.
+type state struct {
+	runs        int
+	began, done time.Time
 }
 
 // NewTally returns a tally for the tasks, of which nothing has happened yet.
 func NewTally(tasks []Task) *Tally {
-	n := len(tasks)
-	t := &Tally{
-		tasks: tasks, over: make(chan struct{}), runs: make([]int, n), began: make([]time.Time, n), done: make([]time.Time, n),
-		inWork: map[string]int{},
-	}
+	t := &Tally{tasks: tasks, over: make(chan struct{}), states: make([]state, len(tasks)), inWork: map[string]int{}}
 	t.running, t.end = context.WithCancelCause(context.Background())
 	for _, task := range tasks {
 		if !task.Aside {
-			t.open++
+			t.result.Tasks++
 		}
 	}
 	return t
@@ -50,13 +46,13 @@ func NewTally(tasks []Task) *Tally {
 func (t *Tally) Over() <-chan struct{} { return t.over }
 
 // Run notes that a worker has begun to run task n.
-func (t *Tally) Run(n int) { t.note(func() { t.runs[n]++ }) }
+func (t *Tally) Run(n int) { t.note(func() { t.states[n].runs++ }) }
 
 // Parked notes that a task was parked.
-func (t *Tally) Parked() { t.note(func() { t.parked++ }) }
+func (t *Tally) Parked() { t.note(func() { t.result.Parked++ }) }
 
 // Fault notes an error that belongs to no contestant's plan.
-func (t *Tally) Fault(err error) { t.note(func() { t.err = err }) }
+func (t *Tally) Fault(err error) { t.note(func() { t.result.Err = err.Error() }) }
 
 // note counts, unless the counting has ended.
 func (t *Tally) note(count func()) {
@@ -70,18 +66,11 @@ func (t *Tally) note(count func()) {
 // errStopped ends handlers that still wait when the run is over.
 var errStopped = errors.New("the run is over")
 
-// End ends the contexts of [Tally.During].
+// End ends the context of the handlers.
 func (t *Tally) End() { t.end(errStopped) }
 
-// During returns a context that ends with ctx, and with the run. cancel is called after its use.
-func (t *Tally) During(ctx context.Context) (during context.Context, cancel func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	unlink := context.AfterFunc(t.running, func() { end(errStopped) })
-	return ctx, func() {
-		unlink()
-		end(nil)
-	}
-}
+// Context returns a context that ends with the run: that of all handlers.
+func (t *Tally) Context() context.Context { return t.running }
 
 // Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that
 // ends breaks it off.
@@ -107,11 +96,14 @@ func (t *Tally) enter(n int) {
 	defer t.mu.Unlock()
 	key := t.tasks[n].Key
 	t.inWork[key]++
-	if t.inWork[key] > 1 && !t.frozen {
-		t.overlaps++
+	if t.frozen {
+		return
 	}
-	if t.began[n].IsZero() && !t.frozen {
-		t.began[n] = time.Now()
+	if t.inWork[key] > 1 {
+		t.result.Overlaps++
+	}
+	if t.states[n].began.IsZero() {
+		t.states[n].began = time.Now()
 	}
 }
 
@@ -121,16 +113,17 @@ func (t *Tally) leave(n int, worked bool) {
 	t.inWork[t.tasks[n].Key]--
 	switch {
 	case !worked || t.frozen:
-	case !t.done[n].IsZero():
-		t.again++
+	case !t.states[n].done.IsZero():
+		t.result.Again++
 	default:
-		t.done[n] = time.Now()
+		t.states[n].done = time.Now()
 		if t.tasks[n].Aside {
+			t.result.AsideDone++
 			return
 		}
-		t.last = t.done[n]
-		t.open--
-		if t.open == 0 {
+		t.last = t.states[n].done
+		t.result.Done++
+		if t.result.Done == t.result.Tasks {
 			close(t.over)
 		}
 	}
@@ -142,38 +135,20 @@ func (t *Tally) Freeze(began time.Time) Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.frozen = true
-	r := Result{
-		Finished: t.open == 0, Took: time.Since(began), Overlaps: t.overlaps, Again: t.again, Parked: t.parked,
-		Runs: slices.Sorted(slices.Values(t.runs)), Began: sinceEach(t.began, began), At: sinceEach(t.done, began),
+	since := func(at time.Time) time.Duration {
+		if at.IsZero() {
+			return 0
+		}
+		return at.Sub(began)
 	}
+	r := t.result
+	r.Finished, r.Took = r.Done == r.Tasks, time.Since(began)
 	if r.Finished && !t.last.IsZero() {
-		r.Took = t.last.Sub(began)
+		r.Took = since(t.last)
 	}
-	for n, task := range t.tasks {
-		done := 0
-		if !t.done[n].IsZero() {
-			done = 1
-		}
-		if task.Aside {
-			r.AsideDone += done
-			continue
-		}
-		r.Tasks++
-		r.Done += done
+	for _, s := range t.states {
+		r.Runs, r.Began, r.At = append(r.Runs, s.runs), append(r.Began, since(s.began)), append(r.At, since(s.done))
 	}
-	if t.err != nil {
-		r.Err = t.err.Error()
-	}
+	slices.Sort(r.Runs)
 	return r
-}
-
-// sinceEach returns how long after began each of the times is; 0 for those that are zero.
-func sinceEach(times []time.Time, began time.Time) []time.Duration {
-	all := make([]time.Duration, len(times))
-	for i, at := range times {
-		if !at.IsZero() {
-			all[i] = at.Sub(began)
-		}
-	}
-	return all
 }

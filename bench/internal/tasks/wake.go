@@ -24,24 +24,52 @@ const (
 // eachQueue are railtoken with a worker for each queue, which has connections of its own, as another process would. They
 // have the defaults but for the TaskCheckInterval; attached, they are plain asynq servers that have locks attached.
 var eachQueue = []Contestant{
-	{Name: "10ms", Locks: true, start: inEachQueue(10*time.Millisecond, startQueue)},
-	{Name: "50ms", Locks: true, start: inEachQueue(50*time.Millisecond, startQueue)},
-	{Name: "50ms, attached", Locks: true, start: inEachQueue(50*time.Millisecond, startAttached)},
+	worked("10ms", 10*time.Millisecond), worked("50ms", 50*time.Millisecond),
+	{Name: "50ms, attached", start: inEachQueue(func(_ context.Context, job Job) (func() error, error) {
+		return startAsynq(job, asynq.Config{Concurrency: worker.DefaultConcurrency}, attached, nil)
+	})},
+}
+
+func worked(name string, interval time.Duration) Contestant {
+	return Contestant{Name: name, start: inEachQueue(func(ctx context.Context, job Job) (func() error, error) {
+		return startRailtoken(ctx, job, worker.Config{TaskCheckInterval: interval})
+	})}
+}
+
+// inEachQueue starts a server for each queue.
+func inEachQueue(begin start) start {
+	return func(ctx context.Context, job Job) (func() error, error) {
+		return workers.All(2, func(i int) (func() error, error) {
+			one := job
+			one.Scenario.Tasks = slices.DeleteFunc(slices.Clone(job.Scenario.Tasks), func(t Task) bool {
+				return t.Queue != []string{waiterQueue, otherQueue}[i]
+			})
+			return begin(ctx, one)
+		})
+	}
+}
+
+// attached starts a plain asynq server that has locks attached.
+func attached(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler) (func() error, error) {
+	return workers.Attached(client, cfg, func(locks *attach.Attached) asynq.Handler {
+		return locks.Lock(middleware.PayloadKeys(payload.keys))(handler)
+	})
 }
 
 // wakes measures how long after the release of its key a waiting task's handler starts. In [HandOffs], the holder was a
 // task of the same worker, or of another one.
-func (p part) wakes(ctx context.Context, t *results.Table, c Contestant, s Scenario, bound time.Duration) error {
-	got, err := p.run(ctx, c, s, bound, nil)
+func (p part) wakes(ctx context.Context, t *results.Table, c Contestant) error {
+	got, err := p.run(ctx, c, p.Scenario, wakeBound, nil)
 	if err != nil {
 		return err
 	}
 	note(t.Row(c.Name), got, c)
-	for _, holders := range []struct{ queue, who string }{{DefaultQueue, ""}, {waiterQueue, "same worker "}, {otherQueue, "another worker "}} {
-		if times := gaps(s, got, holders.queue); len(times) > 0 {
+	who := map[string]string{waiterQueue: "same worker ", otherQueue: "another worker "}
+	for _, queue := range []string{DefaultQueue, waiterQueue, otherQueue} {
+		if times := gaps(p.Scenario, got, queue); len(times) > 0 {
 			slices.Sort(times)
-			t.Add(c.Name, holders.who+"p50 ms", results.PercentileIn(time.Millisecond, times, 0.5))
-			t.Add(c.Name, holders.who+"p95 ms", results.PercentileIn(time.Millisecond, times, 0.95))
+			t.Add(c.Name, who[queue]+"p50 ms", results.PercentileIn(time.Millisecond, times, 0.5))
+			t.Add(c.Name, who[queue]+"p95 ms", results.PercentileIn(time.Millisecond, times, 0.95))
 		}
 	}
 	return nil
@@ -61,31 +89,4 @@ func gaps(s Scenario, got Result, queue string) (all []time.Duration) {
 		}
 	}
 	return all
-}
-
-// queueStart starts a server for a queue, and returns what ends it.
-type queueStart func(ctx context.Context, job Job, queues map[string]int, interval time.Duration) (stop func() error, err error)
-
-// inEachQueue starts a server for each of two queues.
-func inEachQueue(interval time.Duration, begin queueStart) start {
-	return func(ctx context.Context, job Job) (func() error, error) {
-		return workers.All(2, func(i int) (func() error, error) {
-			return begin(ctx, job, map[string]int{[]string{waiterQueue, otherQueue}[i]: 1}, interval)
-		})
-	}
-}
-
-// startQueue starts a worker.
-func startQueue(ctx context.Context, job Job, queues map[string]int, interval time.Duration) (func() error, error) {
-	return startRailtoken(ctx, job, worker.Config{Queues: queues, TaskCheckInterval: interval})
-}
-
-// startAttached starts a plain asynq server that has locks attached.
-func startAttached(_ context.Context, job Job, queues map[string]int, interval time.Duration) (func() error, error) {
-	cfg := asynq.Config{Concurrency: worker.DefaultConcurrency, Queues: queues, TaskCheckInterval: interval}
-	return startAsynq(job, cfg, func(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler) (func() error, error) {
-		return workers.Attached(client, cfg, attach.Options{}, func(locks *attach.Attached) asynq.Handler {
-			return locks.Lock(middleware.PayloadKeys(payload.keys))(handler)
-		})
-	}, nil)
 }

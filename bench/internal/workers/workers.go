@@ -35,10 +35,9 @@ func Stock(client redis.UniversalClient, cfg asynq.Config, handler asynq.Handler
 
 // Attached starts a stock asynq server that has locks attached, with a handler made for them, and returns what ends it.
 func Attached(
-	client redis.UniversalClient, cfg asynq.Config, opts attach.Options, handler func(*attach.Attached) asynq.Handler,
+	client redis.UniversalClient, cfg asynq.Config, handler func(*attach.Attached) asynq.Handler,
 ) (stop func() error, err error) {
-	opts.Logger = slog.New(slog.DiscardHandler)
-	locks, err := attach.New(client, cfg, opts)
+	locks, err := attach.New(client, cfg, attach.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -94,4 +93,24 @@ func All(n int, start func(i int) (stop func() error, err error)) (stop func() e
 		stops = append(stops, one)
 	}
 	return stop, nil
+}
+
+// Enqueue has a client add n tasks, in their order when there is one producer.
+func Enqueue(ctx context.Context, addr string, producers, n int, add func(client *worker.Client, i int) error) (err error) {
+	client, err := worker.NewClient(worker.Redis{Addr: addr})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	failed := make([]error, producers)
+	var all sync.WaitGroup
+	for p := range producers {
+		all.Go(func() {
+			for i := p; i < n && failed[p] == nil && ctx.Err() == nil; i += producers {
+				failed[p] = add(client, i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errors.Join(failed...), ctx.Err())
 }
