@@ -98,10 +98,10 @@ func over(base func() error, l *Locker, err error) (*Locker, error) {
 	if err != nil {
 		return nil, errors.Join(err, base())
 	}
-	if own := l.Close; own != nil {
+	own := l.Close
+	l.Close = base
+	if own != nil {
 		l.Close = func() error { return errors.Join(own(), base()) }
-	} else {
-		l.Close = base
 	}
 	return l, nil
 }

@@ -35,7 +35,8 @@ func overKeys(sizes []int, tasks int) series {
 func telemetry(tasks int) series {
 	return series{
 		"cost-telemetry", "a task that does nothing, with reports and metrics",
-		[]string{"neither", "reports", "reports and Prometheus"}, telemetryParts, tasks,
+		[]string{"neither", "reports", "reports and Prometheus"},
+		telemetryParts, tasks,
 		func(ctx context.Context, at *server.Server, i int) (usage.Load, error) {
 			cfg := worker.Config{DisableReports: i == 0}
 			if i == 2 {
@@ -56,7 +57,7 @@ func startCrew(ctx context.Context, at *server.Server, cfg worker.Config, keys [
 	if err != nil {
 		return nil, err
 	}
-	return noop.Start(func(work func()) (func() error, error) {
+	crew, err := noop.Start(func(work func()) (func() error, error) {
 		cfg.Redis, cfg.Concurrency = worker.Redis{Addr: at.Addr()}, keySlots
 		return workers.Railtoken(ctx, cfg, worker.Handler[string]{
 			Keys: func(key string) []string { return []string{key} },
@@ -66,4 +67,8 @@ func startCrew(ctx context.Context, at *server.Server, cfg worker.Config, keys [
 			},
 		}, noop.Type)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return crew, nil
 }

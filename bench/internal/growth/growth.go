@@ -67,11 +67,17 @@ func (s series) round(ctx context.Context, env *measure.Env, t *results.Table, r
 	}
 	defer server.KillAll(servers)
 	loads, meters := make([]usage.Load, n), make([]usage.Meter, n)
+	defer func() {
+		for _, load := range loads {
+			if load != nil {
+				err = errors.Join(err, load.Close())
+			}
+		}
+	}()
 	for _, i := range measure.Turns(n, round) {
 		if loads[i], err = s.open(ctx, servers[i], i); err != nil {
 			return fmt.Errorf("%s: %w", s.rows[i], err)
 		}
-		defer func() { err = errors.Join(err, loads[i].Close()) }()
 		sent, err := server.Learn(ctx, servers[i], func() error { return loads[i].Pass(ctx, s.units) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.rows[i], err)

@@ -30,7 +30,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sit
 	defer crowd.end()
 	kinds := b.installed(t, contendedKinds(len(at.redis)))
 	warm, long := b.span(warmUp), b.span(contendedSlice)
-	requests, sent := make([]Request, len(kinds)), make([]*server.Sent, len(kinds))
+	requests, sent := make([]Request, len(kinds)+1), make([]*server.Sent, len(kinds))
 	for i, kind := range kinds {
 		t.AddRow(kind.Name) // in this order
 		requests[i] = c.request(kind, at)
@@ -38,7 +38,7 @@ func (c contention) measure(ctx context.Context, b *bench, t *results.Table, sit
 			return fmt.Errorf("%s: %w", kind.Name, err)
 		}
 	}
-	requests = append(requests, Request{Keys: make([]string, c.keys), Callers: c.keys})
+	requests[len(kinds)] = Request{Keys: make([]string, c.keys), Callers: c.keys}
 	acquired := make([]results.Values, len(requests)) // by round
 	err = b.Each(ctx, len(requests), func(_, i int) error {
 		r := requests[i]

@@ -64,14 +64,14 @@ func (c crowd) end() {
 func (c crowd) contend(r Request) (total measure.Sample, err error) {
 	asked := c[:min(len(c), r.Callers)]
 	r.Callers /= len(asked)
-	calls := make([]*rpc.Call, len(asked))
+	samples, calls := make([]measure.Sample, len(asked)), make([]*rpc.Call, len(asked))
 	for i, p := range asked {
-		calls[i] = p.Go("Callers.Contend", r, &measure.Sample{}, nil)
+		calls[i] = p.Go("Callers.Contend", r, &samples[i], nil)
 	}
-	for _, call := range calls {
+	for i, call := range calls {
 		<-call.Done
 		err = errors.Join(err, call.Error)
-		total.Add(*call.Reply.(*measure.Sample))
+		total.Add(samples[i])
 	}
 	return total, err
 }

@@ -81,13 +81,7 @@ func addSample(t *results.Table, name string, sample measure.Sample, long time.D
 }
 
 // firstLine leaves out what an error says of each server.
-func firstLine(text string) string {
-	first, _, more := strings.Cut(text, "\n")
-	if more {
-		first += " …"
-	}
-	return first
-}
+func firstLine(text string) string { return strings.SplitN(text, "\n", 2)[0] }
 
 // onOneKey waits for one and the same key, so that callers hand it to each other.
 func onOneKey(wait contestant.Lock) contestant.Lock {

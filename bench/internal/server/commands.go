@@ -54,24 +54,19 @@ func Learn(ctx context.Context, s *Server, load func() error) (*Sent, error) {
 		}
 		failed <- err
 	}()
-	type calls struct{ all, clients float64 }
-	seen := map[string]calls{}
+	all, clients := map[string]float64{}, map[string]float64{}
 	for lines.Scan() && !strings.Contains(lines.Text(), learned) {
-		line := monitored.FindStringSubmatch(lines.Text())
-		if line == nil {
-			continue
+		if line := monitored.FindStringSubmatch(lines.Text()); line != nil {
+			name := strings.ToLower(line[2])
+			all[name]++
+			if line[1] != "lua" {
+				clients[name]++
+			}
 		}
-		name := strings.ToLower(line[2])
-		c := seen[name]
-		c.all++
-		if line[1] != "lua" {
-			c.clients++
-		}
-		seen[name] = c
 	}
 	sent := &Sent{share: map[string]float64{}}
-	for name, c := range seen {
-		sent.share[name] = c.clients / c.all
+	for name, n := range all {
+		sent.share[name] = clients[name] / n
 	}
 	return sent, errors.Join(<-failed, lines.Err())
 }

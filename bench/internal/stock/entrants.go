@@ -25,10 +25,15 @@ type entrant struct {
 const recorded = "railtoken, keys recorded"
 
 var entrants = []entrant{
-	{"bare x 1", bare(1)}, {"bare x 2", bare(2)}, {"bare x 4", bare(4)}, {"bare x 8", bare(8)},
+	{"bare x 1", bare(1)},
+	{"bare x 2", bare(2)},
+	{"bare x 4", bare(4)},
+	{"bare x 8", bare(8)},
 	{"attached, no keys", attached((*attach.Attached).Unlocked)},
-	{"railtoken", attached(byKey)}, {recorded, attached(byKey)},
-	{"sleep-retry", holding(contestant.SetNX)}, {"redsync", holding(contestant.Mutex)},
+	{"railtoken", attached(byKey)},
+	{recorded, attached(byKey)},
+	{"sleep-retry", holding(contestant.SetNX)},
+	{"redsync", holding(contestant.Mutex)},
 }
 
 // bare is so many stock asynq servers that share the slots.

@@ -40,10 +40,7 @@ func startAsynq(
 	job Job, cfg asynq.Config, begin serverStart, lock func(*redis.Client) contestant.Lock,
 ) (stop func() error, err error) {
 	client := redis.NewClient(&redis.Options{Addr: job.Addr, PoolSize: 2 * Slots})
-	held := func(_ context.Context, _ string, hold func()) error {
-		hold()
-		return nil
-	}
+	var held contestant.Lock
 	if lock != nil {
 		held = lock(client)
 	}
@@ -57,6 +54,9 @@ func startAsynq(
 			return err
 		}
 		job.Tally.Run(p.N)
+		if held == nil {
+			return job.Tally.Work(ctx, p.N)
+		}
 		var worked error
 		err := held(ctx, "lock:"+p.Key, func() { worked = job.Tally.Work(ctx, p.N) })
 		return errors.Join(worked, err)

@@ -91,18 +91,15 @@ func fromOrders(orders []Order, most int, work time.Duration, seed uint64, key f
 	return s
 }
 
-// hottest returns at most so many orders: the ones whose key has the most of them, and of equal ones the first.
+// hottest returns at most so many orders: the ones whose key has the most of them.
 func hottest(orders []Order, most int, key func(Order) string) []Order {
-	count, first := map[string]int{}, map[string]int{}
-	for i, o := range orders {
-		if count[key(o)] == 0 {
-			first[key(o)] = i
-		}
+	count := map[string]int{}
+	for _, o := range orders {
 		count[key(o)]++
 	}
 	sorted := slices.Clone(orders)
 	slices.SortStableFunc(sorted, func(a, b Order) int {
-		return cmp.Or(count[key(b)]-count[key(a)], first[key(a)]-first[key(b)])
+		return cmp.Or(count[key(b)]-count[key(a)], strings.Compare(key(a), key(b)))
 	})
 	return sorted[:min(most, len(sorted))]
 }

@@ -66,7 +66,7 @@ func (j Job) observe(_ context.Context, e middleware.Event) {
 		}
 		j.Tally.Run(n)
 		conflict, ok := errors.AsType[*middleware.ConflictError](e.Err)
-		if e.Kind == middleware.Ended && !(ok && conflict.Outcome == middleware.Park) {
+		if e.Kind == middleware.Ended && (!ok || conflict.Outcome != middleware.Park) {
 			j.Tally.Fault(e.Err)
 		}
 	}

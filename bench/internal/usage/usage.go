@@ -19,13 +19,12 @@ import (
 
 // What a load costs, by the names of the columns that show it.
 const (
-	// Micros is time by the clock; Client is the processor time of this process, and Server that of all servers, of all
-	// their threads; all three in microseconds.
-	Micros, Client, Server = "µs", "client µs", "server µs"
-	// Commands is how many commands clients have sent; NaN when they were not counted.
-	Commands = "commands"
-	// Allocations is how often this process has allocated memory, and Bytes how much.
-	Allocations, Bytes = "allocations", "bytes"
+	Micros      = "µs"          // by the clock
+	Client      = "client µs"   // the processor time of this process
+	Server      = "server µs"   // that of all servers, of all their threads
+	Commands    = "commands"    // that clients have sent; NaN when they were not counted
+	Allocations = "allocations" // how often this process has allocated memory
+	Bytes       = "bytes"       // and how much
 )
 
 // Cost is what one unit of work has cost, such as a task. All are NaN when there was no work.
