@@ -63,11 +63,10 @@ func (l *lab) installed(t *results.Table, kinds []contestant.Kind) []contestant.
 // fleet returns the redis-servers of a place, which are the same near and far.
 func (l *lab) fleet(ctx context.Context, at place) (fleet, error) {
 	at.far = false
-	if l.fleets[at] != nil {
-		return l.fleets[at], nil
-	}
 	var err error
-	l.fleets[at], err = server.StartAll(ctx, l.env.Dir, at.servers)
+	if l.fleets[at] == nil {
+		l.fleets[at], err = server.StartAll(ctx, l.env.Dir, at.servers)
+	}
 	return l.fleets[at], err
 }
 

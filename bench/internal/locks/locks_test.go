@@ -54,12 +54,15 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		for _, row := range table.Rows {
 			rows = append(rows, row.Name)
 			for _, column := range want.columns {
-				got := slices.Clone(row.Values[column])
-				if row.Name != contestant.Etcd.Name { // on a busy machine it may get no key in so short a slice
-					got = slices.DeleteFunc(got, math.IsNaN)
+				values, least := row.Values[column], 2
+				switch { // on a busy machine, callers may get no key in so short a slice
+				case row.Name == contestant.Etcd.Name:
+					least = 0
+				case table.Name == "C4x8":
+					least = 1
 				}
-				if len(got) != 2 {
-					t.Errorf("%s: %s has %v as %s in 2 rounds", table.Name, row.Name, row.Values[column], column)
+				if numbers := slices.DeleteFunc(slices.Clone(values), math.IsNaN); len(values) != 2 || len(numbers) < least {
+					t.Errorf("%s: %s has %v as %s in 2 rounds", table.Name, row.Name, values, column)
 				}
 			}
 			if strings.Contains(row.Note, "OVERLAPPED") || strings.Contains(row.Note, "left out") {

@@ -42,7 +42,10 @@ func contest(env *measure.Env, name string, oneWay time.Duration, tasks int) mea
 		Measure: func(ctx context.Context, t *results.Table) error {
 			return env.Each(ctx, len(entrants), func(round, i int) error {
 				env.Report("%s, round %d: %s", name, round+1, entrants[i].name)
-				return run(ctx, env.Dir, oneWay, t, entrants[i], tasks)
+				if err := run(ctx, env.Dir, oneWay, t, entrants[i], tasks); err != nil {
+					return fmt.Errorf("%s: %w", entrants[i].name, err)
+				}
+				return nil
 			})
 		},
 	}

@@ -14,15 +14,12 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/workers"
 )
 
-// bare is the name of the only contestant that lets tasks of a key overlap.
-const bare = "bare"
-
 // pause is the mean time between two attempts of [SleepRetry], jittered by half.
 const pause = 50 * time.Millisecond
 
 // Bare is asynq without any lock, with as many slots as there are keys: the ideal of one task at a time for each key.
 // Tasks of one key do overlap.
-var Bare = Contestant{Name: bare, start: func(_ context.Context, job Job) (func() error, error) {
+var Bare = Contestant{Name: "bare", start: func(_ context.Context, job Job) (func() error, error) {
 	return startAsynq(job, asynq.Config{Concurrency: job.Scenario.Bare}, workers.Stock, nil)
 }}
 

@@ -70,11 +70,7 @@ func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) 
 	add := func(column string, value float64) { t.Add(c.Name, column, value) }
 	add("tasks/s", r.Rate())
 	add("of ideal", r.Rate()/(float64(r.Tasks)/s.Ideal().Seconds()))
-	finished := 0.0
-	if r.Finished {
-		finished = 1
-	}
-	add("finished", finished)
+	add("finished", map[bool]float64{true: 1}[r.Finished])
 	add("≤2 runs", r.AtMost(2))
 	if c.Parks && !math.IsNaN(r.Commands) {
 		add("commands/conflict", r.PerConflict(alone))
@@ -85,7 +81,7 @@ func (r Result) addTo(t *results.Table, c Contestant, s Scenario, alone Result) 
 // note says in the row what must not be, and only that.
 func note(row *results.Row, r Result, c Contestant) {
 	faults := []string{r.Err}
-	if c.Name != bare && r.Overlaps > 0 {
+	if c.Name != Bare.Name && r.Overlaps > 0 {
 		faults = append(faults, fmt.Sprintf("tasks of one key OVERLAPPED %d times", r.Overlaps))
 	}
 	if r.Again > 0 {
