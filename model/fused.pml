@@ -12,6 +12,8 @@
  *   EVENTS     which events, a sum of the bits below              (all)
  *   LEVEL      3: fetch takes the lock, ack passes it; 2: fetch
  *              only looks at it, the handler takes it             (3)
+ *   PASS       0: an ack releases the lock and passes it to no
+ *              task in Redis, as the code does                    (1)
  *   KEYSET     which keys the tasks have, see below               (0: one key for all)
  *   ORDER      1: tasks of a key run in order (StrictFIFO)        (0)
  *   MUTANT     a protocol known to be wrong, see below            (0)
@@ -21,6 +23,10 @@
  * Each step is one atomic script of Redis or one decision of a worker, and any step whose guard holds may come next. So a reply is as slow
  * as it likes, and a request that is slow to arrive is one that is sent later. What is special about a request that arrives late is that its
  * sender has stopped waiting for it: those are the masks lateAck and lateFetch.
+ *
+ * The call of an ack carries a fetch with a name of its own. When its caller gives the call up, the ack is repeated until it is answered, in
+ * calls that carry other fetches (mask repeats), and the fetch is recalled by its name (mask recalls). Either may come first. What an ack
+ * passes on, to a standby or a waiter, belongs to the ack itself, and its repetition says it again.
  *
  * A number of a run is a nonce: it is given out again only when nothing refers to it any more.
  */
@@ -43,6 +49,9 @@
 #ifndef LEVEL
 #define LEVEL 3
 #endif
+#ifndef PASS
+#define PASS 1
+#endif
 #ifndef KEYSET
 #define KEYSET 0
 #endif
@@ -58,8 +67,8 @@
 
 /* The events that are bounded by BUDGET. */
 #define CRASH      1  /* a worker is killed, and started again with nothing in memory */
-#define LOSS       2  /* a reply is lost: the worker repeats the call */
-#define LATE       4  /* a copy of a call arrives after its caller has given up */
+#define LOSS       2  /* a reply is lost: the worker repeats an ack, and recalls a fetch */
+#define LATE       4  /* a call arrives after its caller has given it up */
 #define PAUSE      8  /* a lock expires although its owner lives: a pause, a slow reply, renewals that failed */
 #define DOUBT     16  /* a lease has ended by its owner's clock although Redis still has the lock */
 #define LEASELESS 32  /* asynq's lease of a task expires although its worker lives */
@@ -71,11 +80,11 @@
 #define STOP    2048  /* a worker shuts down */
 
 /* The protocols known to be wrong. */
-#define ACK_FORGETS       1  /* a repeated ack does not say again what the first one granted */
-#define FETCH_FORGETS     2  /* nor does a repeated fetch */
-#define FETCH_UNMARKED    3  /* a repeated fetch is not marked: its first copy may still arrive */
+#define ACK_FORGETS       1  /* a repeated ack does not say again what the first one passed on */
+#define FETCH_FORGETS     2  /* a lost fetch is not recalled: another one is sent */
+#define FETCH_UNMARKED    3  /* a recalled fetch is not marked: it may still arrive */
 #define PASS_UNGUARDED    4  /* an ack passes the key without a check of its owner */
-#define REPEAT_ADMITS     5  /* an ack admits tasks although its run had ended before */
+#define ACK_UNRECALLED    5  /* the fetch of a lost ack is not recalled */
 #define OWNER_REUSED      6  /* the owner value is worker and task, not a nonce */
 #define FROM_REPLY        7  /* validity counts from the reply, not from before the fetch */
 #define START_UNCHECKED   8  /* a task in memory starts without a check of its lease's validity */
@@ -109,6 +118,11 @@
 #define ADMIT_BLIND      36  /* the fetch does not check the lock */
 #define STANDBY_STUCK    37  /* in order: a failed task leaves its key to the standby */
 #define STANDBY_UNLOCKED 38  /* a standby is granted without a check whether the run before it still has the lock */
+#define HEIR_ACTIVE      39  /* the lock is left to a standby that has begun only while its task is active */
+#define ACK_UNMARKED     41  /* the fetch of a lost ack is recalled, but not marked: the call may still arrive */
+#define MARK_IGNORED     42  /* an ack that ends its run takes tasks although its fetch is marked */
+#define REPEAT_ANSWERS   43  /* the reply to a repeated ack is taken for the answer to the fetch of its first copy */
+#define STOP_UNRECALLED  44  /* shutdown does not wait for the recalls of the fetches of lost acks */
 
 /* Keys: REC are those that the producer recorded, REAL those that the handler's key function returns. Bit k: key k. */
 #if KEYSET == 0
@@ -124,7 +138,6 @@
 #define REC(t)  ((t) == 1 -> 2 : 1)
 #define REAL(t) ((t) < 2 -> 2 : 1)
 #endif
-#define HEIR_ACTIVE      39  /* the lock is left to a standby that has begun only while its task is active */
 
 #define RUNS  7
 #define BIT(n) (1 << (n))
@@ -159,21 +172,26 @@ byte stale;                   /* PARK_UNTIMED: tasks that wait and are nowhere e
 byte phase[RUNS + 1];
 byte tk[RUNS + 1];
 byte wk[RUNS + 1];
-byte by[RUNS + 1];            /* the call that granted it, until its worker knows: a run (its ack), or FETCH(worker) */
+byte by[RUNS + 1];            /* what granted it, until its worker knows: a run (its ack), FETCH(worker), CARRIED(run), GIVENUP(run) */
 byte base[RUNS + 1];          /* the run whose lock it relies on: itself, or the one it stands by for; 0 on the plain path before acquire */
 byte token[RUNS + 1];         /* its fencing token */
 byte out[RUNS + 1];           /* 0 success, 1 retry, 2 archive */
 short good;                   /* bit r: the lease of run r is valid by its worker's clock */
 short leaseless;              /* bit r: asynq's lease of run r has expired */
 short plain;                  /* bit r: run r takes its lock in the handler */
-#define FETCH(w) (RUNS + 1 + (w))
+#define FETCH(w)   (RUNS + 1 + (w))
+#define CARRIED(r) (RUNS + WORKERS + (r))     /* the fetch in the call of the ack of run r that its worker waits for */
+#define GIVENUP(r) (2 * RUNS + WORKERS + (r)) /* the fetch in a call that it has given up */
 
 /* Workers and calls. */
 byte fetching;                /* bit w: the reply to a fetch of worker w is under way */
 byte stopped;                 /* bit w: shutdown has begun */
 byte gone;                    /* bit w: the process has ended */
-short lateAck;                /* bit r: a copy of the ack of run r may arrive yet */
-byte lateFetch;               /* bit w: a copy of a fetch of worker w may arrive yet */
+short lateAck;                /* bit r: a call with the ack of run r may arrive yet whose caller has given it up, or was killed */
+short unmarked;               /* bit r: the fetch in that call would take tasks, because it was not recalled */
+short repeats;                /* bit r: the ack of run r is to be repeated */
+short recalls;                /* bit r: the fetch in a call with the ack of run r is to be recalled */
+byte lateFetch;               /* bit w: a fetch of worker w may arrive yet that was recalled */
 byte orphanFetch;             /* bit w: a fetch of a worker that was killed since may arrive yet */
 bit corrected;                /* the recorded key of task 0 was put right */
 
@@ -287,7 +305,7 @@ inline grant(x, v, call, standby) {
     do
     :: n > RUNS -> break
     :: else ->
-       usedUp = phase[n] != NONE || (lateAck & BIT(n)) || OWNSANY(n);
+       usedUp = phase[n] != NONE || ((lateAck | recalls) & BIT(n)) || OWNSANY(n);
        i = 0;
        do :: i < TASKS -> usedUp = usedUp || runOf[i] == n; i++ :: else -> break od;
        i = 1;
@@ -547,15 +565,17 @@ inline leaveLock(call) {
 #endif
 #define CANSTANDBY(x) ((waiters & BIT(x)) && ((rty | pend) & BIT(x)) && NOTED(x) == NOTED(tk[heir]) && NEXT_AFTER(x, tk[heir]))
 
-/* The fused ack of run me. It ends the run, passes the key on, brings along the next standby, else admits other tasks. A repeated
- * call answers what the first one did. */
-#define UNKNOWN(r) (by[r] == me && phase[r] == GRANTED)
-#define ANSWERED_BEFORE (UNKNOWN(1) || UNKNOWN(2) || UNKNOWN(3) || UNKNOWN(4) || UNKNOWN(5) || UNKNOWN(6) || UNKNOWN(7))
+#define GRANTED_BY(r, call) (phase[r] == GRANTED && by[r] == (call))
+#define GRANTS(c) (GRANTED_BY(1, c) || GRANTED_BY(2, c) || GRANTED_BY(3, c) || GRANTED_BY(4, c) || GRANTED_BY(5, c) || GRANTED_BY(6, c) || \
+                   GRANTED_BY(7, c))
 
-inline ack() {
+/* A call with the ack of run me, and with a fetch. The ack ends the run, passes the key on and may bring along the next standby; a repeated
+ * one answers what the first one did. If it brings none, the fetch takes tasks, whatever the ack has found: unless there is no fetch in the
+ * call, or its name is marked. */
+inline ack(call, fetches) {
   w = wk[me];
   if
-  :: ANSWERED_BEFORE && MUTANT != ACK_FORGETS
+  :: GRANTS(me) && MUTANT != ACK_FORGETS
   :: else ->
      leaveActive(me);
      if
@@ -566,12 +586,9 @@ inline ack() {
      :: mine && out[me] == 2 -> arch = arch | BIT(tk[me])
      :: else
      fi;
-     fused = mine && !(stopped & BIT(w));
+     fused = mine && !(stopped & BIT(w)) && PASS;
 #if MUTANT == STOP_PASSES
      fused = mine;
-#endif
-#if MUTANT == REPEAT_ADMITS
-     fused = 1;
 #endif
      if
      :: MUTANT == RETRY_KEEPS && out[me] != 0
@@ -582,14 +599,33 @@ inline ack() {
         PICK(CANSTANDBY);
         rty = rty & ~BIT(u);
         pend = pend & ~BIT(u);
-        grant(u, w, me, heir)
-     :: fused -> admit(me)
-     :: !fused
-     fi
+        grant(u, w, me, heir);
+        found = 1
+     :: true
+     fi;
+#if ORDER
+     if
+     :: mine && (plain & BIT(me)) -> u = tk[me]; forwardWake(NOTED(u))
+     :: else
+     fi;
+#endif
+     skip
+  fi;
+  if
+  :: !found && ((fetches) || (MUTANT == MARK_IGNORED && mine)) -> admit(call)
+  :: true
   fi
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------------------------------------- */
+
+/* Nothing refers to the task and the worker of run r any more. */
+inline forget(r) {
+  if
+  :: phase[r] == NONE && !((lateAck | recalls) & BIT(r)) -> tk[r] = 0; wk[r] = 0; out[r] = 0
+  :: else
+  fi
+}
 
 /* Run r is over for its worker. Its standby has inherited the lock, or has lost it. */
 inline over(r) {
@@ -619,17 +655,14 @@ inline over(r) {
 #if MUTANT == HEIR_GONE
     standbyGone = standbyGone & ~BIT(r);
 #endif
-    if
-    :: lateAck & BIT(r)
-    :: else -> tk[r] = 0; wk[r] = 0; out[r] = 0
-    fi
+    repeats = repeats & ~BIT(r);
+    forget(r)
   }
 }
 
 #define BURIED(r) (phase[r] == DEAD && !ACTIVE(r) && !OWNSANY(r) && !(lateAck & BIT(r)))
-#define GRANTED_BY(r, call) (phase[r] == GRANTED && by[r] == (call))
 
-/* The worker reads the reply of a call. */
+/* The worker reads the reply of a call; or nobody does, because it was killed. */
 inline learn(call, p) {
   d_step {
     i = 1;
@@ -639,9 +672,44 @@ inline learn(call, p) {
        :: GRANTED_BY(i, call) ->
           phase[i] = p;
           by[i] = 0;
+          if
+          :: p == DEAD && (plain & BIT(i)) -> excused = excused | NOTED(tk[i])
+          :: else
+          fi;
 #if MUTANT == FROM_REPLY
           good = good | BIT(i);
 #endif
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0
+  }
+}
+
+/* The worker reads the reply to a call with the ack of run me. */
+inline hear() {
+  learn(me, HELD);
+  learn(CARRIED(me), HELD);
+#if MUTANT == REPEAT_ANSWERS
+  learn(GIVENUP(me), LOST);
+  recalls = recalls & ~BIT(me);
+#endif
+  over(me)
+}
+
+/* The worker gives up a call with the ack of run me: what its fetch has taken is found by a recall. */
+inline giveUp() {
+  d_step {
+    repeats = repeats | BIT(me);
+    i = 1;
+    do
+    :: i <= RUNS ->
+       if
+       :: GRANTED_BY(i, CARRIED(me)) ->
+          by[i] = GIVENUP(me);
+          recalls = recalls | BIT(me)
        :: else
        fi;
        i++
@@ -715,13 +783,15 @@ inline begin() {
 #define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
 #define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && !(plain & BIT(r)) && VALID(r) && EVENT(GIVEBACK))
 #define MAY_RETURN(r)  AT_WORK(r)
-#define MAY_ACK(r)     (phase[r] == RETURNED && !(plain & BIT(r)))
+#define UNSENT(r)      (phase[r] == RELEASED || (phase[r] == RETURNED && !(plain & BIT(r))))
+#define MAY_ACK(r)     (UNSENT(r) || (repeats & BIT(r)))
 #define MAY_RELEASE(r) (phase[r] == RETURNED && (plain & BIT(r)))
-#define MAY_PLAINACK(r) (phase[r] == RELEASED)
-#define MAY_HEAR(r)    (phase[r] == ACKED)
-#define MAY_REACK(r)   (phase[r] == ACKED && EVENT(LOSS))
+#define MAY_HEAR(r)    (phase[r] == ACKED && !(repeats & BIT(r)))
+#define MAY_LOSE(r)    (MAY_HEAR(r) && EVENT(LOSS))
+#define MAY_DELAY(r)   (UNSENT(r) && !(lateAck & BIT(r)) && EVENT(LATE))
+#define MAY_RECALL(r)  (recalls & BIT(r))
 #define MAY_CLEAR(r)   (phase[r] == LEFTOVER)
-#define MAY_LATE(r)    ((lateAck & BIT(r)) && (phase[r] == NONE || phase[r] == DEAD))
+#define MAY_LATE(r)    (lateAck & BIT(r))
 #define MAY_LATEFETCH(v) (lateFetch & BIT(v))
 #define MAY_DEADFETCH(v) (orphanFetch & BIT(v))
 #define MAY_TIMEOUT(r) (phase[r] == RUNNING && !(leaseless & BIT(r)) && EVENT(TIMEOUT))
@@ -730,11 +800,14 @@ inline begin() {
 #define MAY_RECOVER(x) ((act & BIT(x)) && (phase[runOf[x]] == DEAD || (unleased & BIT(x))))
 #define MAY_FORWARD(x) ((rty & BIT(x)) && (!(waiters & BIT(x)) || RUNNABLE(x)))
 #define MAY_HURRY(x)   ((rty & BIT(x)) && (waiters & BIT(x)) && !RUNNABLE(x) && EVENT(TIMER))
-#define HAS_ANY(v)     (BUSY(v) > 0)
+#define CALLS(r, v)    (wk[r] == (v) && (recalls & BIT(r)))
+#define HAS_ANY(v)     (BUSY(v) > 0 || CALLS(1, v) || CALLS(2, v) || CALLS(3, v) || CALLS(4, v) || CALLS(5, v) || CALLS(6, v) || CALLS(7, v))
 #define MAY_CRASH(v)   (!(gone & BIT(v)) && HAS_ANY(v) && EVENT(CRASH))
 #define LAST           (WORKERS - 1)
 #define OF(r, v)       (wk[r] == (v) && phase[r] != NONE && phase[r] != DEAD)
-#define HOLDS_UP(r)    (OF(r, LAST) && !(MUTANT == STOP_STRANDS && phase[r] == HELD) && \
+#define UNRECALLED(r)  ((recalls & BIT(r)) && wk[r] == LAST && MUTANT != STOP_PASSES && MUTANT != STOP_HURRIES && MUTANT != STOP_UNRECALLED)
+#define HOLDS_UP(r)    (UNRECALLED(r) || OF(r, LAST) && !(MUTANT == STOP_STRANDS && phase[r] == HELD) && \
+                        !(MUTANT == STOP_UNRECALLED && phase[r] == GRANTED && by[r] > GIVENUP(0)) && \
                         !((MUTANT == STOP_PASSES || MUTANT == STOP_HURRIES) && (phase[r] == ACKED || phase[r] == GRANTED)))
 #define BUSY_YET       (HOLDS_UP(1) || HOLDS_UP(2) || HOLDS_UP(3) || HOLDS_UP(4) || HOLDS_UP(5) || HOLDS_UP(6) || HOLDS_UP(7) || \
                         ((fetching & BIT(LAST)) && MUTANT != STOP_PASSES && MUTANT != STOP_HURRIES))
@@ -850,7 +923,7 @@ active proctype World() {
   :: if :: WORKER(MAY_READ) fi;
      fetching = fetching & ~BIT(w);
      learn(FETCH(w), HELD)
-  /* The reply is lost: the same fetch again. What it granted is found by its nonce. */
+  /* The reply is lost: the fetch is recalled. What it granted is found by its name. */
   :: if :: WORKER(MAY_REFETCH) fi;
      spend;
 #if MUTANT == FETCH_FORGETS
@@ -860,7 +933,7 @@ active proctype World() {
      if :: found :: else -> fetching = fetching & ~BIT(w) fi;
 #endif
      skip
-  /* The first copy of a fetch that was repeated: refused by its mark. */
+  /* A fetch that was recalled before it arrived: refused by its mark. */
   :: if :: WORKER(MAY_LATEFETCH) fi;
      lateFetch = lateFetch & ~BIT(w);
 #if MUTANT == FETCH_UNMARKED
@@ -870,7 +943,7 @@ active proctype World() {
      fi;
 #endif
      skip
-  /* A fetch of a process that was killed since: it can be neither repeated nor marked. */
+  /* A fetch of a process that was killed since: it cannot be recalled. */
   :: if :: WORKER(MAY_DEADFETCH) fi;
      orphanFetch = orphanFetch & ~BIT(w);
      if
@@ -898,53 +971,88 @@ active proctype World() {
         fi
      fi
 
-  /* The fused ack. */
+  /* A call with an ack, the first one or a repetition. */
   :: if :: RUNOF(MAY_ACK) fi;
-     assert(ACTIVE(me));                                                         /* OWN_TASK */
+     assert(phase[me] == ACKED || ACTIVE(me));                                   /* OWN_TASK */
      phase[me] = ACKED;
-     ack();
+     repeats = repeats & ~BIT(me);
+     ack(CARRIED(me), !STOPPING(me));
      if
-     :: true
-     :: EVENT(LATE) -> spend; lateAck = lateAck | BIT(me)
-     fi;
-     if
-     :: ANSWERED_BEFORE -> reach(2)
-     :: else -> over(me)
+     :: GRANTS(me) -> reach(2)
+     :: GRANTS(CARRIED(me))
+     :: else -> hear()
      fi
   :: if :: RUNOF(MAY_HEAR) fi;
-     learn(me, HELD);
-     over(me)
-  :: if :: RUNOF(MAY_REACK) fi;
+     hear()
+  /* The reply to it is lost. */
+  :: if :: RUNOF(MAY_LOSE) fi;
      spend;
 #if MUTANT == ACK_FORGETS
      learn(me, LOST);
 #endif
+#if MUTANT == ACK_UNRECALLED
+     learn(CARRIED(me), LOST);
+#endif
 #if MUTANT == SYNCER_BY_ID
      again = again | BIT(tk[me]);
 #endif
-     ack();
+     giveUp()
+  /* Or it has not even arrived when its caller gives it up. */
+  :: if :: RUNOF(MAY_DELAY) fi;
+     spend;
+     lateAck = lateAck | BIT(me);
      if
-     :: ANSWERED_BEFORE
-     :: else -> over(me)
-     fi
-  /* A copy whose caller has given up. */
+     :: STOPPING(me)
+     :: !STOPPING(me) && MUTANT == ACK_UNRECALLED -> unmarked = unmarked | BIT(me)
+     :: !STOPPING(me) && MUTANT != ACK_UNRECALLED -> unmarked = unmarked | BIT(me); recalls = recalls | BIT(me)
+     fi;
+     giveUp()
+  /* The fetch in a call that was given up is recalled. */
+  :: if :: RUNOF(MAY_RECALL) fi;
+     if
+     :: GRANTS(GIVENUP(me)) && phase[me] == NONE -> reach(6)
+     :: GRANTS(GIVENUP(me)) && phase[me] != NONE -> reach(7)
+     :: else
+     fi;
+     learn(GIVENUP(me), HELD);
+     recalls = recalls & ~BIT(me);
+#if MUTANT != ACK_UNMARKED
+     unmarked = unmarked & ~BIT(me);
+#endif
+     forget(me)
+  /* A call arrives that its caller has given up. Tasks that its fetch takes before the recall are found by that. */
   :: if :: RUNOF(MAY_LATE) fi;
      lateAck = lateAck & ~BIT(me);
      if
-     :: ACTIVE(me) -> reach(3)
+     :: ACTIVE(me) && phase[me] == DEAD -> reach(3)
      :: (act & BIT(tk[me])) && !ACTIVE(me) -> reach(4)
      :: else
      fi;
-     ack();
+     ack(GIVENUP(me), unmarked & BIT(me));
+     unmarked = unmarked & ~BIT(me);
      if
-     :: phase[me] == DEAD -> learn(me, DEAD)
-     :: else -> learn(me, LOST); over(me)
+     :: GRANTS(GIVENUP(me)) && (recalls & BIT(me)) && !mine -> reach(8)
+     :: else
+     fi;
+     if
+     :: phase[me] == DEAD -> learn(me, DEAD); learn(GIVENUP(me), DEAD)
+     :: else ->
+        if
+        :: recalls & BIT(me)
+        :: else -> learn(GIVENUP(me), LOST)
+        fi;
+        if
+        :: phase[me] == NONE -> learn(me, LOST); over(me)
+        :: UNSENT(me) -> phase[me] = ACKED
+        :: else
+        fi
      fi
 #if MUTANT == SYNCER_BY_ID
   :: if :: RUNOF(MAY_SYNC) fi;
      again = again & ~BIT(tk[me]);
-     ack();
+     ack(CARRIED(me), true);
      learn(me, HELD);
+     learn(CARRIED(me), HELD);
      phase[me] = ABANDONED
 #endif
 
@@ -1041,20 +1149,7 @@ active proctype World() {
      over(me)
   :: if :: RUNOF(MAY_RELEASE) fi;
      leaveLock(0);
-     phase[me] = RELEASED
-  :: if :: RUNOF(MAY_PLAINACK) fi;
-     assert(ACTIVE(me));                                                         /* OWN_TASK */
-     leaveActive(me);
-     if
-     :: out[me] == 0 -> assert(ran & BIT(tk[me])); done = done | BIT(tk[me])     /* UNRUN */
-     :: out[me] == 1 -> rty = rty | BIT(tk[me])
-     :: out[me] == 2 -> arch = arch | BIT(tk[me])
-     fi;
-     if
-     :: ORDER -> u = tk[me]; forwardWake(NOTED(u))
-     :: else
-     fi;
-     over(me)
+     phase[me] = RELEASED                                                        /* its ack is sent as any other */
 
   /* Locks and leases that end by themselves. */
   :: if :: KEY(DEADLOCK_OF) :: KEY(LIVELOCK_OF) fi;
@@ -1092,18 +1187,34 @@ active proctype World() {
      do
      :: me <= RUNS ->
         if
-        :: wk[me] == w && phase[me] != NONE && phase[me] != DEAD ->
+        :: wk[me] == w && (phase[me] != NONE || (lateAck & BIT(me))) && phase[me] != DEAD ->
            if
            :: plain & BIT(me) -> excused = excused | NOTED(tk[me])
            :: else
            fi;
            if
            :: true
-           :: phase[me] == RETURNED && !(plain & BIT(me)) && EVENT(LATE) -> spend; lateAck = lateAck | BIT(me)
+           :: MAY_DELAY(me) ->
+              spend;
+              lateAck = lateAck | BIT(me);
+              if
+              :: STOPPING(me)
+              :: else -> unmarked = unmarked | BIT(me)
+              fi
            fi;
            phase[me] = DEAD;
            by[me] = 0;
            good = good & ~BIT(me)
+        :: else
+        fi;
+        me++
+     :: else -> break
+     od;
+     me = 1;
+     do
+     :: me <= RUNS ->
+        if
+        :: wk[me] == w -> repeats = repeats & ~BIT(me); recalls = recalls & ~BIT(me); forget(me)
         :: else
         fi;
         me++

@@ -211,7 +211,16 @@ check fused-order holds - -DORDER=1 -DBUDGET=2
 check admit-2-workers holds - -DLEVEL=2 -DBUDGET=1
 check admit-2-keys holds - -DLEVEL=2 -DKEYSET=1 -DBUDGET=0
 check admit-order holds - -DLEVEL=2 -DORDER=1 -DBUDGET=2
+check fused-lost-calls holds - -DBUDGET=3 -DEVENTS=CRASH+LOSS+LATE
+check fused-no-pass holds - -DPASS=0 -DBUDGET=2
+check fused-no-pass-2-keys holds - -DPASS=0 -DKEYSET=1 -DBUDGET=1
+check fused-no-pass-order holds - -DPASS=0 -DORDER=1 -DBUDGET=2
+check fused-no-pass-lost holds - -DPASS=0 -DBUDGET=3 -DEVENTS=CRASH+LOSS+LATE
+check fused-no-pass-lost-stop holds - -DPASS=0 -DBUDGET=3 -DEVENTS=LOSS+LATE+STOP
+check admit-lost-calls holds - -DLEVEL=2 -DSLOTS=1 -DBUDGET=2 -DEVENTS=CRASH+LOSS+LATE
+check admit-lost-calls-stop holds - -DLEVEL=2 -DBUDGET=2 -DEVENTS=LOSS+LATE+STOP
 check fused-ends ends - -DBUDGET=1
+check fused-no-pass-ends ends - -DPASS=0 -DBUDGET=1
 check fused-order-ends ends - -DORDER=1 -DBUDGET=1
 check fused-2-keys-ends ends - -DKEYSET=1 -DBUDGET=0
 
@@ -221,13 +230,17 @@ check fused-r-pass fails SEEN -DREACH=2
 check fused-r-late-first fails SEEN -DREACH=3
 check fused-r-late-after fails SEEN -DREACH=4
 check fused-r-two-at-work fails SEEN -DREACH=5
+check fused-r-recall-last fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=6
+check fused-r-recall-first fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=7
+check fused-r-late-takes fails SEEN -DPASS=0 -DBUDGET=1 -DREACH=8
 
 # Protocols known to be wrong.
 check fused-m01-ack-forgets fails ALL_END -DMUTANT=1
 check fused-m02-fetch-forgets fails ALL_END -DMUTANT=2
 check fused-m03-unmarked fails ALL_END -DMUTANT=3
 check fused-m04-pass-unguarded fails EXCLUSION -DMUTANT=4
-check fused-m05-repeat-admits fails ALL_END -DMUTANT=5
+check fused-m05-unrecalled fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=5
+check admit-m05-unrecalled fails ALL_END -DLEVEL=2 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=5
 check fused-m06-owner-reused fails EXCLUSION -DMUTANT=6
 check fused-m07-from-reply fails EXCLUSION -DMUTANT=7
 check fused-m08-unchecked fails FENCE -DMUTANT=8
@@ -263,6 +276,11 @@ check fused-m36-admit-blind fails EXCLUSION -DBUDGET=0 -DMUTANT=36
 check fused-m37-standby-stuck fails IN_ORDER -DORDER=1 -DBUDGET=1 -DMUTANT=37
 check fused-m38-standby-unlocked fails FENCE -DMUTANT=38
 check fused-m39-heir-active fails EXCLUSION -DMUTANT=39
+check fused-m41-ack-unmarked fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=41
+check admit-m41-ack-unmarked fails ALL_END -DLEVEL=2 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=41
+check fused-m42-mark-ignored fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=42
+check fused-m43-repeat-answers fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LOSS -DMUTANT=43
+check fused-m44-stop-unrecalled fails CLEAN_EXIT -DPASS=0 -DBUDGET=2 -DEVENTS=LOSS+STOP -DMUTANT=44
 
 ((ran > 0)) || fail "no configuration has that name"
 if ((bad > 0)); then
