@@ -15,7 +15,9 @@ type EventKind string
 
 // The kinds of events. A wait lasts from a task's first refusal until its handler runs or the task is given up, across
 // all of its runs. It has exactly one Refused event: count these events to count conflicts. Each run that is parked
-// adds a Parked and an Ended. The wait ends with Acquired, or with an Ended whose outcome is not Park.
+// adds a Parked and an Ended, and a task that is parked without a run adds a Parked. The wait ends with Acquired, or
+// with an Ended whose outcome is not Park. If the script that fetches tasks has parked some and its reply is lost, they
+// have no Refused and no Parked.
 const (
 	Refused  EventKind = "refused"  // a wait begins: a key is held, or another task comes first in the sequence
 	Acquired EventKind = "acquired" // the handler is about to run

@@ -61,14 +61,19 @@ func (r *run) parkOptions(d Decision, held *locking.HeldError) parking.ParkOptio
 func (r *run) parked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
+	r.noteParked(ctx, held, d, p)
+	if !p.Looked {
+		r.lookAgain(ctx, held.Key, p)
+	}
+}
+
+// noteParked notes how many tasks wait, and reports that the task was parked.
+func (r *run) noteParked(ctx context.Context, held *locking.HeldError, d Decision, p parking.Parked) {
 	r.SlotBudget.standby.Parked(held.Key, p.Waiters, d.StandbyLimit)
 	r.observe(ctx, &Event{
 		Kind: Parked, Task: delayqueue.Task(p.Task), Key: held.Key, Holder: known(held.Holder),
 		Waited: r.waited(), Waiters: p.Waiters, Ahead: p.Ahead,
 	})
-	if !p.Looked {
-		r.lookAgain(ctx, held.Key, p)
-	}
 }
 
 // lookAgain checks whether a key was released before the task was among its waiters. If it was, lookAgain releases it

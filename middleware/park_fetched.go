@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -15,19 +17,15 @@ import (
 // ParkFetched parks a task without a run that was refused when it was fetched, if its run would do no more than that
 // after its first attempt: it may not wait in a slot, and has no limits.
 func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
-	requeue, ok := l.Strategy.(Requeue)
-	if !ok || requeue.Order != BestEffort || requeue.Limits != (delayqueue.Limits{}) || requeue.Queue != "" {
+	requeue, ok := l.parksFetched()
+	if !ok {
 		return false
 	}
 	held, ok := errors.AsType[*locking.HeldError](f.Held)
 	if !ok {
 		return false
 	}
-	r := &run{
-		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
-		left: f.Left, firstAt: time.Now(), refusals: 1,
-	}
-	r.ordering = bestEffort{r}
+	r := l.fetched(active, f)
 	if len(r.keys) > 1 && r.active.Met(r.attempt).Count+r.refusals >= collectAfter {
 		return false
 	}
@@ -45,4 +43,53 @@ func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 		r.parked(ctx, held, d, p)
 	})
 	return true
+}
+
+// parksFetched returns the strategy if tasks may be parked without a run.
+func (l *lock) parksFetched() (requeue Requeue, ok bool) {
+	requeue, ok = l.Strategy.(Requeue)
+	return requeue, ok && requeue.Order == BestEffort && requeue.Limits == (delayqueue.Limits{}) && requeue.Queue == ""
+}
+
+// fetched returns what stands for the run of a task that was refused when it was fetched.
+func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
+	r := &run{
+		lock: l, task: asynq.NewTask(f.Type, nil), id: f.Task, active: active, keys: f.Keys, attempt: f.Attempt,
+		left: f.Left, firstAt: time.Now(), refusals: 1,
+	}
+	r.ordering = bestEffort{r}
+	return r
+}
+
+// Wait has the script that fetches a refused task park it if as many tasks are parked on the key as a release wakes at
+// most: one for each place on standby, and one that takes the key. They are woken before it. All others are left to
+// [lock.ParkFetched], because their waiting in a slot is what makes a key fast that is held briefly.
+func (l *lock) Wait() (none fused.Wait) {
+	requeue, ok := l.parksFetched()
+	if !ok {
+		return none
+	}
+	wait := fused.Wait{Behind: max(cmp.Or(requeue.Standby, defaultStandby), 0) + 1, After: afterExpiry, Most: maxFallback}
+	if requeue.Delay > 0 {
+		wait.After, wait.Most = requeue.Delay, requeue.Delay
+	}
+	return wait
+}
+
+// Parked notes tasks that were parked so.
+func (l *lock) Parked(f parking.Refused, places []parking.Parked) {
+	held, ok := errors.AsType[*locking.HeldError](f.Held)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wakeTimeout)
+	defer cancel()
+	r := l.fetched(nil, f)
+	d := r.Strategy.Decide(r.facts(r.firstAt, held))
+	for _, p := range places {
+		r.id = p.Task
+		r.SlotBudget.came(true)
+		r.observeRefusal(ctx, held)
+		r.noteParked(ctx, held, d, p)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/internal/tasklimits"
@@ -39,5 +40,29 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	budget.standby.Parked("k", 3, 1)
 	if n := budget.standby.Released("k", standby.Release{Notify: true}, func() bool { return true }); n != 2 {
 		t.Errorf("a release wakes %d, want 2", n)
+	}
+}
+
+// A release wakes as many tasks as may be on standby, and one that takes the key.
+func TestAFetchParksBehindThoseThatAReleaseWakes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		strategy Strategy
+		want     fused.Wait
+	}{
+		{Requeue{}, fused.Wait{Behind: 5, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Standby: 9}, fused.Wait{Behind: 10, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Standby: -1}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Delay: time.Minute}, fused.Wait{Behind: 5, After: time.Minute, Most: time.Minute}},
+		{Requeue{Order: FIFO}, fused.Wait{}},
+		{Requeue{Queue: "siding"}, fused.Wait{}},
+		{Requeue{Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{}},
+		{Wait{}.Then(Requeue{}), fused.Wait{}},
+		{FailFast{}, fused.Wait{}},
+	} {
+		l := &lock{Options: Options{Strategy: tt.strategy}}
+		if got := l.Wait(); got != tt.want {
+			t.Errorf("%+v: %+v, want %+v", tt.strategy, got, tt.want)
+		}
 	}
 }

@@ -30,6 +30,12 @@ type Tasks interface {
 // Fetched is a task that was fetched.
 type Fetched = intake.Task
 
+// Parking has tasks parked by the script that fetches them.
+type Parking = intake.Parking
+
+// Parked are tasks that were parked so.
+type Parked = intake.Parked
+
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
 	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.

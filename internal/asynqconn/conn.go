@@ -42,6 +42,8 @@ type Options struct {
 	// Park takes a task that was refused a lock, if it is to be parked without a run; then it returns true, and calls
 	// parked once that is done. When nil, asynq gets all tasks.
 	Park func(f Fetched, parked func()) bool
+	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	Parking *Parking
 	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
 	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
 	Foreign *atomic.Bool
@@ -83,7 +85,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
-			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park,
+			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park, Parking: opts.Parking,
 		}),
 	}
 	c.pacer = newPacer(opts, c.intake)

@@ -12,8 +12,8 @@ import (
 // to stop, and a fetch that does not end is taken for one that is stuck.
 const parkingMost = 20 * time.Millisecond
 
-// fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because all of
-// those that came are being parked.
+// fetch gives asynq a task that was taken for it, or takes some. more reports that there may be others, because those
+// that came are being parked, or were.
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")

@@ -35,9 +35,30 @@ func TestAFetchThatFailsHalfwayLeavesALease(t *testing.T) {
 	}
 }
 
+// endless is a script that parks no task: it enqueues each once more, until there is the key "ended".
+const endless = `
+return function(group, id)
+  group.since, group.ahead = '1', 0
+  redis.call('LREM', group.prefix .. 'active', 1, id)
+  if redis.call('EXISTS', 'ended') == 0 then
+    redis.call('LPUSH', group.prefix .. 'pending', id)
+  end
+  return true
+end`
+
 // Producers enqueue tasks of a held key without an end. The server shuts down, and its fetches look alive until then.
 func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	t.Parallel()
+	for name, byScript := range map[string]bool{"parked by calls of their own": false, "parked by the fetch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flood(t, byScript)
+		})
+	}
+}
+
+func flood(t *testing.T, byScript bool) {
+	t.Helper()
 	client := redistest.Start(t).Client(t)
 	ctx := t.Context()
 	single, err := locking.NewSingle(client, locking.SingleOptions{})
@@ -53,10 +74,10 @@ func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	}
 	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:keys", "hot")
 	var types fused.Types
-	types.Learn("test", time.Minute)
+	types.Learn("test", time.Minute, fused.Wait{})
 	var parks atomic.Int64
 	flooded, ended := make(chan struct{}), make(chan struct{})
-	conn := New(client, Options{
+	opts := Options{
 		Interval: 10 * time.Millisecond, Queues: numbered(1), Slots: 10, Locks: fused.Of(single), Types: &types,
 		Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
 		Park: func(_ Fetched, parked func()) bool {
@@ -72,7 +93,22 @@ func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 			}
 			return true
 		},
-	})
+	}
+	if byScript {
+		types = fused.Types{}
+		types.Learn("test", time.Minute, fused.Wait{After: time.Second, Most: time.Minute})
+		opts.Parking = &Parking{Source: endless, Parked: func(groups []Parked) {
+			for _, g := range groups {
+				if len(g.IDs) > 100 {
+					t.Errorf("a call has parked %d tasks", len(g.IDs))
+				}
+				if before := parks.Add(int64(len(g.IDs))) - int64(len(g.IDs)); before < 1000 && parks.Load() >= 1000 {
+					close(flooded)
+				}
+			}
+		}}
+	}
+	conn := New(client, opts)
 	s := bareServer(t, conn, func(context.Context, *asynq.Task) error { return nil })
 	redistest.Receive(t, flooded, patience)
 	began := time.Now()
@@ -85,6 +121,7 @@ func TestAFloodOfRefusedTasksHoldsUpNoShutdown(t *testing.T) {
 	case <-stopped:
 	case <-time.After(patience):
 		close(ended)
+		client.Set(ctx, "ended", 1, 0)
 		t.Errorf("the shutdown has taken more than %v, in a fetch that began %v before it", patience,
 			began.Sub(conn.Pulse().Began))
 		<-stopped

@@ -148,6 +148,18 @@ var scenarios = []scenario{
 		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
 	},
 	{
+		name: "behind others of a held key", settings: settings{Queues: own, Fused: true, Strategy: middleware.Requeue{Standby: -1}},
+		jobs: []job{
+			{ID: "teacher", Hold: time.Second, Retries: 5, Record: true},
+			{ID: "holder", At: 3 * time.Second, Hold: 4 * time.Second, Retries: 5, Record: true},
+			{ID: "first", At: 4 * time.Second, Hold: time.Second, Record: true},  // its server parks it
+			{ID: "second", At: 5 * time.Second, Hold: time.Second, Record: true}, // the fetch parks it and the third
+			{ID: "third", At: 5 * time.Second, Hold: time.Second, Retries: 5, Record: true},
+		},
+		within: 24 * time.Second,
+		steps:  []string{"park", "wake"},
+	},
+	{
 		name: "locks on a Redis of their own", settings: settings{Queues: own, Apart: true},
 		jobs: []job{
 			{ID: "holder", Hold: 6 * time.Second},

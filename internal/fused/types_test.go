@@ -10,15 +10,34 @@ import (
 func TestTypesAreThoseOfHandlersThatAgree(t *testing.T) {
 	t.Parallel()
 	var types fused.Types
-	types.Learn("a", 30*time.Second)
-	types.Learn("a", 30*time.Second)
+	types.Learn("a", 30*time.Second, fused.Wait{})
+	types.Learn("a", 30*time.Second, fused.Wait{})
 	if got := types.String(); got != "|a=30000|" {
 		t.Errorf("the types are %q", got)
 	}
-	types.Learn("b", 1500*time.Microsecond) // which a script cannot set
-	types.Learn("a", 10*time.Second)        // by another handler
-	types.Learn("a", 30*time.Second)
+	types.Learn("b", 1500*time.Microsecond, fused.Wait{}) // which a script cannot set
+	types.Learn("a", 10*time.Second, fused.Wait{})        // by another handler
+	types.Learn("a", 30*time.Second, fused.Wait{})
 	if got := types.String(); got != "" {
 		t.Errorf("the types are %q; want none", got)
+	}
+}
+
+func TestTypesWhoseHandlersWaitDifferentlyHaveNoWait(t *testing.T) {
+	t.Parallel()
+	var types fused.Types
+	one, two := fused.Wait{Behind: 5, After: time.Second, Most: time.Minute}, fused.Wait{Behind: 1, After: time.Second, Most: time.Minute}
+	types.Learn("a", 30*time.Second, one)
+	types.Learn("a", 30*time.Second, one)
+	if got := types.String(); got != "|a=30000,1000,60000,5|" {
+		t.Errorf("the types are %q", got)
+	}
+	types.Learn("a", 30*time.Second, two)
+	types.Learn("a", 30*time.Second, one)
+	if got := types.String(); got != "|a=30000|" {
+		t.Errorf("then the types are %q", got)
+	}
+	if got := types.TTL("a"); got != 30*time.Second {
+		t.Errorf("the TTL is %v", got)
 	}
 }

@@ -13,6 +13,9 @@ func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
 	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
 	opts.Park = (*tasks)(e).parkFetched
+	if e.locks != nil {
+		opts.Parking = e.parkingAtFetch()
+	}
 	opts.Background = func(limit time.Duration, do func(context.Context)) bool {
 		return e.background(e.closing, limit, do)
 	}

@@ -17,7 +17,8 @@
 //   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
 //   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim] gives
 //     them to its handler, and with [Run.Release] the acknowledgement releases them. A task whose key was held when it
-//     was fetched is parked without a run if package middleware, as the [Parker] of its type, decides so.
+//     was fetched is parked without a run if package middleware, as the [Parker] of its type, decides so. Behind many
+//     others that are parked on the key, the script that fetches it parks it too.
 //
 // # Redis Cluster
 //

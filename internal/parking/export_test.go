@@ -56,6 +56,12 @@ func (o ParkOptions) Fetched(message string) ParkOptions {
 	return o
 }
 
+// Unique returns the options for a task with this message, whose uniqueness lock it extends.
+func (o ParkOptions) Unique(message string) ParkOptions {
+	o.unique = textOf(message, uniqueField)
+	return o
+}
+
 // Late returns the options of a run that asynq has given up.
 func (o ParkOptions) Late() ParkOptions {
 	o.late = true

@@ -1,6 +1,9 @@
 package parking
 
 import (
+	"context"
+	_ "embed"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,9 +21,15 @@ type Refused struct {
 }
 
 // A Parker decides about the tasks of one type that were refused when they were fetched, as their handler would after
-// an attempt to lock the keys. It calls [Run.Park] and returns true, or leaves the task to its handler.
+// an attempt to lock the keys.
 type Parker interface {
+	// ParkFetched calls [Run.Park] and returns true, or leaves the task to its handler.
 	ParkFetched(r *Run, f Refused) bool
+	// Wait says which tasks the script that fetches them parks without asking, and how.
+	Wait() fused.Wait
+	// Parked is told of tasks that were parked so, which differ in their IDs and places. All of them have been refused for
+	// the first time.
+	Parked(f Refused, places []Parked)
 }
 
 // parkers are the Parkers of types of tasks. It is safe for concurrent use.
@@ -30,12 +39,16 @@ type parkers struct{ byType sync.Map }
 type noParker struct{}
 
 func (noParker) ParkFetched(*Run, Refused) bool { return false }
+func (noParker) Wait() (none fused.Wait)        { return none }
+func (noParker) Parked(Refused, []Parked)       {}
 
-// learn notes the Parker of a type. A type whose handlers have different ones has none.
-func (p *parkers) learn(kind string, parker Parker) {
+// learn notes the Parker of a type, and returns the one that counts. A type whose handlers have different ones has none.
+func (p *parkers) learn(kind string, parker Parker) Parker {
 	if known, _ := p.byType.LoadOrStore(kind, parker); known != parker {
-		p.byType.Store(kind, noParker{})
+		parker = noParker{}
+		p.byType.Store(kind, parker)
 	}
+	return parker
 }
 
 // of returns the Parker of a type, or nil.
@@ -77,3 +90,42 @@ func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
 // fetchedLease is for how long a task that was fetched is this server's: asynq's lease on it, less what the clocks of
 // servers may differ by.
 const fetchedLease = 25 * time.Second
+
+//go:embed lua/park_fetched.lua
+var parkFetchedSource string
+
+// parkingAtFetch has tasks parked by the script that fetches them.
+func (e *Engine) parkingAtFetch() *asynqconn.Parking {
+	constants := fmt.Sprintf("local index, idle_waiters = %q, %d\n", e.index, idleWaiters.Milliseconds())
+	return &asynqconn.Parking{
+		Source: constants + taskSource + waitersSource + indexSource + stateSource + parkFetchedSource,
+		Parked: (*tasks)(e).parkedAtFetch,
+	}
+}
+
+// parkedAtFetch tells the Parkers of tasks that a script has parked. It does not wait for them, because another fetch may
+// follow.
+func (e *tasks) parkedAtFetch(groups []asynqconn.Parked) {
+	tell := func(context.Context) {
+		for _, g := range groups {
+			parker := e.parkers.of(g.Type)
+			if parker == nil {
+				continue
+			}
+			places := make([]Parked, len(g.IDs))
+			for i, id := range g.IDs {
+				places[i] = Parked{
+					Conflict: Conflict{Count: 1, First: g.First}, Task: Task{Queue: g.Queue, ID: id}, Looked: true,
+					Waiters: g.Ahead + i + 1, Ahead: g.Ahead + i,
+				}
+			}
+			parker.Parked(Refused{Type: g.Type, Refused: g.Refused}, places)
+		}
+	}
+	if !(*Engine)(e).background(e.closing, tellTimeout, tell) {
+		tell(e.closing)
+	}
+}
+
+// tellTimeout is nominal, because the Parkers make no calls to Redis.
+const tellTimeout = time.Minute

@@ -20,8 +20,7 @@ func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e
 // otherwise the Parker decides about them.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker) {
 	if r != nil && r.recorded != "" && r.queue.locks != nil && r.recorded == encoded(keys) {
-		r.queue.types.Learn(kind, ttl)
-		r.queue.parkers.learn(kind, parker)
+		r.queue.types.Learn(kind, ttl, r.queue.parkers.learn(kind, parker).Wait())
 	}
 }
 

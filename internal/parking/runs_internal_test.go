@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/fused"
 )
 
 // asynq acknowledges no run whose lease has ended.
@@ -81,6 +82,9 @@ func (parksAll) ParkFetched(r *Run, _ Refused) bool {
 	r.Park("key", ParkOptions{}, nil)
 	return true
 }
+
+func (parksAll) Wait() (none fused.Wait)  { return none }
+func (parksAll) Parked(Refused, []Parked) {}
 
 // The Engine is closed while a task is to be parked, and another fetch removes the runs that are over.
 func TestAClosedEngineLeavesRefusedTasksToAsynq(t *testing.T) {

@@ -160,7 +160,7 @@ func (a acknowledged) release(ctx context.Context, r *fused.Release, err error, 
 func (in *Intake) ackScript(text string) *pipeline.Script {
 	known, ok := in.ackScripts.Load(text)
 	if !ok {
-		source := fused.OneKey + grantSource + strings.Replace(ackSource, "--SCRIPT--", text, 1)
+		source := in.parking.source(strings.Replace(ackSource, "--SCRIPT--", text, 1))
 		known, _ = in.ackScripts.LoadOrStore(text, pipeline.NewScript(source).Joint(in.fetchWithAcks))
 	}
 	script, _ := known.(*pipeline.Script)

@@ -86,7 +86,7 @@ func passes(err error) bool {
 }
 
 // leaseEnd returns when the lease ends of a task that is taken now (s).
-func leaseEnd() int64 { return time.Now().Add(lease).Unix() }
+func leaseEnd(now time.Time) int64 { return now.Add(lease).Unix() }
 
 // keysOf returns the keys of queues in the scripts.
 func keysOf(queues []string) []string {
@@ -107,23 +107,39 @@ type reader struct {
 	asking
 }
 
-// read reads the tasks of a reply.
-func (r *reader) read(reply any) (tasks []Task, err error) {
+// got is what a fetch has brought.
+type got struct {
+	tasks  []Task
+	parked []Parked
+	more   bool // there may be tasks behind those that were parked
+}
+
+// read reads a reply.
+func (r *reader) read(reply any) (g got, err error) {
 	values, ok := reply.([]any)
-	if !ok || len(values)%fields != 0 {
-		return nil, fmt.Errorf("%w: %v", errReply, reply)
+	if last := len(values) - 1; ok && len(values)%fields == 1 {
+		if g.parked, g.more, err = r.parked(values[last]); err != nil {
+			return g, err
+		}
+		values = values[:last]
 	}
-	tasks = make([]Task, 0, len(values)/fields)
+	if !ok || len(values)%fields != 0 {
+		return g, fmt.Errorf("%w: %v", errReply, reply)
+	}
+	g.tasks = make([]Task, 0, len(values)/fields)
 	for ; len(values) > 0; values = values[fields:] {
-		queue, _ := values[0].(int64)
+		queue, err := r.queue(values[0])
+		if err != nil {
+			return g, err
+		}
 		number, isNumber := values[2].(int64)
-		if queue < 1 || int(queue) > len(r.names) || !isNumber {
-			return tasks, fmt.Errorf("%w: queue %v, number %v", errReply, values[0], values[2])
+		if !isNumber {
+			return g, fmt.Errorf("%w: number %v", errReply, values[2])
 		}
 		if values[3] == nil { // its hash is gone: asynq's own script leaves it, too
 			continue
 		}
-		t := Task{Queue: r.names[queue-1], Run: r.call + "." + strconv.FormatInt(number, 10)}
+		t := Task{Queue: queue, Run: r.call + "." + strconv.FormatInt(number, 10)}
 		t.ID, _ = values[1].(string)
 		t.Message, _ = values[3].(string)
 		t.Recorded, _ = values[5].(string)
@@ -134,9 +150,18 @@ func (r *reader) read(reply any) (tasks []Task, err error) {
 			t.Woken, t.WokenFor = wokenFor(waited[3])
 		}
 		t.Taken, t.Refused = r.locked(&t, int(number), values[6])
-		tasks = append(tasks, t)
+		g.tasks = append(g.tasks, t)
 	}
-	return tasks, nil
+	return g, nil
+}
+
+// queue reads the position of a queue.
+func (r *reader) queue(value any) (string, error) {
+	at, _ := value.(int64)
+	if at < 1 || int(at) > len(r.names) {
+		return "", fmt.Errorf("%w: queue %v", errReply, value)
+	}
+	return r.names[at-1], nil
 }
 
 // wokenFor reads how long ago a task was woken, if it was.

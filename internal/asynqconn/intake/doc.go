@@ -9,7 +9,8 @@
 // is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
-// acknowledgement releases them: see package fused.
+// acknowledgement releases them: see package fused. A task of which a key is held, behind many others that are parked on
+// that key, is parked by the script of the fetch: see [Parking].
 //
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until it
 // is answered, and takes effect in that run of the task alone. A fetch has a name, also one that goes with

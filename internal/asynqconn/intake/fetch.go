@@ -38,31 +38,39 @@ func (in *Intake) fetch(names []string, most int) fetch {
 	if len(names) > 1 {
 		orders = in.order.orders(most)
 	}
-	f.args = append(make([]any, 0, 10+len(orders)), f.call, most, leaseEnd())
+	now := time.Now()
+	f.args = append(make([]any, 0, 11+len(orders)), f.call, most, leaseEnd(now))
 	f.args = append(f.args, f.values()...)
-	f.args = append(append(f.args, len(orders)), orders...)
+	f.args = append(append(f.args, now.UnixNano(), len(orders)), orders...)
 	return f
 }
 
-// answered notes the tasks that a reply has. It reports whether some of them are being parked.
-func (f *fetch) answered(reply any, err error) (parking bool, _ error) {
-	var tasks []Task
+// answered notes the tasks that a reply has. It reports whether there may be others behind some that were parked or are
+// being parked.
+func (f *fetch) answered(reply any, err error) (more bool, _ error) {
+	var g got
 	if err == nil {
-		tasks, err = f.read(reply)
+		g, err = f.read(reply)
 	}
-	return f.in.came(f.most, tasks), err
+	if len(g.parked) > 0 && f.in.parking != nil {
+		f.in.parking.Parked(g.parked)
+	}
+	if g.more {
+		f.in.slots.arrive()
+	}
+	return f.in.came(f.most, g.tasks) || g.more, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
-func (f *fetch) recall(ctx context.Context) (parking bool, err error) {
+func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	args := slices.Clone(f.args)
-	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd()
+	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(time.Now())
 	reply, err := f.in.run(ctx, recallScript, f.keys, args...)
 	if passes(err) {
 		return false, err
 	}
-	parking, _ = f.answered(reply, err)
-	return parking, nil
+	more, _ = f.answered(reply, err)
+	return more, nil
 }
 
 // recalledKey returns the mark of a fetch that was recalled. Its name begins as asynq's own do, because a Redis user of
@@ -70,7 +78,7 @@ func (f *fetch) recall(ctx context.Context) (parking bool, err error) {
 func recalledKey(queue, call string) string { return "asynq:{" + queue + "}:recalled:" + call }
 
 // Fetch takes tasks from the queues of the server, or on a Redis Cluster from the one that asynq has asked for. more
-// reports that some of them are being parked, so that there may be others behind them.
+// reports that some of them are being parked, or were, so that there may be others behind them.
 func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error) {
 	if !in.begin(false) {
 		return false, redis.Nil
@@ -94,20 +102,20 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 		return false, err
 	}
 	f := in.fetch(in.namesFor(queue), n)
-	reply, err := in.run(ctx, fetchScript, f.keys, f.args...)
+	reply, err := in.run(ctx, in.fetchScript, f.keys, f.args...)
 	if !unanswered(err) {
 		return f.answered(reply, err)
 	}
-	var parking atomic.Bool // a recall in the background may outlast this call
+	var others atomic.Bool // a recall in the background may outlast this call
 	in.lost = func(ctx context.Context) error {
-		parks, err := f.recall(ctx)
+		more, err := f.recall(ctx)
 		if err == nil {
-			parking.Store(parks)
+			others.Store(more)
 		}
 		return err
 	}
 	if in.recall(ctx) == nil {
-		return parking.Load(), nil
+		return others.Load(), nil
 	}
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}

@@ -27,8 +27,7 @@ var (
 	//go:embed lua/give_back.lua
 	giveBackSource string
 
-	fetchScript    = pipeline.NewScript(fused.OneKey + grantSource + fetchSource)
-	recallScript   = pipeline.NewScript(fused.OneKey + grantSource + recallSource)
+	recallScript   = pipeline.NewScript((*Parking)(nil).source(recallSource))
 	giveBackScript = pipeline.NewScript(fused.OneKey + giveBackSource)
 )
 
@@ -92,6 +91,8 @@ type Options struct {
 	// Park takes a task that was Refused, if it is to be parked without a run; then it returns true, and calls parked once
 	// that is done. When nil, asynq gets all tasks.
 	Park func(t Task, parked func()) bool
+	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
+	Parking *Parking
 }
 
 // Intake takes tasks for one asynq server. It is safe for concurrent use.
@@ -110,8 +111,10 @@ type Intake struct {
 	types    *fused.Types
 	freed    func(keys []string)
 	park     func(t Task, parked func()) bool
+	parking  *Parking
 
-	ackScripts sync.Map // by asynq's text
+	fetchScript *pipeline.Script
+	ackScripts  sync.Map // by asynq's text
 
 	recalling chan struct{}               // has a value while the last fetch is recalled, or a fetch is under way
 	lost      func(context.Context) error // recalls the last fetch, unless it was answered
@@ -129,6 +132,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 		order: newOrder(opts.Queues, opts.Strict), slots: newSlots(opts.Slots), rests: newRests(),
 		recalling: make(chan struct{}, 1), stopping: opts.Stopping, spawn: opts.Background,
 		locks: opts.Locks, types: opts.Types, freed: opts.Freed, park: opts.Park,
+		parking: opts.Parking, fetchScript: pipeline.NewScript(opts.Parking.source(fetchSource)),
 	}
 	in.keys = keysOf(in.order.names)
 	_, oneNode := client.(*redis.Client)

@@ -44,16 +44,16 @@ func (a *asking) locked(t *Task, number int, reply any) (*fused.Taken, *fused.Re
 	case len(list) == 0 || a.locks == nil:
 		return nil, nil
 	case list[0] == int64(0):
-		return nil, a.refused(t, reply)
+		return nil, a.refused(t.Recorded, reply)
 	default:
 		return a.taken(t, number, list), nil
 	}
 }
 
-// refused returns that a lock of a task is held; nil if the reply cannot be read.
-func (a *asking) refused(t *Task, reply any) *fused.Refused {
+// refused returns that one of the recorded keys of a task is held; nil if the reply cannot be read.
+func (a *asking) refused(recorded string, reply any) *fused.Refused {
 	refused := &fused.Refused{}
-	for rest := t.Recorded; rest != ""; {
+	for rest := recorded; rest != ""; {
 		encoded, after, _ := strings.Cut(rest, " ")
 		key, ok := keys.Decode(encoded)
 		if !ok {

@@ -25,7 +25,7 @@ func TestALockThatCannotBeReadStopsNoFetch(t *testing.T) {
 	}
 	client.LPush(t.Context(), "railtoken:lock:{default1}", "of another program")
 	var types fused.Types
-	types.Learn("test", time.Minute)
+	types.Learn("test", time.Minute, fused.Wait{})
 	in := intake.New(client, intake.Options{Slots: 3, Locks: fused.Of(single), Types: &types})
 	if _, err := in.Fetch(t.Context(), "default"); err != nil {
 		t.Fatal(err)

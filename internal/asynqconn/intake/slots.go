@@ -53,10 +53,15 @@ func (s *slots) answered(n int, tasks []Task, at time.Time) {
 		s.ready = append(s.ready, arrival{t, at})
 	}
 	if len(tasks) > 0 {
-		select {
-		case s.arrived <- struct{}{}:
-		default:
-		}
+		s.arrive()
+	}
+}
+
+// arrive ends the pause of a server that is idle.
+func (s *slots) arrive() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
 	}
 }
 

@@ -48,7 +48,7 @@ end
 
 -- The acknowledgements: where their keys, and their arguments behind those of asynq's script, begin; and what is known
 -- of their locks, whose names and subscriptions are looked up together.
-local acks, key, arg = {}, 1, 12 + tonumber(ARGV[11])
+local acks, key, arg = {}, 1, 13 + tonumber(ARGV[12])
 local names, freed = {}, {}
 for i = 1, tonumber(ARGV[1]) do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
@@ -172,7 +172,7 @@ if woken > 0 then
 end
 if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
   pcall(grant, tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
-  pcall(lease)
+  pcall(settle, tasks)
 end
 replies[#acks + 1] = tasks
 if #errors > 0 then

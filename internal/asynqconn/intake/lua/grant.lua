@@ -1,12 +1,17 @@
 -- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
--- has a name that begins with that of the fetch. Before it stands one_key.lua of package fused.
+-- has a name that begins with that of the fetch. A task that finds a key held, and many others parked on it, is parked
+-- instead, and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua of
+-- package parking, unless no task is to be parked.
 --
 -- What a fetch is told is in ARGV from an index at on:
 --   1 its name   2 most tasks   3 when asynq's lease ends (s)
---   4 types of tasks whose keys are taken, with TTLs (ms): "|type=ttl|type=ttl|", empty for none   5 and 6 beginning and
---   end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see acquire.lua
---   10 how many orders follow   then each order in which to look at the queues: a byte for each of them
+--   4 types of tasks whose keys are taken: "|type=ttl|type=ttl,after,most,behind|", empty for none. ttl is that of the
+--   locks (ms). Tasks of a type without the rest are not parked here. Others are, behind so many that are parked on the
+--   key: the next in line tries again by itself so long after the end of the lock, and most from now at the latest (ms)
+--   5 and 6 beginning and end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see
+--   acquire.lua   10 now (ns)
+--   11 how many orders follow   then each order in which to look at the queues: a byte for each of them
 
 -- hashOf(pending or active key, ID) returns the name of a task's hash.
 local prefixes = {}
@@ -27,6 +32,14 @@ local function waiting(lock)
   return call('EXISTS', 'railtoken:waiters:' .. string.match(lock, '{.*}$'))
 end
 
+-- kindOf(message) returns the type of a task, which is the first field of its message; nil when it cannot be read.
+local function kindOf(message)
+  if message then
+    local tag, size = string.byte(message, 1, 2)
+    return tag == 10 and size and string.sub(message, 3, 2 + size)
+  end
+end
+
 -- ttlOf(types, kind) returns the TTL of the locks of a type of tasks, or false if they are not taken.
 local ttls = {}
 local function ttlOf(types, kind)
@@ -41,14 +54,11 @@ end
 
 -- lock(message, recorded, id, number, at) takes the locks of all recorded keys, for the n-th task of the fetch, or
 -- none. It returns the counters of the keys; if one is held, {0, its position, its value, how long it lasts (ms), its
--- counter}; or false. The type of a task is the first field of its message.
+-- counter}; or false.
 local function lock(message, recorded, id, number, at)
   local types = ARGV[at + 3]
-  if types == '' or not message or string.byte(message) ~= 10 then
-    return false
-  end
-  local kind = string.sub(message, 3, 2 + string.byte(message, 2))
-  local ttl = ttlOf(types, kind)
+  local kind = types ~= '' and kindOf(message)
+  local ttl = kind and ttlOf(types, kind)
   if not ttl then
     return false
   end
@@ -90,27 +100,42 @@ local function ago(woken)
   return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 0))
 end
 
--- tell(reply, queue, id, number, task, at) adds the n-th task that a fetch was granted to a reply: position of its queue,
--- ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is false
--- for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task was
--- woken (us) or false. What a lock fails with, the handler's own attempt meets again.
-local function tell(reply, queue, id, number, task, at)
-  local found = call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first',
-    'railtoken:woken', 'railtoken:keys')
-  local message, recorded, waited, n = found[1], found[6], false, #reply
-  if found[2] or found[3] or found[4] or found[5] then
-    waited = {found[2], found[3], found[4], ago(found[5])}
-  end
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, message
-  reply[n + 5], reply[n + 6], reply[n + 7] = waited, recorded, recorded and lock(message, recorded, id, number, at)
-  return message
+-- read(task) returns what the hash of a task has: its message; what is recorded of its waiting, which is false for a task
+-- that has not waited: retry count, conflicts, first conflict (us), and when it was woken (us); and the recorded keys.
+local function read(task)
+  return call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken',
+    'railtoken:keys')
+end
+
+-- waited(found) returns whether a task has waited.
+local function waited(found)
+  return found[2] or found[3] or found[4] or found[5]
+end
+
+-- tell(reply, queue, id, number, found, counters) adds the n-th task that a fetch was granted to a reply: position of its
+-- queue, ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is
+-- false for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task
+-- was woken (us) or false. What a lock fails with, the handler's own attempt meets again.
+local function tell(reply, queue, id, number, found, counters)
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, found[1]
+  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5])} or false
+  reply[n + 6], reply[n + 7] = found[6], counters
 end
 
 -- Leases of asynq that are to be noted: their ends and the IDs of the tasks, by the key of the queue's leases.
 local leases = {}
 
--- lease() notes them. It must be called after grant, also if that has failed: asynq recovers only tasks with a lease.
-local function lease()
+-- How many more tasks this call may park, because it keeps all others waiting meanwhile; and those that it has parked: see
+-- settle.
+local spaces, parked = 100, nil
+
+-- settle(reply) notes the leases, and adds to the reply which tasks were parked, if there are any: the list of 1 when there
+-- may be more of them, else 0, and of groups of tasks: position of their queue, type, recorded keys, what lock returned,
+-- when they were first refused (us), how many stand before the first of them, and their IDs. It must be called after
+-- grant, also if that has failed: asynq recovers only tasks with a lease.
+local function settle(reply)
+  reply[#reply + 1] = parked
   for key, due in pairs(leases) do
     for from = 1, #due, 1000 do
       call('ZADD', key, unpack(due, from, math.min(from + 999, #due)))
@@ -118,17 +143,91 @@ local function lease()
   end
 end
 
+-- Groups of tasks that were refused in this call, by their recorded keys; of several types or queues the last one. A group
+-- has what park_fetched.lua needs, and what the reply tells of it.
+local groups = {}
+
+-- parking() returns the function parks. Most calls need none of this.
+local function parking()
+  local function parker()
+--PARKING--
+  end
+  local park = nil
+
+  -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
+  -- parked if their type allows that, and so many are parked on the key already that none of them is next in line: the
+  -- others may have to be on standby, which their server decides.
+  local function groupOf(queue, prefix, message, recorded, counters, at)
+    local types, kind = ARGV[at + 3], kindOf(message)
+    local group = {queue = queue, kind = kind, counters = counters}
+    local _, found = string.find(types, '|' .. kind .. '=', 1, true)
+    local after, most, behind = string.match(types, '^%d+,(%d+),(%d+),(%d+)', found + 1)
+    if not after then
+      return group
+    end
+    local key, n = nil, 0
+    for each in string.gmatch(recorded, '[^ ]+') do
+      n = n + 1
+      if n == counters[2] then
+        key = each
+      end
+    end
+    group.waiters, group.notify = 'railtoken:waiters:{' .. key .. '}', 'railtoken:lock:{' .. key .. '}:notify'
+    if call('ZCARD', group.waiters) < tonumber(behind) then
+      return group
+    end
+    park = park or parker()
+    group.parks = park ~= nil
+    local name, lasts = string.sub(prefix, 8, -3), counters[4]
+    group.prefix, group.begin = prefix, #name .. ':' .. name
+    group.look = lasts < 0 and tonumber(most) or math.min(lasts, most - after) + after
+    return group
+  end
+
+  -- parks(queue, k, id, task, found, counters, at) parks a task that was refused, if that is to be, and returns whether it
+  -- has. One that has waited before has its own way to the key.
+  return function(queue, k, id, task, found, counters, at)
+    if waited(found) then
+      return false
+    end
+    local message, recorded = found[1], found[6]
+    local group = groups[recorded]
+    if not group or group.counters ~= counters then
+      local ok, new = pcall(groupOf, queue, string.match(KEYS[k], '^(.*}:)'), message, recorded, counters, at)
+      group = ok and new or {}
+      groups[recorded] = group
+    end
+    if not group.parks then
+      return false
+    end
+    local ok, done = pcall(park, group, id, task, message, tonumber(ARGV[at + 9]))
+    group.parks = ok
+    if not ok or not done then
+      return false
+    end
+    if not group.told then
+      group.told = {queue, group.kind, recorded, counters, group.since, group.ahead}
+      parked = parked or {0}
+      parked[#parked + 1] = group.told
+    end
+    group.told[#group.told + 1] = id
+    spaces = spaces - 1
+    return true
+  end
+end
+local parks = nil
+
 -- grant(reply, first, most, at) takes up to so many tasks for a fetch and adds them to a reply. Each is looked for in the
 -- queues by an order of its own, and by the last one if there are fewer. A paused queue has no task, and one whose hash
 -- is gone is left to asynq. Long messages come in several calls, or a slow network would not bring the reply in time.
 local function grant(reply, first, most, at)
-  local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 9])
+  local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 10])
   local open, empty = {}, {} -- queues that are not paused; and those that are, or have no task left
   local room = 1000000 -- bytes of messages
-  local order = ''
-  for i = 1, most do
+  local order, i = '', 1
+  while i <= most do
     if i <= orders then
-      order = ARGV[at + 9 + i]
+      order = ARGV[at + 10 + i]
     end
     local id, k, queue
     for j = 1, #order do
@@ -157,12 +256,31 @@ local function grant(reply, first, most, at)
     end
     local n = #due
     due[n + 1], due[n + 2] = expiry, id
-    call('HSET', task, 'state', 'active', 'railtoken:run', name .. i)
-    local message = tell(reply, queue, id, i, task, at)
-    call('HDEL', task, 'pending_since', 'railtoken:woken')
+    local found = read(task)
+    local message, recorded, counters = found[1], found[6], nil
+    local group = recorded and groups[recorded]
+    if group and group.queue == queue and group.kind == kindOf(message) then
+      counters = group.counters
+    else
+      counters = recorded and lock(message, recorded, id, i, at)
+    end
     room = room - (message and #message or 0)
-    if room <= 0 then
-      return
+    local held = counters and counters[1] == 0
+    parks = parks or held and parking()
+    if held and parks(queue, k, id, task, found, counters, at) then
+      due[n + 1], due[n + 2] = nil, nil
+      if spaces == 0 or room <= 0 then
+        parked[1] = 1
+        return
+      end
+    else
+      call('HSET', task, 'state', 'active', 'railtoken:run', name .. i)
+      tell(reply, queue, id, i, found, counters)
+      call('HDEL', task, 'pending_since', 'railtoken:woken')
+      if room <= 0 then
+        return
+      end
+      i = i + 1
     end
   end
 end

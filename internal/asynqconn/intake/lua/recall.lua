@@ -4,8 +4,8 @@
 -- KEYS  pending, paused, active and lease of each queue, and the mark of the fetch
 -- ARGV  for the fetch: see grant.lua; but 2 is how long the mark stays (s), and 3 when asynq's lease ends now
 --
--- Returns what fetch.lua does, for the tasks that are still in the runs of the fetch. Their leases may be about to end,
--- or asynq would recover them before the server extends them.
+-- Returns what fetch.lua does, for the tasks that are still in the runs of the fetch. Those that it has parked wait. The
+-- leases of the others may be about to end, and asynq would recover them before the server extends them.
 call('SET', KEYS[#KEYS], '1', 'EX', ARGV[2])
 local reply, name = {}, ARGV[1] .. '.'
 for first = 1, #KEYS - 1, 4 do
@@ -15,7 +15,8 @@ for first = 1, #KEYS - 1, 4 do
     local run = call('HGET', task, 'railtoken:run')
     if run and string.sub(run, 1, #name) == name then
       call('ZADD', KEYS[first + 3], ARGV[3], id)
-      tell(reply, (first + 3) / 4, id, tonumber(string.sub(run, #name + 1)), task, 1)
+      local number, found = tonumber(string.sub(run, #name + 1)), read(task)
+      tell(reply, (first + 3) / 4, id, number, found, found[6] and lock(found[1], found[6], id, number, 1))
     end
   end
 end

@@ -1,0 +1,74 @@
+package intake
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/railtoken/railtoken/internal/fused"
+)
+
+// Parking has tasks parked by the script that fetches them, if one of their keys is held, many tasks are parked on that
+// key already ([fused.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
+// them.
+type Parking struct {
+	// Source is that of a Lua function: see park_fetched.lua of package parking.
+	Source string
+	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
+	// tells of them.
+	Parked func([]Parked)
+}
+
+// Parked are tasks of one type in one queue that were parked by one call, because the same key was held.
+type Parked struct {
+	Queue, Type string
+	IDs         []string
+	*fused.Refused
+	// First is when they were first refused, by the clock of Redis. Ahead is how many tasks stand before the first of
+	// them; each of the others has one more before it.
+	First time.Time
+	Ahead int
+}
+
+// source returns that of a script that takes tasks. p may be nil.
+func (p *Parking) source(script string) string {
+	parking := ""
+	if p != nil {
+		parking = p.Source
+	}
+	return fused.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
+}
+
+// parked reads which tasks a call has parked. more says that there may be others behind them.
+func (r *reader) parked(value any) (all []Parked, more bool, err error) {
+	list, _ := value.([]any)
+	if len(list) == 0 || r.locks == nil {
+		return nil, false, fmt.Errorf("%w: parked %v", errReply, value)
+	}
+	for _, value := range list[1:] {
+		group, _ := value.([]any)
+		if len(group) < 6 {
+			return all, false, fmt.Errorf("%w: parked %v", errReply, value)
+		}
+		queue, err := r.queue(group[0])
+		if err != nil {
+			return all, false, err
+		}
+		text := func(i int) string { s, _ := group[i].(string); return s }
+		p := Parked{Queue: queue, Type: text(1), Refused: r.refused(text(2), group[3])}
+		if us, err := strconv.ParseInt(text(4), 10, 64); err == nil {
+			p.First = time.UnixMicro(us)
+		}
+		ahead, isNumber := group[5].(int64)
+		if p.Refused == nil || !isNumber {
+			return all, false, fmt.Errorf("%w: parked %v", errReply, value)
+		}
+		p.Ahead = int(ahead)
+		for i := range group[6:] {
+			p.IDs = append(p.IDs, text(6+i))
+		}
+		all = append(all, p)
+	}
+	return all, list[0] == int64(1), nil
+}
