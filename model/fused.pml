@@ -16,6 +16,8 @@
  *              task in Redis, as the code does                    (1)
  *   KEYSET     which keys the tasks have, see below               (0: one key for all)
  *   ORDER      1: tasks of a key run in order (StrictFIFO)        (0)
+ *   LEAVE      1: the fetch parks a refused task, or leaves it
+ *              to its handler; 0: it parks all of them            (0)
  *   MUTANT     a protocol known to be wrong, see below            (0)
  *   REACH      assert that something interesting is never         (0)
  *              reached, to see that the model does reach it
@@ -57,6 +59,9 @@
 #endif
 #ifndef ORDER
 #define ORDER 0
+#endif
+#ifndef LEAVE
+#define LEAVE 0
 #endif
 #ifndef MUTANT
 #define MUTANT 0
@@ -119,6 +124,7 @@
 #define STANDBY_STUCK    37  /* in order: a failed task leaves its key to the standby */
 #define STANDBY_UNLOCKED 38  /* a standby is granted without a check whether the run before it still has the lock */
 #define HEIR_ACTIVE      39  /* the lock is left to a standby that has begun only while its task is active */
+#define PARK_LATER       40  /* the fetch looks at the lock, and the task is parked in a step of its own */
 #define ACK_UNMARKED     41  /* the fetch of a lost ack is recalled, but not marked: the call may still arrive */
 #define MARK_IGNORED     42  /* an ack that ends its run takes tasks although its fetch is marked */
 #define REPEAT_ANSWERS   43  /* the reply to a repeated ack is taken for the answer to the fetch of its first copy */
@@ -210,7 +216,7 @@ short standbyGone;
 
 /* Scratch, 0 between steps. */
 byte me, t, u, w, n, i, k, heir, spare;
-bit fused, mine, found, usedUp;
+bit fused, mine, found, usedUp, bare;
 
 #define EVENT(e) (left > 0 && (EVENTS & (e)))
 #define spend    left = left - 1
@@ -325,7 +331,7 @@ inline grant(x, v, call, standby) {
     by[n] = call;
     touched = touched | BIT(x);
     if
-    :: LEVEL == 2 -> plain = plain | BIT(n)
+    :: LEVEL == 2 || bare -> plain = plain | BIT(n)
     :: else ->
        if
        :: MUTANT == PASS_UNFENCED && call <= RUNS && standby == 0
@@ -458,11 +464,20 @@ inline admit(call) {
      pend = pend & ~BIT(u);
      if
      :: ADMITS(u) -> grant(u, w, call, 0); found = 1
-     :: else ->
+     :: !ADMITS(u) && MUTANT != PARK_LATER ->
         await(u);
         n = fused;
         forwardWake(NOTED(u));
         fused = n
+     :: !ADMITS(u) && LEAVE ->
+        bare = 1;
+        grant(u, w, call, 0);
+        found = 1;
+        bare = 0;
+        if
+        :: MUTANT == PARK_LATER -> phase[n] = REFUSED
+        :: else
+        fi
      fi
   :: else -> break
   od
@@ -779,6 +794,7 @@ inline begin() {
 #define MAY_CORRECT(r) (phase[r] == HELD && !(plain & BIT(r)) && MISTAKEN(r) && base[r] == r && !STOPPING(r) && MUTANT != KEYS_TRUSTED)
 #define MAY_ACQUIRE(r) (phase[r] == HELD && (plain & BIT(r)) && !STOPPING(r))
 #define MAY_PARK(r)    (phase[r] == REFUSED)
+#define BLIND          (MUTANT == PARK_BLIND || MUTANT == PARK_LATER)
 #define BACK(r)        (phase[r] == HELD && !(STOPPING(r) && MUTANT == STOP_STRANDS))
 #define MUST_BACK(r)   (BACK(r) && (STOPPING(r) || (!(plain & BIT(r)) && !VALID(r))))
 #define MAY_BACK(r)    (BACK(r) && !STOPPING(r) && !(plain & BIT(r)) && VALID(r) && EVENT(GIVEBACK))
@@ -898,7 +914,7 @@ inline check() {
     :: else -> break
     od;
     me = 0; t = 0; u = 0; w = 0; n = 0; i = 0; k = 0; heir = 0; spare = 0;
-    fused = 0; mine = 0; found = 0; usedUp = 0
+    fused = 0; mine = 0; found = 0; usedUp = 0; bare = 0
   }
 }
 
@@ -1137,11 +1153,11 @@ active proctype World() {
      leaveActive(me);
      u = tk[me];
      if
-     :: mine && RUNNABLE(u) && MUTANT != PARK_BLIND -> pend = pend | BIT(u)
-     :: mine && !(RUNNABLE(u) && MUTANT != PARK_BLIND) ->
+     :: mine && RUNNABLE(u) && !BLIND -> pend = pend | BIT(u)
+     :: mine && !(RUNNABLE(u) && !BLIND) ->
         await(u);
         if
-        :: MUTANT == PARK_BLIND
+        :: BLIND
         :: else -> forwardWake(NOTED(u))
         fi
      :: else

@@ -208,6 +208,8 @@ check fused-2-keys holds - -DKEYSET=1 -DBUDGET=1
 check fused-4-tasks-2-keys holds - -DTASKS=4 -DKEYSET=1 -DBUDGET=0
 check fused-wrong-key holds - -DKEYSET=2 -DBUDGET=1
 check fused-order holds - -DORDER=1 -DBUDGET=2
+check fused-leave holds - -DLEAVE=1 -DBUDGET=1
+check fused-leave-2-keys holds - -DLEAVE=1 -DKEYSET=1 -DBUDGET=0
 check admit-2-workers holds - -DLEVEL=2 -DBUDGET=1
 check admit-2-keys holds - -DLEVEL=2 -DKEYSET=1 -DBUDGET=0
 check admit-order holds - -DLEVEL=2 -DORDER=1 -DBUDGET=2
@@ -276,6 +278,7 @@ check fused-m36-admit-blind fails EXCLUSION -DBUDGET=0 -DMUTANT=36
 check fused-m37-standby-stuck fails IN_ORDER -DORDER=1 -DBUDGET=1 -DMUTANT=37
 check fused-m38-standby-unlocked fails FENCE -DMUTANT=38
 check fused-m39-heir-active fails EXCLUSION -DMUTANT=39
+check fused-m40-park-later fails WAKES -DLEAVE=1 -DBUDGET=0 -DMUTANT=40
 check fused-m41-ack-unmarked fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=41
 check admit-m41-ack-unmarked fails ALL_END -DLEVEL=2 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=41
 check fused-m42-mark-ignored fails ALL_END -DPASS=0 -DBUDGET=1 -DEVENTS=LATE -DMUTANT=42
