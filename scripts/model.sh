@@ -210,6 +210,7 @@ check fused-wrong-key holds - -DKEYSET=2 -DBUDGET=1
 check fused-order holds - -DORDER=1 -DBUDGET=2
 check fused-leave holds - -DLEAVE=1 -DBUDGET=1
 check fused-leave-2-keys holds - -DLEAVE=1 -DKEYSET=1 -DBUDGET=0
+check fused-leave-no-pass holds - -DLEAVE=1 -DPASS=0 -DBUDGET=1
 check admit-2-workers holds - -DLEVEL=2 -DBUDGET=1
 check admit-2-keys holds - -DLEVEL=2 -DKEYSET=1 -DBUDGET=0
 check admit-order holds - -DLEVEL=2 -DORDER=1 -DBUDGET=2

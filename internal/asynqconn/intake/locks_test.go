@@ -57,7 +57,7 @@ func TestAFetchLeavesAReleasedKeyToTheCallerThatWaits(t *testing.T) {
 				client.HSet(ctx, "asynq:{default}:t:"+id, "railtoken:keys", keys)
 			}
 			var types fused.Types
-			types.Learn("test", time.Minute)
+			types.Learn("test", time.Minute, fused.Wait{})
 			in := intake.New(client, intake.Options{Slots: 1, Locks: fused.Of(single), Types: &types})
 			if _, err := in.Fetch(ctx, "default"); err != nil {
 				t.Fatal(err)
