@@ -25,7 +25,7 @@ func TestEveryScenarioThatATargetNamesIsThere(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if want := []string{"K1", "K4", "K20", "orders", "sellers", "hotkey", "wake-all", "wake"}; !slices.Equal(names, want) {
+	if want := []string{"K1", "K4", "K20", "orders", "sellers", "hotkey", "hot-ahead", "wake-all", "wake"}; !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
 }

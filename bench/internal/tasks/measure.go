@@ -50,8 +50,9 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 	byOrder, bySeller := ByOrder(orders, share(3000), contendedWork, seed), BySeller(orders, share(1500), briefWork, seed)
 	byOrder.Title, bySeller.Title = from+byOrder.Title, from+bySeller.Title
 	short := slices.Concat([]Contestant{Bare, Railtoken}, ByHand)
-	hot := part{env, BesideAHotKey(share(2000), share(200)), slices.Concat(
+	hot := part{env, WithAHotKey("hotkey", "beside", share(2000), share(200)), slices.Concat(
 		[]Contestant{Railtoken, RailtokenWait, RailtokenFIFO}, ByHand)}
+	ahead := part{env, WithAHotKey("hot-ahead", "behind", share(1000), share(5000)), []Contestant{Bare, Railtoken, RailtokenParks}}
 	pairs := part{env, Pairs(share(wakePairs)), slices.Concat([]Contestant{Railtoken, RailtokenParks}, ByHand)}
 	hands := part{env, HandOffs(share(handOffs)), eachQueue}
 	return []measure.Contest{
@@ -59,7 +60,7 @@ func contests(env *measure.Env) ([]measure.Contest, error) {
 		contended(env, Repeat("K4", 4, share(250), contendedWork, seed), All),
 		contended(env, Repeat("K20", 20, share(100), briefWork, seed), All),
 		contended(env, byOrder, short), contended(env, bySeller, short),
-		hot.contest("tasks-hotkey", hot.hotKey),
+		hot.contest("tasks-hotkey", hot.hotKey), ahead.contest("tasks-hotkey", ahead.hotKey),
 		pairs.contest("tasks-wake", pairs.wakes), hands.contest("tasks-wake", hands.wakes),
 	}, nil
 }

@@ -144,14 +144,14 @@ func shuffle[T any](list []T, seed uint64) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// BesideAHotKey returns tasks with keys of their own, and among the first half of them hot ones that all want the same
-// key and are [Task.Aside].
-func BesideAHotKey(others, hot int) Scenario {
-	s := Scenario{Name: "hotkey", Bare: Slots, Title: fmt.Sprintf(
-		"%d tasks x %v with keys of their own beside %d x %v for one key, on %d slots", others, otherWork, hot, hotWork, Slots)}
+// WithAHotKey returns tasks with keys of their own, and hot ones that all want the same key and are [Task.Aside]. The
+// others are "behind" these, or "beside" them: then the hot ones are among the first half.
+func WithAHotKey(name, where string, others, hot int) Scenario {
+	s := Scenario{Name: name, Bare: Slots, Title: fmt.Sprintf(
+		"%d tasks x %v with keys of their own %s %d x %v for one key, on %d slots", others, otherWork, where, hot, hotWork, Slots)}
 	added := 0
 	for n := range others {
-		for added < hot && added*others <= 2*n*hot {
+		for added < hot && (where == "behind" || added*others <= 2*n*hot) {
 			s = s.with(Task{Key: "hot", Work: hotWork, Aside: true})
 			added++
 		}

@@ -73,7 +73,7 @@ func TestDistinctIsAsManyTasksWithoutConflicts(t *testing.T) {
 func TestHotTasksAreAsideAmongTheFirstHalfOfTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, counts := range [][2]int{{2000, 200}, {40, 4}, {10, 10}, {7, 2}} {
-		s := tasks.BesideAHotKey(counts[0], counts[1])
+		s := tasks.WithAHotKey("hotkey", "beside", counts[0], counts[1])
 		hot, last := 0, 0
 		for i, task := range s.Tasks {
 			if task.Aside != (task.Key == "hot") || task.N != i {
@@ -91,7 +91,12 @@ func TestHotTasksAreAsideAmongTheFirstHalfOfTheOthers(t *testing.T) {
 			t.Errorf("%d others, %d hot: the last hot one is at %d", counts[0], counts[1], last)
 		}
 	}
-	if alone := tasks.BesideAHotKey(10, 0); len(alone.Tasks) != 10 || alone.Keys() != 10 {
+	for i, task := range tasks.WithAHotKey("hot-ahead", "behind", 3, 5).Tasks {
+		if task.Aside != (i < 5) {
+			t.Errorf("behind hot ones, task %d is %+v", i, task)
+		}
+	}
+	if alone := tasks.WithAHotKey("hotkey", "beside", 10, 0); len(alone.Tasks) != 10 || alone.Keys() != 10 {
 		t.Errorf("%+v", alone.Tasks)
 	}
 }
