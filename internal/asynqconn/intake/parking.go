@@ -40,7 +40,8 @@ func (p *Parking) source(script string) string {
 	return fused.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
 }
 
-// parked reads which tasks a call has parked. more says that there may be others behind them.
+// parked reads which tasks a call has parked. more says that there may be others behind them. It leaves out tasks whose
+// recorded keys cannot be read: an error would lose the tasks that came in the same reply.
 func (r *reader) parked(value any) (all []Parked, more bool, err error) {
 	list, _ := value.([]any)
 	if len(list) == 0 || r.locks == nil {
@@ -61,8 +62,11 @@ func (r *reader) parked(value any) (all []Parked, more bool, err error) {
 			p.First = time.UnixMicro(us)
 		}
 		ahead, isNumber := group[5].(int64)
-		if p.Refused == nil || !isNumber {
+		if !isNumber {
 			return all, false, fmt.Errorf("%w: parked %v", errReply, value)
+		}
+		if p.Refused == nil {
+			continue
 		}
 		p.Ahead = int(ahead)
 		for i := range group[6:] {

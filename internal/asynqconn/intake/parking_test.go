@@ -116,3 +116,30 @@ func TestAFetchThatWasRecalledParksNothing(t *testing.T) {
 		t.Errorf("%d tasks were parked by a fetch that came late", n)
 	}
 }
+
+// Another program has recorded keys that are no encodings. The tasks of the same reply come all the same.
+func TestAParkedTaskOfUnreadableKeysLosesNoOther(t *testing.T) {
+	t.Parallel()
+	admin, opts, told := crowd(t, redistest.Start(t), 4)
+	for id, keys := range map[string]string{"default1": "hot %zz", "default2": "cold"} {
+		admin.HSet(t.Context(), "asynq:{default}:t:"+id, "railtoken:keys", keys)
+	}
+	in := intake.New(admin, opts)
+	if _, err := in.Fetch(t.Context(), "default"); err != nil {
+		t.Error(err)
+	}
+	if task, ok := in.Take(); !ok || task.ID != "default2" || task.Taken == nil {
+		t.Errorf("asynq gets %+v", task)
+	}
+	if n := admin.LLen(t.Context(), "parked").Val(); n != 3 {
+		t.Errorf("%d tasks are parked, want 3", n)
+	}
+	select {
+	case groups := <-told:
+		if len(groups) != 1 || len(groups[0].IDs) != 2 {
+			t.Errorf("it tells of %+v", groups)
+		}
+	default:
+		t.Error("it tells of no task")
+	}
+}
