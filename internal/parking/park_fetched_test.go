@@ -255,6 +255,7 @@ func TestAFetchLeavesOtherTasksToTheirServer(t *testing.T) {
 		"the waiters are no set":    {keys: "k", breaks: func(h *holds) { h.Client.Set(h.Context(), "railtoken:waiters:{k}", "text", 0) }},
 		"the index is no set":       {keys: "k", breaks: func(h *holds) { h.Client.Set(h.Context(), "railtoken:parked", "text", 0) }},
 		"the message is unreadable": {keys: "k", fields: []any{"msg", "\x0a\x04test\xff"}},
+		"a field is not known":      {keys: "k", fields: []any{"msg", "\x0a\x04test\x1a\x01x\x22\x07default\x82\x01\x02\x38\x01"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,12 +4,12 @@
 -- which keys it touches.
 
 -- fields(message) returns numbers of asynq's message of a task by the numbers of their fields, and the name of its
--- uniqueness lock; nil when it cannot be read.
+-- uniqueness lock; nil when it cannot be read, or has fields whose numbers take more than a byte.
 local function fields(message)
   local byte, found, at, size = string.byte, {}, 1, #message
   while at <= size do
     local tag, value, second = byte(message, at, at + 2)
-    if not value then
+    if not value or tag >= 128 then
       return nil
     end
     at = at + 2
