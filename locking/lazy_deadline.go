@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// lazyDeadline is a context with a deadline. Its timer starts with the first call of Done, which is rare.
+// lazyDeadline is a context with a deadline, which does not end with its parent. Its timer starts with the first call of
+// Done, which is rare.
 type lazyDeadline struct {
 	context.Context
 	deadline time.Time
@@ -23,7 +24,7 @@ func (d *lazyDeadline) Deadline() (time.Time, bool) { return d.deadline, true }
 
 // Done returns a channel that is closed when the context ends.
 func (d *lazyDeadline) Done() <-chan struct{} {
-	d.once.Do(func() { d.timed, d.cancel = context.WithDeadline(d.Context, d.deadline) })
+	d.once.Do(func() { d.timed, d.cancel = context.WithDeadline(context.WithoutCancel(d.Context), d.deadline) })
 	return d.timed.Done()
 }
 

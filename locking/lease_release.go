@@ -29,7 +29,7 @@ func (l *Lease) doRelease(ctx context.Context) error {
 	if !ended {
 		return nil
 	}
-	bounded := &lazyDeadline{Context: context.WithoutCancel(ctx), deadline: time.Now().Add(releaseTimeout)}
+	bounded := &lazyDeadline{Context: ctx, deadline: time.Now().Add(releaseTimeout)}
 	defer bounded.end()
 	notify, err := l.grant.Release(bounded)
 	notify = notify || err != nil && !errors.Is(err, ErrLost)

@@ -192,27 +192,38 @@ func (g *singleGrant) releaseCommand(p *part, tops []int64) pipeline.Command {
 // that until ctx ends: a key that stays locked stops its users for a TTL.
 func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (releaseReply, error) {
 	command := g.releaseCommand(&p, tops)
-	first := true // the answer is to the only release that may have been executed
-	type sender func(context.Context, *pipeline.Call) (any, error)
-	release := func(ctx context.Context, send sender) (reply releaseReply, err error) {
-		answer, err := send(ctx, new(pipeline.Call).Of(command, 0, nil))
-		if err == nil {
-			reply, err = parseRelease(answer, len(p.keys))
-		}
-		if isMoving(err) {
-			reply, err = g.releaseMoving(ctx, p)
-			first = first && err == nil // it may have released some of the keys
-		}
-		first = first && outcomeOf(err) != unknown
-		return reply, err
-	}
-	reply, err := release(ctx, g.single.server.Finish)
+	answer, err := g.single.server.Finish(ctx, new(pipeline.Call).Of(command, 0, nil))
+	reply, sure, err := g.readRelease(ctx, p, answer, err)
 	if err == nil || isOver(err) {
 		return reply, err
 	}
-	r := g.single.pending.retry(g.ttl, err, true, func(ctx context.Context) (releaseReply, error) {
-		reply, err := release(ctx, g.single.server.Run)
-		if err == nil && !first {
+	return g.repeatRelease(ctx, p, command, sure, err)
+}
+
+// readRelease reads the answer to a release of one part. sure says that it tells what the only release did that may have
+// been executed.
+func (g *singleGrant) readRelease(
+	ctx context.Context, p part, answer any, failure error,
+) (reply releaseReply, sure bool, err error) {
+	if err = failure; err == nil {
+		reply, err = parseRelease(answer, len(p.keys))
+	}
+	sure = true
+	if isMoving(err) {
+		reply, err = g.releaseMoving(ctx, p)
+		sure = err == nil // it may have released some of the keys
+	}
+	return reply, sure && outcomeOf(err) != unknown, err
+}
+
+// repeatRelease repeats a release that has failed. sure says that it has not been executed.
+func (g *singleGrant) repeatRelease(
+	ctx context.Context, p part, command pipeline.Command, sure bool, failure error,
+) (releaseReply, error) {
+	r := g.single.pending.retry(g.ttl, failure, true, func(ctx context.Context) (releaseReply, error) {
+		answer, err := g.single.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
+		reply, now, err := g.readRelease(ctx, p, answer, err)
+		if sure = sure && now; err == nil && !sure {
 			reply.lost = 0
 		}
 		return reply, err
@@ -221,7 +232,8 @@ func (g *singleGrant) sendRelease(ctx context.Context, p part, tops []int64) (re
 	case <-r.done:
 	case <-ctx.Done():
 	}
-	if reply, err = r.leave(); err == nil {
+	reply, err := r.leave()
+	if err == nil {
 		return reply, nil
 	}
 	if !isOver(err) {

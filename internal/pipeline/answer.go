@@ -10,6 +10,7 @@ import (
 // deliver gives the answers of a pipeline to their callers. If the pipeline has timed out, queued calls fail, too.
 func (s *Server) deliver(calls []*Call) {
 	s.mu.Lock()
+	s.unanswered -= len(calls)
 	err := transportError(calls)
 	s.note(err)
 	if s.opts.Patience > 0 {
@@ -31,7 +32,7 @@ func answer(calls []*Call) {
 	for _, c := range calls {
 		c.state = answered
 		if c.answer != nil {
-			close(c.answer)
+			c.answer <- struct{}{} // it has room
 		}
 	}
 }

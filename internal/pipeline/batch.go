@@ -268,7 +268,7 @@ func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError() {}
 
 // unknown reports whether the server did not know the script.
-func (b *batch) unknown() bool { return redis.HasErrorPrefix(b.err, "NOSCRIPT") }
+func (b *batch) unknown() bool { return b.err != nil && redis.HasErrorPrefix(b.err, "NOSCRIPT") }
 
 // refused reports whether the server has refused to execute several calls in one command.
 func (b *batch) refused() bool { return len(b.calls) > 1 && isReply(b.err) }

@@ -25,7 +25,7 @@ type Call struct {
 
 	command Command
 	done    func(*Call)
-	answer  chan struct{} // for a caller that waits: closed instead of calling done
+	answer  chan struct{} // for a caller that waits: gets a value instead of a call of done
 	state   state         // guarded by Server.mu; unused in a call that its own goroutine sends
 
 	previous, next *Call // in the queue

@@ -81,10 +81,10 @@ func (q *queue) urgent() bool {
 	return false
 }
 
-// take returns the calls of the next pipeline.
-func (q *queue) take() []*Call {
-	calls := make([]*Call, 0, min(q.size(), maxPipeline))
-	return q.newcomers.take(q.first.take(calls, maxPipeline, sent), maxPipeline, sent)
+// take returns the calls of the next pipeline, which are at most so many.
+func (q *queue) take(most int) []*Call {
+	calls := make([]*Call, 0, min(q.size(), most))
+	return q.newcomers.take(q.first.take(calls, most, sent), most, sent)
 }
 
 // withdraw takes a call back, so that it is never sent, and reports whether that was in time.

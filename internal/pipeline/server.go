@@ -61,9 +61,12 @@ type Server struct {
 	opts   Options
 	prompt bool // the client keeps deadlines
 
+	answers sync.Pool // of chan struct{}, for callers that wait
+
 	mu             sync.Mutex
 	underWay       int // pipelines
 	sent           int // calls in them
+	unanswered     int // of these
 	queue          queue
 	idle           chan struct{} // closed when nothing is under way; nil while Settle does not wait
 	unbatchedUntil time.Time
@@ -90,15 +93,22 @@ func (s *Server) Run(ctx context.Context, c *Call) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if ctx.Done() == nil && s.alone(s.bounded(ctx), c) {
-		return c.Reply, c.Err
-	}
-	if s.answersPromptly(time.Now()) && s.alone(s.shortly(ctx), c) {
-		return c.Reply, c.Err
+	switch {
+	case ctx.Done() == nil:
+		if s.lead(c, false) {
+			s.alone(s.bounded(ctx), c)
+			return c.Reply, c.Err
+		}
+	case s.prompt:
+		if s.lead(c, true) {
+			s.alone(s.shortly(ctx), c)
+			return c.Reply, c.Err
+		}
 	}
 	answer := s.enqueue(ctx, c)
 	select {
 	case <-answer:
+		s.answers.Put(answer)
 		return c.Reply, c.Err
 	case <-ctx.Done():
 	}
@@ -127,9 +137,14 @@ func (s *Server) Finish(ctx context.Context, c *Call) (reply any, err error) {
 	if !s.prompt {
 		return s.Run(ctx, c)
 	}
-	if !s.alone(s.bounded(context.Background()), c) {
-		<-s.enqueue(context.Background(), c)
+	ctx = context.Background()
+	if s.lead(c, false) {
+		s.alone(s.bounded(ctx), c)
+		return c.Reply, c.Err
 	}
+	answer := s.enqueue(ctx, c)
+	<-answer
+	s.answers.Put(answer)
 	return c.Reply, c.Err
 }
 
@@ -193,43 +208,42 @@ func (s *Server) mayLead(c *Call) bool {
 	return s.queue.size() >= least || s.queue.urgent()
 }
 
-// alone makes the call on its caller's goroutine if a leader is free and nothing is queued, and reports whether it did.
-func (s *Server) alone(ctx context.Context, c *Call) bool {
+// lead reports whether the caller may send the call on its own goroutine, by [Server.alone]: a leader is free and
+// nothing is queued. With soon, the server must also have answered so recently that it will most likely do so at once.
+func (s *Server) lead(c *Call, soon bool) bool {
 	s.mu.Lock()
-	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c)) {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c)) || soon && time.Since(s.answeredAt) >= recent {
 		return false
 	}
 	s.underWay++
 	s.sent++
-	s.mu.Unlock()
+	s.unanswered++
+	return true
+}
+
+// alone makes the call on its caller's goroutine, which leads.
+func (s *Server) alone(ctx context.Context, c *Call) {
 	s.one(ctx, c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent--
+	s.unanswered--
 	s.note(c.Err)
 	if s.queue.size() > 0 && s.opts.Leaders != 0 {
 		go s.drain() // what has queued up
-		return true
+		return
 	}
 	s.finished()
-	return true
 }
 
-// answersPromptly reports whether the server has answered so recently that a caller may send on its own goroutine,
-// which is cheaper.
-func (s *Server) answersPromptly(now time.Time) bool {
-	if !s.prompt {
-		return false
+// enqueue makes a call, and returns a channel that gets a value once it is answered. Whoever has
+// received that puts the channel back into answers.
+func (s *Server) enqueue(ctx context.Context, c *Call) chan struct{} {
+	answer, ok := s.answers.Get().(chan struct{})
+	if !ok {
+		answer = make(chan struct{}, 1)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return now.Sub(s.answeredAt) < recent
-}
-
-// enqueue makes a call, and returns a channel that is closed once it is answered.
-func (s *Server) enqueue(ctx context.Context, c *Call) <-chan struct{} {
-	answer := make(chan struct{})
 	c.answer = answer
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,6 +257,7 @@ func (s *Server) start(ctx context.Context, c *Call) {
 	if s.opts.Leaders == 0 { // for several servers, each of which would need the source of a script
 		c.state = sent
 		s.underWay++
+		s.unanswered++
 		go s.single(ctx, c)
 		return
 	}
@@ -305,14 +320,33 @@ func (s *Server) take(answered int) []*Call {
 		s.finished()
 		return nil
 	}
-	calls := s.queue.take()
+	calls := s.queue.take(s.share())
 	s.sent += len(calls)
+	s.unanswered += len(calls)
+	if s.queue.size() > 0 && s.mayLead(nil) {
+		s.underWay++
+		go s.drain()
+	}
 	if s.opts.Patience > 0 {
 		s.health.sent(time.Now())
 		s.pipelined = calls
 		s.watch(s.opts.Patience / looks)
 	}
 	return calls
+}
+
+// leastShare is the smallest number of calls that leaders do not divide among themselves.
+const leastShare = 8
+
+// share bounds the calls of the next pipeline. Each leader takes an equal part of the calls that are unanswered or
+// queued, so that the server works on one pipeline while this process works on another. With Least, few calls cost
+// nearly as much as many, and a leader takes all. The caller holds the mutex.
+func (s *Server) share() int {
+	if s.opts.Leaders < 2 || s.opts.Least > 0 {
+		return maxPipeline
+	}
+	fair := (s.unanswered + s.queue.size() + s.opts.Leaders - 1) / s.opts.Leaders
+	return min(max(fair, leastShare), maxPipeline)
 }
 
 // until is a context with a deadline but without a timer: the client looks only at the deadline.

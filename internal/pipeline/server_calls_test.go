@@ -150,6 +150,44 @@ func TestLeadersBoundThePipelinesUnderWay(t *testing.T) {
 	}
 }
 
+func TestLeadersDivideTheCallsAmongThemselves(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ calls, leaders int }{{40, 2}, {40, 3}, {10, 2}} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(func() error {
+					time.Sleep(time.Millisecond) // virtual
+					return nil
+				})
+				n := pipeline.New(w.client(t), pipeline.Options{Leaders: tt.leaders})
+				for range tt.calls {
+					go func() {
+						for range 10 {
+							if reply, err := n.Run(t.Context(), pipeline.NewCall(nil, echo, nil, "1")); err != nil || reply != "1" {
+								t.Errorf("reply %v, error %v", reply, err)
+							}
+						}
+					}()
+				}
+				time.Sleep(time.Second) // virtual
+				synctest.Wait()
+				sizes := w.sizes()
+				if all := len(w.sent()); all != 10*tt.calls {
+					t.Errorf("%d calls were made, want %d", all, 10*tt.calls)
+				}
+				fair := max((tt.calls+tt.leaders-1)/tt.leaders, 8)
+				if most := slices.Max(sizes); most > fair {
+					t.Errorf("a pipeline of %d calls, want %d at most: %v", most, fair, sizes)
+				}
+				if mean, want := 10*tt.calls/len(sizes), tt.calls/tt.leaders/2; mean < want {
+					t.Errorf("pipelines of %d calls on average, want %d at least: %v", mean, want, sizes)
+				}
+			})
+		})
+	}
+}
+
 func TestACallWithdrawnBeforeItsTurnIsNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWire(atOnce)
