@@ -18,10 +18,10 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/fused"
-	"github.com/railtoken/railtoken/internal/gatedlocker"
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/observe"
 	"github.com/railtoken/railtoken/internal/parking"
-	"github.com/railtoken/railtoken/internal/releasehook"
+	"github.com/railtoken/railtoken/internal/tasklocker"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -139,7 +139,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		locks, err := gatedlocker.OnClient(client, opts.MaxHold)
+		locks, err := tasklocker.OnClient(client, opts.MaxHold)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
@@ -148,7 +148,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if oneNode && a.opts.RedisKeys != nil {
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
-	a.outside, a.unfollow = a.follow(a.locker), releasehook.OnLateRelease(a.locker, a.wakeNext)
+	a.outside, a.unfollow = a.follow(a.locker), lockhook.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
 		return nil, errors.Join(err, a.Close())
@@ -158,7 +158,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 
 // FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold. Use it as the FenceTTL
 // of a Locker of your own.
-func FenceTTL(maxHold time.Duration) time.Duration { return gatedlocker.FenceTTL(maxHold) }
+func FenceTTL(maxHold time.Duration) time.Duration { return tasklocker.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
 func (a *Attached) repaired(key string, next delayqueue.Task) {

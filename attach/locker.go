@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redact"
-	"github.com/railtoken/railtoken/internal/releasehook"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -19,7 +19,7 @@ func (a *Attached) Locker() locking.Locker { return a.outside }
 
 // follow returns the Locker for work outside of tasks. Tasks use the inner Locker, because their middleware wakes.
 func (a *Attached) follow(inner locking.Locker) locking.Locker {
-	return releasehook.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
+	return lockhook.OnRelease(inner, a.wakeNext).(locking.Locker) //nolint:errcheck // OnRelease always returns a Locker
 }
 
 // wakeNext wakes the next task of each key after a release.

@@ -15,7 +15,7 @@ import (
 	"github.com/railtoken/railtoken/etcdlock"
 	"github.com/railtoken/railtoken/internal/etcdtest"
 	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ var shared struct {
 // sharedEtcd returns the addresses of an etcd of one member.
 func sharedEtcd(t testing.TB) []string {
 	t.Helper()
-	leftout.Needed(t, "etcd", etcdtest.Find())
+	testserver.Needed(t, "etcd", etcdtest.Find())
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "etcdlock-"); shared.err == nil { //nolint:usetesting // it outlives the test
 			shared.cluster, shared.err = etcdtest.Start(context.Background(), shared.dir,
@@ -69,7 +69,7 @@ func sharedEtcd(t testing.TB) []string {
 // startEtcd starts an etcd for one test.
 func startEtcd(t testing.TB, opts etcdtest.Options) *etcdtest.Cluster {
 	t.Helper()
-	leftout.Needed(t, "etcd", etcdtest.Find())
+	testserver.Needed(t, "etcd", etcdtest.Find())
 	c, err := etcdtest.Start(t.Context(), t.TempDir(), opts)
 	if err != nil {
 		t.Fatal(err)

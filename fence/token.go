@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/railtoken/railtoken/internal/carried"
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/leasecontext"
 )
 
 // MaxToken is the largest token: 2^53-1, which a float64 holds exactly, so that Lua and JSON do not round it.
@@ -31,7 +31,7 @@ func From(ctx context.Context, key string) (Token, error) {
 	if t, ok := ctx.Value(receivedKey{}).(received); ok && t.token.Key == key {
 		return t.token, nil
 	}
-	for c := carried.By(ctx); c != nil; c = c.Outer {
+	for c := leasecontext.By(ctx); c != nil; c = c.Outer {
 		for _, k := range c.Lease.Keys() {
 			if k != key {
 				continue

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/railtoken/railtoken/internal/releasehook"
+	"github.com/railtoken/railtoken/internal/lockhook"
 )
 
 func init() {
-	releasehook.OnLateRelease = func(locker any, freed func(keys []string)) (stop func()) {
+	lockhook.OnLateRelease = func(locker any, freed func(keys []string)) (stop func()) {
 		if l, ok := locker.(interface{ lateReleases() *lateReleases }); ok {
 			return l.lateReleases().follow(freed)
 		}
@@ -17,7 +17,7 @@ func init() {
 	}
 }
 
-// lateReleases tells of keys that were released after their caller had its answer: see [releasehook.OnLateRelease].
+// lateReleases tells of keys that were released after their caller had its answer: see [lockhook.OnLateRelease].
 // Without it, tasks that were parked because of such keys would not be woken. The zero value is ready for use.
 type lateReleases struct {
 	mu    sync.Mutex

@@ -1,14 +1,14 @@
 package locking
 
-import "github.com/railtoken/railtoken/internal/leasegrants"
+import "github.com/railtoken/railtoken/internal/lockhook"
 
 func init() {
-	leasegrants.Of = func(lease any) []any {
+	lockhook.GrantsOf = func(lease any) []any {
 		return lease.(*Lease).grants() //nolint:errcheck,forcetypeassert // every caller has a Lease
 	}
 }
 
-// grants returns the grants of a lease: see [leasegrants.Of].
+// grants returns the grants of a lease: see [lockhook.GrantsOf].
 func (l *Lease) grants() []any {
 	joined, ok := l.grant.(*joinedGrant)
 	if !ok {

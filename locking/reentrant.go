@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/railtoken/railtoken/internal/carried"
+	"github.com/railtoken/railtoken/internal/leasecontext"
 )
 
 // prepareFor is prepare for an attempt at l. The error matches [ErrReentrant] if ctx carries a lease of l for one of
@@ -14,7 +14,7 @@ func prepareFor(ctx context.Context, l Locker, keys []string, opts Options) ([]s
 	if err != nil {
 		return nil, opts, err
 	}
-	for c := carried.By(ctx); c != nil; c = c.Outer {
+	for c := leasecontext.By(ctx); c != nil; c = c.Outer {
 		lease, ok := c.Lease.(*Lease)
 		if !ok || !lease.isOf(l) || lease.Err() != nil {
 			continue

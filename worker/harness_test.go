@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
-	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/tasklocker"
 )
 
 // patience bounds every wait for an event in real time.
@@ -67,7 +67,7 @@ func virtual(t *testing.T, cfg Config, hooks ...redis.Hook) (*Worker, *miniredis
 	for _, h := range hooks {
 		w.tasks.AddHook(h)
 	}
-	if w.locker, err = gatedlocker.OnClient(w.lockConn, cfg.MaxHold); err != nil {
+	if w.locker, err = tasklocker.OnClient(w.lockConn, cfg.MaxHold); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.attach(); err != nil {

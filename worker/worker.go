@@ -12,8 +12,8 @@ import (
 
 	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/gatedlocker"
 	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/internal/tasklocker"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 )
@@ -24,7 +24,7 @@ type Worker struct {
 	cfg      Config
 	tasks    redis.UniversalClient
 	lockConn redis.UniversalClient   // nil if the locks are on several servers, or not on Redis
-	locker   gatedlocker.Locker      // its RedisKeys is set if the locks are on the Redis of the tasks
+	locker   tasklocker.Locker       // its RedisKeys is set if the locks are on the Redis of the tasks
 	lockTest []redis.UniversalClient // of several lock servers, for the preflight
 	attached *attach.Attached
 

@@ -10,27 +10,27 @@ import (
 
 	"github.com/railtoken/railtoken/internal/dbtest"
 	"github.com/railtoken/railtoken/internal/leaktest"
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 func TestMain(m *testing.M) { leaktest.Verify(dbtest.Stopping(m)) }
 
 // These tests keep a plain "go test ./..." from leaving tests out silently.
 func TestPostgresIsInstalled(t *testing.T) {
-	leftout.Server{
+	testserver.Server{
 		Name: "PostgreSQL", Import: "github.com/railtoken/railtoken/internal/dbtest",
 		Starters: []string{"StartPostgres", "RunPostgres", "SharedPostgres"},
 	}.Require(t, dbtest.FindPostgres())
 }
 
 func TestPgBouncerIsInstalled(t *testing.T) {
-	leftout.Server{
+	testserver.Server{
 		Name: "PgBouncer", Import: "github.com/railtoken/railtoken/internal/dbtest", Starters: []string{"StartPgBouncer"},
 	}.Require(t, dbtest.FindPgBouncer())
 }
 
 func TestMariaDBIsInstalled(t *testing.T) {
-	leftout.Server{
+	testserver.Server{
 		Name: "MariaDB", Import: "github.com/railtoken/railtoken/internal/dbtest", Starters: []string{"SharedMariaDB"},
 	}.Require(t, dbtest.FindMariaDB())
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 // Folders outside PATH in which packages put servers. Those of PostgreSQL have one folder for each version.
@@ -87,10 +87,10 @@ func runToEnd(ctx context.Context, c process.Command) (output string, err error)
 	return strings.TrimSpace(string(text)), err
 }
 
-// program returns the path of a program. Without it the test ends: see [leftout.Needed].
+// program returns the path of a program. Without it the test ends: see [testserver.Needed].
 func program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := find(name)
-	leftout.Needed(tb, name, err)
+	testserver.Needed(tb, name, err)
 	return path
 }

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
-var etcd = leftout.Server{
+var etcd = testserver.Server{
 	Name: "etcd", Import: "github.com/railtoken/railtoken/internal/etcdtest", Starters: []string{"Start"},
 }
 
@@ -17,7 +17,7 @@ func TestEtcdIsInstalled(t *testing.T) { etcd.Require(t, etcdtest.Find()) }
 
 func TestTestsThatNeedEtcdAreFoundInEachModule(t *testing.T) {
 	t.Parallel()
-	root, err := leftout.ModuleRoot()
+	root, err := testserver.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package lockhook gives access to the internals of the locks of package locking: it names their Redis keys, reads their
-// owners, and takes them away from their holders. Package locking sets its functions, so that packages inspect and attach can
-// use them without exported names in package locking.
+// Package lockhook gives other packages of this module what package locking does not export: the Redis keys and owners of
+// its locks, a way to take keys away from their holders, the grants of a lease, and a call when a lock is released.
+// Package locking sets its functions.
 package lockhook
 
 import (
@@ -61,3 +61,6 @@ var Record func(fence, name string) string
 
 // MarkOf returns the mark of the deposed owner in the value of a record, or an empty string.
 var MarkOf func(record string) string
+
+// GrantsOf returns the backend.Grants of a *locking.Lease: one, or several if the lease was joined of others.
+var GrantsOf func(lease any) []any

@@ -4,7 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 // TestRedisServerIsInstalled keeps a plain "go test ./..." from leaving tests out silently.
@@ -28,11 +28,11 @@ func TestAMissingRedisServerCanBeAccepted(t *testing.T) {
 	outcome(t, requireInstalled).mustSkip(t, "./internal/redistest: TestKillLosesWhatWasNotPersisted")
 }
 
-// requireInstalled fails when redis-server is missing: see [leftout.Server.Require].
+// requireInstalled fails when redis-server is missing: see [testserver.Server.Require].
 func requireInstalled(tb testing.TB) {
 	tb.Helper()
 	_, err := exec.LookPath("redis-server")
-	leftout.Server{
+	testserver.Server{
 		Name: "redis-server", Import: "github.com/railtoken/railtoken/internal/redistest",
 		Starters: []string{"Start", "StartCluster", "StartSentinel"},
 	}.Require(tb, err)

@@ -16,15 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/process"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 // program returns the path of a program. Without it the test is skipped, or fails when REDISTEST_REQUIRE is set.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	leftout.Needed(t, name, err)
+	testserver.Needed(t, name, err)
 	return path
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/railtoken/railtoken/bench/internal/contestant"
 	"github.com/railtoken/railtoken/internal/dbtest"
 	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Stopping(m).Run()) }
@@ -193,7 +193,7 @@ func open(t *testing.T, kind contestant.Kind, n int) (servers, *contestant.Locke
 	var addrs []string
 	switch kind.Store {
 	case contestant.OnEtcd:
-		leftout.Needed(t, "etcd", etcdtest.Find())
+		testserver.Needed(t, "etcd", etcdtest.Find())
 		var err error
 		if s.etcd, err = etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n}); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/railtoken/railtoken/bench/internal/distance"
 	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
 func TestAClusterOfEtcdServesWithoutAFollower(t *testing.T) {
@@ -97,7 +97,7 @@ func TestEtcdLeavesNothingBehind(t *testing.T) {
 
 func startEtcd(t *testing.T, n int, reach etcdtest.Reach) *etcdtest.Cluster {
 	t.Helper()
-	leftout.Needed(t, "etcd", etcdtest.Find())
+	testserver.Needed(t, "etcd", etcdtest.Find())
 	e, err := etcdtest.Start(t.Context(), t.TempDir(), etcdtest.Options{Members: n, Reach: reach})
 	if err != nil {
 		t.Fatal(err)

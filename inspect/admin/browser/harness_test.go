@@ -19,9 +19,9 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
-	"github.com/railtoken/railtoken/internal/leftout"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/internal/testserver"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -37,7 +37,7 @@ func chromium(tb testing.TB) string {
 			return path
 		}
 	}
-	leftout.Needed(tb, "chromium", errors.New("neither chromium-headless-shell nor chromium is in PATH"))
+	testserver.Needed(tb, "chromium", errors.New("neither chromium-headless-shell nor chromium is in PATH"))
 	return ""
 }
 

@@ -1,6 +1,6 @@
-// Package gatedlocker makes the Locker that the tasks of a server share: locks on one Redis, or on several independent
+// Package tasklocker makes the Locker that the tasks of a server share: locks on one Redis, or on several independent
 // servers, behind a locking.Gate, so that tasks of the same server do not compete in Redis.
-package gatedlocker
+package tasklocker
 
 import (
 	"io"

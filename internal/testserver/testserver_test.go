@@ -1,4 +1,4 @@
-package leftout_test
+package testserver_test
 
 import (
 	"os"
@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/leftout"
+	"github.com/railtoken/railtoken/internal/testserver"
 )
 
-var redis = leftout.Server{
+var redis = testserver.Server{
 	Name: "redis-server", Import: "github.com/railtoken/railtoken/internal/redistest",
 	Starters: []string{"Start", "StartCluster", "StartSentinel"},
 }

@@ -1,6 +1,6 @@
-// Package carried keeps the leases that a context carries, so that packages locking and fence find the same ones.
+// Package leasecontext keeps the leases that a context carries, so that packages locking and fence find the same ones.
 // Package fence cannot import locking: programs that only check tokens would then link a Redis client.
-package carried
+package leasecontext
 
 import "context"
 

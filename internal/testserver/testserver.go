@@ -1,5 +1,5 @@
-// Package leftout finds the tests that cannot run because a server is not installed.
-package leftout
+// Package testserver finds the tests that cannot run because a server is not installed.
+package testserver
 
 import (
 	"errors"
@@ -248,7 +248,7 @@ func ModuleRoot() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("leftout: no go.mod in the working directory or above")
+			return "", errors.New("testserver: no go.mod in the working directory or above")
 		}
 		dir = up
 	}
