@@ -33,7 +33,8 @@ type Lease struct {
 	timer      *time.Timer
 	cause      error                                       // why the lease is over; nil while it is trusted
 	done       chan struct{}                               // closed when cause is set; made on demand
-	contexts   map[context.Context]context.CancelCauseFunc // to cancel with the lease; some have ended already
+	context    leaseContext                                // to cancel with the lease; nearly always the only one
+	contexts   map[context.Context]context.CancelCauseFunc // the others; some have ended already
 	room       int                                         // the size of contexts at which ended ones are removed
 	lastErr    error                                       // of the last renewal, if it failed
 	renewal    chan struct{}                               // closed when the background renewal ends, or nil
@@ -63,7 +64,7 @@ type holder interface {
 //
 // A grant that comes so late that less than a third of the TTL is left is renewed first. Otherwise its holder would
 // begin, and would lose the lease before the first renewal is answered. If this renewal is not answered while ctx and
-// the grant last, the error matches ErrLost, too.
+// the grant last, or within 5 s, the error matches ErrLost, too.
 func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
@@ -207,6 +208,10 @@ func (l *Lease) end(cause error) {
 	l.suspension.drop(l)
 	if l.done != nil {
 		close(l.done)
+	}
+	if l.context.cancel != nil {
+		l.context.cancel(cause)
+		l.context = leaseContext{}
 	}
 	for _, cancel := range l.contexts {
 		cancel(cause)

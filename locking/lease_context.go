@@ -35,6 +35,17 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 		cancel(l.cause)
 		return ctx, func() {}
 	}
+	if l.context.Context == nil || l.context.Err() != nil {
+		l.context = leaseContext{ctx, cancel}
+		return ctx, func() {
+			cancel(nil)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.context.Context == ctx {
+				l.context = leaseContext{}
+			}
+		}
+	}
 	if len(l.contexts) >= l.room {
 		l.sweep()
 	}
@@ -45,6 +56,13 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 		defer l.mu.Unlock()
 		delete(l.contexts, ctx)
 	}
+}
+
+// leaseContext is a context that ends with a lease.
+type leaseContext struct {
+	context.Context
+
+	cancel context.CancelCauseFunc
 }
 
 // firstContexts is how many contexts a lease keeps before it looks for ended ones.

@@ -37,6 +37,26 @@ func TestALeaseForgetsContextsWhoseParentsHaveEnded(t *testing.T) {
 	})
 }
 
+func TestContextsEndWithTheLeaseAfterAnEarlierOneHasEnded(t *testing.T) {
+	bubble(t, &fakeGrant{}, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
+		parent, cancel := context.WithCancel(t.Context())
+		ended := l.Context(parent)
+		cancel()
+		_, drop := l.during(t.Context())
+		drop()
+		all := []context.Context{l.Context(t.Context()), l.Context(t.Context())}
+		_ = l.Release(t.Context())
+		for i, ctx := range all {
+			if !errors.Is(context.Cause(ctx), ErrReleased) {
+				t.Errorf("the cause of context %d is %v, want ErrReleased", i, context.Cause(ctx))
+			}
+		}
+		if !errors.Is(context.Cause(ended), context.Canceled) || l.context.cancel != nil || len(l.contexts) > 0 {
+			t.Errorf("the cause of the first context is %v, and the lease keeps %d others", context.Cause(ended), len(l.contexts))
+		}
+	})
+}
+
 func BenchmarkLeaseContext(b *testing.B) {
 	began := (&suspensionDetector{}).now()
 	keys, opts, err := prepare([]string{"order:1"}, Options{})

@@ -48,9 +48,12 @@ func (l *Lease) renewGrant(ctx context.Context, ttl time.Duration) error {
 	return lossOf(l.keys, l.grant.Renew(ctx, ttl))
 }
 
+// renewFirstTimeout bounds the renewal of a lease that no holder has yet, because its holder waits for it.
+const renewFirstTimeout = 5 * time.Second
+
 // renewFirst renews a lease that no holder has yet.
 func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, l.term.until-sent)
+	ctx, cancel := context.WithTimeout(ctx, min(l.term.until-sent, renewFirstTimeout))
 	defer cancel()
 	err := l.renewGrant(ctx, ttl)
 	switch {

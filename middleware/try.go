@@ -68,12 +68,12 @@ func mayPass(err error) bool {
 
 // attemptOnce makes one attempt.
 func (r *run) attemptOnce(ctx context.Context) (*locking.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
-	defer cancel()
 	if lease := r.claim(ctx); lease != nil {
 		r.lease = lease
 		return lease, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
 	began := r.clock()
 	lease, err := r.Locker.Acquire(ctx, r.keys, r.options())
 	r.lease, r.took = lease, since(began)
@@ -89,16 +89,20 @@ func (r *run) claim(ctx context.Context) *locking.Lease {
 	if taken == nil {
 		return nil
 	}
-	if !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order != BestEffort {
+	mistaken := !slices.Equal(sortedKeys(r.keys), taken.Keys) || !r.fused || r.order != BestEffort
+	if !mistaken {
+		if lease, err := taken.Locks.Adopt(ctx, taken, r.options()); err == nil {
+			return lease.(*locking.Lease) //nolint:errcheck,forcetypeassert // Adopt returns nothing else
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	if mistaken {
 		r.active.Mistaken(ctx, r.task.Type(), taken)
-		return nil
-	}
-	lease, err := taken.Locks.Adopt(ctx, taken, r.options())
-	if err != nil {
+	} else {
 		r.active.Reject(ctx, taken)
-		return nil
 	}
-	return lease.(*locking.Lease) //nolint:errcheck,forcetypeassert // Adopt returns nothing else
+	return nil
 }
 
 // sortedKeys returns keys in the order of a lease's.

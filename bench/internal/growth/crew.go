@@ -13,7 +13,8 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-const keySlots = 8
+// keySlots is less than half of the fewest keys, so that no task meets another one of its key.
+const keySlots = 4
 
 // overKeys is what tasks cost whose keys are so many, all of which have been locked before.
 func overKeys(sizes []int, tasks int) series {
