@@ -108,9 +108,9 @@ type Attached struct {
 	running  sync.WaitGroup
 }
 
-// New attaches locks to asynq servers that use the Redis of client and the configuration cfg. It does not connect, and
-// if the configuration is invalid, it reports all problems in one error. The caller still owns the client: close it
-// after the servers have shut down and Close has returned.
+// New attaches locks to asynq servers that use the Redis of client and the configuration cfg. It does not connect. If
+// the configuration is invalid, New reports all problems in one error. The caller still owns the client: close it after
+// the servers have shut down and Close has returned.
 func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")

@@ -14,8 +14,8 @@ import (
 // contains the command that adds all of them. Check takes at most 5 s, and once it has succeeded, it returns nil
 // without another check.
 //
-// A server calls Check before its first fetch, and fetches no task while it returns an error, which asynq logs. Call
-// Check yourself to fail at the start instead. A Locker of your own on another Redis is not checked.
+// A server calls Check before its first fetch. While Check returns an error, the server fetches no task, and asynq logs
+// the error. Call Check yourself to fail at startup instead. A Locker of your own on another Redis is not checked.
 func (a *Attached) Check(ctx context.Context) error {
 	queues := slices.Sorted(maps.Keys(a.queues()))
 	if len(queues) == 0 {

@@ -33,9 +33,9 @@
 //
 //	~asynq:* ~railtoken:* &asynq:* &railtoken:* +@all -@dangerous +info (and +cluster on a Cluster)
 //
-// asynq logs the error, with the command that adds the missing rules. Call [Attached.Check] to fail at the start
-// instead. If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and do
-// not use up a retry.
+// asynq logs the error, with the command that adds the missing rules. Call [Attached.Check] to fail at startup instead.
+// If a user loses rules while the server runs, tasks wait as if the lock servers could not be reached, and do not use
+// up a retry.
 //
 // # More options
 //

@@ -19,8 +19,8 @@ func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, 
 //
 //   - A strategy that fails, such as [middleware.FailFast], refuses the task. Nothing is enqueued, and the caller gets
 //     a [middleware.ConflictError] with the key, its holder and RetryAfter.
-//   - A strategy that parks, such as [middleware.Requeue], enqueues the task among the waiters of the key, without a
-//     run. Its Delay and Limits apply.
+//   - A strategy that parks, such as [middleware.Requeue], enqueues the task among the waiters of the key, without
+//     running it first. Its Delay and Limits apply.
 //   - Any other strategy enqueues the task as usual.
 //
 // If the keys are free, the task is enqueued as usual. A nil strategy has no effect. The option needs the task's keys,

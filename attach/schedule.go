@@ -27,9 +27,9 @@ const (
 	tenure = 365 * 24 * time.Hour
 )
 
-// Schedule runs a scheduler in one of the processes that call it with the same name, and in another one when that
-// process ends, crashes or hangs. Each tick is enqueued once; it is no error if another process has already enqueued
-// it. Schedule returns at once, and [Attached.Stop] ends the schedule.
+// Schedule runs a scheduler in one of the processes that call it with the same name. When that process ends, crashes or
+// hangs, another one takes over. Each tick is enqueued once; if another process has already enqueued a tick, that is
+// not an error. Schedule returns at once, and [Attached.Stop] ends the schedule.
 //
 // newScheduler creates the scheduler with asynq.NewSchedulerFromRedisClient or asynq.NewPeriodicTaskManager on the
 // given client, and does not start it. Schedule calls it once and returns its error. It is called again each time this

@@ -18,8 +18,8 @@
 //
 // A wake moves the next waiter that can run to the head of its asynq queue. It skips a waiter that is gone (deleted,
 // archived, past its deadline) or whose queue is paused or has no server. If a woken task has not tried its key within
-// half a second, the next one is woken in its place. If a wake is lost, because the process that sent it crashed, the
-// waiter's own timer brings it back: that costs delay, never a task.
+// half a second, the next one is woken in its place. If a wake is lost, because the process that should send it
+// crashed, the waiter's own timer brings it back: that costs delay, never a task.
 //
 // A task is never dropped silently. It runs, or it waits, or it exceeds one of the [Limits] that its strategy sets,
 // which is reported. There are no limits by default.
@@ -40,5 +40,5 @@
 // # Redis
 //
 // The package needs Redis 6.2 or later: standalone, a master behind Sentinel, or a Cluster. As with every Redis that
-// has replicas, a failover may lose the last writes. The package knows nothing of locks.
+// has replicas, a failover may lose the most recent writes. The package knows nothing of locks.
 package delayqueue

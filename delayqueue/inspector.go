@@ -185,8 +185,9 @@ func (i *Inspector) reorder(ctx context.Context, key string, t Task, first bool)
 
 // Drop deletes a parked task, with its uniqueness lock. The tasks behind it move up.
 //
-// The error matches [ErrNotWaiting], and the task stays, when it is not parked: it was woken, its timer has just ended,
-// it runs, or it waits for nothing. A running task that is refused its key parks again: call Drop again then.
+// If the task is not parked, the error matches [ErrNotWaiting], and the task stays: it was woken, its timer has just
+// ended, it is running, or it waits for nothing. A running task that is refused its key is parked again: call Drop
+// again then.
 func (i *Inspector) Drop(ctx context.Context, t Task) error {
 	w, err := i.Find(ctx, t)
 	if err != nil {

@@ -27,9 +27,10 @@ type Options struct {
 
 // Queue parks tasks on keys and wakes them. It is safe for concurrent use.
 //
-// Package middleware parks the tasks that it refuses a key, and wakes the next waiter when it releases one. So does the
-// Locker of attach.Attached and worker.Worker, which is for work outside of tasks. A program calls Park and Wake only
-// for conflicts of its own, and Wake also after it has released a key by another Locker.
+// Package middleware parks tasks that are refused a key, and wakes the next waiter when it releases a key. The Locker
+// of attach.Attached and worker.Worker, which is for work outside of tasks, also wakes the next waiter at a release. A
+// program calls Park and Wake only for conflicts of its own, and Wake also after it has released a key through another
+// Locker.
 type Queue parking.Engine // packages of this module convert it
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue can inspect and wake tasks. To park them,
@@ -54,17 +55,17 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 func (q *Queue) engine() *parking.Engine { return (*parking.Engine)(q) }
 
 // Close waits up to 1 s for wakes under way, and up to 8 s for tasks that are to be parked once Redis can be reached
-// again. A task that was not woken runs when its timer ends. One that could not be parked is logged, and asynq recovers
-// it: it counts the run as failed, and archives the task if it has no retry left.
+// again. A task that was not woken runs when its timer ends. A task that could not be parked is logged and recovered by
+// asynq, which counts the run as failed, and archives the task if it has no retry left.
 func (q *Queue) Close() error { return q.engine().Close() }
 
 // ParkOptions says how a task waits. The zero value uses the defaults.
 type ParkOptions struct {
 	// Limits bounds the waiting; no limit by default.
 	Limits Limits
-	// RetryAfter is when the task runs again if no wake comes and it is among the first waiters; 1 min when zero. The
-	// further back it stands, the longer its timer, up to 10 min, or 20 ms for each task before it when that is longer.
-	// Limits.Age caps it. asynq keeps whole seconds.
+	// RetryAfter is how long a task that is among the first waiters waits before it runs again if no wake comes; 1 min
+	// when zero. The further back a task is, the longer its timer: up to 10 min, or 20 ms for each task before it if that
+	// is longer. Limits.Age caps the timer. asynq keeps whole seconds.
 	RetryAfter time.Duration
 }
 
@@ -77,9 +78,9 @@ const defaultRetryAfter = time.Minute
 //	return queue.Park(ctx, "warehouse", delayqueue.ParkOptions{})
 //
 // ctx is the context that asynq has given the handler, and the Queue is that of the handler's server: attach.Attached
-// and worker.Worker have a method Queue. The task is in asynq's retry set, where [Queue.Wake] finds it, and then runs
-// again from the start. It has not failed: it uses up no retry, and attach.Waits reports true for the error. If a
-// handler calls Park several times, the last call counts. A task waits for one key at a time; if it was woken for
+// and worker.Worker have a method Queue. The task waits in asynq's retry set, where [Queue.Wake] finds it, and then
+// runs again from the beginning. It has not failed: it uses up no retry, and attach.Waits reports true for the error.
+// If a handler calls Park several times, the last call counts. A task waits for one key at a time; if it was woken for
 // another key, the next waiter of that key is woken.
 //
 // The task is not parked, and the handler decides what happens to it, when the error matches

@@ -16,9 +16,9 @@ const (
 	archivePage  = 100
 )
 
-// Replay runs an archived task again, for whatever reason it was archived: it joins the end of its asynq queue. Its
-// conflicts and its age start anew, and its old result is cleared. Its retry count, its deadline and everything else
-// stay the same.
+// Replay runs an archived task again, whatever the reason for which it was archived. The task joins the end of its
+// asynq queue. Its conflicts and its age are counted from zero, and its old result is cleared. Its retry count, its
+// deadline and everything else stay the same.
 //
 // The error matches [ErrGone] when asynq knows no such task, and [ErrNotArchived] when it is elsewhere, for example
 // after another Replay.
@@ -36,10 +36,10 @@ func (i *Inspector) Replay(ctx context.Context, t Task) error {
 }
 
 // ReplayAll replays archived tasks of an asynq queue, as [Inspector.Replay] does: those for which choose returns true,
-// the oldest first. most is the maximum number of tasks to replay; with 0 or less, none is. ReplayAll returns how many
-// it has replayed, even if it also returns an error. A task that is archived meanwhile may be left for the next call.
-// The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To replay the tasks that were archived
-// because of a conflict, use middleware.ReplayConflicts.
+// the oldest first. most is the maximum number of tasks to replay; if it is 0 or less, no task is replayed. ReplayAll
+// returns how many it has replayed, even if it also returns an error. A task that is archived meanwhile may be left for
+// the next call. The error matches asynq.ErrQueueNotFound when asynq knows no such queue. To replay the tasks that were
+// archived because of a conflict, use middleware.ReplayConflicts.
 //
 // It reads the archive, of at most 10 000 tasks, in pages of 100 that take two calls to Redis each, and makes one call
 // for each task that it replays.

@@ -26,15 +26,15 @@
 // The token of a lease is 256 times the revision of the transaction that took its keys, plus the number of times that a
 // locking.Gate has handed it off. etcd's revision grows with each write, so tokens are unique and grow, whatever the
 // clocks of clients and servers say. They stay below 2^53 for 35 trillion writes. Restore a backup with etcdutl
-// snapshot restore --bump-revision, so that tokens do not start again at the revision of the backup.
+// snapshot restore --bump-revision, so that tokens do not start again from the revision of the backup.
 //
 // # What a lock with a time limit cannot promise
 //
-// A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of two
-// local clocks. But a process that is stopped after it has checked the lease, and continues after the TTL, writes late
-// even with etcd: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against an etcd
-// before 3.4.31 or 3.5.13: there, a leader that was stopped or stuck for longer than a TTL may end leases that its
-// successor has renewed.
+// A lease is trusted for a little less than its TTL, counted from before the last renewal was sent, by the faster of
+// two local clocks. But even with etcd, a process that is stopped after it has checked the lease, and continues after
+// the TTL, writes late: let the resource check the fencing token of locking.Lease.FenceOf. This also protects against
+// versions of etcd before 3.4.31 or 3.5.13, in which a leader that was stopped or stuck for longer than a TTL may end
+// leases that its successor has renewed.
 //
 // # Cost
 //
@@ -52,9 +52,9 @@
 // # Looking from outside
 //
 // Package inspect, the railtoken command and the admin page do not read etcd. They show the holder of a key if it is a
-// task, as its worker reports it every 5 s, and cannot depose it. The keys below railtoken/lock/ list all locks, with the
-// labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has passed. Deleting
-// the etcd key frees it at once; the holder is told at its next renewal.
+// task, as its worker reports it every 5 s, and cannot depose it. The keys below railtoken/lock/ list all locks, with
+// the labels of their holders. A holder that hangs loses its key once its process has been stopped and its TTL has
+// passed. Deleting the etcd key frees it at once; the holder is told at its next renewal.
 //
 // # The client
 //

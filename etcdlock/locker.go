@@ -16,8 +16,8 @@ const DefaultPrefix = "railtoken/"
 type Options struct {
 	// Label names this process to refused callers if an attempt has no label of its own; locking.DefaultLabel when empty.
 	Label string
-	// Prefix is the beginning of all etcd keys; [DefaultPrefix] when empty. Lockers exclude each other if they have the
-	// same one.
+	// Prefix is the beginning of all etcd keys; [DefaultPrefix] when empty. Lockers with the same prefix exclude each
+	// other.
 	Prefix string
 }
 

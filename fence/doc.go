@@ -1,5 +1,6 @@
-// Package fence lets a resource refuse a late writer: the holder of a lock that was stopped for longer than its lease,
-// and writes after the next holder has begun. It is for databases (database/sql), Redis, HTTP services and object stores.
+// Package fence lets a resource refuse a late writer: a lock holder that was stopped for longer than its lease, and
+// that writes after the next holder has begun. It is for databases (database/sql), Redis, HTTP services and object
+// stores.
 //
 // A lock with a time limit cannot stop such a writer, and neither can a check in the program that holds it. But each
 // lease has a fencing token that is larger than those of all earlier leases of its key, so a resource that keeps the
@@ -29,17 +30,17 @@
 //	}
 //	return nil
 //
-// Do claims first: it raises the stored token, and fails with [ErrFenced] if it is already larger. This is what saves a
-// read-modify-write: after the claim, no earlier holder can write any more, so what this holder reads stays true until it
-// writes. A check on the write alone lets an earlier holder write between the read and the write of the next one, which
-// then overwrites the earlier write.
+// Do claims first: it raises the stored token, and fails with [ErrFenced] if the stored token is already larger. This
+// is what saves a read-modify-write: after the claim, earlier holders can no longer write, so what this holder reads
+// stays true until it writes. A check on the write alone lets an earlier holder write between the read and the write of
+// the next one, which then overwrites the earlier write.
 //
 // [SQL.Once] marks an operation as applied, in the same transaction, so that it has no second effect if the task runs
 // again because its lease or the report of its end was lost.
 //
-// After the last transaction, call MarkCommitted of the lease. Without it, a task that loses its lease before its
-// handler returns counts as failed and runs again, although its work is committed. Do cannot call it, because more work
-// may follow, and the loss of the lease must still stop that work.
+// After the last transaction, call the method MarkCommitted of the lease. Otherwise a task that loses its lease before
+// its handler returns counts as failed and runs again, although its work is committed. Do cannot make this call,
+// because more work may follow, and the loss of the lease must still stop that work.
 //
 // A handler returns [ErrFenced] like any other error. The later holder may be another task, so the work is not done:
 // asynq counts a failure and runs the task again, under a new lease with a larger token. For [ErrApplied], which says
@@ -53,7 +54,7 @@
 //
 // # What it cannot do
 //
-// Every writer must claim and check: a statement that skips this is not refused. An effect outside of the resource, such
-// as an e-mail, cannot be fenced. The resource must keep its tokens: see [SQL.Prune], and restore them with the data they
-// guard.
+// Every writer must claim and check: a statement that skips this is not refused. An effect outside of the resource,
+// such as an e-mail, cannot be fenced. The resource must keep its tokens (see [SQL.Prune]): restore them together with
+// the data that they guard.
 package fence

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// ErrFenced reports that a later holder of the lock has claimed the resource. Nothing of this call was written: roll
-	// the transaction back. A handler returns the error, and asynq runs its task again, under a new lease: the later
+	// ErrFenced reports that a later holder of the lock has claimed the resource. This call has written nothing: roll the
+	// transaction back. A handler returns the error, and asynq runs its task again, under a new lease, because the later
 	// holder may be another task. The error that matches ErrFenced is a [FencedError].
 	ErrFenced = errors.New("fence: a later holder of the lock has claimed the resource")
 

@@ -19,8 +19,9 @@ import (
 // transaction of the effect, and answers errors with [Problem]. It finds the token with [From], and the operation with
 // [Op].
 //
-// A request without a token is answered with 428 (Precondition Required), one with a malformed token with 400, and an
-// earlier token with 412 (Precondition Failed), each with a body of the type application/problem+json (RFC 9457).
+// A request without a token is answered with 428 (Precondition Required), one with a malformed token with 400, and one
+// with an earlier token with 412 (Precondition Failed), each with a body of the type application/problem+json (RFC
+// 9457).
 func Handler(next http.Handler, keyOf func(r *http.Request) string, claim func(ctx context.Context, t Token) error) http.Handler {
 	if next == nil || keyOf == nil {
 		panic("fence: Handler needs a handler and a function that returns the key of a request")

@@ -37,7 +37,7 @@ type Objects interface {
 const maxPuts = 5
 
 // PutFenced writes an object with a token in its metadata, unless the object has a larger one. Other metadata is kept.
-// The ETag distinguishes two writes at the same time, and the larger token wins, whichever comes first.
+// The ETag tells concurrent writes apart, and the larger token wins, whichever comes first.
 //
 // With an empty etag the object may have any content. For a read-modify-write, pass the ETag of what was read: the
 // write then succeeds only if nothing was written since. A holder must claim the object before it works on what it has

@@ -24,8 +24,8 @@ type Row struct {
 	Column  string   // holds the token; default "fence"
 }
 
-// Claim raises the token of a row to the caller's. id has a value for each column of ID. Make it the first statement of
-// the transaction that reads, and read the row after it. The same token may be claimed again.
+// Claim raises the token of a row to the caller's. id has a value for each column of ID. Make Claim the first statement
+// of the transaction that reads, and read the row afterwards. The same token may be claimed again.
 //
 // The error matches [ErrFenced] if the row has a larger token, sql.ErrNoRows if there is no such row, and [ErrRetry] if
 // the transaction must run again. After an error the caller must roll back.

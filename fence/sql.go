@@ -63,9 +63,9 @@ func (s SQL) DDL() string {
 	}
 }
 
-// Claim raises the stored token of each key to that of the caller. Make it the first statement of the transaction that
-// reads, because data that was read before may be an earlier holder's work in progress. The same token may be claimed
-// again.
+// Claim raises the stored token of each key to that of the caller. Make Claim the first statement of the transaction
+// that reads, because data that was read before may be an earlier holder's work in progress. The same token may be
+// claimed again.
 //
 // The error matches [ErrFenced] if a key has a larger token, and [ErrRetry] if the transaction must run again. After an
 // error the caller must roll back.
@@ -96,7 +96,7 @@ func (s SQL) Check(ctx context.Context, tx Tx, tokens ...Token) error {
 // the effect and the mark commit together or not at all. op names the operation, for example a task ID, or a task ID
 // and the index of an item; it may be any bytes. The mark stays until [SQL.Prune].
 //
-// The error matches [ErrApplied] if the operation is marked already: roll back, because there is nothing left to do. It
+// The error matches [ErrApplied] if the operation is already marked: roll back, because there is nothing left to do. It
 // matches [ErrRetry] if the transaction must run again.
 func (s SQL) Once(ctx context.Context, tx Tx, t Token, op string) error {
 	if op == "" {

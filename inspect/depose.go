@@ -28,9 +28,9 @@ type Deposition struct {
 	//	}
 	//	return err
 	//
-	// An error ends Depose before the key is free. Depose calls it after the holder has lost the key, and before the next
-	// one can have it. Its context ends if the key is lost meanwhile. Without it, a holder that is paused may still write
-	// until the next holder has claimed the resource.
+	// If Floor returns an error, Depose ends before the key is free. Depose calls Floor after the holder has lost the key,
+	// and before the next holder can get it. The context of Floor ends if the key is lost meanwhile. Without Floor, a
+	// paused holder may still write until the next holder has claimed the resource.
 	Floor func(ctx context.Context, floor int64) error
 }
 

@@ -53,7 +53,8 @@ type Holder struct {
 	Remaining time.Duration
 	// Fence is the largest token that the holder can have: all tokens up to it are reserved for its process.
 	Fence int64
-	// Task is the task that holds the key, as its worker has reported it in the last seconds; nil if none has.
+	// Task is the task that holds the key, as its worker has reported it within the last few seconds; nil if no worker
+	// has.
 	Task *Holding
 	// Votes is how many lock servers have the lock.
 	Votes int
@@ -67,7 +68,7 @@ type ServerLock struct {
 	Since        time.Time
 	Remaining    time.Duration
 	Fence        int64
-	// Notified reports that callers wait for the release in their processes.
+	// Notified reports whether callers wait for the release in their processes.
 	Notified bool
 	// Err says why the server could not be queried; nil if it was.
 	Err error

@@ -17,8 +17,8 @@ import (
 // mostWorkers limits how many reports one call reads.
 const mostWorkers = 1000
 
-// Worker is the last report of a worker. Workers report every 5 s, and a report is kept for 15 s: a worker that is
-// killed is listed until then.
+// Worker is the last report of a worker. Workers report every 5 s, and a report is kept for 15 s, so a killed worker
+// stays listed for up to 15 s.
 type Worker struct {
 	ID   string
 	Host string
@@ -118,8 +118,8 @@ func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
 }
 
 // Held returns the n keys that tasks have held longest, the longest first, as workers have reported them within the
-// last seconds: a key that is held for less than 5 s is seldom among them. It costs as much as [Inspector.Workers].
-// Locks of other programs, and those taken outside of tasks, are missing: see [Inspector.Scan].
+// last few seconds: a key that has been held for less than 5 s is seldom among them. It costs as much as
+// [Inspector.Workers]. Locks of other programs, and those taken outside of tasks, are missing: see [Inspector.Scan].
 func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
 	workers, err := i.Workers(ctx)
 	if err != nil {

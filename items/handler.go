@@ -83,7 +83,7 @@ type Handler[T, I any] struct {
 	// refused. Parallel must then be 0 or 1.
 	Sequential bool
 	// Tries is how often a failing item runs; 5 when zero. Each try but the last costs a retry of the task, and a task
-	// without retries left no longer tries its items.
+	// that has no retries left no longer tries its items.
 	Tries int
 	// MaxItems is the maximum number of items of a task; 10 000 when zero.
 	MaxItems int

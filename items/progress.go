@@ -30,8 +30,8 @@ func Of(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (Report
 // the last error of the earlier run in the task's LastErr even if the task then succeeds; Of returns the state of its
 // items.
 //
-// The error matches [ErrNothingToReplay] when there is none, [delayqueue.ErrGone] when asynq knows no such task, and
-// [delayqueue.ErrNotArchived] when it is neither archived nor completed.
+// The error matches [ErrNothingToReplay] when there is no such item, [delayqueue.ErrGone] when asynq knows no such
+// task, and [delayqueue.ErrNotArchived] when it is neither archived nor completed.
 func Replay(ctx context.Context, queue *delayqueue.Queue, t delayqueue.Task) (int, error) {
 	engine, task := (*parking.Engine)(queue), parking.Task(t)
 	p, _, err := load(ctx, engine.Client(), task)

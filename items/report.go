@@ -28,7 +28,7 @@ type Result struct {
 	State State `json:"state"`
 	// Tries is how often the item has ended with an error since it was last replayed.
 	Tries int `json:"tries,omitempty"`
-	// Err is the text of the last error of a failed or skipped item, cut to 200 bytes.
+	// Err is the text of the last error of a failed or skipped item, cut off after 200 bytes.
 	Err string `json:"error,omitempty"`
 
 	// Key is the key that a refused item did not get, and Holder the label of its holder, empty when that is another

@@ -24,11 +24,11 @@
 //
 // # What a lock on Redis cannot promise
 //
-// A lock with a time limit excludes others only while its holder notices the limit. A process that is stopped for
-// longer than the TTL, for example in a paused virtual machine, may continue to write after another holder has started:
-// its context is cancelled as soon as it runs again, which can be too late. The fencing token of [Lease.Fence] closes
-// this gap. Tokens grow with each lease of a key, so a database that remembers the largest token, and refuses smaller
-// ones, refuses the late writer. See Martin Kleppmann, "How to do distributed locking", 2016.
+// A lock with a time limit excludes others only if its holder notices when the limit has passed. A process that is
+// stopped for longer than the TTL, for example in a paused virtual machine, may continue to write after another holder
+// has started: its context is cancelled as soon as it runs again, which can be too late. The fencing token of
+// [Lease.Fence] closes this gap. Tokens grow with each lease of a key, so a database that remembers the largest token,
+// and refuses smaller ones, refuses the late writer. See Martin Kleppmann, "How to do distributed locking", 2016.
 //
 // A single Redis that loses its data loses its locks: after a restart without persistence, or after a failover to a
 // replica that had not received them. Where that matters, let the database check the token.
@@ -61,9 +61,9 @@
 // agree within half of the longest TTL. The source repository has a formal model of this protocol, checked exhaustively
 // for small cases: https://github.com/railtoken/railtoken/tree/main/model.
 //
-// After a majority has renewed, a renewal retakes the lock on servers that have lost it. So a lease outlives a restart
-// of all servers in turn, provided that it is renewed and that each restart waits until the previous server votes again
-// (MaxTTL).
+// Once a majority has renewed the lock, a renewal retakes it on servers that have lost it. So a lease survives when all
+// servers are restarted in turn, provided that it is renewed, and that no server is restarted before the previous one
+// votes again (MaxTTL).
 //
 // # Redis keys
 //
@@ -73,6 +73,6 @@
 // channel with the name of the lock.
 //
 // A Redis user with ACL rules needs ~railtoken:* &railtoken:* +@all -@dangerous +info, on a Cluster also +cluster, and
-// access to the names that a RedisKey option makes. Without the channels (&), callers that wait poll at least every
-// half a second; everything else works.
+// access to the names that a RedisKey option makes. Without the channels (&), waiting callers poll at least every half
+// second; everything else works.
 package locking

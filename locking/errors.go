@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrHeld reports that another holder has a key. Servers that answer keep nothing of the attempt, so it is safe to try
-	// again at once. The error that matches it is a [HeldError].
+	// ErrHeld reports that another holder has a key. Servers that have answered keep nothing of the attempt, so it is safe
+	// to try again at once. The error that matches it is a [HeldError].
 	ErrHeld = errors.New("locking: key is held")
 
 	// ErrLost reports that a lease can no longer be trusted: another holder may have the key by now. The error that

@@ -28,11 +28,11 @@ type GateOptions struct {
 // servers, and the lease is handed off in memory, with its own fencing token from a reserved block. This stops after
 // HandOffs times in a row, or when less than a third of the TTL is left, so that other processes get their turn.
 //
-// Other processes see the label of the first of these holders. A release that hands off asks no server, so if the lock
-// was lost, the next holder finds out. A caller that waits for several keys gets its turn when it is first for each of
-// them, and the callers behind it wait for it.
+// Other processes see the label of the first of these holders. A release that hands the lease off asks no server, so if
+// the lock was lost, it is the next holder that finds out. A caller that waits for several keys gets its turn when it
+// is first for each of them, and the callers behind it wait for it.
 //
-// Use one Gate per Locker. NewGate on a Gate makes another one in front of the same Locker, and the two do not know of
+// Use one Gate per Locker. NewGate on a Gate makes another one in front of the same Locker, and the two know nothing of
 // each other.
 //
 // It is safe for concurrent use.

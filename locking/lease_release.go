@@ -16,8 +16,8 @@ const (
 )
 
 // Release gives the keys back. It takes 5 s at most, and does not stop when ctx ends. A second call returns what the
-// first one returned. The error matches [ErrLost] if the lease was lost before. After any other error railtoken's own
-// lockers repeat the release in the background, and the keys become free no later than their TTL ends.
+// first one returned. The error matches [ErrLost] if the lease was lost before. After any other error, railtoken's own
+// lockers repeat the release in the background, and the keys become free when their TTL ends at the latest.
 func (l *Lease) Release(ctx context.Context) error {
 	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
 	return l.releaseErr

@@ -60,9 +60,9 @@ type RedlockOptions struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than MaxHold of
-	// every attempt. A counter that has expired starts again at the clock of the next client, so tokens still grow as long
-	// as the clocks of all clients agree within FenceTTL.
+	// FenceTTL is how long a key's fence counters outlive its last lease: 1 h when zero. It must be longer than the
+	// MaxHold of every attempt. A counter that has expired starts again from the clock of the next client, so tokens still
+	// grow as long as the clocks of all clients agree within FenceTTL.
 	FenceTTL time.Duration
 
 	// RedisKey returns the Redis key of a business key's lock: see [SingleOptions].
@@ -77,9 +77,9 @@ type RedlockOptions struct {
 	// a quarter of its TTL at most; then it fails with ErrUnavailable, and its unsent calls are never sent.
 	NodeTimeout time.Duration
 
-	// MaxTTL is the longest TTL that any client of these nodes may use, and how long a restarted server does not vote. It
-	// must be the same in all clients. Attempts with a longer TTL are refused. At least 1 s, at most FenceTTL; 55 s when
-	// zero.
+	// MaxTTL is the longest TTL that any client of these nodes may use, and the time for which a restarted server does not
+	// vote. It must be the same in all clients. Attempts with a longer TTL are refused. MaxTTL is at least 1 s and at most
+	// FenceTTL; 55 s when zero.
 	MaxTTL time.Duration
 
 	// Guard is GuardConnect when zero.

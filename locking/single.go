@@ -30,10 +30,10 @@ type SingleOptions struct {
 	// Label names this process to refused callers if an attempt has no label of its own. [DefaultLabel] when empty.
 	Label string
 
-	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than MaxHold of
-	// every attempt. A counter that has expired starts again at the server's clock, so tokens still grow as long as that
-	// clock does. The tokens of one Single also grow across a failover to a server whose clock is behind by less than
-	// FenceTTL.
+	// FenceTTL is how long a key's fence counter outlives its last lease: 1 h when zero. It must be longer than the
+	// MaxHold of every attempt. A counter that has expired starts again from the server's clock, so tokens still grow as
+	// long as that clock does. The tokens of one Single also grow across a failover to a server whose clock is behind by
+	// less than FenceTTL.
 	FenceTTL time.Duration
 
 	// RedisKey returns the Redis key of a business key's lock, to share locks with another program. Different keys must

@@ -47,8 +47,8 @@ func Do(
 }
 
 // Wait acquires the keys. While another holder has one of them, Wait tries again until ctx ends, with jittered pauses
-// that grow from 5 ms to 0.5 s. If l is a [Watcher], the pauses start at 50 ms and end early when a release is
-// notified. With a [Gate], the callers of one process form a queue, and only the first of them asks the servers.
+// that grow from 5 ms to 0.5 s. If l is a [Watcher], the pauses start at 50 ms, and end early when the Watcher reports
+// a release. With a [Gate], the callers of one process form a queue, and only the first of them asks the servers.
 //
 // When ctx ends, the error matches its cause, and [ErrHeld] unless the servers could not be reached; a lease granted at
 // that instant is still returned. If the servers cannot be reached for 10 s, the error matches [ErrUnavailable]. Any

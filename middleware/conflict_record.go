@@ -45,8 +45,8 @@ func (e *ConflictError) result() []byte {
 	return b
 }
 
-// ParseConflict returns why a task was archived, from the task's result (asynq.TaskInfo.Result): the key, its holder,
-// the limit that was reached, and how often and for how long the task was refused. It returns an error for any other
+// ParseConflict reads from a task's result (asynq.TaskInfo.Result) why the task was archived: the key, its holder, the
+// limit that was reached, and how often and for how long the task was refused. It returns an error for any other
 // result, such as that of a task that was archived for another reason. The example of [ReplayConflicts] shows where to
 // find results.
 func ParseConflict(result []byte) (*ConflictError, error) {

@@ -31,14 +31,15 @@ type ConflictError struct {
 	Outcome Outcome
 	Limit   delayqueue.Limit
 
-	// Conflicts is the number of runs that have ended in a conflict since the handler last ran, if the task is parked or
-	// at a limit. Otherwise it is the number of refusals in this run. Waited is the time since the first refusal since
-	// the handler last ran.
+	// If the task is parked or at a limit, Conflicts is the number of runs that have ended in a conflict since the handler
+	// last ran. Otherwise Conflicts is the number of refusals in this run. Waited is the time since the task was first
+	// refused after the handler last ran.
 	Conflicts int
 	Waited    time.Duration
 
-	// RetryAfter is the rest of the holder's lease, which the holder may renew; 0 when its end is not known. When
-	// Outcome is Park, RetryAfter is the time until the task tries again by itself, if no release wakes it before.
+	// RetryAfter is how long the holder's lease lasts if the holder does not renew it; 0 when the end of the lease is not
+	// known. When Outcome is Park, RetryAfter is the time until the task tries again by itself, if no release wakes it
+	// sooner.
 	RetryAfter time.Duration
 }
 

@@ -120,8 +120,8 @@ func (r *itemsRun) ForwardWake(ctx context.Context) {
 	}
 }
 
-// Stopping is nil for a task with nowhere else to wait than its slot: asynq puts it back when the time of the shutdown
-// is over.
+// Stopping is nil for a task that can wait only in its slot: asynq puts the task back when the time for the shutdown is
+// over.
 func (r *itemsRun) Stopping() <-chan struct{} {
 	if r.nowhere() {
 		return nil

@@ -55,8 +55,8 @@ type Options struct {
 	// task; 100 when zero.
 	MaxKeySize, MaxKeys int
 
-	// SlotBudget limits the number of tasks that wait in their slots. The middlewares of one server should share it.
-	// When nil, this middleware has its own budget of half the number of CPUs, at least one, and no task is on standby
+	// SlotBudget limits the number of tasks that wait in their slots. The middlewares of one server should share it. When
+	// nil, this middleware has a budget of its own: half the number of CPUs, but at least one. Then no task is on standby,
 	// because the number of slots is not known.
 	SlotBudget *SlotBudget
 

@@ -15,9 +15,9 @@ type EventKind string
 
 // The kinds of events. A wait lasts from a task's first refusal until its handler runs or the task is given up, across
 // all of its runs. It has exactly one Refused event: count these events to count conflicts. Each run that is parked
-// adds a Parked and an Ended, and a task that is parked without a run adds a Parked. The wait ends with Acquired, or
-// with an Ended whose outcome is not Park. If the script that fetches tasks has parked some and its reply is lost, they
-// have no Refused and no Parked.
+// adds a Parked and an Ended event, and a task that is parked without running first adds only a Parked. The wait ends
+// with Acquired, or with an Ended whose outcome is not Park. If the script that fetches tasks has parked some and its
+// reply is lost, those tasks have neither a Refused nor a Parked event.
 const (
 	Refused  EventKind = "refused"  // a wait begins: a key is held, or another task comes first in the sequence
 	Acquired EventKind = "acquired" // the handler is about to run
@@ -54,12 +54,13 @@ type Event struct {
 	Holder *locking.Holder // of Refused, Ended and Parked; nil if unknown
 	Waited time.Duration   // of Refused, Ended, Parked and Acquired: how long the wait has lasted
 	Held   time.Duration   // of Lost and Released: time since Acquired
-	// Woken, of Acquired, is the time since a release let the task run: since the wake of a parked task that found its
-	// keys free, or since a task that waits in its slot was notified. Zero if there was none or it is unknown: on
-	// standby, and after a timer.
+	// Woken, of Acquired, is the time since a release let the task run: since the wake, for a parked task that found its
+	// keys free, or since the notification, for a task that waited in its slot. It is zero if there was no such release or
+	// its time is unknown: on standby, and after a timer.
 	Woken time.Duration
-	// Took, of Acquired, is the duration of the attempt that has locked the keys; zero if they came with the task or after
-	// a wait on standby. Backend is that of the locks: redis, redlock, or the name of the package that implements it.
+	// Took, of Acquired, is the duration of the attempt that locked the keys; zero if they came with the task or after a
+	// wait on standby. Backend is where the locks are: redis, redlock, or the name of the package that implements the
+	// backend.
 	Took    time.Duration
 	Backend string
 	// Waiters, of Parked, is the number of tasks that wait for the key, including this one. Ahead is the number of tasks

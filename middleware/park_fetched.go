@@ -14,8 +14,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// ParkFetched parks a task without a run that was refused when it was fetched, if its run would do no more than that
-// after its first attempt: it may not wait in a slot, and has no limits.
+// ParkFetched parks a task that was refused when it was fetched, without running it, if its run would do no more than
+// that after its first attempt: it may not wait in a slot, and has no limits.
 func (l *lock) ParkFetched(active *parking.Run, f parking.Refused) bool {
 	requeue, ok := l.parksFetched()
 	if !ok {
@@ -61,9 +61,9 @@ func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
 	return r
 }
 
-// Wait has the script that fetches a refused task park it if as many tasks are parked on the key as a release wakes at
-// most: one for each place on standby, and one that takes the key. They are woken before it. All others are left to
-// [lock.ParkFetched], because their waiting in a slot is what makes a key fast that is held briefly.
+// Wait lets the script that fetches a refused task park it if at least as many tasks are parked on the key as a release
+// wakes: one for each place on standby, and one that takes the key. They are woken before it. All other tasks are left
+// to [lock.ParkFetched], because a briefly held key is fast only if tasks wait for it in a slot.
 func (l *lock) Wait() (none fused.Wait) {
 	requeue, ok := l.parksFetched()
 	if !ok {
@@ -76,7 +76,7 @@ func (l *lock) Wait() (none fused.Wait) {
 	return wait
 }
 
-// Parked notes tasks that were parked so.
+// Parked notes tasks that were parked in this way.
 func (l *lock) Parked(f parking.Refused, places []parking.Parked) {
 	held, ok := errors.AsType[*locking.HeldError](f.Held)
 	if !ok {

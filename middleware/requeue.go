@@ -54,11 +54,11 @@ type Requeue struct {
 	// delay, because a task at that limit must be noticed.
 	Delay time.Duration
 
-	// Limits limits the wait. There are no limits by default, because asynq keeps only 9 999 archived tasks of a queue
-	// and deletes older ones. A task that reaches the limit on conflicts or age is archived, with a [ConflictError]
-	// that names the limit. A task that exceeds a limit on waiters (Waiters, Total) is not archived: it waits for its
-	// own timer alone, which grows each time, up to 10 min, or more when many tasks wait. When tasks run in order, each
-	// still has its position in the sequence.
+	// Limits limits the wait. There are no limits by default, because asynq keeps only 9 999 archived tasks of a queue and
+	// deletes older ones. A task that reaches the limit on conflicts or age is archived, with a [ConflictError] that names
+	// the limit. A task that exceeds a limit on waiters (Waiters, Total) is not archived: it waits for its own timer
+	// alone, which grows each time, up to 10 min, or longer when many tasks wait. When tasks run in order, each still has
+	// its position in the sequence.
 	Limits delayqueue.Limits
 
 	// OnLimit, if set, decides what happens to a task that reaches any of the limits. The error that it returns becomes

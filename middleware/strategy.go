@@ -62,15 +62,16 @@ type Decision struct {
 	// times Delay, or around 10 ms when Delay is zero or negative; a release of the key ends it early.
 	Delay time.Duration
 
-	// WaitUntil is when a task with WaitInSlot stops waiting, and must be set. A task whose WaitUntil is zero or past,
-	// or that waits although MayWait is false, is parked as the zero Requeue would park it. Without a Queue, its
-	// Outcome is Retry.
+	// WaitUntil is when a task with WaitInSlot stops waiting; WaitInSlot requires it. If WaitUntil is zero or has passed,
+	// or if MayWait is false, the task is parked as the zero Requeue would park it. Without a Queue, its Outcome is then
+	// Retry.
 	WaitUntil time.Time
 
 	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts.
-	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that is reached,
-	// or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many parked
-	// tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore applies to Park, too.
+	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that number is
+	// reached, or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many
+	// parked tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore applies to Park,
+	// too.
 	Standby      bool
 	StandbyLimit int
 

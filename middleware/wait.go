@@ -14,7 +14,7 @@ const (
 )
 
 // Wait keeps a task in conflict in its worker slot for a while. The task tries again after growing delays with jitter,
-// or as soon as the key is released. When a limit of Wait is reached, when too many tasks of the server wait already,
+// or as soon as the key is released. When a limit of Wait is reached, when too many tasks of the server already wait,
 // or when the server shuts down, the next strategy decides. The zero value waits for up to a second and then requeues.
 type Wait struct {
 	// Max is the maximum time to wait; 1 s when zero.

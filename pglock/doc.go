@@ -12,15 +12,16 @@
 // pgx parses Options.Listen, whatever the driver of the pool. Only the Gate reports (with locking.ErrReentrant) that a
 // caller is trying to lock a key that its own lease already holds.
 //
-// A lock is a row with an owner, an end and a fencing token. It ends by the clock of the database alone, unless it is
-// renewed. A key may contain any bytes. Several keys are taken together or not at all, in one call, and never deadlock.
+// A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it ends by the clock of the database
+// alone. A key may contain any bytes. Several keys are taken in one call, together or not at all, and callers never
+// deadlock.
 //
 // # What it adds to a lock on Redis
 //
 // [InTx] puts the check of the lease into the transaction that it protects. Lock and effect then commit together: a
 // holder that was stopped for longer than its TTL cannot write after the next one has begun, however late it continues.
-// No fencing token has to be checked. This also holds after a failover: a replica that has lost the last lease has also
-// lost the writes made under it.
+// No fencing token has to be checked. This also holds after a failover: a replica that has lost the most recent leases
+// has also lost the writes that were made under them.
 //
 //	lease, err := locking.Wait(ctx, gate, []string{"account:7"}, locking.Options{})
 //	defer lease.Release(ctx)
@@ -37,33 +38,32 @@
 //
 // # Waiting
 //
-// A caller that waits polls at least every half a second. With Options.Listen it is also notified of each release that
-// it has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs only
-// time.
+// A waiting caller polls at least every half second. With Options.Listen it is also notified of each release that it
+// has subscribed to, through one LISTEN session per Locker. A notification is a hint, and a lost one costs only time.
 //
 // # Looking from outside
 //
 // Package inspect, the railtoken command and the admin page do not read this database. They show the holder of a key if
 // it is a task, as its worker reports it every 5 s, and cannot depose it. The table railtoken.locks lists all locks,
-// with the labels of their holders. A holder that hangs loses its key when its process is stopped and its TTL has
+// with the labels of their holders. A holder that hangs loses its key once its process has been stopped and its TTL has
 // passed. Deleting its row frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
 //
 // # Poolers
 //
-// Every call is one statement, so PgBouncer in transaction mode may stand in front. Options.Listen must go around it.
-// The driver must not name prepared statements that another session lacks: set default_query_exec_mode=exec with pgx,
-// binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements. Session-level locks
-// (pg_advisory_lock) do not work there: two holders may share a session.
+// Every call is one statement, so PgBouncer in transaction mode may stand in front of the database. Options.Listen must
+// bypass it. The driver must not name prepared statements that another session lacks: set default_query_exec_mode=exec
+// with pgx, binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements.
+// Session-level locks (pg_advisory_lock) do not work there: two holders may share a session.
 //
 // # Cost
 //
 // Acquire and Renew each take one round trip and wait for one flush of PostgreSQL's log, because a lease that was lost
 // in a crash would let a second holder in: that flush is the floor, often 0.5 to 2 ms. Release takes one round trip and
 // waits for no flush, because a lock whose release was lost in a crash ends with its TTL. So a pair costs less than
-// inserting and deleting a row by hand, which waits for two. With its files in memory PostgreSQL takes twice as long
-// for a pair as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has no
-// token, and is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the lease
-// off from one to the next without PostgreSQL, which is several times faster than advisory locks.
+// inserting and deleting a row by hand, which waits for two flushes. With its files in memory PostgreSQL takes twice as
+// long for a pair as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has
+// no token, and is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the
+// lease off from one to the next without PostgreSQL, which is several times faster than advisory locks.
 //
 // # Failures
 //

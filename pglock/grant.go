@@ -54,7 +54,7 @@ func (g *grant) lost(place int) error {
 	return &locking.LostError{Keys: g.keys[place : place+1], Reason: locking.LossTaken}
 }
 
-// Release deletes the keys that still are this grant's. An unanswered release is repeated until the lease has expired,
+// Release deletes the keys that are still this grant's. An unanswered release is repeated until the lease has expired,
 // and Release waits for that until ctx ends.
 func (g *grant) Release(ctx context.Context) (notify bool, err error) {
 	defer g.store.clean()

@@ -34,15 +34,15 @@ FROM railtoken.installation i`
 // or the lease is from another kind of Locker.
 //
 // At READ COMMITTED, PostgreSQL's default, later statements of the transaction see all that earlier holders have
-// committed. At REPEATABLE READ and SERIALIZABLE they see what was committed before the first statement of the
-// transaction: begin it after the lease was acquired, and make InTx the first statement. Otherwise InTx reports
-// ErrTransaction, except for a lease that a Gate has handed off, whose rows an old snapshot shows already. At these
-// levels InTx may also fail with SQLSTATE 40001 because the lease was renewed in the same instant: roll back and try
-// again.
+// committed. At REPEATABLE READ and SERIALIZABLE, they see only what was committed before the first statement of the
+// transaction: begin the transaction after the lease was acquired, and make InTx its first statement. Otherwise InTx
+// reports ErrTransaction, except for a lease that a Gate has handed off, because even an old snapshot shows the rows of
+// such a lease. At these levels InTx may also fail with SQLSTATE 40001 because the lease was renewed in the same
+// instant: roll back and try again.
 //
-// A holder whose process is stopped in the transaction keeps its keys until the transaction ends. Therefore InTx sets
-// idle_in_transaction_session_timeout for the transaction to the TTL of the lease, unless it is shorter: the server
-// ends a transaction whose client sends nothing for that long.
+// A holder whose process is stopped during the transaction keeps its keys until the transaction ends. Therefore InTx
+// sets idle_in_transaction_session_timeout to the TTL of the lease for this transaction, unless the timeout is already
+// shorter: the server ends a transaction whose client sends nothing for that long.
 func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 	if tx == nil || lease == nil {
 		return fmt.Errorf("%w: InTx needs a transaction and a lease", ErrTransaction)

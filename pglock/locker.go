@@ -29,9 +29,8 @@ type Options struct {
 	Label string
 
 	// Listen is the connection string, for example a URL, of a session in which the Locker listens for releases: then
-	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session is long-lived, so
-	// it must not go through a pooler in transaction mode. When empty, waiting callers poll at least every half a
-	// second.
+	// waiting callers are notified of a release, and the Locker is a [locking.Watcher]. The session is long-lived, so it
+	// must not go through a pooler in transaction mode. When empty, waiting callers poll at least every half second.
 	Listen string
 }
 

@@ -23,7 +23,7 @@ var ErrSchema = errors.New("pglock: the database has no usable schema")
 // schema and the sequence, and SELECT, INSERT, UPDATE and DELETE on its tables.
 func Schema() string { return schema }
 
-// Create runs [Schema] in one transaction, unless the database has its version already. It may be called each time a
+// Create runs [Schema] in one transaction, unless the database already has this version. It may be called each time a
 // program starts, even by several programs at once. The first call needs the right to create a schema in the database.
 func Create(ctx context.Context, db *sql.DB) error {
 	if db == nil {

@@ -36,12 +36,12 @@ type Config struct {
 	// LockRedis is where the locks are; the same as Redis when zero. RAILTOKEN_LOCK_REDIS_*, or RAILTOKEN_LOCK_NODES for
 	// locks on several servers.
 	LockRedis Redis
-	// LockGuard prevents one of LockRedis.Nodes from voting while it may have forgotten locks. RAILTOKEN_LOCK_GUARD:
-	// connect (the default), strict or off. Unless it is off, servers that have just started do not vote for 55 s. It
-	// has no effect on a single Redis.
+	// LockGuard prevents a server of LockRedis.Nodes from voting while that server may have forgotten locks.
+	// RAILTOKEN_LOCK_GUARD: connect (the default), strict or off. Unless LockGuard is off, a server that has just started
+	// does not vote for 55 s. LockGuard has no effect on a single Redis.
 	LockGuard locking.GuardMode
-	// Locker locks the keys in a store other than Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker
-	// puts a locking.Gate in front of it, unless it is one. The caller closes it after the worker.
+	// Locker locks the keys in a store other than Redis; nil for locks on LockRedis. Tasks stay on Redis. The worker puts
+	// a locking.Gate in front of Locker, unless Locker is a Gate. The caller closes Locker after the worker.
 	Locker locking.Locker
 
 	// Queues maps the queues to work on to their weights; "default" alone when empty. RAILTOKEN_QUEUES, for example
@@ -57,8 +57,8 @@ type Config struct {
 	// four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
-	// TaskCheckInterval is the maximum time between two checks of an idle server for tasks; 50 ms when zero. A task
-	// that this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. A task that
+	// this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
 	// DelayedTaskCheckInterval is the time between two checks for delayed tasks; 1 s when zero.
 	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.
@@ -79,8 +79,8 @@ type Config struct {
 	// one key is archived.
 	Strategy middleware.Strategy
 
-	// AllowEviction accepts a Redis that may evict keys, and thus tasks and locks, when its memory is full. It is
-	// refused otherwise. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
+	// AllowEviction accepts a Redis that may evict keys, and thus tasks and locks, when its memory is full. Otherwise such
+	// a Redis is refused. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
 
 	// DisableReports turns off the worker's reports of what its tasks hold, which package inspect reads.

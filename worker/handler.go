@@ -28,7 +28,7 @@ type Handler[T any] struct {
 	// Decode decodes the payload of a task; from JSON when nil. If it fails, the task is archived.
 	Decode func(task *asynq.Task) (T, error)
 
-	// Strategy decides what happens in conflict; the worker's strategy when nil.
+	// Strategy decides what happens in a conflict; the worker's strategy when nil.
 	Strategy middleware.Strategy
 
 	// TTL and MaxHold are as in locking.Options; the worker's values when zero. If the task's timeout (asynq.Timeout,

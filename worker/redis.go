@@ -22,8 +22,8 @@ const nodesVariable = "RAILTOKEN_LOCK_NODES"
 type Redis struct {
 	// Addr is the address of a standalone server: "host:port", or the path of its unix socket. RAILTOKEN_REDIS_ADDR.
 	Addr string
-	// Master is the name of a master that the Sentinels, each "host:port", watch. RAILTOKEN_REDIS_MASTER and, separated
-	// by commas, RAILTOKEN_REDIS_SENTINELS.
+	// Master is the name of a master, and Sentinels are the addresses, each "host:port", of the Sentinels that watch it.
+	// RAILTOKEN_REDIS_MASTER and, separated by commas, RAILTOKEN_REDIS_SENTINELS.
 	Master    string
 	Sentinels []string
 	// Cluster lists some nodes of a Redis Cluster, each "host:port"; the others are discovered. A Cluster may hold tasks
@@ -201,8 +201,8 @@ func (r Redis) encryption() *tls.Config {
 }
 
 // Connect returns a new client of this Redis, which connects at first use, or Client if that is set. Close a new client
-// at the end. It is for programs that run alongside a worker, such as one that uses package inspect; a Redlock has
-// [Redis.NodeOptions] instead, and Connect returns nil for it.
+// when you no longer need it. It is for programs that run alongside a worker, such as one that uses package inspect; a
+// Redlock has [Redis.NodeOptions] instead, and Connect returns nil for it.
 func (r Redis) Connect() redis.UniversalClient {
 	if r.isRedlock() {
 		return nil

@@ -108,8 +108,8 @@ func New(o Options) (*Page, error) {
 	return p, nil
 }
 
-// Close ends the connections of open pages and the reads that they cause. Give it to RegisterOnShutdown of the server,
-// because Shutdown does not end them. Further calls do nothing.
+// Close ends the connections of open pages and the reads that they cause. Pass it to the server's RegisterOnShutdown,
+// because Shutdown does not end these connections. Further calls do nothing.
 func (p *Page) Close() { p.hub.close() }
 
 // ServeHTTP serves the page.

@@ -7,7 +7,7 @@
 //	server.RegisterOnShutdown(page.Close)
 //
 // The page is HTML that the server renders. It can be read without JavaScript; its own small script updates it while it
-// is open. It needs nothing from other hosts, and no build step.
+// is open. It needs nothing from other hosts and no build step.
 //
 // # Access
 //
@@ -16,9 +16,9 @@
 // holders. A form is accepted only from the page itself: the browser must say that it comes from the same origin, and
 // the form must have a token that belongs to the browser's cookie.
 //
-// A connection to a loopback address is served only if it asks for a loopback name, so that no foreign site can reach
-// the page through a name of its own that resolves to 127.0.0.1. Behind a proxy on the same machine, set Hosts to the
-// public name, and let the proxy pass the headers Host, Origin and Sec-Fetch-Site on.
+// A request to a loopback address is served only if it asks for a loopback name, so that no foreign site can reach the
+// page through a name of its own that resolves to 127.0.0.1. Behind a proxy on the same machine, set Hosts to the
+// public name, and have the proxy pass on the headers Host, Origin and Sec-Fetch-Site.
 //
 // Keys are shown as they are, unless ShowKey is set. Payloads of tasks are never shown.
 //
@@ -28,6 +28,6 @@
 //
 // # Load
 //
-// All open pages share what is read from Redis: about two reads per second while any page is open, fewer when reads are
-// slow, and none otherwise.
+// All open pages share the same reads from Redis: about two per second while any page is open, fewer when reads are
+// slow, and none when no page is open.
 package admin

@@ -24,6 +24,6 @@ const (
 	Archived      Cause = "archived"        // it was archived for a reason other than a limit on waiting
 	Completed     Cause = "completed"       // it has succeeded, and is kept for its result
 	InGroup       Cause = "in-group"        // it waits for its group to be complete
-	Overdue       Cause = "overdue"         // its deadline has passed: asynq does not run it any more
+	Overdue       Cause = "overdue"         // its deadline has passed: asynq no longer runs it
 	WaitsInSlot   Cause = "waits-in-a-slot" // it occupies a slot and waits there for its key
 )

@@ -29,7 +29,7 @@ type Explanation struct {
 	Since     *time.Time `json:"waiting_since,omitempty"` // its first refusal
 
 	Holder     string     `json:"holder,omitempty"`      // its label
-	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is not known, or no task
+	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is unknown, or if the holder is not a task
 	HeldSince  *time.Time `json:"held_since,omitempty"`
 
 	// Timer is when the task runs again by itself, if nothing brings it back sooner.

@@ -63,8 +63,8 @@ type Grant interface {
 
 	// Renew extends the locks so that they last for ttl from now. If one of them is gone, because it has expired or was
 	// deleted, or is another holder's, Renew does not touch it and returns an error that matches locking.ErrLost. That
-	// ends the lease with a locking.LostError whose Reason is LossTaken. It may extend the other locks or leave them,
-	// because Release deletes them in either case. After any other error the lease renews again later.
+	// ends the lease with a locking.LostError whose Reason is LossTaken. Renew may extend the other locks or leave them as
+	// they are, because Release deletes them in either case. After any other error, the lease is renewed again later.
 	Renew(ctx context.Context, ttl time.Duration) error
 
 	// Release deletes all locks that are still this grant's, and leaves those of other holders alone. It returns an

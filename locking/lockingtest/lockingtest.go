@@ -1,5 +1,5 @@
-// Package lockingtest tests Lockers. [Run] checks that a [locking.Locker] keeps the promises of the interface, for
-// example one that locking.New has made from your own backend.
+// Package lockingtest tests Lockers. [Run] checks that a [locking.Locker], such as one that locking.New has made from
+// your own backend, keeps the promises of the interface.
 package lockingtest
 
 import (
@@ -15,8 +15,8 @@ import (
 
 // Harness connects the suite to the backend under test.
 type Harness struct {
-	// New returns a Locker with its own client of the backend, and cleans it up with t. The Lockers of one test share
-	// their locks.
+	// New returns a Locker with its own client of the backend, and registers its cleanup with t. The Lockers of one test
+	// share their locks.
 	New func(t *testing.T) locking.Locker
 
 	// Lose makes the store lose the lock of a key, as if its TTL had ended early or an operator had deleted it: the key

@@ -26,10 +26,10 @@
 //	railtoken_node_quarantine_seconds{node}           until a lock server may vote
 //	railtoken_inspect_up                              1 if Redis answered when the gauges were read
 //
-// A wake is measured for tasks that were parked and found their keys free, and for tasks that wait in their slots and
-// are notified of the release; not on standby. An acquisition is not measured when the locks come with the task, in the
-// same command, or after a wait on standby. The label backend is redis, redlock, or the package name of any other
-// backend.
+// A wake is measured for tasks that were parked and found their keys free, and for tasks that waited in their slots and
+// were notified of the release, but not for tasks on standby. An acquisition is not measured when the locks come with
+// the task, in the same command, or after a wait on standby. The label backend is redis, redlock, or the package name
+// of any other backend.
 //
 // The gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
 // values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at most
