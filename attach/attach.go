@@ -34,8 +34,8 @@ const (
 
 // Options configures [New]. With the zero value the locks are on the Redis of the tasks, and all fields have defaults.
 type Options struct {
-	// Locker locks the keys. When nil, it is a locking.Single on the client, behind a locking.Gate. The caller must
-	// close a Locker that it sets.
+	// Locker locks the keys. When nil, it is a locking.Single on the client, behind a locking.Gate. If you
+	// set it, close what you made after the Attached: for a Gate, that is the Locker behind it.
 	Locker locking.Locker
 	// RedisKeys is middleware.Options.RedisKeys. Set it with a Locker whose locks are on the Redis of the tasks.
 	RedisKeys func(key string) (lock, notify string)
@@ -71,8 +71,13 @@ type Options struct {
 // LockOptions configures the locks of one handler. Key must be set; every other zero field takes its value from
 // [Options].
 type LockOptions struct {
-	Key          middleware.KeyFunc
-	Strategy     middleware.Strategy
+	// Key returns the keys of a task.
+	Key middleware.KeyFunc
+	// Strategy decides what happens in a conflict.
+	Strategy middleware.Strategy
+	// TTL is how long the locks outlive a crashed worker, and MaxHold how long a task may hold them. If the timeout of a
+	// task (asynq.Timeout, 30 min by default) is longer than MaxHold, the task may lose its locks while it runs, and a
+	// warning is logged.
 	TTL, MaxHold time.Duration
 }
 
@@ -156,8 +161,8 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	return a, nil
 }
 
-// FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold. Use it as the FenceTTL
-// of a Locker of your own.
+// FenceTTL returns how long a Locker must keep its fence counters for leases of at most maxHold: twice as long, and at
+// least 1 h. Use it as the FenceTTL of a Locker of your own.
 func FenceTTL(maxHold time.Duration) time.Duration { return tasklocker.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.

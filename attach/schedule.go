@@ -38,6 +38,8 @@ const (
 // Ticks are missed while the schedule moves to another process: for up to 6 s after a crash, and for a moment after an
 // orderly shutdown. An @every entry starts anew in each process, so use times of the day instead of long intervals. A
 // process that is ready to take over queries Redis about twice a second.
+//
+// An asynq.Scheduler logs at its shutdown that it could not close the shared connection. Ignore that error.
 func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
 	if name == "" || newScheduler == nil {
 		return errors.New("attach: Schedule needs a name, which all processes with this schedule share, " +

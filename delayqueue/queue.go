@@ -31,7 +31,7 @@ type Options struct {
 // of attach.Attached and worker.Worker, which is for work outside of tasks, also wakes the next waiter at a release. A
 // program calls Park and Wake only for conflicts of its own, and Wake also after it has released a key through another
 // Locker.
-type Queue parking.Engine // packages of this module convert it
+type Queue parking.Engine // made by New, or by the method Queue of attach.Attached and worker.Worker
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue can inspect and wake tasks. To park them,
 // use the Queue of attach.Attached or worker.Worker: Park returns [ErrNotOurs] on any other. Close the Queue before the
@@ -78,10 +78,10 @@ const defaultRetryAfter = time.Minute
 //	return queue.Park(ctx, "warehouse", delayqueue.ParkOptions{})
 //
 // ctx is the context that asynq has given the handler, and the Queue is that of the handler's server: attach.Attached
-// and worker.Worker have a method Queue. The task waits in asynq's retry set, where [Queue.Wake] finds it, and then
-// runs again from the beginning. It has not failed: it uses up no retry, and attach.Waits reports true for the error.
-// If a handler calls Park several times, the last call counts. A task waits for one key at a time; if it was woken for
-// another key, the next waiter of that key is woken.
+// and worker.Worker have a method Queue. The handler needs no lock. The task waits in asynq's retry set, where
+// [Queue.Wake] finds it, and then runs again from the beginning. It has not failed: it uses up no retry, and
+// attach.Waits reports true for the error. If a handler calls Park several times, the last call counts. A task waits
+// for one key at a time; if it was woken for another key, the next waiter of that key is woken.
 //
 // The task is not parked, and the handler decides what happens to it, when the error matches
 //

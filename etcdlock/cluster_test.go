@@ -11,7 +11,7 @@ import (
 
 	"github.com/railtoken/railtoken/etcdlock"
 	"github.com/railtoken/railtoken/internal/etcdtest"
-	"github.com/railtoken/railtoken/internal/lockhistory"
+	"github.com/railtoken/railtoken/internal/lockhistorytest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -22,7 +22,7 @@ var fastElections = etcdtest.Options{Members: 3, Election: 500 * time.Millisecon
 func TestNoTokenComesTwiceWhileLeadersFail(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t, fastElections)
-	h := lockhistory.New()
+	h := lockhistorytest.New()
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for client := range 6 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/etcdlock"
-	"github.com/railtoken/railtoken/internal/locktasks"
+	"github.com/railtoken/railtoken/internal/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -19,7 +19,7 @@ func TestTasksOnRedisAreLockedOnEtcd(t *testing.T) {
 	var mu sync.Mutex
 	inside, last := map[string]int{}, map[string]int64{}
 	locker := func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "tasks/"}) }
-	locktasks.Run(t, 150, locker, func(ctx context.Context, account string) error {
+	locktaskstest.Run(t, 150, locker, func(ctx context.Context, account string) error {
 		lease, ok := locking.FromContext(ctx)
 		if !ok {
 			return errors.New("the task runs without a lease")
@@ -43,5 +43,5 @@ func TestTasksOnRedisAreLockedOnEtcd(t *testing.T) {
 func TestHoldersOnEtcdAreInspected(t *testing.T) {
 	t.Parallel()
 	etcd := sharedEtcd(t)
-	locktasks.Inspect(t, "etcdlock", func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "inspected/"}) })
+	locktaskstest.Inspect(t, "etcdlock", func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "inspected/"}) })
 }

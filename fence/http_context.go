@@ -18,7 +18,8 @@ func WithOp(ctx context.Context, op string) context.Context {
 }
 
 // Op returns the operation of a context: on a server behind [Handler], the Idempotency-Key of the request, for
-// [SQL.Once]; on a client, what [WithOp] was given. It is empty if there is none.
+// [SQL.Once]; on a client, what [WithOp] was given. The two differ, because [Transport] sends a hash of the operation
+// and of the keys of the lease. Op returns an empty string if there is none.
 func Op(ctx context.Context) string {
 	op, _ := ctx.Value(operationKey{}).(string)
 	return op

@@ -14,7 +14,8 @@ const (
 	// TokenHeader carries the tokens of a request: a dictionary (RFC 9651, 3.2) of hashed keys and numbers, such as
 	// "k4ad5f02c…=1767352225678901".
 	TokenHeader = "Fencing-Token"
-	// OpHeader carries the operation of a request (draft-ietf-httpapi-idempotency-key-header): a quoted string.
+	// OpHeader carries the operation of a request (draft-ietf-httpapi-idempotency-key-header): a quoted string. Transport
+	// sends a hash of the operation and of the keys of the lease.
 	OpHeader = "Idempotency-Key"
 )
 

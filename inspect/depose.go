@@ -77,9 +77,11 @@ const (
 //     waiters may be woken at once, and the second may run first, unless the tasks of the key run in order.
 //
 // The error matches [ErrChanged] if nothing was done because the expected holder no longer has the key. The audit then
-// has no entry, unless the holder lost the key during the call. After any other error the key may have been taken from
-// its holder. In that case repeat the call with the same Expect: this is safe, and continues where the failed call
-// stopped. Meanwhile the key stays locked for 30 s at most; that is also what happens if the process of Depose dies.
+// has no entry, unless the holder lost the key during the call or was deposed within the last 10 min. After any other
+// error the key may have been taken from its holder. In that case repeat the call with the same Expect: this is safe,
+// and continues where the failed call stopped. If the earlier call has succeeded after all, the key is taken again
+// while it is free, and the floor is larger. Meanwhile the key stays locked for 30 s at most; that is also what happens
+// if the process of Depose dies.
 //
 // Depose takes locks on Redis only. If a worker has reported that one of its tasks holds the key in another store, the
 // error says so, and matches ErrChanged. A program that does not use railtoken cannot be told that it has lost the key,

@@ -24,7 +24,8 @@ const (
 // The context of fn carries the lease ([FromContext]) and ends when the lease is lost.
 //
 // Do returns the error of fn, joined with one that matches [ErrLost] if the lease was lost and fn has not called
-// [Lease.MarkCommitted]. A failed release is not an error: the keys become free when their TTL ends.
+// [Lease.MarkCommitted]. A failed release is not an error: the keys become free when their TTL ends. Do
+// panics if fn is nil.
 func Do(
 	ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error,
 ) (err error) {

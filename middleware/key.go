@@ -19,7 +19,8 @@ type KeyFunc func(ctx context.Context, task *asynq.Task) ([]string, error)
 
 // Key returns the key of a thing, for example "order:1042" for Key("order", "1042"): its kind and the parts of its
 // name, joined by colons. The key is empty if any of them is, so that the task is archived with a [KeyError]. Otherwise
-// "order:" would be the key of every task whose payload lacks the number.
+// "order:" would be the key of every task whose payload lacks the number. Parts are not escaped: Key("order", "a:b") is
+// also Key("order", "a", "b").
 func Key(kind string, parts ...string) string {
 	if kind == "" || slices.Contains(parts, "") {
 		return ""

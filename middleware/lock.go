@@ -82,9 +82,11 @@ func (o Options) Validate() error {
 		errs = append(errs,
 			errors.New("middleware: Key is not set: say how a task's key is found, for example with PayloadKey"))
 	}
-	if o.MaxKeySize < 0 || o.MaxKeys < 0 {
-		errs = append(errs,
-			fmt.Errorf("middleware: MaxKeySize is %d and MaxKeys %d: they cannot be negative", o.MaxKeySize, o.MaxKeys))
+	if o.MaxKeySize < 0 {
+		errs = append(errs, fmt.Errorf("middleware: MaxKeySize is %d: it cannot be negative", o.MaxKeySize))
+	}
+	if o.MaxKeys < 0 {
+		errs = append(errs, fmt.Errorf("middleware: MaxKeys is %d: it cannot be negative", o.MaxKeys))
 	}
 	if v, ok := o.Strategy.(validator); ok {
 		errs = append(errs, v.Validate())

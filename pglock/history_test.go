@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/dbtest"
-	"github.com/railtoken/railtoken/internal/lockhistory"
+	"github.com/railtoken/railtoken/internal/lockhistorytest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )
@@ -17,7 +17,7 @@ func TestLocksAreLinearizableUnderFaults(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartPostgres(t)
 	d := newDatabaseOn(t, server)
-	h := lockhistory.New()
+	h := lockhistorytest.New()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/railtoken/railtoken/internal/locktasks"
+	"github.com/railtoken/railtoken/internal/locktaskstest"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/pglock"
 )
@@ -20,7 +20,7 @@ func TestTasksOnRedisAreLockedInPostgres(t *testing.T) {
 	db.SetMaxOpenConns(16)
 	locker := func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) }
 	const tasks = 60
-	locktasks.Run(t, tasks, locker, func(ctx context.Context, account string) error {
+	locktaskstest.Run(t, tasks, locker, func(ctx context.Context, account string) error {
 		lease, ok := locking.FromContext(ctx)
 		if !ok {
 			return errors.New("the task runs without a lease")
@@ -55,5 +55,5 @@ func TestTasksOnRedisAreLockedInPostgres(t *testing.T) {
 func TestHoldersInPostgresAreInspected(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	locktasks.Inspect(t, "pglock", func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) })
+	locktaskstest.Inspect(t, "pglock", func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) })
 }

@@ -1,5 +1,5 @@
-// Package locktasks runs tasks on Redis whose locks are elsewhere, for the tests of lock backends.
-package locktasks
+// Package locktaskstest runs tasks on Redis whose locks are elsewhere, for the tests of lock backends.
+package locktaskstest
 
 import (
 	"context"

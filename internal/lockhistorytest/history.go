@@ -1,6 +1,6 @@
-// Package lockhistory records what callers of locks have seen, and models a lock, for a linearizability checker. The
+// Package lockhistorytest records what callers of locks have seen, and models a lock, for a linearizability checker. The
 // modules whose tests need the checker pass both to porcupine, on which the core does not depend.
-package lockhistory
+package lockhistorytest
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package locktasks
+package locktaskstest
 
 import (
 	"context"

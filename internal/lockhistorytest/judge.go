@@ -1,4 +1,4 @@
-package lockhistory
+package lockhistorytest
 
 import "testing"
 
