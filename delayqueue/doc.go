@@ -7,8 +7,8 @@
 //	waiters, err := queue.Inspector().Waiters(ctx, "order:1042", 10)
 //
 // The Inspector lists the waiting tasks of a key, finds a task, puts it first or last, drops it, and replays archived
-// ones. A process with handlers already has a Queue: attach.Attached, worker.Worker and worker.Client have a method
-// Queue. A handler with a conflict of its own parks its task with [Queue.Park].
+// ones. A process with handlers already has a Queue: attach.Attached and worker.Worker have a method Queue. A handler
+// with a conflict of its own parks its task with the method Park of that Queue; any other Queue returns [ErrNotOurs].
 //
 // # Waiters
 //

@@ -24,10 +24,10 @@ var (
 	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. [Inspector.Find],
 	// [Inspector.PutFirst], [Inspector.PutLast] and [Inspector.Drop] return it, as a [NotWaitingError].
 	ErrNotWaiting = errors.New("delayqueue: the task does not wait")
-	// ErrNotArchived reports that a task is not in asynq's archive. Nothing has changed. [Inspector.Replay] returns it,
-	// as a [NotArchivedError].
+	// ErrNotArchived reports that a task is not in asynq's archive. Nothing has changed. [Inspector.Replay]
+	// and items.Replay return it, as a [NotArchivedError].
 	ErrNotArchived = errors.New("delayqueue: the task is not archived")
-	// ErrGone reports that asynq knows no such task. [Inspector.Replay] returns it.
+	// ErrGone reports that asynq knows no such task. [Inspector.Replay], items.Of and items.Replay return it.
 	ErrGone = parking.ErrGone
 )
 

@@ -31,7 +31,7 @@ type Options struct {
 // of attach.Attached and worker.Worker, which is for work outside of tasks, also wakes the next waiter at a release. A
 // program calls Park and Wake only for conflicts of its own, and Wake also after it has released a key through another
 // Locker.
-type Queue parking.Engine // made by New, or by the method Queue of attach.Attached and worker.Worker
+type Queue parking.Engine // packages of this module convert it; New makes one
 
 // New returns a Queue on the Redis where asynq keeps its tasks. Such a Queue can inspect and wake tasks. To park them,
 // use the Queue of attach.Attached or worker.Worker: Park returns [ErrNotOurs] on any other. Close the Queue before the

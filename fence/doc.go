@@ -12,6 +12,7 @@
 //
 //	guard := fence.SQL{Dialect: fence.Postgres} // its table: guard.DDL()
 //
+//	taskID, _ := asynq.GetTaskID(ctx)
 //	token, err := fence.From(ctx, key)
 //	if err != nil {
 //		return err
@@ -21,6 +22,7 @@
 //			return err
 //		}
 //		// read, compute and write; a late holder does not get here
+//		return nil
 //	})
 //	if err != nil && !errors.Is(err, fence.ErrApplied) {
 //		return err // also ErrFenced: the task runs again, under a new lease

@@ -36,7 +36,7 @@
 // Each item runs at least once, and never again once its result is saved. Results are saved within 10 ms while other
 // items run, and before the task is parked or ends. If a worker is killed, the items that were running or not saved yet
 // run again. To make an item take effect exactly once, record the task's ID and [Index] in the transaction that writes
-// it, and let the database check the item's fencing token ([locking.FromContext], then Fence).
+// it, and let the database check the fencing token of the item's key (fence.From).
 //
 // Finish is called after all results are saved. It runs again if it fails or its worker is killed.
 //

@@ -26,8 +26,8 @@
 //
 // A lock with a time limit excludes others only if its holder notices when the limit has passed. A process that is
 // stopped for longer than the TTL, for example in a paused virtual machine, may continue to write after another holder
-// has started: its context is cancelled as soon as it runs again, which can be too late. The fencing token of
-// [Lease.Fence] closes this gap. Tokens grow with each lease of a key, so a database that remembers the largest token,
+// has started: its context is cancelled as soon as it runs again, which can be too late. The fencing token of a
+// key ([Lease.FenceOf]) closes this gap. Tokens grow with each lease of a key, so a database that remembers the largest token,
 // and refuses smaller ones, refuses the late writer. See Martin Kleppmann, "How to do distributed locking", 2016.
 //
 // A single Redis that loses its data loses its locks: after a restart without persistence, or after a failover to a

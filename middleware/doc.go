@@ -11,6 +11,7 @@
 //
 //	locker, err := locking.NewSingle(client, locking.SingleOptions{})
 //	...
+//	defer locker.Close() // after the server has shut down, before the client
 //	lock, err := middleware.Lock(middleware.Options{
 //		Locker:   locker,
 //		Key:      middleware.PayloadKey(func(o Order) string { return middleware.Key("order", o.ID) }),
@@ -32,7 +33,7 @@
 // At most one task runs for a key at a time, across all processes, as long as the lock's backend keeps its data and
 // handlers stop when their context ends. Tasks run at least once, as always with asynq: a task runs again after a crash
 // or a lost lease, and a handler that was suspended for longer than its TTL may still be writing. Where that matters,
-// let the database check the lease's fencing token ([locking.FromContext], then Fence). See package locking.
+// let the database check the key's fencing token (fence.From). See package locking.
 //
 // A waiting task is never lost and never counts as failed. It waits until it runs or reaches one of the
 // [delayqueue.Limits] of its strategy, even on its last attempt, and even while the lock servers cannot be reached.

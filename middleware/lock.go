@@ -93,8 +93,8 @@ func (o Options) Validate() error {
 	}
 	if o.Queue == nil && needsQueue(o.strategy()) {
 		errs = append(errs,
-			errors.New("middleware: Queue is not set, but the strategy may park tasks: give a delayqueue.Queue, "+
-				"or use FailFast"))
+			errors.New("middleware: Queue is not set, but the strategy may park tasks: "+
+				"make the middleware with package attach or worker, or let the strategy end in FailFast"))
 	}
 	errs = append(errs, locking.Options{TTL: o.TTL, MaxHold: o.MaxHold}.Validate())
 	if o.TTL >= tasklimits.MaxTTL {

@@ -57,9 +57,9 @@ func (c *Client) closeConn() error {
 	return c.conn.Close()
 }
 
-// Enqueue adds a task with the payload as JSON. opts may be asynq's options and those of package attach ([attach.Keys],
-// [attach.WhenHeld]). Durations and times that asynq would silently truncate to whole seconds are rounded up instead,
-// except a Deadline.
+// Enqueue adds a task with the payload as JSON. opts may be asynq's options and those of package attach: [attach.Keys],
+// and [attach.WhenHeld], which needs Keys or a Client of [NewClientWith] that finds the keys. Durations and times that
+// asynq would silently truncate to whole seconds are rounded up instead, except a Deadline.
 //
 // A task is enqueued only once, even if the connection breaks before the reply arrives and the command is sent again,
 // unless the task has completed by then. With WhenHeld the error may be a [middleware.ConflictError]; nothing is

@@ -51,7 +51,7 @@ type parking struct {
 // ErrNotOurs reports that an Engine knows no run of a task: the asynq server that runs the task does not use
 // [Engine.Conn].
 var ErrNotOurs = errors.New("delayqueue: the asynq server does not use the client of package attach or worker: " +
-	"give it Attached.Client")
+	"give it Attached.Client, and park with the Queue of that server")
 
 // Run returns the present run of a task that a server of this process has fetched. The caller must call [Run.End]. The
 // error matches [ErrNotOurs] when there is none. The Run is nil, without an error, when asynq's scripts are those of an

@@ -12,6 +12,7 @@
 //
 //	locker := locking.New(&store{})
 //
+// A refusal is a *locking.HeldError, and a grant that is gone returns an error that matches locking.ErrLost.
 // locking.New turns a Backend into a locking.Locker, and adds the rest: options, renewal in the background, detection
 // of losses, and waiting. Package lockingtest has the test suite that a Backend must pass.
 package backend

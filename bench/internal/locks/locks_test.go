@@ -77,8 +77,8 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		!strings.HasPrefix(versions[1], "PostgreSQL 1") {
 		t.Errorf("the versions are %q", versions)
 	}
-	commands := r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition")
-	if len(commands) != 2 || !(commands[0] >= 2) {
+	commands := slices.DeleteFunc(r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition"), math.IsNaN)
+	if len(commands) == 0 || slices.Min(commands) < 2 {
 		t.Errorf("redislock sends %v commands for an acquisition, want 2 or more", commands)
 	}
 	// Two round trips of 2 ms each.
