@@ -209,6 +209,13 @@ func TestAFailedDeposeLetsNoOtherIn(t *testing.T) {
 		t.Fatalf("another has the key, and the lease of its holder ended with: %v", p.holder.Err())
 	}
 	floor, err := p.inspect.Depose(t.Context(), "k", by(owner))
+	for range 20 { // on a busy machine, servers may not answer in time: then the error says to repeat it
+		if err == nil || errors.Is(err, inspect.ErrChanged) {
+			break
+		}
+		t.Logf("repeated: %v", err)
+		floor, err = p.inspect.Depose(t.Context(), "k", by(owner))
+	}
 	if err != nil {
 		t.Fatalf("repeated: %v", err)
 	}
