@@ -40,6 +40,9 @@ func (d *lazyDeadline) Err() error {
 	}
 }
 
+// Value returns the parent's value. The parent's cancellation is none: it would be the cause of this context's end.
+func (d *lazyDeadline) Value(key any) any { return context.WithoutCancel(d.Context).Value(key) }
+
 // end stops the timer, if it was started, and ends the context.
 func (d *lazyDeadline) end() {
 	d.over.Store(true)

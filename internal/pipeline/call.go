@@ -11,7 +11,7 @@ const (
 	withdrawn
 )
 
-// Call is one call of a script. Reply and Err are set once it is answered.
+// Call is one call of a script. Reply and Err are set once it is answered. It is made once.
 type Call struct {
 	Reply any
 	Err   error

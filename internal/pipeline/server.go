@@ -323,10 +323,6 @@ func (s *Server) take(answered int) []*Call {
 	calls := s.queue.take(s.share())
 	s.sent += len(calls)
 	s.unanswered += len(calls)
-	if s.queue.size() > 0 && s.mayLead(nil) {
-		s.underWay++
-		go s.drain()
-	}
 	if s.opts.Patience > 0 {
 		s.health.sent(time.Now())
 		s.pipelined = calls
