@@ -15,12 +15,9 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// nextWithin is how soon after the command the next holder runs, at least once in so many times: a busy machine may
-// delay any one of them.
-const (
-	nextWithin = 50 * time.Millisecond
-	times      = 10
-)
+// nextWithin is how soon after the command the next holder runs, at least once in three times: a busy machine may delay
+// any one of them.
+const nextWithin = 50 * time.Millisecond
 
 func TestStoppedHolderIsDeposed(t *testing.T) {
 	t.Parallel()
@@ -48,10 +45,10 @@ func TestStoppedHolderIsDeposed(t *testing.T) {
 	})
 }
 
-// soonerThan fails the test if do always takes longer.
+// soonerThan fails the test if do takes longer three times.
 func soonerThan(t *testing.T, bound time.Duration, do func() time.Duration) {
 	t.Helper()
-	for range times {
+	for range 3 {
 		took := do()
 		t.Logf("the next holder began %v after the command", took)
 		if took <= bound {

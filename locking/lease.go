@@ -31,15 +31,14 @@ type Lease struct {
 	suspension *suspensionDetector
 	term       term
 	timer      *time.Timer
-	cause      error                                       // why the lease is over; nil while it is trusted
-	done       chan struct{}                               // closed when cause is set; made on demand
-	context    leaseContext                                // to cancel with the lease; nearly always the only one
-	contexts   map[context.Context]context.CancelCauseFunc // the others; some have ended already
-	room       int                                         // the size of contexts at which ended ones are removed
-	lastErr    error                                       // of the last renewal, if it failed
-	renewal    chan struct{}                               // closed when the background renewal ends, or nil
-	stop       context.CancelFunc                          // of the renewal
-	giveUp     time.Duration                               // when the renewal is stopped
+	cause      error              // why the lease is over; nil while it is trusted
+	done       chan struct{}      // closed when cause is set; made on demand
+	contexts   []leaseContext     // to cancel with the lease; some have ended already
+	room       int                // the number of contexts at which ended ones are removed
+	lastErr    error              // of the last renewal, if it failed
+	renewal    chan struct{}      // closed when the background renewal ends, or nil
+	stop       context.CancelFunc // of the renewal
+	giveUp     time.Duration      // when the renewal is stopped
 
 	offset int64  // of its token within the block
 	holder holder // the Gate's part of the lease, or nil
@@ -209,12 +208,8 @@ func (l *Lease) end(cause error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	if l.context.cancel != nil {
-		l.context.cancel(cause)
-		l.context = leaseContext{}
-	}
-	for _, cancel := range l.contexts {
-		cancel(cause)
+	for _, c := range l.contexts {
+		c.cancel(cause)
 	}
 	if l.holder != nil && errors.Is(cause, ErrLost) {
 		go l.holder.lost(l)

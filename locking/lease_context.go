@@ -2,7 +2,7 @@ package locking
 
 import (
 	"context"
-	"maps"
+	"slices"
 )
 
 // Done returns a channel that is closed when the lease is lost or released.
@@ -35,27 +35,11 @@ func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()
 		cancel(l.cause)
 		return ctx, func() {}
 	}
-	if l.context.Context == nil || l.context.Err() != nil {
-		l.context = leaseContext{ctx, cancel}
-		return ctx, func() {
-			cancel(nil)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.context.Context == ctx {
-				l.context = leaseContext{}
-			}
-		}
-	}
 	if len(l.contexts) >= l.room {
 		l.sweep()
 	}
-	l.contexts[ctx] = cancel
-	return ctx, func() {
-		cancel(nil)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.contexts, ctx)
-	}
+	l.contexts = append(l.contexts, leaseContext{ctx, cancel})
+	return ctx, func() { cancel(nil) }
 }
 
 // leaseContext is a context that ends with a lease.
@@ -68,12 +52,9 @@ type leaseContext struct {
 // firstContexts is how many contexts a lease keeps before it looks for ended ones.
 const firstContexts = 16
 
-// sweep removes contexts that have ended with their parents, and doubles the room for those that are left. An
-// occasional sweep of many contexts costs less than a notification of each end. The caller holds the mutex.
+// sweep removes contexts that have ended, and doubles the room for those that are left. An occasional sweep of many
+// contexts costs less than a notification of each end. The caller holds the mutex.
 func (l *Lease) sweep() {
-	if l.contexts == nil {
-		l.contexts = map[context.Context]context.CancelCauseFunc{}
-	}
-	maps.DeleteFunc(l.contexts, func(ctx context.Context, _ context.CancelCauseFunc) bool { return ctx.Err() != nil })
+	l.contexts = slices.DeleteFunc(l.contexts, func(c leaseContext) bool { return c.Err() != nil })
 	l.room = max(2*len(l.contexts), firstContexts)
 }

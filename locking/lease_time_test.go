@@ -1,6 +1,7 @@
 package locking
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -170,9 +171,10 @@ func TestASlowAcquireIsRenewedAtOnce(t *testing.T) {
 
 func TestALateLeaseIsRenewedBeforeItsHolderBegins(t *testing.T) {
 	t.Parallel()
-	const ttl, ms = 9 * time.Second, time.Millisecond
-	end, late := validity(ttl), validity(ttl)-ttl/3+1 // late: less than a third of the TTL is left
+	const usual, long, ms = 9 * time.Second, 30 * time.Second, time.Millisecond
+	end, late := validity(usual), validity(usual)-usual/3+1 // late: less than a third of the TTL is left
 	for name, tt := range map[string]struct {
+		ttl       time.Duration               // usual when 0
 		took      time.Duration               // by the acquisition
 		renew     func(context.Context) error // the first renewal
 		impatient bool                        // the caller's context ends after 8 s
@@ -187,6 +189,9 @@ func TestALateLeaseIsRenewedBeforeItsHolderBegins(t *testing.T) {
 		},
 		"the renewal is late": {took: 8000 * ms, renew: answers(5000*ms, nil), begins: 13_000 * ms, reason: LossExpired},
 		"the renewal hangs":   {took: 8000 * ms, renew: hangs, begins: end, reason: LossExpired},
+		"the renewal hangs, of a long TTL": {
+			ttl: long, took: 20_000 * ms, renew: hangs, begins: 25_000 * ms, reason: LossExpired,
+		},
 		"the caller gives up": {took: 7000 * ms, renew: hangs, impatient: true, begins: 8000 * ms, reason: LossExpired},
 		"the key is taken": {
 			took: 8000 * ms, renew: answers(0, &LostError{Reason: LossTaken}), begins: 8000 * ms, reason: LossTaken,
@@ -208,7 +213,7 @@ func TestALateLeaseIsRenewedBeforeItsHolderBegins(t *testing.T) {
 					ctx = bounded
 				}
 				time.Sleep(tt.took)
-				lease, err := newLease(ctx, g, []string{"order"}, Options{TTL: ttl, MaxHold: time.Hour}, began)
+				lease, err := newLease(ctx, g, []string{"order"}, Options{TTL: cmp.Or(tt.ttl, usual), MaxHold: time.Hour}, began)
 				if at := time.Since(g.began); at != tt.begins {
 					t.Errorf("newLease returns after %v, want %v", at, tt.begins)
 				}

@@ -32,10 +32,10 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, g.single.fenceTTL, proposal, opts, false)
 	reply, err := g.single.server.Run(ctx, new(pipeline.Call).Of(p.acquire, 0, nil))
 	p.asked = outcomeOf(err)
-	if isMoving(err) || isUnserved(err) {
-		p.asked = unsent
-	}
 	if err != nil {
+		if isMoving(err) || isUnserved(err) {
+			p.asked = unsent
+		}
 		return &OpError{Op: "acquire", Keys: p.keys, Err: classify(ctx, err)}
 	}
 	tops, held, _, err := parseAcquire(reply, p.keys)

@@ -22,14 +22,14 @@ var (
 
 // isMoving reports whether a server of a Redis Cluster has refused a script because the slot of its keys is moving to
 // another server. A move can take longer than a TTL, so meanwhile a holder renews and releases only its locks, one by
-// one: a command of one key is always served.
+// one: a command of one key is always served. HasErrorPrefix allocates for nil, too.
 func isMoving(err error) bool { return err != nil && redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 // isUnserved reports whether the servers of a Redis Cluster have sent a client to each other as often as it goes, so
 // that none has run the script. For a moment at the end of a move, the server that had the slot may already have given
 // it up while the other one has not taken it over.
 func isUnserved(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
 // renewMoving extends the locks of a part whose slot is moving.

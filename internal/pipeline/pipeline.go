@@ -26,7 +26,7 @@ func (s *Server) one(ctx context.Context, c *Call) {
 	b := newBatch([]*Call{c})
 	cmd := newOnce(ctx, b.command.args)
 	_ = s.client.Process(ctx, cmd)
-	if cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+	if isUnknown(cmd.Err()) {
 		cmd = newOnce(ctx, b.command.eval())
 		_ = s.client.Process(ctx, cmd)
 	}

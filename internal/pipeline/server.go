@@ -93,17 +93,8 @@ func (s *Server) Run(ctx context.Context, c *Call) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	switch {
-	case ctx.Done() == nil:
-		if s.lead(c, false) {
-			s.alone(s.bounded(ctx), c)
-			return c.Reply, c.Err
-		}
-	case s.prompt:
-		if s.lead(c, true) {
-			s.alone(s.shortly(ctx), c)
-			return c.Reply, c.Err
-		}
+	if ctx.Done() == nil && s.alone(ctx, c, s.bounded, false) || s.prompt && s.alone(ctx, c, s.shortly, true) {
+		return c.Reply, c.Err
 	}
 	answer := s.enqueue(ctx, c)
 	select {
@@ -138,8 +129,7 @@ func (s *Server) Finish(ctx context.Context, c *Call) (reply any, err error) {
 		return s.Run(ctx, c)
 	}
 	ctx = context.Background()
-	if s.lead(c, false) {
-		s.alone(s.bounded(ctx), c)
+	if s.alone(ctx, c, s.bounded, false) {
 		return c.Reply, c.Err
 	}
 	answer := s.enqueue(ctx, c)
@@ -208,23 +198,19 @@ func (s *Server) mayLead(c *Call) bool {
 	return s.queue.size() >= least || s.queue.urgent()
 }
 
-// lead reports whether the caller may send the call on its own goroutine, by [Server.alone]: a leader is free and
-// nothing is queued. With soon, the server must also have answered so recently that it will most likely do so at once.
-func (s *Server) lead(c *Call, soon bool) bool {
+// alone makes the call on its caller's goroutine if a leader is free and nothing is queued, and reports whether it did.
+// With soon, the server must also have answered so recently that it will most likely do so at once. limit bounds ctx.
+func (s *Server) alone(ctx context.Context, c *Call, limit func(context.Context) context.Context, soon bool) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.opts.Leaders != 0 && (s.queue.size() > 0 || !s.mayLead(c)) || soon && time.Since(s.answeredAt) >= recent {
+		s.mu.Unlock()
 		return false
 	}
 	s.underWay++
 	s.sent++
 	s.unanswered++
-	return true
-}
-
-// alone makes the call on its caller's goroutine, which leads.
-func (s *Server) alone(ctx context.Context, c *Call) {
-	s.one(ctx, c)
+	s.mu.Unlock()
+	s.one(limit(ctx), c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent--
@@ -232,13 +218,14 @@ func (s *Server) alone(ctx context.Context, c *Call) {
 	s.note(c.Err)
 	if s.queue.size() > 0 && s.opts.Leaders != 0 {
 		go s.drain() // what has queued up
-		return
+		return true
 	}
 	s.finished()
+	return true
 }
 
-// enqueue makes a call, and returns a channel that gets a value once it is answered. Whoever has
-// received that puts the channel back into answers.
+// enqueue makes a call, and returns a channel that gets a value once it is answered. The receiver puts the channel back
+// into answers.
 func (s *Server) enqueue(ctx context.Context, c *Call) chan struct{} {
 	answer, ok := s.answers.Get().(chan struct{})
 	if !ok {

@@ -16,11 +16,11 @@ import (
 
 func TestATaskCostsACommandForEachStep(t *testing.T) {
 	t.Parallel()
-	// Without a conflict it is locked, released and finished; a command may be for the tasks of all slots.
+	// Without a conflict it is locked, and then released and finished; each command may be for the tasks of all slots.
 	// A life is enqueued, fetched twice, refused, parked, woken, locked, released and finished.
 	for name, want := range map[string][2]float64{
-		"growth-keys": {1.0 / keySlots, 8}, "growth-waiters": {5, 40}, "growth-waiters-fifo": {5, 40},
-		"cost-telemetry": {1.0 / keySlots, 8},
+		"growth-keys": {2.0 / keySlots, 8}, "growth-waiters": {5, 40}, "growth-waiters-fifo": {5, 40},
+		"cost-telemetry": {2.0 / keySlots, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
