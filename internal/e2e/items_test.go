@@ -128,19 +128,17 @@ func (s *itemsSoak) start() *child {
 // kill kills one worker process after another until all is done but what killed ones had in hand.
 func (s *itemsSoak) kill(random *rand.Rand) (kills int) {
 	s.Helper()
+	until(s.T, "the first items have an effect", func() bool { return s.db.HLen(s.Context(), "effects").Val() > 0 })
 	tick := time.NewTicker(*itemsEvery)
 	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < recoveryPatience; kills++ {
-		<-tick.C
-		if s.left() == 0 {
-			break
-		}
+	for began := time.Now(); time.Since(began) < recoveryPatience && s.left() > 0; kills++ {
 		victim := &s.workers[random.IntN(len(s.workers))]
 		(*victim).kill()
 		if err := s.db.SAdd(s.Context(), "dead", (*victim).name).Err(); err != nil {
 			s.Fatal(err)
 		}
 		*victim = s.start()
+		<-tick.C
 	}
 	return kills
 }
