@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
@@ -159,13 +160,14 @@ func (i *Inspector) expected(ctx context.Context, key, owner string) (label, mar
 	if n >= 0 {
 		return found[n].Label, found[n].mark, nil
 	}
-	names, err := lockhook.RedisKeys(key, i.opts.RedisKey)
+	names, err := lockformat.KeysOf(key, i.opts.RedisKey)
 	if err != nil {
 		return "", "", err
 	}
 	for _, s := range i.servers {
-		if record := s.read(ctx, lockhook.Record(names.Fence, owner)); record != "" {
-			return "", lockhook.MarkOf(record), nil
+		if record := s.read(ctx, lockformat.RecordKey(names.Fence, owner)); record != "" {
+			r, _ := lockformat.ParseRecord(record)
+			return "", r.Mark, nil
 		}
 	}
 	if h := holderOf(found, i.quorum()); h != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
@@ -128,7 +128,7 @@ func reported(workers []Worker, key string, h *Holder) *Holding {
 
 // locks asks all lock servers about a key.
 func (i *Inspector) locks(ctx context.Context, key string) ([]ServerLock, error) {
-	names, err := lockhook.RedisKeys(key, i.opts.RedisKey)
+	names, err := lockformat.KeysOf(key, i.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (i *Inspector) locks(ctx context.Context, key string) ([]ServerLock, error)
 }
 
 // look asks one lock server about a key.
-func (s *server) look(ctx context.Context, names lockhook.Keys) ServerLock {
+func (s *server) look(ctx context.Context, names lockformat.Keys) ServerLock {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var value, fence *redis.StringCmd
@@ -172,8 +172,8 @@ func (s *server) look(ctx context.Context, names lockhook.Keys) ServerLock {
 	if value.Err() != nil {
 		return l
 	}
-	o := lockhook.Parse(value.Val())
-	l.Owner, l.Label, l.Since, l.Remaining = lockhook.Name(value.Val()), o.Label, o.Since, left.Val()
+	o := lockformat.ParseOwner(value.Val())
+	l.Owner, l.Label, l.Since, l.Remaining = lockformat.Name(value.Val()), o.Label, o.Since, left.Val()
 	l.mark = o.Mark
 	return l
 }

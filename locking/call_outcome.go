@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
@@ -26,7 +27,7 @@ func outcomeOf(err error) outcome {
 		return answered
 	}
 	// The error of a login can be a reply, too, and so can the cause of a refusal by the guard.
-	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || isUnrun(err) {
+	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || errorreply.IsUnrun(err) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {

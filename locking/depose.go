@@ -2,18 +2,17 @@ package locking
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // a short name for a value
 	_ "embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
@@ -28,14 +27,8 @@ var (
 	strictDeposeScript = pipeline.NewScript(restartguard.Script(strictCheck + deposeSource + acquireSource))
 )
 
-const (
-	// deposedChannel is the channel in which depositions are published, with the name of the deposed owner.
-	deposedChannel = "railtoken:deposed"
-	// recordLifetime is how long a deposed owner can learn of it: longer than a TTL of tasks.
-	recordLifetime = 10 * time.Minute
-	// nameSize is the length of an owner's name.
-	nameSize = 16
-)
+// deposedChannel is the channel in which depositions are published, with the name of the deposed owner.
+const deposedChannel = "railtoken:deposed"
 
 // DeposedError is the [LostError].Err of a lease whose key an operator has taken away: see inspect.Inspector.Depose.
 // [errors.AsType] finds it in the cause of the lease's context.
@@ -47,45 +40,18 @@ type DeposedError struct{ By, Why string }
 // Error says who has deposed the holder, and why.
 func (e *DeposedError) Error() string { return fmt.Sprintf("deposed by %s: %s", e.By, e.Why) }
 
-// ownerName returns the name of the value of a lock, by which operators know its owner.
-func ownerName(value string) string {
-	sum := sha1.Sum([]byte(value)) //nolint:gosec // see above
-	return hex.EncodeToString(sum[:])[:nameSize]
-}
-
-// recordKey returns the Redis key of the record of a deposed owner, given the fence counter's.
-func recordKey(fence, name string) string {
-	return strings.TrimSuffix(fence, ":fence") + ":deposed:" + name
-}
-
-// record is what stays on a server of a deposed owner, behind the name of the owner by which it was deposed.
-type record struct {
-	DeposedError
-
-	Mark string // that of the deposed owner, for a Depose that is repeated
-}
-
-// markOf returns the mark of the deposed owner that is on record, or an empty string.
-func markOf(text string) string {
-	var r record
-	if len(text) < nameSize || json.Unmarshal([]byte(text[nameSize:]), &r) != nil {
-		return ""
-	}
-	return r.Mark
-}
-
 // deposeCommand returns the call that takes a key away from its owner. owner is that of the Depose.
 func deposeCommand(
 	script *pipeline.Script, redisKeys []string, owner string, fenceTTL time.Duration, proposal int64, opts Options,
 	r lockhook.Request,
 ) (pipeline.Command, error) {
-	notice, err := json.Marshal(&record{DeposedError{By: r.By, Why: r.Why}, r.Mark})
+	notice, err := json.Marshal(&lockformat.Record{By: r.By, Why: r.Why, Mark: r.Mark})
 	if err != nil {
 		return pipeline.Command{}, err
 	}
-	c := script.Command(append(slices.Clone(redisKeys), recordKey(redisKeys[1], r.Expect)), 10)
+	c := script.Command(append(slices.Clone(redisKeys), lockformat.RecordKey(redisKeys[1], r.Expect)), 10)
 	c.Add(owner, ms(opts.TTL), ms(fenceTTL), proposal)
-	c.Add(r.Expect, r.Mark, string(notice), ms(recordLifetime), int64(lateness/time.Second), deposedChannel)
+	c.Add(r.Expect, r.Mark, string(notice), ms(lockformat.RecordLifetime), int64(lateness/time.Second), deposedChannel)
 	return c, nil
 }
 
@@ -105,7 +71,7 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 	began := s.suspension.now()
 	p := &parts[0]
 	g := &singleGrant{
-		single: s, owner: newOwner(holderlabel.Clean(r.Label), 1, began.watch.last), block: 1, ttl: opts.TTL, parts: parts,
+		single: s, owner: lockformat.NewOwner(holderlabel.Clean(r.Label), 1, began.watch.Last()), block: 1, ttl: opts.TTL, parts: parts,
 	}
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)
 	command, err := deposeCommand(deposeScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, r)
@@ -143,7 +109,7 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 func (r *Redlock) takeOver(ctx context.Context, request lockhook.Request) (*Lease, error) {
 	request.TTL = min(request.TTL, r.opts.MaxTTL)
 	keys, opts := []string{request.Key}, takeOptions(request, r.opts.FenceTTL)
-	redisKeys, err := redisKeysOf(keys, r.opts.RedisKey)
+	redisKeys, err := lockformat.RedisKeys(keys, r.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +173,7 @@ var errLeft = errors.New("locking: the lease is over, and its keys stay locked u
 // followDepositions has the leases of the Locker renewed as soon as their owners are deposed, so that they end. The
 // notification is a hint: only the renewal proves the loss.
 func (s *Single) followDepositions() (stop func(), err error) {
-	return s.subscription.follows(deposedChannel, s.suspension.deposed)
+	return s.subscription.Follow(deposedChannel, s.suspension.deposed)
 }
 
 func (r *Redlock) followDepositions() (stop func(), err error) {
@@ -218,7 +184,7 @@ func (r *Redlock) followDepositions() (stop func(), err error) {
 		}
 	}
 	for _, n := range r.nodes {
-		each, err := n.subscription.follows(deposedChannel, r.suspension.deposed)
+		each, err := n.subscription.Follow(deposedChannel, r.suspension.deposed)
 		if err != nil {
 			stop()
 			return nil, err
@@ -257,31 +223,26 @@ func (d *suspensionDetector) deposed(name string) {
 // verify renews a lease to learn whether it is lost.
 func (l *Lease) verify() {
 	l.mu.Lock()
-	limit := l.term.ttl / renewFraction
+	limit := l.term.TTL / leaseterm.RenewFraction
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_ = l.renewNow(ctx, true)
 }
 
-func (g *singleGrant) ownedBy(name string) bool { return ownerName(g.owner) == name }
+func (g *singleGrant) ownedBy(name string) bool { return lockformat.Name(g.owner) == name }
 
-func (g *redlockGrant) ownedBy(name string) bool { return ownerName(g.owner) == name }
+func (g *redlockGrant) ownedBy(name string) bool { return lockformat.Name(g.owner) == name }
 
 // lostError returns the error of an owner that has lost its lock to another one. It says so if the owner was deposed:
 // read returns the record of that, for the fence counter of a key.
 func lostError(
 	keys []string, redisKeys []string, owner string, cause error, read func(record string) string,
 ) *LostError {
-	name := ownerName(owner)
+	name := lockformat.Name(owner)
 	for i, key := range keys {
-		text := read(recordKey(redisKeys[3*i+1], name))
-		if len(text) < nameSize {
-			continue
-		}
-		var by DeposedError
-		if json.Unmarshal([]byte(text[nameSize:]), &by) == nil {
-			return &LostError{Keys: []string{key}, Reason: LossDeposed, Err: &by}
+		if r, ok := lockformat.ParseRecord(read(lockformat.RecordKey(redisKeys[3*i+1], name))); ok {
+			return &LostError{Keys: []string{key}, Reason: LossDeposed, Err: &DeposedError{By: r.By, Why: r.Why}}
 		}
 	}
 	return &LostError{Keys: keys, Reason: LossTaken, Err: cause}

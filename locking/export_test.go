@@ -1,5 +1,7 @@
 package locking
 
+import "time"
+
 // WithBlock returns the options of an attempt that reserves n consecutive tokens, as a Gate asks for.
 func (o Options) WithBlock(n int) Options {
 	o.block = n
@@ -15,3 +17,6 @@ func (g *Gate) Waiting(key string) int {
 	}
 	return 0
 }
+
+// AwaitReleases waits until the nodes have answered all releases, for d at most.
+func (r *Redlock) AwaitReleases(d time.Duration) { r.open.wait(d) }

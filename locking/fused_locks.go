@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/fused"
+	"github.com/railtoken/railtoken/internal/lockformat"
 )
 
 func init() {
@@ -57,9 +58,9 @@ func (f *fusedLocks) Ask() fused.Ask {
 		block = f.gate.block
 	}
 	began := f.single.suspension.now()
-	owner := newOwner(f.single.label+"/", block, began.watch.last)
+	owner := lockformat.NewOwner(f.single.label+"/", block, began.watch.Last())
 	return fused.Ask{
-		ID: owner[:ownerSize-3], Tail: owner[ownerSize:], Floor: -f.single.clock.Last(), FenceTTL: f.single.fenceTTL,
+		ID: owner[:lockformat.IDSize-3], Tail: owner[lockformat.IDSize:], Floor: -f.single.clock.Last(), FenceTTL: f.single.fenceTTL,
 		Block: block, Began: began,
 	}
 }
@@ -95,7 +96,7 @@ func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (an
 
 // grant returns the grant of keys that a script has taken.
 func (f *fusedLocks) grant(t *fused.Taken) (*singleGrant, error) {
-	redisKeys, err := redisKeysOf(t.Keys, f.single.lockKey)
+	redisKeys, err := lockformat.RedisKeys(t.Keys, f.single.lockKey)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockformat"
 )
 
 // defaultHandOffs is how many times in a row a Gate hands a lease off.
@@ -44,7 +45,7 @@ type Gate struct {
 	mu          sync.Mutex // never taken while a lease's is held
 	entries     map[string]*entry
 	groups      map[string]*group
-	subscribers map[string][]*subscriber // by key
+	subscribers map[string][]*subscriber // of Watch, by key
 	rivals      rivals
 }
 
@@ -62,7 +63,7 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 	if g, ok := inner.(*Gate); ok {
 		inner = g.inner // two gates would both hand off the tokens of one block
 	}
-	handOffs := min(opts.HandOffs, maxBlock-1)
+	handOffs := min(opts.HandOffs, lockformat.MaxBlock-1)
 	if handOffs == 0 {
 		handOffs = defaultHandOffs
 	}

@@ -6,10 +6,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 // subscribeSlack is how much shorter than requested a subscription on the servers may be.
 const subscribeSlack = time.Minute
+
+// subscriber is a watch of this process.
+type subscriber struct{ notify func() }
 
 // mustSubscribe reports whether a caller of a key that is held in this process must also subscribe on the servers,
 // because another process may hold the key by the time of its release. One subscription serves many callers.
@@ -58,7 +63,7 @@ func (g *Gate) notify(h *hold) {
 // Watch watches for releases of the keys in this process and elsewhere: see [Watcher].
 func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(), error) {
 	keys = slices.Clone(keys)
-	released, notify := newNotifier()
+	released, notify := subscription.NewNotifier()
 	stopInner := func() {}
 	if watcher, ok := g.inner.(Watcher); ok {
 		inner, stop, err := watcher.Watch(ctx, keys)
@@ -81,7 +86,7 @@ func (g *Gate) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(
 			stop()
 		}
 	}
-	s := &subscriber{channels: keys, notify: notify}
+	s := &subscriber{notify}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range keys {

@@ -150,6 +150,7 @@ func TestALateMajorityLocksNothing(t *testing.T) {
 				locking.RedlockOptions{Guard: locking.GuardOff, NodeTimeout: 250 * time.Millisecond})
 			release(t, eventually(t, l, "order:1"))
 			nowhere(t, clients, "order:1")
+			l.AwaitReleases(patience) // no repeated release may be held in place of an acquire call
 			held := make([]*redistest.Held, 3)
 			for i := range held {
 				held[i] = proxies[i].Hold(acquiring("order:1"))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/locking/backend"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 // Lease is the right to work on some keys until it is released or lost. It renews itself in the background after each
@@ -27,9 +29,9 @@ type Lease struct {
 	handedOff atomic.Bool
 
 	mu         sync.Mutex
-	watch      stopwatch
+	watch      leaseterm.Stopwatch
 	suspension *suspensionDetector
-	term       term
+	term       leaseterm.Term
 	timer      *time.Timer
 	cause      error              // why the lease is over; nil while it is trusted
 	done       chan struct{}      // closed when cause is set; made on demand
@@ -58,6 +60,9 @@ type holder interface {
 	lost(l *Lease)
 }
 
+// lossAt is why a lease is lost that ends by its time.
+var lossAt = map[leaseterm.End]LossReason{leaseterm.Expired: LossExpired, leaseterm.HeldLongest: LossMaxHold}
+
 // newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request
 // was about to be sent. If the grant has expired since then, the error matches ErrLost.
 //
@@ -67,20 +72,20 @@ type holder interface {
 func newLease(ctx context.Context, grant backend.Grant, keys []string, opts Options, began instant) (*Lease, error) {
 	l := &Lease{
 		grant: grant, keys: keys, watch: began.watch, suspension: began.suspension,
-		term: newTerm(opts.TTL, opts.MaxHold, anyHaste()),
+		term: leaseterm.New(opts.TTL, opts.MaxHold, leaseterm.Haste()),
 	}
-	now := l.watch.elapsed()
-	next := l.term.next(now)
-	if next.renew && l.term.endsSoon(now) {
-		if err := l.renewFirst(ctx, now, next.ttl); err != nil {
+	now := l.watch.Elapsed()
+	next := l.term.Next(now)
+	if next.Renew && l.term.EndsSoon(now) {
+		if err := l.renewFirst(ctx, now, next.TTL); err != nil {
 			return nil, err
 		}
-		next = l.term.next(l.watch.elapsed())
+		next = l.term.Next(l.watch.Elapsed())
 	}
-	if next.lost != "" {
-		return nil, &LostError{Keys: keys, Reason: next.lost}
+	if next.End != leaseterm.Lasts {
+		return nil, &LostError{Keys: keys, Reason: lossAt[next.End]}
 	}
-	l.start(next.sleep)
+	l.start(next.Sleep)
 	return l, nil
 }
 
@@ -138,7 +143,7 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 func (l *Lease) ValidUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Add(l.term.until - l.watch.elapsed())
+	return time.Now().Add(l.term.Until - l.watch.Elapsed())
 }
 
 // Err returns nil while the lease can be trusted, then [ErrReleased] or an error that matches [ErrLost].
@@ -160,7 +165,7 @@ func (l *Lease) Committed() bool { return l.committed.Load() }
 func (l *Lease) age() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.watch.elapsed()
+	return l.watch.Elapsed()
 }
 
 // isOf reports whether l comes from a Locker.
@@ -178,7 +183,7 @@ func (l *Lease) isOf(locker Locker) bool {
 
 // check ends the lease if its time is over, and returns its age. The caller holds the mutex.
 func (l *Lease) check() (now time.Duration) {
-	now = l.watch.elapsed()
+	now = l.watch.Elapsed()
 	if l.cause != nil {
 		return now
 	}
@@ -188,8 +193,8 @@ func (l *Lease) check() (now time.Duration) {
 			return now
 		}
 	}
-	if next := l.term.next(now); next.lost != "" {
-		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
+	if next := l.term.Next(now); next.End != leaseterm.Lasts {
+		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
 	}
 	return now
 }

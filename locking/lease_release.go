@@ -108,14 +108,14 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.check()
-	if l.cause != nil || l.term.ttl != opts.TTL || l.term.endsSoon(now) || l.term.maxHold-now < l.term.ttl {
+	if l.cause != nil || l.term.TTL != opts.TTL || l.term.EndsSoon(now) || l.term.MaxHold-now < l.term.TTL {
 		return nil
 	}
 	next := &Lease{
 		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
-		term: l.term.handedOff(now, opts.MaxHold),
+		term: l.term.HandedOff(now, opts.MaxHold),
 	}
-	next.start(next.term.next(now).sleep)
+	next.start(next.term.Next(now).Sleep)
 	l.end(ErrReleased)
 	return next
 }

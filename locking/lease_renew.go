@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 // Renew extends the lease to its TTL from now, or to MaxHold if that is earlier. It is seldom needed, because a lease
@@ -20,11 +22,11 @@ func (l *Lease) renewNow(ctx context.Context, always bool) error {
 		defer l.mu.Unlock()
 		return l.cause
 	}
-	if l.term.capped && !always {
+	if l.term.Capped && !always {
 		defer l.mu.Unlock()
 		return nil
 	}
-	ttl := min(l.term.ttl, l.term.maxHold-sent)
+	ttl := min(l.term.TTL, l.term.MaxHold-sent)
 	l.mu.Unlock()
 
 	err := l.renewGrant(ctx, ttl)
@@ -53,7 +55,7 @@ const renewFirstTimeout = 5 * time.Second
 
 // renewFirst renews a lease that no holder has yet.
 func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, min(l.term.until-sent, renewFirstTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(l.term.Until-sent, renewFirstTimeout))
 	defer cancel()
 	err := l.renewGrant(ctx, ttl)
 	switch {
@@ -61,8 +63,8 @@ func (l *Lease) renewFirst(ctx context.Context, sent, ttl time.Duration) error {
 		return err
 	case err != nil:
 		return &LostError{Keys: l.keys, Reason: LossExpired, Err: err}
-	case l.watch.elapsed() < l.term.until: // otherwise another holder may have had the keys in the meantime
-		l.term = l.term.renewed(sent, ttl)
+	case l.watch.Elapsed() < l.term.Until: // otherwise another holder may have had the keys in the meantime
+		l.term = l.term.Renewed(sent, ttl)
 	}
 	return nil
 }
@@ -75,20 +77,20 @@ func (l *Lease) tick() {
 	if l.cause != nil {
 		return
 	}
-	now := l.watch.elapsed()
-	next := l.term.next(now)
+	now := l.watch.Elapsed()
+	next := l.term.Next(now)
 	switch {
-	case next.lost != "":
-		l.end(&LostError{Keys: l.keys, Reason: next.lost, Err: l.lastErr})
-	case !next.renew:
-		l.timer.Reset(next.sleep)
+	case next.End != leaseterm.Lasts:
+		l.end(&LostError{Keys: l.keys, Reason: lossAt[next.End], Err: l.lastErr})
+	case !next.Renew:
+		l.timer.Reset(next.Sleep)
 	case l.renewal == nil:
-		l.renewInBackground(now, next.ttl)
+		l.renewInBackground(now, next.TTL)
 	case now < l.giveUp: // a renewal is under way, whose answer sets the timer
 		l.timer.Reset(l.giveUp - now)
 	default:
 		l.stop()
-		l.timer.Reset(l.term.until - now)
+		l.timer.Reset(l.term.Until - now)
 	}
 }
 
@@ -97,7 +99,7 @@ func (l *Lease) tick() {
 func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.ttl/renewFraction, l.term.until)
+	l.renewal, l.stop, l.giveUp = done, cancel, min(sent+l.term.TTL/leaseterm.RenewFraction, l.term.Until)
 	l.timer.Reset(l.giveUp - sent)
 	go func() {
 		defer close(done)
@@ -111,7 +113,7 @@ func (l *Lease) renewInBackground(sent, ttl time.Duration) {
 		l.renewal, l.stop = nil, nil
 		l.renewed(sent, ttl, err)
 		if l.cause == nil {
-			l.timer.Reset(max(l.term.next(l.watch.elapsed()).sleep, 0))
+			l.timer.Reset(max(l.term.Next(l.watch.Elapsed()).Sleep, 0))
 		}
 	}()
 }
@@ -126,11 +128,11 @@ func (l *Lease) renewed(sent, ttl time.Duration, err error) {
 	switch {
 	case l.cause != nil:
 	case err == nil:
-		l.term, l.lastErr = l.term.renewed(sent, ttl), nil
+		l.term, l.lastErr = l.term.Renewed(sent, ttl), nil
 		l.check()
 	case errors.Is(err, ErrLost):
 		l.end(err)
 	default:
-		l.term = l.term.failed(now)
+		l.term = l.term.Failed(now)
 	}
 }

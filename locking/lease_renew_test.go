@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 func TestRenewPostponesTheNextRenewal(t *testing.T) {
@@ -47,8 +49,8 @@ func TestAFailedRenewLeavesTheLease(t *testing.T) {
 		if err := l.Err(); err != nil {
 			t.Errorf("the lease ended: %v", err)
 		}
-		if _, at := lostAt(t, l, g); at != validity(30*time.Second) {
-			t.Errorf("lost after %v, want at its old end: %v", at, validity(30*time.Second))
+		if _, at := lostAt(t, l, g); at != quorum.Validity(30*time.Second) {
+			t.Errorf("lost after %v, want at its old end: %v", at, quorum.Validity(30*time.Second))
 		}
 	})
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 // fakeGrant is a backend that does as it is told, and notes when it was asked to renew.
@@ -93,7 +96,7 @@ func bubble(t *testing.T, g *fakeGrant, opts Options, test func(t *testing.T, l 
 			t.Fatal(err)
 		}
 		lease.mu.Lock()
-		lease.term = newTerm(opts.TTL, opts.MaxHold, 0)
+		lease.term = leaseterm.New(opts.TTL, opts.MaxHold, 0)
 		lease.mu.Unlock()
 		test(t, lease, &wall)
 		_ = lease.Release(t.Context())
@@ -148,8 +151,8 @@ func TestAHangingRenewalDoesNotHideTheEnd(t *testing.T) {
 	}}
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		lost, at := lostAt(t, l, g)
-		if at != validity(30*time.Second) || lost.Reason != LossExpired {
-			t.Errorf("lost after %v: %v; want after %v", at, lost, validity(30*time.Second))
+		if at != quorum.Validity(30*time.Second) || lost.Reason != LossExpired {
+			t.Errorf("lost after %v: %v; want after %v", at, lost, quorum.Validity(30*time.Second))
 		}
 		if !errors.Is(lost, context.DeadlineExceeded) {
 			t.Errorf("the loss %v does not tell of the renewal that had no answer", lost)
@@ -166,8 +169,8 @@ func TestANeverEndingRenewalDoesNotHideTheEnd(t *testing.T) {
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		defer close(g.hang)
 		lost, at := lostAt(t, l, g)
-		if at != validity(30*time.Second) || lost.Reason != LossExpired {
-			t.Errorf("lost after %v: %v; want after %v", at, lost, validity(30*time.Second))
+		if at != quorum.Validity(30*time.Second) || lost.Reason != LossExpired {
+			t.Errorf("lost after %v: %v; want after %v", at, lost, quorum.Validity(30*time.Second))
 		}
 		before := time.Now()
 		if err := l.Release(t.Context()); !errors.Is(err, ErrLost) {
@@ -216,9 +219,9 @@ func TestALossCarriesTheLastError(t *testing.T) {
 	bubble(t, g, Options{TTL: 30 * time.Second}, func(t *testing.T, l *Lease, _ *atomic.Int64) {
 		ctx := l.Context(t.Context())
 		lost, at := lostAt(t, l, g)
-		if at != validity(30*time.Second) || lost.Reason != LossExpired || !errors.Is(lost, last) ||
+		if at != quorum.Validity(30*time.Second) || lost.Reason != LossExpired || !errors.Is(lost, last) ||
 			errors.Is(lost, errNoAnswer) {
-			t.Errorf("lost after %v: %v; want after %v, with the last error alone", at, lost, validity(30*time.Second))
+			t.Errorf("lost after %v: %v; want after %v, with the last error alone", at, lost, quorum.Validity(30*time.Second))
 		}
 		if !slices.Equal(lost.Keys, l.Keys()) {
 			t.Errorf("lost %q, want every key of the lease: %q", lost.Keys, l.Keys())
@@ -286,7 +289,7 @@ func TestMaxHoldEndsTheLeaseAndItsRenewals(t *testing.T) {
 		func(t *testing.T, l *Lease, _ *atomic.Int64) {
 			lost, at := lostAt(t, l, g)
 			if lost.Reason != LossMaxHold || at > 25*time.Second ||
-				at < 25*time.Second-(9*time.Second-validity(9*time.Second)) {
+				at < 25*time.Second-(9*time.Second-quorum.Validity(9*time.Second)) {
 				t.Errorf("lost after %v: %v; want by MaxHold after 25s", at, lost)
 			}
 			g.at(100 * time.Second)
@@ -311,8 +314,8 @@ func TestRenewDoesNotExceedMaxHold(t *testing.T) {
 			if err := l.Renew(t.Context()); err != nil {
 				t.Errorf("renew: %v", err)
 			}
-			if lost, at := lostAt(t, l, g); lost.Reason != LossMaxHold || at != validity(10*time.Second) {
-				t.Errorf("lost after %v: %v; want by MaxHold after %v", at, lost, validity(10*time.Second))
+			if lost, at := lostAt(t, l, g); lost.Reason != LossMaxHold || at != quorum.Validity(10*time.Second) {
+				t.Errorf("lost after %v: %v; want by MaxHold after %v", at, lost, quorum.Validity(10*time.Second))
 			}
 			if n := len(g.renewals()); n != 0 {
 				t.Errorf("%d renewals, want none", n)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/quorum"
 )
 
 func TestASuspensionIsNoticedWithinASecond(t *testing.T) {
@@ -132,7 +134,7 @@ func TestASlowAcquireGivesNoLease(t *testing.T) {
 		g := &fakeGrant{began: time.Now()}
 		opts := Options{TTL: 10 * time.Second, MaxHold: time.Minute}
 		began := (&suspensionDetector{}).now()
-		time.Sleep(validity(opts.TTL) - 1)
+		time.Sleep(quorum.Validity(opts.TTL) - 1)
 		lease, err := newLease(t.Context(), g, []string{"order"}, opts, began)
 		if err != nil {
 			t.Fatalf("no lease one moment before its end: %v", err)
@@ -172,7 +174,7 @@ func TestASlowAcquireIsRenewedAtOnce(t *testing.T) {
 func TestALateLeaseIsRenewedBeforeItsHolderBegins(t *testing.T) {
 	t.Parallel()
 	const usual, long, ms = 9 * time.Second, 30 * time.Second, time.Millisecond
-	end, late := validity(usual), validity(usual)-usual/3+1 // late: less than a third of the TTL is left
+	end, late := quorum.Validity(usual), quorum.Validity(usual)-usual/3+1 // late: less than a third of the TTL is left
 	for name, tt := range map[string]struct {
 		ttl       time.Duration               // usual when 0
 		took      time.Duration               // by the acquisition

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -59,11 +61,9 @@ type Options struct {
 	// pause between two attempts.
 	Notify time.Duration
 
-	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most maxBlock.
+	// block is how many consecutive fencing tokens a Gate reserves: 1 when zero, at most lockformat.MaxBlock.
 	block int
 }
-
-const maxBlock = 256
 
 // withDefaults returns the options with every zero replaced by its default.
 func (o Options) withDefaults() Options {
@@ -123,4 +123,13 @@ func prepare(keys []string, opts Options) ([]string, Options, error) {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	return slices.Compact(sorted), opts.withDefaults(), nil
+}
+
+// DefaultLabel returns the name of this process, "host/pid".
+func DefaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
 }

@@ -2,7 +2,9 @@ package locking
 
 import (
 	"errors"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -86,5 +88,13 @@ func TestAZeroLockerNamesItsConstructor(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "NewSingle or NewRedlock") {
 			t.Errorf("%T: %v", l, err)
 		}
+	}
+}
+
+func TestTheDefaultLabelNamesTheProcess(t *testing.T) {
+	t.Parallel()
+	if label := DefaultLabel(); !strings.HasSuffix(label, "/"+strconv.Itoa(os.Getpid())) ||
+		strings.HasPrefix(label, "/") {
+		t.Errorf("label %q, want host/pid", label)
 	}
 }

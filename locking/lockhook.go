@@ -9,23 +9,6 @@ import (
 )
 
 func init() {
-	lockhook.RedisKeys = func(key string, name func(string) string) (lockhook.Keys, error) {
-		if name == nil {
-			name = lockKey
-		}
-		all, err := redisKeysOf([]string{key}, name)
-		if err != nil {
-			return lockhook.Keys{}, err
-		}
-		return lockhook.Keys{Lock: all[0], Fence: all[1], Notify: all[2]}, nil
-	}
-	lockhook.Parse = func(value string) lockhook.Owner {
-		o := parseOwner(value)
-		if o.since.IsZero() {
-			return lockhook.Owner{Block: o.block}
-		}
-		return lockhook.Owner{Ours: true, Label: o.label, Since: o.since, Block: o.block, Mark: value[:markSize]}
-	}
 	lockhook.TakeOver = func(ctx context.Context, locker any, r lockhook.Request) (any, error) {
 		lease, err := takeOver(ctx, locker, r)
 		if err != nil {
@@ -33,10 +16,11 @@ func init() {
 		}
 		return lease, nil
 	}
-	lockhook.Backend = backendOf
+	lockhook.EndWhenDeposed, lockhook.Backend = followDepositions, backendOf
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
-	lockhook.EndWhenDeposed, lockhook.Name = followDepositions, ownerName
-	lockhook.Record, lockhook.MarkOf = recordKey, markOf
+	lockhook.GrantsOf = func(lease any) []any {
+		return lease.(*Lease).grants() //nolint:errcheck,forcetypeassert // every caller has a Lease
+	}
 }
 
 // backendOf returns the name of a locker's backend: redis, redlock, or that of the package that implements it.
@@ -53,3 +37,16 @@ func (f *followedLocker) backendName() string { return backendOf(f.inner) }
 func (l *backendLocker) backendName() string  { return backendOf(l.backend) }
 func (*Single) backendName() string           { return "redis" }
 func (*Redlock) backendName() string          { return "redlock" }
+
+// grants returns the grants of a lease: see [lockhook.GrantsOf].
+func (l *Lease) grants() []any {
+	joined, ok := l.grant.(*joinedGrant)
+	if !ok {
+		return []any{l.grant}
+	}
+	var all []any
+	for _, part := range joined.parts {
+		all = append(all, part.grants()...)
+	}
+	return all
+}

@@ -13,9 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 	"github.com/railtoken/railtoken/internal/restartguard"
+	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 const (
@@ -56,7 +58,7 @@ type redlockNode struct {
 	client       *redis.Client
 	calls        *pipeline.Server
 	guard        *restartguard.Node
-	subscription *subscription
+	subscription *subscription.Subscription
 }
 
 // NewRedlock returns a Locker on at least three servers, one for each element of nodes. It makes its own clients, with
@@ -92,7 +94,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 			Leaders: 1, // as Patience demands; a release waits for the answer to its acquire call
 			Timeout: timeout, Patience: opts.NodeTimeout, Blocked: n.guard.Blocked,
 		})
-		n.subscription = newSubscription(n.client)
+		n.subscription = subscription.New(n.client)
 		r.nodes = append(r.nodes, n)
 	}
 	return r, nil
@@ -122,7 +124,7 @@ func (r *Redlock) Close() error {
 	settling.Wait()
 	errs := make([]error, len(r.nodes))
 	for i, n := range r.nodes {
-		errs[i] = errors.Join(n.subscription.close(), n.client.Close())
+		errs[i] = errors.Join(n.subscription.Close(), n.client.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -147,7 +149,7 @@ func (r *Redlock) Acquire(ctx context.Context, keys []string, opts Options) (*Le
 	if opts.Label = holderlabel.Clean(opts.Label); opts.Label == "" {
 		opts.Label = r.opts.Label
 	}
-	redisKeys, err := redisKeysOf(keys, r.opts.RedisKey)
+	redisKeys, err := lockformat.RedisKeys(keys, r.opts.RedisKey)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/restartguard"
 )
 
@@ -52,7 +53,7 @@ func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
 	switch {
 	case !ok:
-		return fmt.Errorf("node %d (%s): %w", i, addr, withRules(err))
+		return fmt.Errorf("node %d (%s): %w", i, addr, errorreply.WithRules(err))
 	case refusal.Reason == restartguard.Unreachable:
 		return refusal
 	default:
@@ -73,7 +74,7 @@ func permanent(err error) bool {
 		return false
 	}
 	reply, ok := errors.AsType[redis.Error](err)
-	return ok && !isTransient(reply.Error()) || isClosed(err) ||
+	return ok && !errorreply.IsTransient(reply.Error()) || isClosed(err) ||
 		errors.Is(err, errReply) || errors.Is(err, errTokens) || errors.Is(err, errNotHeld)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
@@ -74,7 +75,7 @@ func (g *redlockGrant) account() {
 	unanswered := 0
 	for i := range g.nodes {
 		n := &g.nodes[i]
-		if n.release == releasing || n.release == unclear && !permanent(n.failure) && !isUnrun(n.failure) {
+		if n.release == releasing || n.release == unclear && !permanent(n.failure) && !errorreply.IsUnrun(n.failure) {
 			unanswered++
 		}
 	}

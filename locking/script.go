@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/fused"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -139,14 +140,14 @@ func parseAcquire(reply any, keys []string) (tops []int64, held *HeldError, valu
 	if !ok1 || !ok2 || !ok3 || !ok4 || position < 1 || int(position) > len(keys) {
 		return nil, nil, "", badReply(reply)
 	}
-	holder := parseOwner(value)
+	holder := lockformat.ParseOwner(value)
 	held = &HeldError{Key: keys[position-1], Holder: Holder{
-		Label: holder.label, Since: holder.since, Remaining: time.Duration(remaining) * time.Millisecond,
+		Label: holder.Label, Since: holder.Since, Remaining: time.Duration(remaining) * time.Millisecond,
 	}}
 	counter, _, _ = strings.Cut(counter, " ") // marks of abandoned attempts
 	// The counter is 0 when another program wrote the lock.
-	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.block {
-		held.Holder.Fence = top - holder.block + 1
+	if top, err := strconv.ParseInt(counter, 10, 64); err == nil && top >= holder.Block {
+		held.Holder.Fence = top - holder.Block + 1
 	}
 	return nil, held, value, nil
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/internal/subscription"
 )
 
 // DefaultFenceTTL is how long a key's fence counter is kept after its last lease.
@@ -60,7 +62,7 @@ func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) 
 		*fenceTTL = DefaultFenceTTL
 	}
 	if *redisKey == nil {
-		*redisKey = lockKey
+		*redisKey = lockformat.LockKey
 	}
 }
 
@@ -88,7 +90,7 @@ type Single struct {
 	suspension   suspensionDetector // of its leases
 	server       *pipeline.Server
 	retries      int // of an attempt
-	subscription *subscription
+	subscription *subscription.Subscription
 	pending      *retries // releases, and attempts to give back
 	late         lateReleases
 }
@@ -118,7 +120,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	}
 	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
-	s.subscription, s.pending = newSubscription(client), newRetries()
+	s.subscription, s.pending = subscription.New(client), newRetries()
 	return s, nil
 }
 
@@ -155,13 +157,13 @@ func retriesOf(client redis.UniversalClient) int {
 func (s *Single) Close() error {
 	s.pending.wait(releaseTimeout)
 	s.pending.end()
-	return s.subscription.close()
+	return s.subscription.Close()
 }
 
 // RedisKeys returns the Redis keys of a key's lock and of the subscription to its release, which exists while callers
 // wait for it. Both are empty if RedisKey makes an unusable name, for which Acquire returns an error.
 func (s *Single) RedisKeys(key string) (lock, notify string) {
-	redisKeys, err := redisKeysOf([]string{key}, s.lockKey)
+	redisKeys, err := lockformat.RedisKeys([]string{key}, s.lockKey)
 	if err != nil {
 		return "", ""
 	}
@@ -209,7 +211,7 @@ func (s *Single) attempt(
 	ctx context.Context, keys []string, parts []part, label string, opts Options,
 ) (lease *Lease, undone bool, err error) {
 	began := s.suspension.now()
-	owner := newOwner(label, opts.block, began.watch.last)
+	owner := lockformat.NewOwner(label, opts.block, began.watch.Last())
 	g := &singleGrant{single: s, owner: owner, block: opts.block, ttl: opts.TTL}
 	for i := range parts {
 		g.parts = parts[:i+1]
@@ -225,8 +227,8 @@ func (s *Single) attempt(
 
 // Watch watches for releases of the keys: see [Watcher].
 func (s *Single) Watch(_ context.Context, keys []string) (<-chan struct{}, func(), error) {
-	released, notify := newNotifier()
-	drop, err := s.subscription.add(channels(keys, s.lockKey), notify)
+	released, notify := subscription.NewNotifier()
+	drop, err := s.subscription.Add(lockformat.Channels(keys, s.lockKey), notify)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -244,11 +246,11 @@ type part struct {
 // parts divides the keys of an attempt: into one part if they are on one server or in one slot, otherwise into one part
 // for each key.
 func (s *Single) parts(keys []string) ([]part, error) {
-	redisKeys, err := redisKeysOf(keys, s.lockKey)
+	redisKeys, err := lockformat.RedisKeys(keys, s.lockKey)
 	if err != nil {
 		return nil, err
 	}
-	if !s.sharded || len(keys) == 1 || inOneSlot(redisKeys) {
+	if !s.sharded || len(keys) == 1 || lockformat.InOneSlot(redisKeys) {
 		return []part{{keys: keys, redisKeys: redisKeys}}, nil
 	}
 	parts := make([]part, len(keys))

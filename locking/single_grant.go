@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/errorreply"
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
@@ -67,10 +68,10 @@ func classify(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
 		return err
 	}
-	if reply, ok := errors.AsType[redis.Error](err); ok && !isTransient(reply.Error()) {
+	if reply, ok := errors.AsType[redis.Error](err); ok && !errorreply.IsTransient(reply.Error()) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, withRules(err))
+	return fmt.Errorf("%w: %w", ErrUnavailable, errorreply.WithRules(err))
 }
 
 // giveBack releases what a failed attempt may have taken, and reports whether nothing is left of it. Unanswered calls

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 const (
@@ -14,6 +16,12 @@ const (
 	clockSlack = time.Millisecond
 )
 
+// instant is when a lease begins.
+type instant struct {
+	watch      leaseterm.Stopwatch
+	suspension *suspensionDetector // of the Locker
+}
+
 // suspensionDetector notices within a second that the machine was suspended or its wall clock was set forward, and has
 // the leases check their time: their timers follow the monotonic clock, which stands still during a suspension. The
 // leases of a Locker share one. The zero value is ready for use.
@@ -21,13 +29,13 @@ type suspensionDetector struct {
 	read func() (now, wall time.Time) // for its stopwatches; nil for the clocks of this machine
 
 	mu      sync.Mutex
-	watch   stopwatch
+	watch   leaseterm.Stopwatch
 	leases  map[*Lease]struct{}
 	running bool
 }
 
 // now returns the present moment, for leases that use this detector.
-func (d *suspensionDetector) now() instant { return instant{startStopwatch(d.read), d} }
+func (d *suspensionDetector) now() instant { return instant{leaseterm.StartStopwatch(d.read), d} }
 
 // add registers a lease.
 func (d *suspensionDetector) add(l *Lease) {
@@ -39,7 +47,7 @@ func (d *suspensionDetector) add(l *Lease) {
 	d.leases[l] = struct{}{}
 	if !d.running {
 		d.running = true
-		d.watch = startStopwatch(d.read)
+		d.watch = leaseterm.StartStopwatch(d.read)
 		time.AfterFunc(suspensionInterval, d.check)
 	}
 }
@@ -60,7 +68,7 @@ func (d *suspensionDetector) check() {
 	}
 	time.AfterFunc(suspensionInterval, d.check)
 	var all []*Lease
-	if d.watch.gotAhead() > clockSlack {
+	if d.watch.GotAhead() > clockSlack {
 		all = slices.Collect(maps.Keys(d.leases))
 	}
 	d.mu.Unlock()

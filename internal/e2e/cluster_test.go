@@ -2,11 +2,13 @@ package e2e_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -45,6 +47,13 @@ func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 			}
 			checkEffects(t, db, 2*orders*each)
 			drained(t, client, "audit", "invoice")
+			// On a Cluster, a task that its timer brings back while it is being parked may leave its entry behind. The next wake
+			// of the key finds that the task is gone.
+			for key := range orders {
+				if _, err := w.Queue().Wake(t.Context(), "order:"+strconv.Itoa(key), delayqueue.WakeOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			nothingRemains(t, client)
 		})
 	}

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,8 +58,10 @@ func TestAWakeThatRedisRefusesIsSentAgain(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Run by hand, the first one still stands in line.
-	if err := asynq.NewInspectorFromRedisClient(client).RunTask(first.Queue, first.ID); err != nil {
+	// Run by hand, the first task is still among the waiters. The worker may have woken it already: after it has parked
+	// the second task, it looks whether the key has become free meanwhile.
+	err = asynq.NewInspectorFromRedisClient(client).RunTask(first.Queue, first.ID)
+	if err != nil && !strings.Contains(err.Error(), "task is already") {
 		t.Fatal(err)
 	}
 	if got := receive(t, "the first task", ran); got != "first" {

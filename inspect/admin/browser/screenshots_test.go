@@ -23,7 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/holdings"
-	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
@@ -82,7 +82,7 @@ func TestPicturesFitTheScreen(t *testing.T) {
 // holdSince makes the lock of a key one that a worker took at an earlier time.
 func (r *rig) holdSince(h held, w *holdings.Worker) {
 	r.Helper()
-	names, err := lockhook.RedisKeys(h.key, nil)
+	names, err := lockformat.KeysOf(h.key, nil)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -1,10 +1,8 @@
-package locking
+package lockformat
 
 import (
 	"encoding/base64"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,9 +35,9 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.UTC)
 	for _, label := range []string{"", "host/1/order", "with.dots.in.it", ".", "..", strings.Repeat("é", 100)} {
-		for _, block := range []int{1, 2, 16, maxBlock} {
-			got := parseOwner(newOwner(label, block, now))
-			if got.label != label || !got.since.Equal(now.Truncate(time.Millisecond)) || got.block != int64(block) {
+		for _, block := range []int{1, 2, 16, MaxBlock} {
+			got := ParseOwner(NewOwner(label, block, now))
+			if got.Label != label || !got.Since.Equal(now.Truncate(time.Millisecond)) || got.Block != int64(block) {
 				t.Errorf("of %q at %v for %d tokens remain %+v", label, now, block, got)
 			}
 		}
@@ -49,10 +47,10 @@ func TestAnOwnerTellsItsLabelAndTime(t *testing.T) {
 func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	now, seen := time.Now(), map[string]bool{}
-	varies := make([]byte, ownerBytes)
+	varies := make([]byte, idBytes)
 	var first []byte
 	for range 1000 {
-		random, _, _ := strings.Cut(newOwner("same label", 1, now), ".")
+		random, _, _ := strings.Cut(NewOwner("same label", 1, now), ".")
 		bits, err := base64.RawURLEncoding.Strict().DecodeString(random)
 		if err != nil || len(bits) != 20 {
 			t.Fatalf("%q holds %d random bytes (%v), want 20", random, len(bits), err)
@@ -77,42 +75,34 @@ func TestEveryOwnerHas160BitsOfItsOwn(t *testing.T) {
 
 func TestTheValuesOfOtherProgramsTellNothing(t *testing.T) {
 	t.Parallel()
-	bits := strings.Repeat("A", ownerSize)
+	bits := strings.Repeat("A", IDSize)
 	for _, value := range []string{
 		"", ".", "..", "random", "a.b.c", "0d9d66ac-9d58-41f9-a8f2-4e2a7c8ee7a0", bits, bits + ".", bits + ".zz",
 		bits + "..label", bits + ".not a number.label", bits[1:] + ".zz.label", bits + "A.zz.label", bits[1:] + "!.zz.label",
 		bits[1:] + "\n.zz.label", bits + ".zz-.label", bits + ".zz-0.label", bits + ".zz-zzz.label", bits + ".-zz.label",
 	} {
-		if got := parseOwner(value); got != (owner{block: 1}) {
+		if got := ParseOwner(value); got != (Owner{Block: 1}) {
 			t.Errorf("%q tells %+v", value, got)
 		}
 	}
 }
 
-func TestTheDefaultLabelNamesTheProcess(t *testing.T) {
-	t.Parallel()
-	if label := DefaultLabel(); !strings.HasSuffix(label, "/"+strconv.Itoa(os.Getpid())) ||
-		strings.HasPrefix(label, "/") {
-		t.Errorf("label %q, want host/pid", label)
-	}
-}
-
 func FuzzParseOwner(f *testing.F) {
 	ours := regexp.MustCompile(`(?s)\A[A-Za-z0-9_-]{27}\.[-+]?[0-9A-Za-z]+(-[-+]?[0-9A-Za-z]+)?\.`)
-	bits := strings.Repeat("A", ownerSize)
+	bits := strings.Repeat("A", IDSize)
 	for _, seed := range []string{
 		"", "..", bits + ".zz.label", bits + ".-zz.", bits[2:] + "\r\n.0.x", bits + ".zzzzzzzzzzzzzzzzzzzz.x",
 		bits + ".1.\n\xff",
-		newOwner("host/1/order", 1, time.Now()), newOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x",
+		NewOwner("host/1/order", 1, time.Now()), NewOwner("host/1/order", 16, time.Now()), bits + ".zz-0.x",
 		bits + ".zz--1.x",
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		holder := parseOwner(value)
-		label, since := holder.label, holder.since
-		if holder.block < 1 || holder.block > maxBlock {
-			t.Errorf("%q tells of %d tokens", value, holder.block)
+		holder := ParseOwner(value)
+		label, since := holder.Label, holder.Since
+		if holder.Block < 1 || holder.Block > MaxBlock {
+			t.Errorf("%q tells of %d tokens", value, holder.Block)
 		}
 		if label == "" && since.IsZero() {
 			return
@@ -124,6 +114,8 @@ func FuzzParseOwner(f *testing.F) {
 			strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("the label %q is not fit for a log", label)
 		}
-		_ = Holder{Label: label, Since: since}.String()
+		if _, err := since.MarshalJSON(); err != nil {
+			t.Errorf("the time of %q is not fit for JSON: %v", value, err)
+		}
 	})
 }

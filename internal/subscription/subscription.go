@@ -1,4 +1,5 @@
-package locking
+// Package subscription shares one Redis subscription among all callers of a Locker that wait for messages.
+package subscription
 
 import (
 	"context"
@@ -9,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newNotifier returns a channel for one waiting caller, and a function that notifies the caller without blocking.
-func newNotifier() (released chan struct{}, notify func()) {
+// NewNotifier returns a channel for one waiting caller, and a function that notifies the caller without blocking.
+func NewNotifier() (released chan struct{}, notify func()) {
 	released = make(chan struct{}, 1)
 	return released, func() {
 		select {
@@ -21,15 +22,15 @@ func newNotifier() (released chan struct{}, notify func()) {
 }
 
 const (
-	// subscribeTimeout bounds one change of the subscription, and subscribePause follows a failed change.
-	subscribeTimeout = 5 * time.Second
-	subscribePause   = 100 * time.Millisecond
+	// changeTimeout bounds one change of the subscription, and changePause follows a failed change.
+	changeTimeout = 5 * time.Second
+	changePause   = 100 * time.Millisecond
 )
 
-// subscription shares one Redis subscription among all watches of a Locker. A goroutine keeps it equal to the set of
-// subscribers in memory, so that no watch waits for a server that does not answer. The subscription is opened with the
-// first watch and kept until close, because a busy key has waiters again and again.
-type subscription struct {
+// Subscription is one Redis subscription for many subscribers. A goroutine keeps it equal to the set of subscribers in
+// memory, so that none waits for a server that does not answer. The subscription is opened with the first subscriber and
+// kept until Close, because a busy key has waiters again and again. It is safe for concurrent use.
+type Subscription struct {
 	client redis.UniversalClient
 
 	mu          sync.Mutex
@@ -43,15 +44,16 @@ type subscription struct {
 	running sync.WaitGroup
 }
 
-func newSubscription(client redis.UniversalClient) *subscription {
-	s := &subscription{
+// New returns a Subscription without subscribers. The client is still the caller's.
+func New(client redis.UniversalClient) *Subscription {
+	s := &Subscription{
 		client: client, subscribers: map[string]map[*subscriber]struct{}{}, changed: make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// errClosed is the error of a Watch on a closed Locker.
+// errClosed is the error of a subscriber after Close.
 var errClosed = errors.New("locking: the locker is closed")
 
 // subscriber is notified of messages in some channels.
@@ -61,17 +63,17 @@ type subscriber struct {
 	message  func(payload string) // called instead of notify if it is set; does not block
 }
 
-// add calls notify for each message in one of the channels, until drop is called.
-func (s *subscription) add(channels []string, notify func()) (drop func(), err error) {
+// Add calls notify for each message in one of the channels, until drop is called.
+func (s *Subscription) Add(channels []string, notify func()) (drop func(), err error) {
 	return s.subscribe(&subscriber{channels: channels, notify: notify})
 }
 
-// follows calls message with each message in a channel, until drop is called.
-func (s *subscription) follows(channel string, message func(payload string)) (drop func(), err error) {
+// Follow calls message with each message in a channel, until drop is called.
+func (s *Subscription) Follow(channel string, message func(payload string)) (drop func(), err error) {
 	return s.subscribe(&subscriber{channels: []string{channel}, message: message})
 }
 
-func (s *subscription) subscribe(w *subscriber) (drop func(), err error) {
+func (s *Subscription) subscribe(w *subscriber) (drop func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -91,7 +93,7 @@ func (s *subscription) subscribe(w *subscriber) (drop func(), err error) {
 	return func() { s.drop(w) }, nil
 }
 
-func (s *subscription) drop(w *subscriber) {
+func (s *Subscription) drop(w *subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ch := range w.channels {
@@ -104,15 +106,15 @@ func (s *subscription) drop(w *subscriber) {
 }
 
 // change tells follow that subscribers has changed.
-func (s *subscription) change() {
+func (s *Subscription) change() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// follow keeps the Redis subscription equal to subscribers, until close.
-func (s *subscription) follow() {
+// follow keeps the Redis subscription equal to subscribers, until Close.
+func (s *Subscription) follow() {
 	pubsub := s.client.Subscribe(s.ctx)
 	s.running.Go(func() { s.read(pubsub.Channel()) })
 	defer func() { _ = pubsub.Close() }() // ends read
@@ -126,14 +128,17 @@ func (s *subscription) follow() {
 		if s.adapt(pubsub, subscribed) == nil {
 			continue
 		}
-		sleep(s.ctx, subscribePause, nil)
 		s.change() // try again
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(changePause):
+		}
 	}
 }
 
 // adapt subscribes to new channels and unsubscribes from unused ones. The keys of subscribed are the channels to which
 // go-redis subscribes again after a reconnect, even after an error; their value is false if the last request failed.
-func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
+func (s *Subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) error {
 	var fresh, idle []string
 	s.mu.Lock()
 	for ch := range s.subscribers {
@@ -147,7 +152,7 @@ func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) e
 		}
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.ctx, subscribeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
 	if len(fresh) > 0 {
 		err := pubsub.Subscribe(ctx, fresh...)
@@ -170,7 +175,7 @@ func (s *subscription) adapt(pubsub *redis.PubSub, subscribed map[string]bool) e
 }
 
 // read notifies subscribers until the Redis subscription is closed.
-func (s *subscription) read(messages <-chan *redis.Message) {
+func (s *Subscription) read(messages <-chan *redis.Message) {
 	for m := range messages {
 		s.mu.Lock()
 		for w := range s.subscribers[m.Channel] {
@@ -184,7 +189,8 @@ func (s *subscription) read(messages <-chan *redis.Message) {
 	}
 }
 
-func (s *subscription) close() error {
+// Close ends the Redis subscription, and returns when nobody is notified any more.
+func (s *Subscription) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

@@ -1,4 +1,6 @@
-package locking
+// Package errorreply tells what the error replies of a Redis mean, whatever its version and whether a script has met them
+// or a command.
+package errorreply
 
 import (
 	"errors"
@@ -11,36 +13,36 @@ import (
 )
 
 // transient lists the first words of error replies after which a Redis may serve again soon. A cluster client has
-// followed MOVED and ASK as often as it may: see isUnserved. The last three need an operator.
+// followed MOVED and ASK as often as it may. The last three need an operator.
 var transient = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "OOM", "BUSY", "MISCONF",
 	"NOREPLICAS", "NOPERM", "NOAUTH", "WRONGPASS",
 }
 
-// isTransient reports whether a server with this error reply may serve again soon.
-func isTransient(reply string) bool {
-	word, _, _ := strings.Cut(commandError(reply), " ")
-	return slices.Contains(transient, word) || isForbidden(reply) || reply == "ERR max number of clients reached"
+// IsTransient reports whether a server with this error reply may serve again soon.
+func IsTransient(reply string) bool {
+	word, _, _ := strings.Cut(Command(reply), " ")
+	return slices.Contains(transient, word) || IsForbidden(reply) || reply == "ERR max number of clients reached"
 }
 
-// isForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
+// IsForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
 // differently.
-func isForbidden(reply string) bool {
+func IsForbidden(reply string) bool {
 	return strings.HasPrefix(reply, "NOPERM") ||
-		strings.HasPrefix(commandError(reply), "ERR The user executing the script ")
+		strings.HasPrefix(Command(reply), "ERR The user executing the script ")
 }
 
-// withRules adds the missing ACL rules to the error of a forbidden user.
-func withRules(err error) error {
-	if reply, ok := errors.AsType[redis.Error](err); ok && isForbidden(reply.Error()) {
+// WithRules adds the missing ACL rules to the error of a forbidden user.
+func WithRules(err error) error {
+	if reply, ok := errors.AsType[redis.Error](err); ok && IsForbidden(reply.Error()) {
 		return fmt.Errorf("%w: give the user of Redis the ACL rules "+
 			"~railtoken:* &railtoken:* +@all -@dangerous +info", err)
 	}
 	return err
 }
 
-// isUnrun reports whether err says that the user may not log in or run the script, so that it has not run.
-func isUnrun(err error) bool {
+// IsUnrun reports whether err says that the user may not log in or run the script, so that it has not run.
+func IsUnrun(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok {
 		return false
@@ -57,9 +59,9 @@ var wrapped = regexp.MustCompile(`^ERR (?:Error running script \(call to \w+\): 
 // coded matches the error code with which every error of Redis 7 begins, and most of earlier versions.
 var coded = regexp.MustCompile(`^[A-Z]+ `)
 
-// commandError returns the error of the command that failed in a script, as Redis 7 words it. Other error replies are
+// Command returns the error of the command that failed in a script, as Redis 7 words it. Other error replies are
 // returned unchanged.
-func commandError(reply string) string {
+func Command(reply string) string {
 	front := wrapped.FindString(reply)
 	if front == "" || coded.MatchString(reply[len(front):]) {
 		return reply[len(front):]

@@ -1,4 +1,4 @@
-package locking
+package errorreply
 
 import "testing"
 
@@ -50,10 +50,10 @@ func TestErrorRepliesMeanTheSameOnEveryRedis(t *testing.T) {
 		},
 		"nothing": {"", "", false},
 	} {
-		if got := commandError(tc.reply); got != tc.command {
+		if got := Command(tc.reply); got != tc.command {
 			t.Errorf("%s: the command said %q, want %q", name, got, tc.command)
 		}
-		if got := isTransient(tc.reply); got != tc.transient {
+		if got := IsTransient(tc.reply); got != tc.transient {
 			t.Errorf("%s: transient is %t", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package locking
+package leaseterm
 
 import (
 	"strings"
@@ -16,8 +16,8 @@ func newClocks() *clocks {
 	return &clocks{mono: now, wall: now.Round(0)}
 }
 
-func (c *clocks) stopwatch() stopwatch {
-	return startStopwatch(func() (now, wall time.Time) { return c.mono, c.wall })
+func (c *clocks) stopwatch() Stopwatch {
+	return StartStopwatch(func() (now, wall time.Time) { return c.mono, c.wall })
 }
 
 // run lets time pass on both clocks.
@@ -73,8 +73,8 @@ func TestElapsedFollowsTheClockThatMovedFurther(t *testing.T) {
 	} {
 		c := newClocks()
 		watch := c.stopwatch()
-		tt.run(c, func() { watch.elapsed() })
-		if got := watch.elapsed(); got != tt.want {
+		tt.run(c, func() { watch.Elapsed() })
+		if got := watch.Elapsed(); got != tt.want {
 			t.Errorf("%s: elapsed %v, want %v", name, got, tt.want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestElapsedIsNeverBelowTheMonotonicClock(t *testing.T) {
 			c.run(duration(0, time.Minute).Draw(t, "run"))
 			jump := rapid.OneOf(rapid.Just(time.Duration(0)), duration(-time.Hour, time.Hour)).Draw(t, "jump")
 			c.suspend(jump)
-			got := watch.elapsed()
+			got := watch.Elapsed()
 			if got < last {
 				t.Fatalf("elapsed went back from %v to %v", last, got)
 			}
@@ -107,7 +107,7 @@ func TestElapsedIsNeverBelowTheMonotonicClock(t *testing.T) {
 
 func TestANewStopwatchReadsBothClocks(t *testing.T) {
 	t.Parallel()
-	watch := startStopwatch(nil)
+	watch := StartStopwatch(nil)
 	// Two times that both have a monotonic reading are compared by that alone, and a suspension would not be seen.
 	now, wall := watch.clocks()
 	if strings.Contains(wall.String(), " m=") {
@@ -117,7 +117,7 @@ func TestANewStopwatchReadsBothClocks(t *testing.T) {
 		t.Errorf("the monotonic clock %v has no monotonic reading", now)
 	}
 	<-time.After(time.Millisecond)
-	if got := watch.elapsed(); got < time.Millisecond {
+	if got := watch.Elapsed(); got < time.Millisecond {
 		t.Errorf("elapsed %v after 1ms", got)
 	}
 }
