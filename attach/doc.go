@@ -40,8 +40,8 @@
 // # More options
 //
 //   - [Attached.LockWith] gives a handler its own strategy, TTL or MaxHold. Options.Strategy applies to all others.
-//   - locking.FromContext returns the lease of a handler, and its FenceOf the fencing token of a key: let the database
-//     refuse smaller tokens.
+//   - locking.FromContext returns the lease of a handler, and the lease's FenceOf method returns the fencing token of a
+//     key: let the database refuse smaller tokens.
 //   - Package items makes handlers for tasks that are divided into many items, each with a lock of its own.
 //   - Wrap handlers without keys with [Attached.Unlocked], so that the servers know how many slots are free.
 //   - With middleware.Requeue{Order: middleware.FIFO}, tasks run in the order in which [Producer.EnqueueInOrder]

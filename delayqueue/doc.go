@@ -7,8 +7,9 @@
 //	waiters, err := queue.Inspector().Waiters(ctx, "order:1042", 10)
 //
 // The Inspector lists the waiting tasks of a key, finds a task, puts it first or last, drops it, and replays archived
-// ones. A process with handlers already has a Queue: attach.Attached and worker.Worker have a method Queue. A handler
-// with a conflict of its own parks its task with the method Park of that Queue; any other Queue returns [ErrNotOurs].
+// ones. A process with handlers already has a Queue: the Queue methods of attach.Attached and worker.Worker return it.
+// A handler with a conflict of its own parks its task with the Park method of that Queue; the Park method of any other
+// Queue returns [ErrNotOurs].
 //
 // # Waiters
 //
@@ -19,7 +20,7 @@
 // A wake moves the next waiter that can run to the head of its asynq queue. It skips a waiter that is gone (deleted,
 // archived, past its deadline) or whose queue is paused or has no server. If a woken task has not tried its key within
 // half a second, the next one is woken in its place. If a wake is lost, because the process that should send it
-// crashed, the waiter's own timer brings it back: that costs delay, never a task.
+// crashed, the waiter's own timer brings it back: that costs time, never a task.
 //
 // A task is never dropped silently. It runs, or it waits, or it exceeds one of the [Limits] that its strategy sets,
 // which is reported. There are no limits by default.

@@ -16,10 +16,10 @@
 // its holder crashes. Several keys are taken in one transaction: all of them or none. A lease for more than 128 keys
 // needs a higher --max-txn-ops. The key railtoken/notify/K tells a holder that callers wait for its release.
 //
-// An etcd lease lasts for whole seconds, and for a second longer than the TTL of its locks, so that the next lock can
-// use it without a renewal: after a crash a key becomes free up to two seconds later than its TTL says. It also lasts
-// for at least 1.5 times etcd's election timeout, rounded up. With the defaults of etcd every TTL is possible; otherwise
-// Acquire refuses one that is too short.
+// An etcd lease lasts for a whole number of seconds, and for a second longer than the TTL of its locks, so that the
+// next lock can use it without a renewal: after a crash a key becomes free up to two seconds later than its TTL says.
+// It also lasts for at least 1.5 times etcd's election timeout, rounded up. With the defaults of etcd every TTL is
+// possible; otherwise Acquire refuses one that is too short.
 //
 // # Fencing tokens
 //
@@ -39,7 +39,7 @@
 // # Cost
 //
 // An acquisition and a release are one write each, which a majority of the members has on disk before etcd answers:
-// that is the floor, and what a Mutex of etcd's package concurrency costs, too. Where callers of one process want the
+// that is the floor, and also what a Mutex from etcd's concurrency package costs. Where callers of one process want the
 // same key, a locking.Gate hands the lease off from one to the next without a write in etcd.
 //
 // # Calls without an answer

@@ -40,7 +40,7 @@
 // [SQL.Once] marks an operation as applied, in the same transaction, so that it has no second effect if the task runs
 // again because its lease or the report of its end was lost.
 //
-// After the last transaction, call the method MarkCommitted of the lease. Otherwise a task that loses its lease before
+// After the last transaction, call the MarkCommitted method of the lease. Otherwise a task that loses its lease before
 // its handler returns counts as failed and runs again, although its work is committed. Do cannot make this call,
 // because more work may follow, and the loss of the lease must still stop that work.
 //

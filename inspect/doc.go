@@ -16,10 +16,10 @@
 // # Locks in another store
 //
 // An Inspector reads locks on Redis only. If the locks of the tasks are elsewhere, in PostgreSQL (package pglock), on
-// etcd (package etcdlock) or in a Locker of your own, it knows what the workers report: [Inspector.Look] then names the
-// task and the worker that hold a key, up to 5 s late, and [Holder].Backend the store. Locks taken outside of tasks are
-// not seen, Scan finds none, and Depose cannot take such a lock: stop the holder's process, and its lock ends with its
-// TTL.
+// etcd (package etcdlock) or in a Locker of your own, it knows only what the workers report: [Inspector.Look] then
+// names the task and the worker that hold a key, up to 5 s late, and [Holder].Backend names the store. Locks taken
+// outside of tasks are not seen, Scan finds none, and Depose cannot take such a lock: stop the holder's process, and
+// its lock ends with its TTL.
 //
 // # Freeing a key
 //

@@ -36,7 +36,7 @@
 // Each item runs at least once, and never again once its result is saved. Results are saved within 10 ms while other
 // items run, and before the task is parked or ends. If a worker is killed, the items that were running or not saved yet
 // run again. To make an item take effect exactly once, record the task's ID and [Index] in the transaction that writes
-// it, and let the database check the fencing token of the item's key (fence.From).
+// the effect, and let the database check the fencing token of the item's key (fence.From).
 //
 // Finish is called after all results are saved. It runs again if it fails or its worker is killed.
 //
@@ -46,7 +46,7 @@
 // # Progress
 //
 // The progress is kept in asynq's own hash of the task, and is deleted with it: a bit for each item that is done, and a
-// record for each that has failed, was skipped or refused. A task whose Split returns a different number of items than
+// record for each that failed, or was skipped or refused. A task whose Split returns a different number of items than
 // before, or items with different keys, is archived with an error that matches [ErrSplit], and its progress stays. The
 // server's ErrorHandler gets that error; asynq keeps its text (asynq.TaskInfo.LastErr).
 package items

@@ -13,8 +13,8 @@
 // names the key and its holder, and says when the key was taken and how much of the lease is left. [Do] and [Wait] wait
 // for keys.
 //
-// A lease is a context with a cause: [Lease.Context] is cancelled, with an error that matches [ErrLost], as soon as the
-// lease can no longer be trusted. A lease renews itself until it is released, up to MaxHold.
+// A lease has a context: [Lease.Context] is cancelled, with a cause that matches [ErrLost], as soon as the lease can no
+// longer be trusted. A lease renews itself until it is released, up to MaxHold.
 //
 // # Choosing a Locker
 //

@@ -12,9 +12,9 @@
 // pgx parses Options.Listen, whatever the driver of the pool. Only the Gate reports (with locking.ErrReentrant) that a
 // caller is trying to lock a key that its own lease already holds.
 //
-// A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it ends by the clock of the database
-// alone. A key may contain any bytes. Several keys are taken in one call, together or not at all, and callers never
-// deadlock.
+// A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it expires, and only the database's
+// clock decides when. A key may contain any bytes. Several keys are taken in one call, together or not at all, and
+// callers never deadlock.
 //
 // # What it adds to a lock on Redis
 //
@@ -51,9 +51,9 @@
 // # Poolers
 //
 // Every call is one statement, so PgBouncer in transaction mode may stand in front of the database. Options.Listen must
-// bypass it. The driver must not name prepared statements that another session lacks: set default_query_exec_mode=exec
-// with pgx, binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with max_prepared_statements.
-// Session-level locks (pg_advisory_lock) do not work there: two holders may share a session.
+// bypass it. The driver must not refer to prepared statements that another session lacks: set
+// default_query_exec_mode=exec with pgx, binary_parameters=yes with lib/pq, or use PgBouncer 1.21 or later with
+// max_prepared_statements. Session-level locks (pg_advisory_lock) do not work there: two holders may share a session.
 //
 // # Cost
 //

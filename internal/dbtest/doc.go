@@ -3,7 +3,7 @@
 // MariaDB server.
 //
 // Servers listen on free ports of the loopback interface, keep their data in folders of their own, and end with the
-// tests. They run as an unprivileged user where the tests run as root. A test that needs a server is skipped where it is
-// not installed, and fails when REDISTEST_REQUIRE is set. One test of this package fails in a tree without them and
+// tests. They run as an unprivileged user if the tests run as root. A test that needs a server is skipped if the server
+// is not installed, or fails if REDISTEST_REQUIRE is set. One test of this package fails if a server is missing, and
 // names every test that was left out.
 package dbtest

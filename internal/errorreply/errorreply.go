@@ -1,5 +1,5 @@
-// Package errorreply tells what the error replies of a Redis mean, whatever its version and whether a script has met them
-// or a command.
+// Package errorreply determines what an error reply from Redis means, whatever the version of Redis, and no matter
+// whether a script or a command got it.
 package errorreply
 
 import (

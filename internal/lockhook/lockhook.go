@@ -1,5 +1,6 @@
-// Package lockhook gives other packages of this module what package locking does not export: a way to take keys away from
-// their holders, the grants of a lease, and a call when a lock is released. Package locking sets its functions.
+// Package lockhook gives other packages of this module what package locking does not export: a way to take keys away
+// from their holders, the grants of a lease, and a hook that is called when a lock is released. Package locking sets
+// its functions.
 package lockhook
 
 import (

@@ -23,14 +23,14 @@
 // # Redis Cluster
 //
 // On one node each call is one script and therefore atomic. On a Cluster the waiters of a key, the tasks of a queue and
-// the index are in different slots. There the same Lua functions run as separate scripts, one after another: three round
-// trips for a Park, four when others wait before the task, and four to seven for a Wake of one task. A call that ends
-// halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
+// the index are in different slots. There the same Lua functions run as separate scripts, one after another: three
+// round trips for a Park, four if others wait ahead of the task, and four to seven for a Wake of one task. A call that
+// ends halfway, because its process or a node has crashed or a reply was lost, has these consequences and no others:
 //
-//   - Park put the task into the retry set, but not among the waiters: its timer brings it back. A wake that it may
-//     have had for another key is passed on when it parks again, perhaps twice: then a waiter tries its key too early,
-//     and waits again. Or it is in the index only, and counts towards the total until it parks again, ends, or is found
-//     to be gone.
+//   - Park put the task into the retry set, but not among the waiters: its timer brings it back. If the task had been
+//     woken for another key, that wake is passed on when it parks again, perhaps twice: then a waiter tries its key too
+//     early, and waits again. Or the task is only in the index, and counts towards the total until it parks again,
+//     ends, or is found to be gone.
 //   - Wake took waiters out of the set, but has not moved them to their queues: their timers bring them back. Without a
 //     crash two wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one
 //     that runs already tries its key by itself.

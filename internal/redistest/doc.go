@@ -12,7 +12,7 @@
 //   - [Virtual] serves miniredis over pipes in memory, on the virtual clock of a [testing/synctest] bubble, so it shows
 //     what happens after an hour without waiting for one.
 //
-// A test that needs redis-server is skipped where none is installed, and fails when REDISTEST_REQUIRE is set. One
-// test of this package fails in a tree without redis-server and names every test that was left out, so that a plain
-// "go test ./..." cannot leave any out silently.
+// A test that needs redis-server is skipped where none is installed, and fails when REDISTEST_REQUIRE is set. One test
+// of this package fails if redis-server is not installed, and names every test that was left out, so that a plain "go
+// test ./..." cannot leave any out silently.
 package redistest

@@ -21,7 +21,7 @@
 //   - In true time, tokens are returned in ascending order, including those of hand-offs.
 //   - No two leases are valid at the same true time.
 //
-// The last two hold only while the clocks keep their assumptions. Some scenarios break them on purpose: a server's wall
-// clock is set forward, or a machine is suspended and its wall clock set back within the same second. For the leases
-// that are affected, which the [Result] counts, only the first four are checked.
+// The last two hold only while the clocks meet the assumptions about them. Some scenarios break them on purpose: a
+// server's wall clock is set forward, or a machine is suspended and its wall clock set back within the same second. For
+// the leases that are affected, which the [Result] counts, only the first four are checked.
 package simulate

@@ -7,8 +7,9 @@
 //	prometheus.MustRegister(collector)
 //	cfg.Observer = collector.Observe // of worker.Config, attach.Options or attach.ProducerOptions
 //
-// The counters and histograms have the labels type and queue, and no metric ever has a business key as a label. The folder
-// rules contains alerts, and the folder grafana a dashboard: docs/operations.md says what each alert means.
+// The counters and histograms have the labels type and queue, and no metric ever has a business key as a label. The
+// rules folder contains alerts, and the grafana folder contains a dashboard: docs/operations.md says what each alert
+// means.
 //
 //	railtoken_attempts_total{type,queue,outcome}      runs: acquired, held (ended in conflict), unavailable
 //	railtoken_waits_total{type,queue}                 waits that have begun

@@ -25,7 +25,7 @@ func TestAShortRunIsReportedAndReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`make bench ARGS="-reps=1 -run=^K20$ -scale=1"`, "redis-server ", "go-redis/v9 v9", "K20 is 2 tasks x 5ms of each key, keys: 20"} {
+	for _, part := range []string{`make bench ARGS="-reps=1 -run=^K20$ -scale=1"`, "redis-server ", "go-redis/v9 v9", "K20 is 2 tasks x 5ms for each key (keys: 20)"} {
 		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), part) { // it wraps its lines
 			t.Errorf("the report lacks %q:\n%s", part, text)
 		}

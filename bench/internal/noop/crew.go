@@ -1,4 +1,4 @@
-// Package noop runs tasks that do nothing: what asynq, the locks and the calls to Redis cost, and nothing else.
+// Package noop runs tasks that do nothing, to measure only what asynq, the locks and the calls to Redis cost.
 package noop
 
 import (

@@ -1,4 +1,4 @@
-// Package report writes the results of a benchmark as Markdown with plots in SVG. What they show is in the templates.
+// Package report writes a benchmark's results as Markdown with plots in SVG. The templates determine what they show.
 package report
 
 import (

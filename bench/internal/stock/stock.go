@@ -1,5 +1,4 @@
-// Package stock measures how many empty tasks a process completes: what asynq, the locks and the calls to Redis
-// cost, and nothing else.
+// Package stock measures how many empty tasks a process completes: the cost of asynq, the locks and Redis alone.
 package stock
 
 import (

@@ -51,7 +51,7 @@ const (
 
 // Repeat returns a scenario with each tasks for each of so many keys, shuffled: the same for the same seed.
 func Repeat(name string, keys, each int, work time.Duration, seed uint64) Scenario {
-	s := Scenario{Name: name, Title: fmt.Sprintf("%d tasks x %v of each key, keys: %d", each, work, keys), Bare: min(keys, Slots)}
+	s := Scenario{Name: name, Title: fmt.Sprintf("%d tasks x %v for each key (keys: %d)", each, work, keys), Bare: min(keys, Slots)}
 	for i := range each * keys {
 		s = s.with(Task{Key: fmt.Sprint("key:", i%keys), Work: work})
 	}

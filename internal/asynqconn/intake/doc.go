@@ -9,11 +9,12 @@
 // is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
-// acknowledgement releases them: see package fused. A task of which a key is held, behind many others that are parked on
-// that key, is parked by the script of the fetch: see [Parking].
+// acknowledgement releases them: see package fused. If a key of a task is held and many others are already parked on
+// that key, the script that fetches the task also parks it: see [Parking].
 //
-// A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until it
-// is answered, and takes effect in that run of the task alone. A fetch has a name, also one that goes with
-// acknowledgements, and the runs of the tasks that it takes carry that name: it is recalled until that is answered, which
-// finds its tasks, and takes nothing if it arrives late.
+// A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
+// it is answered, and takes effect in that run of the task alone. Every fetch has a name, including one that goes with
+// acknowledgements, and the runs of the tasks that it takes carry that name. A fetch that is not answered is recalled
+// until the recall is answered: the recall finds the tasks of the fetch, and the fetch takes nothing if it arrives
+// late.
 package intake

@@ -1,4 +1,5 @@
-// Package parkingtest has a Redis with an engine and asynq's tools on it, for the tests of packages parking and delayqueue.
+// Package parkingtest provides a Redis with an engine and asynq's tools on it, for the tests of packages parking and
+// delayqueue.
 package parkingtest
 
 import (
