@@ -21,6 +21,7 @@ func TestAWaitIsLinkedToItsHolder(t *testing.T) {
 	<-r.began
 	second := r.enqueue("b")
 	r.await(middleware.Parked, 1)
+	works := time.Now()
 	r.goOn <- nil
 	if id := <-r.began; id != "b" {
 		t.Fatalf("%s runs", id)
@@ -36,7 +37,8 @@ func TestAWaitIsLinkedToItsHolder(t *testing.T) {
 	if links := wait.Links(); len(links) != 1 || !links[0].SpanContext.Equal(holds[0].SpanContext()) {
 		t.Errorf("links %v, want %v", links, holds[0].SpanContext())
 	}
-	if wait.EndTime().Before(holds[0].EndTime()) || !wait.StartTime().After(holds[0].StartTime()) || !wait.EndTime().Equal(holds[1].StartTime()) {
+	// The next hold may begin before this process learns of the release, with which the first one ends.
+	if wait.EndTime().Before(works) || !wait.StartTime().After(holds[0].StartTime()) || !wait.EndTime().Equal(holds[1].StartTime()) {
 		t.Error("the wait is not from the conflict until the next hold")
 	}
 	refused := 0
