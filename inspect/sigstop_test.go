@@ -37,9 +37,12 @@ func TestStoppedHolderIsDeposed(t *testing.T) {
 	})
 }
 
+// soon is well before the holder's lock expires and the waiting task's own timer fires, after about 30 s. The next holder
+// usually begins after 5 ms.
+const soon = 5 * time.Second
+
 // deposeStopped deposes the holder of a key in a process that is stopped, while a task of this process waits for the
-// key. kill is called while the holder works. The next holder must begin because of the command: before the holder's
-// lock would have expired, and before the waiting task's own timer.
+// key. kill is called while the holder works. The next holder must begin because of the command.
 func deposeStopped(t *testing.T, nodes []string, opts attach.Options, kill func()) {
 	t.Helper()
 	ctx := t.Context()
@@ -94,10 +97,8 @@ func deposeStopped(t *testing.T, nodes []string, opts attach.Options, kill func(
 	}
 	select {
 	case at := <-began:
-		t.Logf("the next holder began %v after the command", at.Sub(commanded))
-		if timer := k.Waiters[0].Next; !at.Before(timer) || at.Sub(commanded) >= k.Holder.Remaining {
-			t.Errorf("it began at %v, not before its timer at %v, or not before the lock expired %v after the command",
-				at, timer, k.Holder.Remaining)
+		if took := at.Sub(commanded); took > soon {
+			t.Errorf("the next holder began %v after the command", took)
 		}
 	case <-time.After(limit):
 		t.Fatal("the next holder does not come")

@@ -71,7 +71,8 @@ func (s *Single) takeOver(ctx context.Context, r lockhook.Request) (*Lease, erro
 	began := s.suspension.now()
 	p := &parts[0]
 	g := &singleGrant{
-		single: s, owner: lockformat.NewOwner(holderlabel.Clean(r.Label), 1, began.watch.Last()), block: 1, ttl: opts.TTL, parts: parts,
+		single: s, owner: lockformat.NewOwner(holderlabel.Clean(r.Label), 1, began.watch.Last()), block: 1,
+		ttl: opts.TTL, parts: parts,
 	}
 	p.acquire = acquireCommand(acquireScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, false)
 	command, err := deposeCommand(deposeScript, p.redisKeys, g.owner, s.fenceTTL, -s.clock.Last(), opts, r)

@@ -60,8 +60,8 @@ func (f *fusedLocks) Ask() fused.Ask {
 	began := f.single.suspension.now()
 	owner := lockformat.NewOwner(f.single.label+"/", block, began.watch.Last())
 	return fused.Ask{
-		ID: owner[:lockformat.IDSize-3], Tail: owner[lockformat.IDSize:], Floor: -f.single.clock.Last(), FenceTTL: f.single.fenceTTL,
-		Block: block, Began: began,
+		ID: owner[:lockformat.IDSize-3], Tail: owner[lockformat.IDSize:], Floor: -f.single.clock.Last(),
+		FenceTTL: f.single.fenceTTL, Block: block, Began: began,
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/railtoken/railtoken/locking/backend"
-
 	"github.com/railtoken/railtoken/internal/leaseterm"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 // Lease is the right to work on some keys until it is released or lost. It renews itself in the background after each
@@ -60,7 +59,7 @@ type holder interface {
 	lost(l *Lease)
 }
 
-// lossAt is why a lease is lost that ends by its time.
+// lossAt says why a lease that ends by its time is lost.
 var lossAt = map[leaseterm.End]LossReason{leaseterm.Expired: LossExpired, leaseterm.HeldLongest: LossMaxHold}
 
 // newLease returns the lease for a grant. The keys and options are results of prepare; began is when the first request

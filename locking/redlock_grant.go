@@ -70,7 +70,8 @@ type grantNode struct {
 
 func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redlockGrant {
 	g := &redlockGrant{
-		redlock: r, owner: lockformat.NewOwner(opts.Label, opts.block, time.Now()), keys: keys, redisKeys: redisKeys, opts: opts,
+		redlock: r, owner: lockformat.NewOwner(opts.Label, opts.block, time.Now()), keys: keys,
+		redisKeys: redisKeys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
 		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
 	}

@@ -2,11 +2,12 @@ package e2e_test
 
 import (
 	"context"
-	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/redistest"
@@ -47,14 +48,26 @@ func TestTasksOnAClusterAreDoneOnceAndNobodyIsStranded(t *testing.T) {
 			}
 			checkEffects(t, db, 2*orders*each)
 			drained(t, client, "audit", "invoice")
-			// On a Cluster, a task that its timer brings back while it is being parked may leave its entry behind. The next wake
-			// of the key finds that the task is gone.
-			for key := range orders {
-				if _, err := w.Queue().Wake(t.Context(), "order:"+strconv.Itoa(key), delayqueue.WakeOptions{}); err != nil {
-					t.Fatal(err)
-				}
-			}
+			removeEntriesOfGoneTasks(t, client, w.Queue())
 			nothingRemains(t, client)
 		})
+	}
+}
+
+// removeEntriesOfGoneTasks wakes the keys that still have waiters, though all tasks are done. On a Cluster, a task that
+// its timer brings back while it is being parked may leave its entry behind (docs/design.md, 5.5). A wake removes it and
+// wakes no task.
+func removeEntriesOfGoneTasks(t *testing.T, client redis.UniversalClient, queue *delayqueue.Queue) {
+	t.Helper()
+	for _, name := range remains(t, client) {
+		key, ok := strings.CutPrefix(name, "railtoken:waiters:{")
+		if !ok {
+			continue
+		}
+		t.Log("an entry of a task that is done: ", name)
+		woken, err := queue.Wake(t.Context(), strings.TrimSuffix(key, "}"), delayqueue.WakeOptions{})
+		if err != nil || len(woken.Tasks) > 0 || woken.Pending {
+			t.Errorf("%s: a wake found %+v, %v", name, woken, err)
+		}
 	}
 }

@@ -58,11 +58,14 @@ func TestAWakeThatRedisRefusesIsSentAgain(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Run by hand, the first task is still among the waiters. The worker may have woken it already: after it has parked
-	// the second task, it looks whether the key has become free meanwhile.
+	// Run by hand, the first task is still among the waiters. On a busy machine the worker may have woken it already,
+	// because it looks after each park whether the key has become free meanwhile. Then this test shows less.
 	err = asynq.NewInspectorFromRedisClient(client).RunTask(first.Queue, first.ID)
-	if err != nil && !strings.Contains(err.Error(), "task is already") {
-		t.Fatal(err)
+	if err != nil {
+		if !strings.Contains(err.Error(), "task is already") {
+			t.Fatal(err)
+		}
+		t.Log("the worker was faster: ", err)
 	}
 	if got := receive(t, "the first task", ran); got != "first" {
 		t.Fatalf("%s ran", got)

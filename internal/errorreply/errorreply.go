@@ -22,19 +22,19 @@ var transient = []string{
 // IsTransient reports whether a server with this error reply may serve again soon.
 func IsTransient(reply string) bool {
 	word, _, _ := strings.Cut(Command(reply), " ")
-	return slices.Contains(transient, word) || IsForbidden(reply) || reply == "ERR max number of clients reached"
+	return slices.Contains(transient, word) || isForbidden(reply) || reply == "ERR max number of clients reached"
 }
 
-// IsForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
+// isForbidden reports whether an error reply says that the user lacks a permission. In a script, Redis 6.2 words it
 // differently.
-func IsForbidden(reply string) bool {
+func isForbidden(reply string) bool {
 	return strings.HasPrefix(reply, "NOPERM") ||
 		strings.HasPrefix(Command(reply), "ERR The user executing the script ")
 }
 
 // WithRules adds the missing ACL rules to the error of a forbidden user.
 func WithRules(err error) error {
-	if reply, ok := errors.AsType[redis.Error](err); ok && IsForbidden(reply.Error()) {
+	if reply, ok := errors.AsType[redis.Error](err); ok && isForbidden(reply.Error()) {
 		return fmt.Errorf("%w: give the user of Redis the ACL rules "+
 			"~railtoken:* &railtoken:* +@all -@dangerous +info", err)
 	}

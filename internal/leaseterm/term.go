@@ -42,7 +42,7 @@ func New(ttl, maxHold time.Duration, haste float64) Term {
 // End is how a lease ends by its time.
 type End int
 
-// A lease lasts, or ends without a renewal in time, or because no renewal extends it beyond MaxHold.
+// A lease lasts, or it ends because no renewal came in time, or because MaxHold is over.
 const (
 	Lasts End = iota
 	Expired

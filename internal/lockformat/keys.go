@@ -1,5 +1,5 @@
 // Package lockformat defines how locks are stored in Redis: the names of their keys, the values that name their owners,
-// and the records of owners that were deposed. The scripts of package locking read and write it.
+// and the records of owners that were deposed. The scripts of package locking read and write this format.
 package lockformat
 
 import (

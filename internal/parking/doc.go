@@ -31,6 +31,9 @@
 //     woken for another key, that wake is passed on when it parks again, perhaps twice: then a waiter tries its key too
 //     early, and waits again. Or the task is only in the index, and counts towards the total until it parks again,
 //     ends, or is found to be gone.
+//   - If a Park takes so long that the task's timer brings it back before the last step, and the task then ends, its
+//     entry stays among the waiters and in the index until the next wake of the key finds that the task is gone. This
+//     takes no crash.
 //   - Wake took waiters out of the set, but has not moved them to their queues: their timers bring them back. Without a
 //     crash two wakes never take the same waiter, and none is lost: a waiter that is gone passes the wake on, and one
 //     that runs already tries its key by itself.

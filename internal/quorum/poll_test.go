@@ -85,7 +85,7 @@ func TestValidityLeavesRoomForDrift(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Second: 988 * time.Millisecond, 30 * time.Second: 29_698 * time.Millisecond,
-		time.Millisecond: -1010 * time.Microsecond,
+		time.Millisecond: -1010 * time.Microsecond, 54 * time.Second: 53_458 * time.Millisecond,
 	} {
 		if got := quorum.Validity(ttl); got != want {
 			t.Errorf("%v: %v, want %v", ttl, got, want)

@@ -41,7 +41,7 @@ func (m *machine) suspend(now, until int64) {
 	m.from, m.to = now, until
 }
 
-// stopwatch measures like that of package locking: between two looks by the faster clock.
+// stopwatch measures like leaseterm.Stopwatch: between two looks by the faster clock.
 type stopwatch struct{ mono, wall, total int64 }
 
 func (s *stopwatch) start(m *machine, now int64) {

@@ -128,7 +128,7 @@ func (s *Subscription) follow() {
 		if s.adapt(pubsub, subscribed) == nil {
 			continue
 		}
-		s.change() // try again
+		s.change() // try again, after a pause
 		select {
 		case <-s.ctx.Done():
 		case <-time.After(changePause):

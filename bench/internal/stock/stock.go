@@ -1,4 +1,4 @@
-// Package stock measures how many empty tasks a process completes: the cost of asynq, the locks and Redis alone.
+// Package stock measures how many empty tasks a process completes: only the cost of asynq, locks and Redis.
 package stock
 
 import (

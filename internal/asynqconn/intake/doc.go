@@ -9,7 +9,7 @@
 // is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
-// acknowledgement releases them: see package fused. If a key of a task is held and many others are already parked on
+// acknowledgement releases them: see package fused. If a key of a task is held and many other tasks are already parked on
 // that key, the script that fetches the task also parks it: see [Parking].
 //
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
