@@ -1,4 +1,5 @@
-// Package locktaskstest runs tasks on Redis whose locks are elsewhere, for the tests of lock backends.
+// Package locktaskstest runs tasks that are kept on Redis while their locks are elsewhere, for the tests of lock
+// backends.
 package locktaskstest
 
 import (

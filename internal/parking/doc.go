@@ -8,17 +8,18 @@
 //     and still active. asynq repeats an acknowledgement that is lost, but the task is parked only once. When Redis
 //     cannot be reached for longer than asynq's lease of 30 s, the engine puts back a task that has only waited, and
 //     asynq's recoverer is held off for half a minute: no retry is used up. [Engine.ParkHandler] is for handlers.
-//   - Waiters: [Engine.Park], [Engine.Wake], and the check after half a second whether a woken task has arrived. The set
-//     railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all keys.
+//   - Waiters: [Engine.Park], [Engine.Wake], and the check, half a second after a wake, that the woken task has
+//     arrived. The set railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all
+//     keys.
 //   - Sequences: [Engine.Join], [Engine.Remove] and [Engine.Front]. The set railtoken:sequence:{K} holds the tasks of a
 //     key in order of arrival, whether they wait, run, or have yet to be fetched. A task joins after asynq has it, so a
 //     task that asynq does not know is gone for good. Entries of a task whose handler never calls Remove stay until a
 //     task behind it finds that it is gone, or for 48 h after the last arrival.
 //   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
-//   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim] gives
-//     them to its handler, and with [Run.Release] the acknowledgement releases them. A task whose key was held when it
-//     was fetched is parked without a run if package middleware, as the [Parker] of its type, decides so. Behind many
-//     others that are parked on the key, the script that fetches it parks it too.
+//   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim]
+//     gives them to its handler, and with [Run.Release] the acknowledgement releases them. A task whose key was held
+//     when it was fetched is parked without a run if package middleware, as the [Parker] of its type, decides that it
+//     should be. Behind many others that are parked on the key, the script that fetches it parks it too.
 //
 // # Redis Cluster
 //

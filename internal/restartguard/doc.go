@@ -18,10 +18,10 @@
 // master again (REPLICAOF). A connection that was vetted before survives this, unless it happens to write in between.
 // [Strict] notices this.
 //
-// When a server's process replaces another one, this process measures the quarantine by its own monotonic clock. But
-// when a node is seen for the first time, the age of its process is what the server reports by its wall clock. If that
-// clock has been set forward since the server started, the server looks older than it is. So set the clock before the
-// server starts. The guard does not trust a start time before 2021, which a clock without a battery produces.
+// When a server's process replaces another one, the client measures the quarantine by its own monotonic clock. But when
+// a node is seen for the first time, the age of its process is what the server reports by its wall clock. If that clock
+// has been set forward since the server started, the server looks older than it is. So set the clock before the server
+// starts. The guard does not trust a start time before 2021, which a clock without a battery produces.
 //
 // A promoted replica shows a second replication id, but Redis forgets it if no replica was connected for
 // repl-backlog-ttl (an hour by default). If that is shorter than the longest TTL, a promotion can go unnoticed.

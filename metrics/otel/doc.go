@@ -22,9 +22,10 @@
 // contain business data.
 //
 // The span railtoken.wait of a task, and an event on the run that was refused, show what the task waits for:
-// railtoken.blocked_by is the label of the holder, which ends with the type and the ID of its task. The railtoken.hold of
-// that task has the ID as railtoken.task.id. If the holder is in the same process, both also have a link to its
-// railtoken.hold. The lock has no room for the span of a holder in another process.
+// railtoken.blocked_by is the label of the holder, which ends with the type and the ID of its task. The railtoken.hold
+// of that task has the ID as railtoken.task.id. If the holder is in the same process, the railtoken.wait and the run
+// that was refused also have a link to its railtoken.hold. The lock has no room for the span of a holder in another
+// process.
 //
 // No metric and no span ever contains a business key: spans contain its hash, as the log does.
 package otel

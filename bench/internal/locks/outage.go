@@ -102,7 +102,7 @@ func (o *outage) turn(ctx context.Context, i int) {
 	}
 	addSample(o.table, name, sample, long, "outage ")
 	if sorted := sample.Sorted(); len(sample.Hung) > 0 && sorted[len(sorted)-1] >= long/2 {
-		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end: it takes at least that long", long)
+		o.table.Row(name).Note = fmt.Sprintf("in some slices of %v a pair hung until the end, so it took at least that long", long)
 	}
 }
 

@@ -4,8 +4,8 @@
 // asynq fetches one task at a time, on one goroutine, with a round trip for each; that limits the throughput of a
 // server, whatever its concurrency. An [Intake] sends the acknowledgements that come at the same time in one script,
 // together with one fetch for all free slots: about half of what a script costs Redis is the call itself. It keeps the
-// tasks that this returns in memory until asynq asks for them, which it does as soon as a slot is free. A task in memory
-// is active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of a second
+// fetched tasks in memory until asynq asks for them, which it does as soon as a slot is free. A task in memory is
+// active in Redis, just as if asynq had fetched it itself; one that asynq does not ask for within a tenth of a second
 // is put back at the head of its queue.
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and the
