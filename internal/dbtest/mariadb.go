@@ -45,10 +45,12 @@ func startMariaDB(tb testing.TB) (*MariaDB, error) {
 	return m, nil
 }
 
-// options returns the options of the server's programs.
+// options returns the options of the server's programs. A server that starts deletes the temporary tables of all servers
+// with the same folder for them.
 func (m *MariaDB) options(more ...string) []string {
 	return slices.Concat([]string{
-		"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
+		"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--tmpdir=" + m.dir,
+		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
 	}, more)
 }
 
