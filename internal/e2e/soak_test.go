@@ -153,16 +153,19 @@ func (s *soak) remove(random *rand.Rand) (end func() (times, keys int)) {
 				return
 			case <-time.After(time.Duration(random.Int64N(int64(2 * removeEvery)))):
 			}
-			for _, pattern := range s.removed {
-				found, err := s.client.Keys(context.WithoutCancel(ctx), pattern).Result()
-				if err == nil && len(found) > 0 {
-					err = s.client.Del(context.WithoutCancel(ctx), found...).Err()
+			for found := 0; found == 0 && ctx.Err() == nil; <-time.After(time.Millisecond) { // there may be none just now
+				for _, pattern := range s.removed {
+					names, err := s.client.Keys(context.WithoutCancel(ctx), pattern).Result()
+					if err == nil && len(names) > 0 {
+						err = s.client.Del(context.WithoutCancel(ctx), names...).Err()
+					}
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					found += len(names)
 				}
-				if err != nil {
-					s.Error(err)
-					return
-				}
-				keys += len(found)
+				keys += found
 			}
 		}
 	})

@@ -153,20 +153,14 @@ func send(t testing.TB, n *pipeline.Server, script *pipeline.Script, keys []stri
 	return answers
 }
 
-// watched is a context that tells when a caller begins to wait for its end.
-type watched struct {
-	context.Context
-	waiting chan struct{}
-	once    *sync.Once
-}
-
-func watch(ctx context.Context) watched {
-	return watched{ctx, make(chan struct{}), new(sync.Once)}
-}
-
-func (w watched) Done() <-chan struct{} {
-	w.once.Do(func() { close(w.waiting) })
-	return w.Context.Done()
+// queued waits until a call waits to be sent.
+func queued(t testing.TB, n *pipeline.Server) {
+	t.Helper()
+	for began := time.Now(); n.Queued() == 0; <-time.After(time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("no call is queued within %v", patience)
+		}
+	}
 }
 
 // ran is what Run has returned.

@@ -56,9 +56,8 @@ func TestCallsBehindALoneCallerFollowIt(t *testing.T) {
 	w.holds(true)
 	first := run(t.Context(), n, pipeline.NewCall(nil, echo, nil, "first"))
 	next(t, w.began)
-	ctx := watch(t.Context())
-	second := run(ctx, n, pipeline.NewCall(nil, echo, nil, "second"))
-	next(t, ctx.waiting)
+	second := run(t.Context(), n, pipeline.NewCall(nil, echo, nil, "second"))
+	queued(t, n)
 	third := send(t, n, echo, nil, "third")
 	w.holds(false)
 	w.goOn <- struct{}{}
@@ -196,9 +195,8 @@ func TestACallWithdrawnBeforeItsTurnIsNeverSent(t *testing.T) {
 	first := send(t, n, echo, nil, "first")
 	next(t, w.began)
 	giveUp, cancel := context.WithCancel(t.Context())
-	ctx := watch(giveUp)
-	second := run(ctx, n, pipeline.NewCall(nil, echo, nil, "second"))
-	next(t, ctx.waiting)
+	second := run(giveUp, n, pipeline.NewCall(nil, echo, nil, "second"))
+	queued(t, n)
 	third := send(t, n, echo, nil, "third")
 	cancel()
 	if got := next(t, second); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, pipeline.ErrNotSent) ||

@@ -27,7 +27,8 @@ import (
 	"github.com/railtoken/railtoken/worker"
 )
 
-const orderKey = "order:1042"
+// orderKey has letters that no random number has.
+const orderKey = "order:xyzzy"
 
 type order struct{ ID string }
 
@@ -121,7 +122,7 @@ func (r *rig) enqueue(id string) trace.SpanContext {
 	r.Helper()
 	ctx, span := r.tracer.Start(r.Context(), "request")
 	defer span.End()
-	_, err := r.client.EnqueueRaw(ctx, "audit", []byte(`{"ID":"1042"}`), r.telemetry.Headers(ctx, nil), asynq.TaskID(id), asynq.MaxRetry(0))
+	_, err := r.client.EnqueueRaw(ctx, "audit", []byte(`{"ID":"xyzzy"}`), r.telemetry.Headers(ctx, nil), asynq.TaskID(id), asynq.MaxRetry(0))
 	if err != nil {
 		r.Fatal(err)
 	}
