@@ -13,6 +13,6 @@
 //     what happens after an hour without waiting for one.
 //
 // A test that needs redis-server is skipped where none is installed, and fails when REDISTEST_REQUIRE is set. One test
-// of this package fails if redis-server is not installed, and names every test that was left out, so that a plain "go
-// test ./..." cannot leave any out silently.
+// of this package fails if redis-server is not installed, and names every test that was left out, so that a plain
+// "go test ./..." cannot leave any out silently.
 package redistest

@@ -18,8 +18,7 @@
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
 //	railtoken_hold_seconds{type,queue}                how long a handler held its keys
-//	railtoken_wake_seconds{type,queue}                from the release that lets a waiting task run to the start of its
-//	handler
+//	railtoken_wake_seconds{type,queue}                from the release that lets a waiting task run until its handler starts
 //	railtoken_acquire_seconds{backend}                the attempt that locked the keys of a task
 //	railtoken_parked                                  parked tasks, on any key
 //	railtoken_oldest_wait_seconds                     age of the longest wait
