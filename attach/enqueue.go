@@ -192,7 +192,7 @@ func (p *Producer) decide(
 			// The key may have been released before the task was among its waiters.
 			_, asked := p.ask(context.WithoutCancel(ctx), []string{held.Key}, tasklimits.NotifyFor+d.Delay)
 			if asked != nil {
-				p.opts.Logger.WarnContext(ctx, "whether a key is still held is not known; the task's timer will bring it back",
+				p.opts.Logger.WarnContext(ctx, "cannot tell whether a key is still held; the task's timer will bring it back",
 					"error", redact.Error(asked))
 			}
 		}

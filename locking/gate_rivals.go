@@ -5,7 +5,10 @@ import "hash/maphash"
 const (
 	// rivalSlots is how many lists of keys are told apart. Those that share a slot cost each other a courtesy.
 	rivalSlots = 256
-	// calmRaces is how many races in a row a process must win before it takes itself for the only one that waits.
+	// firstRaces is how many races a process must win at first before it takes itself for the only one that waits. Two,
+	// because in the first one all of them hold back for equally long, and one of them wins by chance.
+	firstRaces = 2
+	// calmRaces is how many races in a row it must win for that after it has lost one.
 	calmRaces = 16
 )
 
@@ -15,6 +18,15 @@ var rivalSeed = maphash.MakeSeed()
 // races are to be won until there are none. It outlives the waiters, because a process with one waiter at a time would
 // otherwise take itself for the only one each time, and overtake those that have lost races. The Gate's mutex guards it.
 type rivals [rivalSlots]uint8
+
+// unknownRivals returns the rivals of a process that has had no races yet.
+func unknownRivals() rivals {
+	var r rivals
+	for i := range r {
+		r[i] = firstRaces
+	}
+	return r
+}
 
 // slot returns that of a group of waiters.
 func (r *rivals) slot(group string) *uint8 {

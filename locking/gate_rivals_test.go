@@ -37,10 +37,33 @@ func TestAProcessThatComesBackOvertakesNobody(t *testing.T) {
 		wg.Wait()
 		last := map[int]int{}
 		for n, who := range holders {
-			if before, ok := last[who]; ok && n-before > 3*processes {
+			if before, ok := last[who]; ok && n-before > 2*processes {
 				t.Errorf("%d holders came between two turns of one process, want about %d", n-before-1, processes-1)
 			}
 			last[who] = n
 		}
+	})
+}
+
+// Between two processes there is nobody to let go first, which they find out in two races each.
+func TestAProcessWithoutRivalsSoonTakesItsTurnAtOnce(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		gates := otherProcesses(t, 2, locking.GateOptions{})
+		holder := acquire(t, gates[0], locking.Options{}, "order")
+		for turn := range 40 {
+			next := inLine(t.Context(), gates[(turn+1)%2], locking.Options{}, "order")
+			time.Sleep(5 * time.Millisecond)
+			began := time.Now()
+			release(t, holder)
+			o := <-next
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			if took := o.at.Sub(began); turn >= 4 && took > 0 {
+				t.Errorf("turn %d began %v after the release, want at once", turn, took)
+			}
+			holder = o.lease
+		}
+		release(t, holder)
 	})
 }

@@ -213,7 +213,7 @@ func (e *Engine) remove(ctx context.Context, key, leaver string, looks int, gone
 	if out > 0 {
 		if err := e.client.ZRem(ctx, e.index, args[2:]...).Err(); err != nil {
 			e.log.WarnContext(ctx,
-				"a task that does not wait any more counts as parked until it is found to be gone", "error", err)
+				"a task that no longer waits still counts as parked, until it is found to be gone", "error", err)
 		}
 	}
 	return departure{parked, begun, waits, front}, nil
