@@ -92,7 +92,7 @@ func TestAHolderThatTheGateHandedOffToIsDeposed(t *testing.T) {
 func TestAHolderOnAClusterIsDeposed(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, 3).Client(t)
-	r := &rig{T: t, inspect: newInspector(t, inspect.Options{Tasks: client})}
+	r := &rig{TB: t, inspect: newInspector(t, inspect.Options{Tasks: client})}
 	l, err := locking.NewSingle(client, locking.SingleOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestAStrictGuardLetsTheMajorityDepose(t *testing.T) {
 	nodes, servers := redlockNodes(t, 3)
 	opts := locking.RedlockOptions{Guard: locking.GuardStrict, MaxTTL: 3 * time.Second}
 	tasks := redistest.Start(t).Client(t)
-	r := &rig{T: t, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: opts})}
+	r := &rig{TB: t, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: opts})}
 	l, err := locking.NewRedlock(nodes, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func newPart(t *testing.T) *part {
 	nodes, servers := redlockNodes(t, 3)
 	p := &part{nodes: nodes}
 	tasks := redistest.Start(t).Client(t)
-	p.rig = &rig{T: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: unguarded})}
+	p.rig = &rig{TB: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: unguarded})}
 	var err error
 	if p.locks, err = locking.NewRedlock(nodes, unguarded); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func (p *part) reaching(which ...int) *inspect.Inspector {
 		}
 		nodes = append(nodes, &o)
 	}
-	return newInspector(p.T, inspect.Options{Tasks: p.client, Nodes: nodes, Redlock: unguarded})
+	return newInspector(p.TB, inspect.Options{Tasks: p.client, Nodes: nodes, Redlock: unguarded})
 }
 
 func TestAFailedDeposeLetsNoOtherIn(t *testing.T) {
@@ -298,7 +298,7 @@ func TestDeposeOnFiveStoppedAnywhereCanBeRepeated(t *testing.T) {
 			t.Parallel()
 			nodes, _ := redlockNodes(t, 5)
 			tasks := redistest.Start(t).Client(t)
-			r := &rig{T: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: unguarded})}
+			r := &rig{TB: t, client: tasks, inspect: newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes, Redlock: unguarded})}
 			l, err := locking.NewRedlock(nodes, unguarded)
 			if err != nil {
 				t.Fatal(err)

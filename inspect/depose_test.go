@@ -269,7 +269,7 @@ func TestDeposeOnAMinorityNamesTheServers(t *testing.T) {
 	nodes, servers := redlockNodes(t, 3)
 	opts := locking.RedlockOptions{Guard: locking.GuardOff}
 	i := newInspector(t, inspect.Options{Tasks: redistest.Start(t).Client(t), Nodes: nodes, Redlock: opts})
-	r := &rig{T: t, inspect: i}
+	r := &rig{TB: t, inspect: i}
 	l, err := locking.NewRedlock(nodes, opts)
 	if err != nil {
 		t.Fatal(err)

@@ -19,14 +19,14 @@ const limit = 30 * time.Second
 
 // rig is a Redis with tasks and locks, and an Inspector of it.
 type rig struct {
-	*testing.T
+	testing.TB
 	server  *redistest.Server
 	client  *redis.Client
 	tasks   *asynq.Client
 	inspect *inspect.Inspector
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	server := redistest.Start(t)
 	client := server.Client(t)
@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // newInspector returns an Inspector, until the end of the test.
-func newInspector(t *testing.T, o inspect.Options) *inspect.Inspector {
+func newInspector(t testing.TB, o inspect.Options) *inspect.Inspector {
 	t.Helper()
 	i, err := inspect.New(o)
 	if err != nil {

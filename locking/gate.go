@@ -70,7 +70,6 @@ func NewGate(inner Locker, opts GateOptions) *Gate {
 	return &Gate{
 		inner: inner, block: max(handOffs, 0) + 1, label: holderlabel.Clean(DefaultLabel()),
 		entries: map[string]*entry{}, groups: map[string]*group{}, subscribers: map[string][]*subscriber{},
-		rivals: unknownRivals(),
 	}
 }
 
