@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,10 +20,24 @@ import (
 
 // otherProcesses returns gates on one fake server, each with connections of its own.
 func otherProcesses(t *testing.T, n int, opts locking.GateOptions) []*locking.Gate {
+	t.Helper()
+	return processesAt(t, opts, make([]time.Duration, n)...)
+}
+
+// processesAt returns such gates, whose script calls take so long to arrive at the server.
+func processesAt(t *testing.T, opts locking.GateOptions, distances ...time.Duration) []*locking.Gate {
+	t.Helper()
 	m, _ := redistest.Virtual(t)
-	gates := make([]*locking.Gate, n)
-	for i := range gates {
-		gates[i] = locking.NewGate(newSingle(t, redistest.VirtualClient(t, m), locking.SingleOptions{}), opts)
+	gates := make([]*locking.Gate, len(distances))
+	for i, distance := range distances {
+		client := redistest.VirtualClient(t, m)
+		client.AddHook(redistest.Hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if strings.HasPrefix(cmd.Name(), "eval") { // a new connection's commands are sent under a mutex
+				time.Sleep(distance)
+			}
+			return next(ctx, cmd)
+		}))
+		gates[i] = locking.NewGate(newSingle(t, client, locking.SingleOptions{}), opts)
 	}
 	return gates
 }
@@ -121,6 +136,39 @@ func TestAnotherProcessGetsItsTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process whose waiters are notified of its own release must still let one go first that is farther from the server.
+func TestAFarProcessGetsItsTurnAfterTheHandOffs(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		gates := processesAt(t, locking.GateOptions{}, 0, 600*time.Microsecond)
+		holder := acquire(t, gates[1], locking.Options{}, "order")
+		var here atomic.Int64
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() {
+				lease, err := locking.Wait(t.Context(), gates[0], []string{"order"}, locking.Options{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				here.Add(1)
+				time.Sleep(time.Millisecond)
+				release(t, lease)
+			})
+		}
+		synctest.Wait() // the first of them was refused, and watches
+		release(t, holder)
+		o := <-waiting(t.Context(), gates[1], locking.Options{}, "order")
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		if n := here.Load(); n != 16 {
+			t.Errorf("%d of the near process came first, want 16", n)
+		}
+		release(t, o.lease)
+		wg.Wait()
+	})
 }
 
 // crowd lets many waiters of several processes work on one key, and checks what must hold of all of them.

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// courtesy is how long a process holds back after a notification if it has rivals: see [rivals]. It is halved with
-	// each race that the process has lost, so that the one that has waited longest comes first. It takes a millisecond
-	// at least while the process has nothing else to do, because Go's timers then do.
+	// courtesy is how long a process holds back after a notification if it may have rivals: see [rivals]. It is halved
+	// with each race that the process has lost, so that the one that has waited longest comes first. It takes a
+	// millisecond at least while the process has nothing else to do, because Go's timers then do.
 	courtesy = 400 * time.Microsecond
 	// yieldPause is how long the first waiter holds back for other processes that have subscribed to the release: once
 	// notified, they need a round trip or two.
@@ -79,6 +79,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	t, ok := w.await(ctx)
 	for ok {
 		length := yieldPause
+		var released <-chan struct{} // not while it yields, which it does because of a release
 		switch {
 		case t.lease != nil:
 			return t.lease, nil
@@ -94,10 +95,11 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 			if length, err = g.refused(ctx, w, pause, err); err != nil {
 				return g.quit(w, err)
 			}
+			released = g.watch(ctx, w)
 		default:
 			g.yielded(w)
 		}
-		t, w.notified, ok = g.sleep(ctx, w, length)
+		t, w.notified, ok = g.sleep(ctx, w, length, released)
 	}
 	if pause.last == nil {
 		pause.last = g.obstacle(w)
@@ -213,7 +215,9 @@ func (w *waiter) await(ctx context.Context) (t turn, ok bool) {
 
 // sleep waits for a turn. After the pause, or after the notification of a release, it takes a turn if the waiter is
 // first and no caller of this process has the keys.
-func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t turn, notified, ok bool) {
+func (g *Gate) sleep(
+	ctx context.Context, w *waiter, length time.Duration, released <-chan struct{},
+) (t turn, notified, ok bool) {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
@@ -222,7 +226,7 @@ func (g *Gate) sleep(ctx context.Context, w *waiter, length time.Duration) (t tu
 	case <-ctx.Done():
 		return turn{}, false, false
 	case <-timer.C:
-	case <-g.watch(ctx, w):
+	case <-released:
 		notified = true
 		if length = g.courtesy(w); length < shortestPause {
 			break
@@ -317,7 +321,7 @@ func (g *Gate) refused(ctx context.Context, w *waiter, p *pause, err error) (tim
 		return 0, err
 	}
 	n.refused, n.down = p.last, p.down
-	if w.notified { // another process was faster
+	if w.notified && n.down.IsZero() { // another process was faster
 		p.backoff.Reset()
 		n.races++
 		g.rivals.lost(n.name)

@@ -5,41 +5,44 @@ import "hash/maphash"
 const (
 	// rivalSlots is how many lists of keys are told apart. Those that share a slot cost each other a courtesy.
 	rivalSlots = 256
-	// calmRaces is how many races in a row a process must win after a lost one before it takes itself for the only one
-	// that waits.
-	calmRaces = 16
+	// wariness is in how many races a process holds back after a lost one, unless it loses another. A win that ends a row
+	// of lost races is not counted.
+	wariness = 16
+	// calm is how many races it then wins at once before it holds back in one of them again: a process that is nearer to
+	// the server than the others wins any race in which it does not, so it would never learn of them.
+	calm = 32
 )
 
 var rivalSeed = maphash.MakeSeed()
 
-// rivals knows for which keys other processes wait, too, as far as races with them have shown. It outlives the waiters,
-// because a process with one waiter at a time would otherwise take itself for the only one each time, and overtake those
-// that have lost races. In its first race for a key a process goes at once. If it wins, it holds back in the second one,
-// which it loses to any process that has lost the first. The Gate's mutex guards it.
-type rivals [rivalSlots]races
-
-// races is 0 before the first race for the keys of a slot, and then 1 more than the number of races to be won until the
-// process takes itself for the only one.
-type races uint8
+// rivals knows for which keys other processes may wait, too, as far as races with them have shown. It outlives the
+// waiters, because a process with one waiter at a time would otherwise take itself for the only one each time, and
+// overtake those that have lost races. In its first race a process goes at once. If it wins, it holds back in the second
+// one, for longer than any process that has lost the first. The Gate's mutex guards it.
+//
+// Each slot has, if positive, the number of races in which the process holds back, and if negative, the number of those
+// that it may win at once before it is as at first, at 0.
+type rivals [rivalSlots]int8
 
 // slot returns that of a group of waiters.
-func (r *rivals) slot(group string) *races {
+func (r *rivals) slot(group string) *int8 {
 	return &r[maphash.String(rivalSeed, group)%rivalSlots]
 }
 
 // lost notes that another process was faster after a notification.
-func (r *rivals) lost(group string) { *r.slot(group) = calmRaces + 1 }
+func (r *rivals) lost(group string) { *r.slot(group) = wariness }
 
-// won notes that no other process was faster.
+// won notes that no other process was faster, in a race that followed no lost one.
 func (r *rivals) won(group string) {
-	switch left := r.slot(group); *left {
-	case 0:
-		*left = 2
-	case 1:
+	switch n := r.slot(group); {
+	case *n > 1:
+		*n--
+	case *n == 1:
+		*n = -calm
 	default:
-		*left--
+		*n++
 	}
 }
 
 // known reports whether other processes may wait for the keys.
-func (r *rivals) known(group string) bool { return *r.slot(group) > 1 }
+func (r *rivals) known(group string) bool { return *r.slot(group) > 0 }

@@ -45,12 +45,13 @@ func TestAProcessThatComesBackOvertakesNobody(t *testing.T) {
 	})
 }
 
-// Between two processes there is nobody to let go first, which they find out in the second race of each.
-func TestAProcessWithoutRivalsSoonTakesItsTurnAtOnce(t *testing.T) {
+// Two processes that alternate have nobody to let go first. They find out in the second race of each, and ask again once
+// in a while.
+func TestAProcessWithoutRivalsTakesItsTurnAtOnce(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gates := otherProcesses(t, 2, locking.GateOptions{})
 		holder := acquire(t, gates[0], locking.Options{}, "order")
-		for turn := range 40 {
+		for turn := range 80 {
 			next := inLine(t.Context(), gates[(turn+1)%2], locking.Options{}, "order")
 			time.Sleep(5 * time.Millisecond)
 			began := time.Now()
@@ -59,12 +60,40 @@ func TestAProcessWithoutRivalsSoonTakesItsTurnAtOnce(t *testing.T) {
 			if o.err != nil {
 				t.Fatal(o.err)
 			}
-			second := turn == 2 || turn == 3
-			if took := o.at.Sub(began); took > 0 && !second {
-				t.Errorf("turn %d began %v after the release, want at once", turn, took)
+			race := turn/2 + 1 // of its process
+			if took := o.at.Sub(began); (took > 0) != (race == 2 || race == 36) {
+				t.Errorf("race %d was won after %v", race, took)
 			}
 			holder = o.lease
 		}
 		release(t, holder)
+	})
+}
+
+// A process that is farther from the server loses any race in which the others do not hold back.
+func TestAFarProcessGetsItsTurn(t *testing.T) {
+	virtually(t, func(t *testing.T) {
+		gates := processesAt(t, locking.GateOptions{}, 0, 0, 200*time.Microsecond)
+		holder := acquire(t, gates[0], locking.Options{}, "order")
+		var far <-chan outcome
+		for turn := range 120 {
+			if turn == 20 { // the near ones take themselves for the only ones
+				far = inLine(t.Context(), gates[2], locking.Options{}, "order")
+			}
+			next := inLine(t.Context(), gates[(turn+1)%2], locking.Options{}, "order")
+			time.Sleep(5 * time.Millisecond)
+			release(t, holder)
+			select {
+			case o := <-next:
+				holder = o.lease
+			case o := <-far:
+				release(t, o.lease)
+				release(t, (<-next).lease)
+				return
+			}
+		}
+		t.Error("it waits for more than 100 turns")
+		release(t, holder)
+		release(t, (<-far).lease)
 	})
 }
