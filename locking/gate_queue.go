@@ -97,6 +97,7 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 			}
 			released = g.watch(ctx, w)
 		default:
+			g.watch(ctx, w) // before the next refusal, which a release may follow at once
 			g.yielded(w)
 		}
 		t, w.notified, ok = g.sleep(ctx, w, length, released)
@@ -129,7 +130,7 @@ func (g *Gate) enqueue(keys []string, opts Options, ahead bool) *waiter {
 		}
 		e.queue = slices.Insert(e.queue, at, w)
 	}
-	g.next(keys[0], nil)
+	g.offer(w, true)
 	w.delayed = !w.busy
 	return w
 }
@@ -257,8 +258,9 @@ func (g *Gate) quit(w *waiter, err error) (*Lease, error) {
 	if t.lease != nil {
 		return t.lease, nil
 	}
+	first := slices.DeleteFunc(slices.Clone(w.keys), func(key string) bool { return g.entries[key].queue[0] != w })
 	g.dequeue(w)
-	for _, key := range w.keys {
+	for _, key := range first {
 		g.next(key, nil)
 	}
 	if t.hold != nil {

@@ -5,11 +5,9 @@ import "hash/maphash"
 const (
 	// rivalSlots is how many lists of keys are told apart. Those that share a slot cost each other a courtesy.
 	rivalSlots = 256
-	// wariness is in how many races a process holds back after a lost one, unless it loses another. A win that ends a row
-	// of lost races is not counted.
+	// wariness is in how many races a process holds back after a lost one.
 	wariness = 16
-	// calm is how many races it then wins at once before it holds back in one of them again: a process that is nearer to
-	// the server than the others wins any race in which it does not, so it would never learn of them.
+	// calm is how many races it then wins at once, before it holds back in one to learn of processes farther away.
 	calm = 32
 )
 
@@ -20,8 +18,7 @@ var rivalSeed = maphash.MakeSeed()
 // overtake those that have lost races. In its first race a process goes at once. If it wins, it holds back in the second
 // one, for longer than any process that has lost the first. The Gate's mutex guards it.
 //
-// Each slot has, if positive, the number of races in which the process holds back, and if negative, the number of those
-// that it may win at once before it is as at first, at 0.
+// A slot has the number of races in which the process holds back, or, if negative, of those until it is as at first.
 type rivals [rivalSlots]int8
 
 // slot returns that of a group of waiters.
@@ -38,7 +35,7 @@ func (r *rivals) won(group string) {
 	case *n > 1:
 		*n--
 	case *n == 1:
-		*n = -calm
+		*n = 1 - calm
 	default:
 		*n++
 	}
