@@ -78,7 +78,8 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		t.Errorf("the versions are %q", versions)
 	}
 	commands := slices.DeleteFunc(r.Table("C4x8").Of(contestant.Redislock.Name, "commands/acquisition"), math.IsNaN)
-	if len(commands) == 0 || slices.Min(commands) < 2 {
+	// Two or more, but the first one of each of the 8 keys' holders may have been sent before the window.
+	if len(commands) == 0 || slices.Min(commands) < 1.75 {
 		t.Errorf("redislock sends %v commands for an acquisition, want 2 or more", commands)
 	}
 	// Two round trips of 2 ms each.
