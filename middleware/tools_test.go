@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -141,7 +142,12 @@ func TestAToolUsedOnTheHolderStrandsNoTask(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	cancel := func(l *scene) {
-		for began := time.Now(); l.info(l.holder).State == asynq.TaskStateActive && time.Since(began) < limit; <-time.After(time.Millisecond) {
+		for began := time.Now(); time.Since(began) < limit; <-time.After(time.Millisecond) {
+			info, err := l.inspect.GetTaskInfo(l.holder.Queue, l.holder.ID)
+			if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && info.State != asynq.TaskStateActive {
+				return // its next run may be over, too
+			}
+			l.must(info, err)
 			l.must(nil, l.inspect.CancelProcessing(l.holder.ID))
 		}
 	}
