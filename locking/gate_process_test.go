@@ -95,6 +95,19 @@ func TestAGateTellsOfReleasesElsewhere(t *testing.T) {
 	})
 }
 
+// holdBriefly waits for the key, counts the holder, and holds for a millisecond.
+func holdBriefly(t *testing.T, gate *locking.Gate, holders *atomic.Int64) {
+	t.Helper()
+	lease, err := locking.Wait(t.Context(), gate, []string{"order"}, locking.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	holders.Add(1)
+	time.Sleep(time.Millisecond)
+	release(t, lease)
+}
+
 // After so many hand-offs the lock goes back, and the process that waits for it comes first.
 func TestAnotherProcessGetsItsTurn(t *testing.T) {
 	t.Parallel()
@@ -112,14 +125,7 @@ func TestAnotherProcessGetsItsTurn(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 60 {
 					wg.Go(func() {
-						lease, err := locking.Wait(t.Context(), gates[0], []string{"order"}, locking.Options{})
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						here.Add(1)
-						time.Sleep(time.Millisecond)
-						release(t, lease)
+						holdBriefly(t, gates[0], &here)
 					})
 				}
 				synctest.Wait()
@@ -149,14 +155,7 @@ func TestAFarProcessGetsItsTurnAfterTheHandOffs(t *testing.T) {
 		for range 20 {
 			wg.Go(func() {
 				for range 3 {
-					lease, err := locking.Wait(t.Context(), gates[0], []string{"order"}, locking.Options{})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					here.Add(1)
-					time.Sleep(time.Millisecond)
-					release(t, lease)
+					holdBriefly(t, gates[0], &here)
 				}
 			})
 		}
