@@ -144,8 +144,8 @@ func TestAnotherProcessGetsItsTurn(t *testing.T) {
 	}
 }
 
-// A process whose callers come again and again, and are notified of its own releases, must still let one go first that
-// is farther from the server.
+// A process whose callers come at any time, and are notified of its own releases, must still let one go first that is
+// farther from the server.
 func TestAFarProcessGetsItsTurnAfterTheHandOffs(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		gates := processesAt(t, locking.GateOptions{}, 0, 600*time.Microsecond)
@@ -160,6 +160,12 @@ func TestAFarProcessGetsItsTurnAfterTheHandOffs(t *testing.T) {
 			})
 		}
 		synctest.Wait() // the first of them was refused, and watches
+		wg.Go(func() {
+			for range 300 {
+				wg.Go(func() { holdBriefly(t, gates[0], &here) })
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
 		release(t, holder)
 		o := <-waiting(t.Context(), gates[1], locking.Options{}, "order")
 		if o.err != nil {

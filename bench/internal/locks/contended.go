@@ -107,18 +107,17 @@ func countIn(ctx context.Context, w measure.Window, sent *server.Sent, servers f
 
 func addContention(t *results.Table, kind contestant.Kind, got measure.Sample, commands float64) {
 	row := t.Row(kind.Name)
-	waited := time.Duration(0)
+	acquired, waited := float64(got.Done()), time.Duration(0)
 	for _, wait := range got.Latencies {
 		waited += wait
 	}
-	acquired := float64(got.Done())
-	each, longest := commands/acquired, math.NaN()
+	each, longest := math.NaN(), math.NaN() // the rounds must stay side by side
 	if all := got.Sorted(); acquired > 0 {
-		longest = float64(all[len(all)-1]) / (float64(waited) / acquired)
+		each, longest = commands/acquired, float64(all[len(all)-1])/(float64(waited)/acquired)
 	} else {
-		each = math.NaN() // the rounds must stay side by side
 		row.Note = "in some slices no caller got a key"
 	}
+	t.Add(kind.Name, "acquisitions", acquired)
 	if kind.Store == contestant.OnRedis {
 		t.Add(kind.Name, "commands/acquisition", each)
 	}
