@@ -229,5 +229,6 @@ func headerOf(t Task, key string) string { return keys.Encode(key) + " " + t.Ent
 // EnqueuedFor reports, by a task's headers, whether [Engine.EnqueueInOrder] has added it to the sequence of key. The
 // task may have left the sequence since.
 func EnqueuedFor(t Task, key string, headers map[string]string) bool {
-	return headers[sequenceHeader] == headerOf(t, key)
+	header, ok := headers[sequenceHeader]
+	return ok && header == headerOf(t, key)
 }

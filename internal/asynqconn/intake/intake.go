@@ -45,10 +45,11 @@ const (
 	repeatLimit = time.Hour
 	// callTimeout bounds one pipeline.
 	callTimeout = 2 * time.Second
-	// leaders is how many pipelines are under way at a time: one is answered while the next one is sent. The next one is
-	// sent once it has least calls. Fewer would cost Redis and the client more for each of them.
-	leaders = 2
-	least   = 8
+	// leaders is how many pipelines are under way at a time: when Redis has answered one, it has the next one at hand, while
+	// this process works on a third. So each of them is for a third of the slots. It waits for as many calls, but for no
+	// more than least: fewer would cost Redis and the client more for each of them.
+	leaders = 3
+	least   = 32
 	// parts is how many keys a queue has in a script.
 	parts = 4
 	// fields is how many values a script returns of a task.
@@ -140,7 +141,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 	sending := pipeline.Options{}
 	if oneNode {
 		sending.Leaders, sending.Timeout = leaders, callTimeout
-		sending.Least = min(least, max(opts.Slots/4, 1))
+		sending.Least = min(opts.Slots/leaders, least)
 	}
 	in.server = pipeline.New(client, sending)
 	if in.spawn == nil {
