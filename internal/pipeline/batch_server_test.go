@@ -234,23 +234,23 @@ func TestACommandOfJointCallsHasAShare(t *testing.T) {
 	}
 }
 
-// heldBack sends so many joint calls in one command, whose answer is late, and then others. It returns how many commands
-// each round trip has from then on.
-func heldBack(t *testing.T, calls int, then ...*pipeline.Script) (sizes []int) {
+// heldBack sends so many joint calls in one command, whose answer is late, beside so many single calls whose answers are
+// late, too, and then others. It returns how many commands each round trip has from then on.
+func heldBack(t *testing.T, calls, beside int, then ...*pipeline.Script) (sizes []int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(func() error { return errors.New("no answer") })
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, MaxRetries: -1})
 		defer func() { _ = client.Close() }()
 		client.AddHook(w)
-		n := pipeline.New(client, pipeline.Options{Leaders: 2, Least: 3})
-		all := make([]<-chan *pipeline.Call, 0, 2+calls+len(then))
+		n := pipeline.New(client, pipeline.Options{Leaders: 2 + beside, Least: 3})
+		all := make([]<-chan *pipeline.Call, 0, 2+beside+calls+len(then))
 		w.holds(true)
-		for range 2 {
+		for range 2 + beside {
 			all = append(all, send(t, n, echo, nil, "busy"))
 			<-w.began
 		}
-		for range calls { // while both leaders are busy
+		for range calls { // while all leaders are busy
 			all = append(all, send(t, n, then[0], []string{"list"}, "first"))
 		}
 		w.goOn <- struct{}{}
@@ -263,7 +263,7 @@ func heldBack(t *testing.T, calls int, then ...*pipeline.Script) (sizes []int) {
 			synctest.Wait()
 		}
 		w.holds(false)
-		for range 2 { // those that are held
+		for range 2 + beside { // those that are held
 			select {
 			case <-w.began:
 			default:
@@ -282,16 +282,18 @@ func TestFewJointCallsWaitForThePipelineUnderWay(t *testing.T) {
 	t.Parallel()
 	script := joint(&shares{})
 	for name, tt := range map[string]struct {
-		underWay int
-		then     []*pipeline.Script
-		want     []int // commands of each round trip
+		underWay, beside int
+		then             []*pipeline.Script
+		want             []int // commands of each round trip
 	}{
-		"few beside many":      {5, []*pipeline.Script{script, script}, []int{1}},
-		"enough":               {5, []*pipeline.Script{script, script, script, script}, []int{1, 1}},
-		"one beside one":       {1, []*pipeline.Script{script, script}, []int{1, 1}},
-		"one that is no joint": {5, []*pipeline.Script{script, echo, script}, []int{2, 1}},
+		"few beside many":      {5, 0, []*pipeline.Script{script, script}, []int{1}},
+		"enough":               {5, 0, []*pipeline.Script{script, script, script, script}, []int{1, 1}},
+		"one beside one":       {1, 0, []*pipeline.Script{script, script}, []int{1, 1}},
+		"one that is no joint": {5, 0, []*pipeline.Script{script, echo, script}, []int{2, 1}},
+		"beside three each":    {5, 1, []*pipeline.Script{script, script, script}, []int{1}},
+		"beside two each":      {3, 1, []*pipeline.Script{script, script, script}, []int{1, 1}},
 	} {
-		if got := heldBack(t, tt.underWay, tt.then...); !slices.Equal(got, tt.want) {
+		if got := heldBack(t, tt.underWay, tt.beside, tt.then...); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: round trips of %v commands, want %v", name, got, tt.want)
 		}
 	}

@@ -32,8 +32,8 @@ type Options struct {
 	// own.
 	Leaders int
 
-	// Least bounds how many joint calls ([Script.Joint]) wait while a pipeline is under way. Fewer than that one has, and
-	// fewer than Least, are not sent beside it, because they cost nearly as much as many.
+	// Least bounds how many joint calls ([Script.Joint]) wait while pipelines are under way. Fewer than those have on
+	// average, and fewer than Least, are not sent beside them, because they cost nearly as much as many.
 	Least int
 
 	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued

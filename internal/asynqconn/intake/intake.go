@@ -46,10 +46,11 @@ const (
 	// callTimeout bounds one pipeline.
 	callTimeout = 2 * time.Second
 	// leaders is how many pipelines are under way at a time: when Redis has answered one, it has the next one at hand, while
-	// this process works on a third. So each of them is for a third of the slots. It waits for as many calls, but for no
-	// more than least: fewer would cost Redis and the client more for each of them.
+	// this process works on a third. The next one is sent once it has a part of the slots' calls, but it never waits for more
+	// than least. Fewer calls would cost Redis and the client more for each of them; more would wait longer if a connection
+	// hangs.
 	leaders = 3
-	least   = 32
+	least   = 16
 	// parts is how many keys a queue has in a script.
 	parts = 4
 	// fields is how many values a script returns of a task.
