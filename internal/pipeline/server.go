@@ -33,7 +33,7 @@ type Options struct {
 	Leaders int
 
 	// Least bounds how many joint calls ([Script.Joint]) wait while pipelines are under way. Fewer than those have on
-	// average, and fewer than Least, are not sent beside them, because they cost nearly as much as many.
+	// average, and fewer than Least, are not sent beside them, because they cost nearly as much as many. When zero, none wait.
 	Least int
 
 	// Timeout bounds one pipeline once it is sent, because others wait for it. After a timeout, the calls that are queued

@@ -46,9 +46,8 @@ const (
 	// callTimeout bounds one pipeline.
 	callTimeout = 2 * time.Second
 	// leaders is how many pipelines are under way at a time: when Redis has answered one, it has the next one at hand, while
-	// this process works on a third. The next one is sent once it has a part of the slots' calls, but it never waits for more
-	// than least. Fewer calls would cost Redis and the client more for each of them; more would wait longer if a connection
-	// hangs.
+	// this process works on a third. The next one waits for the calls of a third of the slots at most, and for least at most.
+	// Fewer would cost Redis and the client more for each of them, and more would be held up if a connection hangs.
 	leaders = 3
 	least   = 16
 	// parts is how many keys a queue has in a script.
