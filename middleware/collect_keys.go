@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// collectAfter is the number of refusals after which a task with several keys collects them.
+	// collectAfter is the number of refusals after which a task with several keys collects them instead of being parked.
 	collectAfter = 2
 	// leastCollect and mostCollect limit how long collecting may take.
 	leastCollect = 3 * time.Second
@@ -26,14 +26,14 @@ func collectTime(keys int, hold, left time.Duration) time.Duration {
 	return min(most, left/4, left-2*hold)
 }
 
-// starves reports whether the task must collect its keys: it has several, was refused often, and no other task of this
-// server is collecting. The caller must then call collect.
-func (r *run) starves() bool {
+// starves reports whether the task must collect its keys: it has several, it would be on standby or was refused often,
+// and no other task of this server is collecting. The caller must then call collect.
+func (r *run) starves(d Decision) bool {
 	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
 		return false
 	}
-	return r.active.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false,
-		true)
+	often := r.active.Met(r.attempt).Count+r.refusals >= collectAfter
+	return (d.Standby || d.Outcome == Park && often) && r.SlotBudget.collecting.CompareAndSwap(false, true)
 }
 
 // collect locks the keys one after another, and keeps those that it has while it waits in its slot for the next. If

@@ -54,7 +54,7 @@ func eightKeys() []string {
 	return keys
 }
 
-func TestATaskOfEightBusyKeysRunsWithinSeconds(t *testing.T) {
+func TestATaskOfEightBusyKeysWaitsForThemOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(r *rig) {
 		ran := make(chan time.Time, 1)
@@ -86,8 +86,8 @@ func TestATaskOfEightBusyKeysRunsWithinSeconds(t *testing.T) {
 		took := receive(r.T, ran).Sub(began)
 		close(stop)
 		<-ended
-		if took > 3*time.Second {
-			r.Errorf("the task ran after %v, want 3s at most", took)
+		if most := 400 * time.Millisecond; took > most { // each of the keys is free after 40 ms at most
+			r.Errorf("the task ran after %v, want %v at most", took, most)
 		}
 		r.Logf("the task ran after %v", took)
 	})
@@ -96,7 +96,7 @@ func TestATaskOfEightBusyKeysRunsWithinSeconds(t *testing.T) {
 func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Start(t).Client(t))
-	const backlog, after = 100, 450
+	const backlog, after = 100, 2000
 	keys := eightKeys()
 	for i := range backlog {
 		r.enqueueKeys("narrow", keys[i%len(keys)])
@@ -110,17 +110,19 @@ func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	var n atomic.Int64
 	r.serveKeys(16, func(task *asynq.Task) {
 		place := int(n.Add(1))
+		if place%100 == 0 || place < 20 {
+			println(time.Now().UnixMilli()%100000, place)
+		}
 		if task.Type() == "wide" {
 			before <- place
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 		if place == 1+backlog+after {
 			close(done)
 		}
 	})
 	place := receive(r.T, before)
 	if late := place - backlog - 1; late > 400 { // without collecting it is the last
-
 		r.Errorf("the task of eight keys ran as number %d, %d places late", place, late)
 	} else {
 		r.Logf("the task of eight keys ran as number %d of %d, %d places late", place, 1+backlog+after, late)

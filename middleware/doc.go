@@ -92,9 +92,9 @@
 //
 // # Several keys
 //
-// A task with several keys locks all of them at once or none. After two refusals, a task collects its keys instead of
-// being parked: it locks them one after another, in sorted order, and keeps those that it has while it waits in its
-// slot for the next. Otherwise it would starve, because many busy keys are hardly ever free at the same moment. Only
+// A task with several keys locks all of them at once or none. Where a task with one key would be on standby, and after
+// two refusals in place of being parked, it collects its keys: it locks them one after another, in sorted order, and
+// keeps those that it has while it waits in its slot for the next. Otherwise it would starve, because many busy keys are hardly ever free at the same moment. Only
 // one task of a server does this at a time, outside the SlotBudget, for 3 s to 1 min depending on how long keys are
 // held, and for at most a quarter of the time before its deadline. A handler that locks further keys itself while it
 // holds some can block such a task, and be blocked by it, until that time is up.

@@ -155,7 +155,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := (d.Outcome == Park || d.Standby) && r.starves()
+		collects := r.starves(d)
 		if d.Outcome == Park && !collects {
 			d = r.stay(ctx, d)
 		}
