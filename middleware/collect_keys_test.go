@@ -19,8 +19,13 @@ import (
 // serveKeys runs a server with a gate and a budget of its own for tasks whose payload is the list of their keys.
 func (r *rig) serveKeys(slots int, handle func(*asynq.Task)) *asynq.Server {
 	r.Helper()
+	return r.serveKeysWith(r.locker, slots, handle)
+}
+
+func (r *rig) serveKeysWith(locker locking.Locker, slots int, handle func(*asynq.Task)) *asynq.Server {
+	r.Helper()
 	opts := r.options(nil)
-	opts.Locker, opts.Observer = locking.NewGate(r.locker, locking.GateOptions{}), nil
+	opts.Locker, opts.Observer = locking.NewGate(locker, locking.GateOptions{}), nil
 	opts.Key = func(_ context.Context, task *asynq.Task) (keys []string, err error) {
 		err = json.Unmarshal(task.Payload(), &keys)
 		return keys, err
@@ -110,9 +115,6 @@ func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 	var n atomic.Int64
 	r.serveKeys(16, func(task *asynq.Task) {
 		place := int(n.Add(1))
-		if place%100 == 0 || place < 20 {
-			println(time.Now().UnixMilli()%100000, place)
-		}
 		if task.Type() == "wide" {
 			before <- place
 		}
@@ -128,6 +130,49 @@ func TestATaskOfEightKeysIsNotTheLastOfABacklog(t *testing.T) {
 		r.Logf("the task of eight keys ran as number %d of %d, %d places late", place, 1+backlog+after, late)
 	}
 	receive(r.T, done)
+}
+
+// onlyA counts the attempts that lock nothing but key a.
+type onlyA struct {
+	locking.Locker
+	n atomic.Int64
+}
+
+func (l *onlyA) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
+	if slices.Equal(keys, []string{"a"}) {
+		l.n.Add(1)
+	}
+	return l.Locker.Acquire(ctx, keys, opts)
+}
+
+func TestATaskWhoseKeyIsSoonFreeKeepsNoOtherKeyMeanwhile(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		locker := &onlyA{Locker: r.locker}
+		begun, done := make(chan string, 1), make(chan string, 1)
+		r.serveKeysWith(locker, 16, func(task *asynq.Task) {
+			begun <- task.Type()
+			time.Sleep(100 * time.Millisecond)
+			done <- task.Type()
+		})
+		time.Sleep(time.Second) // virtual: slots are free
+		for range 3 {           // it is known how long the key is held
+			r.enqueueKeys("narrow", "b")
+			receive(r.T, begun)
+			receive(r.T, done)
+		}
+		r.enqueueKeys("narrow", "b")
+		receive(r.T, begun)
+		r.enqueueKeys("wide", "a", "b")
+		receive(r.T, done)
+		if kind := receive(r.T, begun); kind != "wide" {
+			r.Errorf("%q began", kind)
+		}
+		receive(r.T, done)
+		if n := locker.n.Load(); n > 0 {
+			r.Errorf("%d attempts to lock the free key alone", n)
+		}
+	})
 }
 
 func TestCollectingTasksNeverWaitInACircle(t *testing.T) {

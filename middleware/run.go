@@ -155,12 +155,13 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := r.starves(d)
+		collects := (d.Outcome == Park || d.Outcome == WaitInSlot && d.Standby) && r.starves()
 		if d.Outcome == Park && !collects {
 			d = r.stay(ctx, d)
 		}
 		switch {
 		case collects:
+			r.stopWaiting(ctx, false)
 			lease, held, err = r.collect(ctx, held)
 		case d.Outcome == WaitInSlot && d.Standby:
 			lease, held, err = r.waitOnStandby(ctx, d)

@@ -61,6 +61,10 @@ func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	})
 }
 
+// beginCollecting reports whether no other task of the server locks several keys one after another. The caller then does,
+// and sets collecting to false when it has ended.
+func (s *SlotBudget) beginCollecting() bool { return s.collecting.CompareAndSwap(false, true) }
+
 // spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
 // releaser's slot.
 func (s *SlotBudget) spareForNext() bool { return s.hasSpare(1) }

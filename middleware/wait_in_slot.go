@@ -38,7 +38,7 @@ func jittered(d time.Duration) time.Duration {
 func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
-	lease, err := locking.Wait(waiting, r.Locker, r.keys, r.options())
+	lease, err := r.lockOnStandby(ctx, waiting, d)
 	if lease != nil {
 		r.lease, r.took, r.freed = lease, 0, time.Time{}
 		return r.ordering.confirm(ctx, lease)
