@@ -22,9 +22,9 @@
 // # Shutdown
 //
 // Call [Attached.Close] once the servers have shut down (Run has returned), and close the client after that. A shutdown
-// waits for tasks that wait in their slots: at most half a second with the default strategy, and at most Max with
-// middleware.Wait. To park these tasks at once, start the server with Start instead of Run, and call [Attached.Stop]
-// before Shutdown.
+// waits for tasks that wait in their slots: at most half a second with the default strategy, at most Max with
+// middleware.Wait, and at most a minute if a task collects several keys. To park these tasks at once, start the server
+// with Start instead of Run, and call [Attached.Stop] before Shutdown.
 //
 // # Redis and its user
 //

@@ -41,7 +41,7 @@ func (bestEffort) park(*parking.ParkOptions, bool) {}
 
 func (bestEffort) looksAgain(context.Context, string, parking.Task) bool { return true }
 
-func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKey(ctx, lease) }
+func (r bestEffort) giveUp(ctx context.Context, lease *locking.Lease) { r.giveUpKeys(ctx, lease) }
 
 // leaveNeedless removes a task from the sequence that its producer has put it in, although its handler keeps no order.
 func (r bestEffort) leaveNeedless(ctx context.Context) {

@@ -92,12 +92,13 @@
 //
 // # Several keys
 //
-// A task with several keys locks all of them at once or none, because a key that it kept while it waits for another
+// A task with several keys locks all of them at once or none, because a key that it kept while it waited for another
 // would be idle. But many busy keys are hardly ever free at the same moment, and the task would starve. So it may
 // collect its keys: it locks them one after another, in sorted order, and keeps those that it has while it waits in its
-// slot for the next. Only one task of a server does this at a time, in two cases. A task on standby begins after the
-// time that the tasks before it should take, and ends with its standby. A task that has been refused twice collects in
-// place of being parked, outside the SlotBudget, for 3 s to 1 min depending on how long keys are held, and for at most
-// a quarter of its MaxHold and of the time before its deadline. A handler that locks further keys itself while it holds
-// some can block such a task, and be blocked by it, until that time is up.
+// slot for the next. A task on standby does so after twice the time that the tasks that may be on standby before it
+// should take, until its standby ends. A task that has been refused twice does so before it is parked or on standby
+// again: outside the SlotBudget, for 3 s to 1 min depending on how long keys are held, and for at most a quarter of its
+// MaxHold and of the time before its deadline. On each server, at most one task of either kind collects at a time. A
+// handler that locks further keys itself while it holds some can block such a task, and be blocked by it, until that
+// time is up.
 package middleware

@@ -161,7 +161,6 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		}
 		switch {
 		case collects:
-			r.stopWaiting(ctx, false)
 			lease, held, err = r.collect(ctx, held)
 		case d.Outcome == WaitInSlot && d.Standby:
 			lease, held, err = r.waitOnStandby(ctx, d)

@@ -36,12 +36,14 @@ type SlotBudget struct {
 	// In that case only [Wait] keeps tasks in their slots.
 	Slots int
 
-	waiting    atomic.Int64
-	running    atomic.Int64  // tasks that occupy a slot
-	full       atomic.Int64  // when all slots were last occupied, in Unix ns; at first, when the first task began
-	refused    atomic.Uint32 // one bit for each of the last arrivals, set if its first attempt was refused
-	standby    standby.Keys
-	collecting atomic.Bool // a task with several keys is locking them one after another
+	waiting atomic.Int64
+	running atomic.Int64  // tasks that occupy a slot
+	full    atomic.Int64  // when all slots were last occupied, in Unix ns; at first, when the first task began
+	refused atomic.Uint32 // one bit for each of the last arrivals, set if its first attempt was refused
+	standby standby.Keys
+
+	// Tasks with several keys are locking them one after another: one that was refused often, and one on standby.
+	collecting, collectingOnStandby atomic.Bool
 }
 
 // Occupy returns a handler whose tasks count as occupying a slot while they run. Use it for the handlers of the server
@@ -60,10 +62,6 @@ func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 		return next.ProcessTask(ctx, task)
 	})
 }
-
-// beginCollecting reports whether no other task of the server locks several keys one after another. The caller then does,
-// and sets collecting to false when it has ended.
-func (s *SlotBudget) beginCollecting() bool { return s.collecting.CompareAndSwap(false, true) }
 
 // spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
 // releaser's slot.

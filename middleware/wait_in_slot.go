@@ -39,6 +39,11 @@ func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *l
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
 	lease, err := r.lockOnStandby(ctx, waiting, d)
+	return r.endWait(ctx, lease, err)
+}
+
+// endWait returns what a wait for the keys has led to: a lease, or the holder of one of the keys.
+func (r *run) endWait(ctx context.Context, lease *locking.Lease, err error) (*locking.Lease, *locking.HeldError, error) {
 	if lease != nil {
 		r.lease, r.took, r.freed = lease, 0, time.Time{}
 		return r.ordering.confirm(ctx, lease)
