@@ -22,7 +22,8 @@ const (
 
 // collectTime returns how long a task may keep some of its keys while it waits for the others: enough for two holders
 // of each key, but not so long that the handler lacks time. hold is how long a key is held on average, and left is the
-// time before the deadline, or MaxHold if that is less. If the result is zero or less, the task must not begin.
+// time before the deadline, or MaxHold if that is less. A result of zero or less leaves no
+// time to collect.
 func collectTime(keys int, hold, left time.Duration) time.Duration {
 	most := min(max(2*time.Duration(keys)*hold, leastCollect), mostCollect)
 	return min(most, left/4, left-2*hold)
@@ -76,11 +77,12 @@ func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
 	return nil, err
 }
 
-// lockOnStandby locks the keys of a task on standby. It waits for several keys all at once at first, for twice as long
-// as the tasks that may be on standby should take: one with the same keys hands all of them off to the next. Then it
-// collects them, unless another task on standby does so, or the time is too short.
+// lockOnStandby locks the keys of a task on standby. It first waits for several keys all at once, for twice the mean
+// hold times the number of places on standby, because a task with the same keys hands off all of them at once; not at
+// all while the mean hold is unknown. Then it collects them, once in a run, unless another task on standby does, or too
+// little time is left.
 func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.Lease, error) {
-	if len(r.keys) == 1 || r.Queue == nil {
+	if len(r.keys) == 1 || r.tried || r.Queue == nil {
 		return locking.Wait(waiting, r.Locker, r.keys, r.options())
 	}
 	hold := cmp.Or(r.SlotBudget.standby.State(r.standby).Hold, r.meanHold())
@@ -109,6 +111,7 @@ func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.
 	if lease != nil || together.Err() == nil || waiting.Err() != nil {
 		return lease, err
 	}
+	r.tried = true
 	waiting, cancel := context.WithTimeout(waiting, r.collectTime(ctx, hold))
 	defer cancel()
 	return r.lockEach(ctx, waiting)
@@ -117,16 +120,16 @@ func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.
 // giveUpKeys releases keys that the task has not used, each with a lease of its own, and wakes tasks that were refused
 // them in the meantime.
 func (r *run) giveUpKeys(ctx context.Context, leases ...*locking.Lease) {
+	errs := make([]error, len(leases))
 	var releases sync.WaitGroup
-	for _, lease := range leases {
-		releases.Go(func() {
-			if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
-				r.warnOfKept(ctx, lease, err)
-			}
-		})
+	for i, lease := range leases {
+		releases.Go(func() { errs[i] = lease.Release(ctx) })
 	}
 	releases.Wait()
-	for _, lease := range leases {
+	for i, lease := range leases {
+		if errs[i] != nil && !errors.Is(errs[i], locking.ErrLost) {
+			r.warnOfKept(ctx, lease, errs[i])
+		}
 		key := lease.Keys()[0]
 		released := standby.Release{HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
 		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {

@@ -242,7 +242,7 @@ func TestATaskThatCollectsInVainGivesBackItsKeys(t *testing.T) {
 	}
 }
 
-// briefly is a strategy that is on standby for a tenth of a second, and then tries again later.
+// briefly keeps a task on standby for a tenth of a second, and then retries it later.
 type briefly struct{}
 
 func (briefly) Decide(c middleware.Conflict) middleware.Decision {

@@ -88,17 +88,20 @@
 // A task on standby takes no slot from other tasks. It waits only on a server with at least four slots, and only if
 // another slot is free and has been for 20 ms, or if nearly all arriving tasks are refused and could not use a slot.
 // For this the middleware needs [SlotBudget].Slots, which package attach sets; without it, no task is on standby. All
-// waits in slots, including those of [Wait], draw on the server's SlotBudget, so that hot keys cannot fill the slots.
+// waits in slots, including those of [Wait], draw on the server's SlotBudget, so that hot keys cannot fill the slots;
+// the exception is a task that collects several keys.
 //
 // # Several keys
 //
 // A task with several keys locks all of them at once or none, because a key that it kept while it waited for another
 // would be idle. But many busy keys are hardly ever free at the same moment, and the task would starve. So it may
 // collect its keys: it locks them one after another, in sorted order, and keeps those that it has while it waits in its
-// slot for the next. A task on standby does so after twice the time that the tasks that may be on standby before it
-// should take, until its standby ends. A task that has been refused twice does so before it is parked or on standby
-// again: outside the SlotBudget, for 3 s to 1 min depending on how long keys are held, and for at most a quarter of its
-// MaxHold and of the time before its deadline. On each server, at most one task of either kind collects at a time. A
-// handler that locks further keys itself while it holds some can block such a task, and be blocked by it, until that
-// time is up.
+// slot for the next.
+//
+// A task on standby first waits for all keys at once, for twice the mean hold times the number of places on standby. If
+// enough of its standby is left, it then collects until its standby ends. A task that has been refused twice collects
+// before it is parked or on standby again: outside the SlotBudget, for 3 s to 1 min depending on how long keys are
+// held, and for at most a quarter of its MaxHold and of the time before its deadline. On each server, at most one task
+// of each kind collects at a time. A handler that locks further keys itself while it holds some can block such a task,
+// and be blocked by it, until that time is up.
 package middleware

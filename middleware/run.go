@@ -36,7 +36,8 @@ type run struct {
 	standby   string          // the key that it is on standby for
 	reserved  string          // the key for which standby has room reserved for it
 	noStandby bool            // it was on standby in vain
-	collected bool            // it has tried to collect its keys
+	collected bool            // it has tried to collect its keys after refusals,
+	tried     bool            // and on standby
 	began     time.Time       // when its handler began
 	took      time.Duration   // by the last attempt, for the observer
 	freed     time.Time       // when it was last notified of a release, for the observer

@@ -42,7 +42,8 @@ type SlotBudget struct {
 	refused atomic.Uint32 // one bit for each of the last arrivals, set if its first attempt was refused
 	standby standby.Keys
 
-	// Tasks with several keys are locking them one after another: one that was refused often, and one on standby.
+	// collecting is set while a task that was refused often collects its keys, collectingOnStandby while one on standby
+	// does.
 	collecting, collectingOnStandby atomic.Bool
 }
 

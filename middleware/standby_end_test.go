@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,6 +130,46 @@ type stubborn struct {
 func (s stubborn) Decide(c middleware.Conflict) middleware.Decision {
 	s.asked.Add(1)
 	return middleware.Decision{Outcome: middleware.WaitInSlot, Standby: true, StandbyLimit: s.places, WaitUntil: c.Now.Add(s.until), Delay: time.Hour}
+}
+
+// enough is a strategy that waits on standby for an hour, and gives up when it is asked too often.
+type enough struct{ stubborn }
+
+func (s enough) Decide(c middleware.Conflict) middleware.Decision {
+	if d := s.stubborn.Decide(c); s.asked.Load() < 100 {
+		return d
+	}
+	return middleware.Decision{Outcome: middleware.Archive}
+}
+
+func TestATaskOnStandbyWhoseTimeIsUpAsksNoMore(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string]string{"one key": "a", "two keys": "a,b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(r *rig) {
+				var asked atomic.Int64
+				begun := make(chan struct{})
+				p := r.process(8, enough{stubborn{places: 1, until: time.Hour, asked: &asked}}, asynq.Config{},
+					func(ctx context.Context, task *asynq.Task) error {
+						if strings.Contains(string(task.Payload()), "warm-up") {
+							return nil
+						}
+						close(begun)
+						<-time.After(5 * time.Second)
+						return nil
+					})
+				p.warmUp(r)
+				holder := r.enqueue(payload{Key: "a"}, asynq.MaxRetry(3))
+				receive(r.T, begun)
+				r.enqueue(payload{Key: keys}, asynq.MaxRetry(3), asynq.Timeout(time.Second))
+				r.gone(holder)
+				if n := asked.Load(); n == 0 || n > 5 {
+					r.Errorf("the strategy was asked %d times", n)
+				}
+			})
+		})
+	}
 }
 
 func TestAStrategyThatMayNotWaitOnStandbyNeitherSpinsNorBlocks(t *testing.T) {

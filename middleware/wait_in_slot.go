@@ -48,6 +48,9 @@ func (r *run) endWait(ctx context.Context, lease *locking.Lease, err error) (*lo
 		r.lease, r.took, r.freed = lease, 0, time.Time{}
 		return r.ordering.confirm(ctx, lease)
 	}
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
 	if held, ok := errors.AsType[*locking.HeldError](err); ok {
 		return nil, held, nil
 	}
