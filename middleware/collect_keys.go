@@ -22,8 +22,7 @@ const (
 
 // collectTime returns how long a task may keep some of its keys while it waits for the others: enough for two holders
 // of each key, but not so long that the handler lacks time. hold is how long a key is held on average, and left is the
-// time before the deadline, or MaxHold if that is less. A result of zero or less leaves no
-// time to collect.
+// time before the deadline, or MaxHold if that is less. A result of zero or less leaves no time to collect.
 func collectTime(keys int, hold, left time.Duration) time.Duration {
 	most := min(max(2*time.Duration(keys)*hold, leastCollect), mostCollect)
 	return min(most, left/4, left-2*hold)

@@ -32,10 +32,16 @@ func TestMain(m *testing.M) {
 
 func TestAShortRunFillsItsTables(t *testing.T) {
 	t.Parallel()
-	r, err := measureRun(t, `^(C4x8|S64|A128-far)$`, 2, nil)
+	r, err := measureRun(t, `^(C4x8|A128-far)$`, 5, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// 64 callers of one key in a database may get nothing in 25 ms on a busy machine.
+	stores, err := measureRun(t, `^S64$`, 50, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Tables = append(r.Tables, stores.Tables...)
 	wide := []string{"floor pool 128", "redislock pool 128", "redsync pool 128"}
 	for i, want := range []struct {
 		table   string
@@ -43,8 +49,8 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 		columns []string // with a value of each round in each row
 	}{
 		{"C4x8", names(contestant.Contended), []string{"of ideal", "longest/mean wait"}},
-		{"S64", names(contestant.WaitingStores), []string{"p50 µs", "pairs/s"}},
 		{"A128-far", slices.Concat(names(contestant.OneNode), wide), []string{"p50 µs", "p99 µs", "pairs/s"}},
+		{"S64", names(contestant.WaitingStores), []string{"p50 µs", "pairs/s"}},
 	} {
 		if len(r.Tables) <= i || r.Tables[i].Name != want.table {
 			t.Fatalf("table %d is not %s: %+v", i, want.table, r.Tables)
@@ -73,7 +79,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 			t.Errorf("the table %s has the rows %q", table.Name, rows)
 		}
 	}
-	if versions := r.Setting.Versions; len(versions) != 2 || !strings.HasPrefix(versions[0], "etcd 3.") ||
+	if versions := stores.Setting.Versions; len(versions) != 2 || !strings.HasPrefix(versions[0], "etcd 3.") ||
 		!strings.HasPrefix(versions[1], "PostgreSQL 1") {
 		t.Errorf("the versions are %q", versions)
 	}
@@ -97,7 +103,7 @@ func TestAShortRunFillsItsTables(t *testing.T) {
 func TestRowsOfAMissingServerAreLeftOut(t *testing.T) {
 	t.Setenv("ETCD", "/no/such/etcd")
 	var said []string
-	r, err := measureRun(t, `^S64$`, 1, func(_ func(), text string) { said = append(said, text) })
+	r, err := measureRun(t, `^S64$`, 5, 1, func(_ func(), text string) { said = append(said, text) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,14 +120,14 @@ func TestRowsOfAMissingServerAreLeftOut(t *testing.T) {
 
 func TestNothingIsMeasuredUnasked(t *testing.T) {
 	t.Parallel()
-	if r, err := measureRun(t, `^nothing$`, 1, nil); err != nil || len(r.Tables) > 0 {
+	if r, err := measureRun(t, `^nothing$`, 5, 1, nil); err != nil || len(r.Tables) > 0 {
 		t.Errorf("got %d tables, %v", len(r.Tables), err)
 	}
 }
 
 func TestARunThatIsBrokenOffKeepsItsFigures(t *testing.T) {
 	t.Parallel()
-	r, err := measureRun(t, `^(A1|A16)$`, 1, func(stop func(), text string) {
+	r, err := measureRun(t, `^(A1|A16)$`, 5, 1, func(stop func(), text string) {
 		if strings.HasPrefix(text, "A16") {
 			stop()
 		}
@@ -140,7 +146,9 @@ func TestARunThatIsBrokenOffKeepsItsFigures(t *testing.T) {
 }
 
 // measureRun measures what the pattern names. said is told the progress, and how to stop.
-func measureRun(t *testing.T, run string, rounds int, said func(stop func(), text string)) (*results.Results, error) {
+func measureRun(
+	t *testing.T, run string, scale, rounds int, said func(stop func(), text string),
+) (*results.Results, error) {
 	t.Helper()
 	_, missing := exec.LookPath("redis-server")
 	_, noEtcd := exec.LookPath("etcd")
@@ -150,7 +158,7 @@ func measureRun(t *testing.T, run string, rounds int, said func(stop func(), tex
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	r := &results.Results{}
-	env := &measure.Env{Dir: t.TempDir(), Rounds: rounds, Scale: 5, Run: regexp.MustCompile(run), Results: r}
+	env := &measure.Env{Dir: t.TempDir(), Rounds: rounds, Scale: scale, Run: regexp.MustCompile(run), Results: r}
 	env.Say = func(format string, args ...any) {
 		if said != nil {
 			said(stop, fmt.Sprintf(format, args...))
