@@ -81,7 +81,7 @@ func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
 // all while the mean hold is unknown. Then it collects them, once in a run, unless another task on standby does, or too
 // little time is left.
 func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.Lease, error) {
-	if len(r.keys) == 1 || r.tried || r.Queue == nil {
+	if len(r.keys) == 1 || r.collectedOnStandby || r.Queue == nil {
 		return locking.Wait(waiting, r.Locker, r.keys, r.options())
 	}
 	hold := cmp.Or(r.SlotBudget.standby.State(r.standby).Hold, r.meanHold())
@@ -110,7 +110,7 @@ func (r *run) lockOnStandby(ctx, waiting context.Context, d Decision) (*locking.
 	if lease != nil || together.Err() == nil || waiting.Err() != nil {
 		return lease, err
 	}
-	r.tried = true
+	r.collectedOnStandby = true
 	waiting, cancel := context.WithTimeout(waiting, r.collectTime(ctx, hold))
 	defer cancel()
 	return r.lockEach(ctx, waiting)

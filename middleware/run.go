@@ -32,12 +32,13 @@ type run struct {
 	outage    outage // of the lock servers
 	refusals  int
 	firstAt   time.Time
-	waiting   bool            // it waits in its slot, within the budget
-	standby   string          // the key that it is on standby for
-	reserved  string          // the key for which standby has room reserved for it
-	noStandby bool            // it was on standby in vain
-	collected bool            // it has tried to collect its keys after refusals,
-	tried     bool            // and on standby
+	waiting   bool   // it waits in its slot, within the budget
+	standby   string // the key that it is on standby for
+	reserved  string // the key for which standby has room reserved for it
+	noStandby bool   // it was on standby in vain
+
+	collected, collectedOnStandby bool // it has tried to collect its keys, after refusals and on standby
+
 	began     time.Time       // when its handler began
 	took      time.Duration   // by the last attempt, for the observer
 	freed     time.Time       // when it was last notified of a release, for the observer

@@ -67,8 +67,9 @@ type Decision struct {
 	// Retry.
 	WaitUntil time.Time
 
-	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts; a
+	// Standby, with WaitInSlot, has the task take the key as soon as it is released, without delays between attempts. A
 	// task with several keys may collect them.
+	//
 	// StandbyLimit is the maximum number of tasks of this server that are on standby for the key. If that number is
 	// reached, or MayStandBy is false, the strategy is asked again with MayWait set to false. A release wakes as many
 	// parked tasks as StandbyLimit allows, besides the one that takes the key; StandbyLimit therefore applies to Park,
