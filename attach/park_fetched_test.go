@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type hotKey struct {
 	sent     commands
 }
 
-func newHotKey(t *testing.T, opts attach.Options) *hotKey {
+func newHotKey(t *testing.T, opts attach.Options, observers ...func(middleware.Event)) *hotKey {
 	t.Helper()
 	h := &hotKey{rig: newRig(t), began: make(chan string, 1000), parked: make(chan string, 1000), end: make(chan struct{})}
 	h.sent.counts = map[string]int{}
@@ -38,6 +39,9 @@ func newHotKey(t *testing.T, opts attach.Options) *hotKey {
 	opts.Observer = func(_ context.Context, e middleware.Event) {
 		if e.Kind == middleware.Parked {
 			h.parked <- e.Task.ID
+		}
+		for _, observe := range observers {
+			observe(e)
 		}
 	}
 	a := h.attach(asynq.Config{Concurrency: 4}, opts)
@@ -252,5 +256,49 @@ func TestAKeyThatNoTaskWaitsForCostsNoWake(t *testing.T) {
 	}
 	if counts := h.sent.forget(); counts["wake"] > 0 || counts["acknowledge"] == 0 {
 		t.Errorf("%v", counts)
+	}
+}
+
+// Release, wake and fetch are one script. Every task is reported as woken once.
+func TestTasksOfAKeyWakeOneAnotherAsTheyAreDone(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string]string{"one key": "hot", "two keys": "cold,hot"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const tasks = 40
+			woken := make(chan string, 2*tasks)
+			h := newHotKey(t, attach.Options{Strategy: middleware.Requeue{Standby: -1}}, func(e middleware.Event) {
+				if e.Kind == middleware.Woke && e.Cause == middleware.ByRelease && e.Key == "hot" {
+					woken <- e.Next.ID
+				}
+			})
+			var enqueued, began []string
+			for range tasks {
+				enqueued = append(enqueued, h.record(h.producer, keys).ID)
+				receive(t, h.parked)
+			}
+			h.sent.forget()
+			close(h.end)
+			for range tasks {
+				began = append(began, receive(t, h.began))
+			}
+			h.wantNoLocks()
+			if !slices.Equal(began, enqueued) {
+				t.Errorf("the tasks have run in the order %v, want %v", began, enqueued)
+			}
+			var told []string
+			for range tasks {
+				told = append(told, receive(t, woken))
+			}
+			slices.Sort(told)
+			slices.Sort(enqueued)
+			if !slices.Equal(told, enqueued) || len(woken) > 0 {
+				t.Errorf("woken are %v, and %d more; want %v", told, len(woken), enqueued)
+			}
+			counts := h.sent.forget()
+			if counts["wake"] > 0 || counts["lock"] > 0 || counts["park"] > 0 || counts["acknowledge"] == 0 {
+				t.Errorf("%d tasks took the calls %v", tasks, counts)
+			}
+		})
 	}
 }

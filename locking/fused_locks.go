@@ -65,9 +65,6 @@ func (f *fusedLocks) Ask() fused.Ask {
 	}
 }
 
-// errInUse reports that a caller of this process has, or asks for, a key that a script has taken.
-var errInUse = errors.New("locking: another caller of this process has the key, or asks for it")
-
 // Adopt makes a Lease of keys that a script has taken.
 func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (any, error) {
 	opts, _ := options.(Options)
@@ -87,11 +84,7 @@ func (f *fusedLocks) Adopt(ctx context.Context, t *fused.Taken, options any) (an
 	if f.gate != nil {
 		return f.gate.adopt(ctx, grant, t.Keys, opts, began)
 	}
-	lease, err := newLease(ctx, grant, t.Keys, opts, began)
-	if err != nil {
-		return nil, err
-	}
-	return lease, nil
+	return newLease(ctx, grant, t.Keys, opts, began)
 }
 
 // grant returns the grant of keys that a script has taken.
@@ -111,13 +104,14 @@ func (f *fusedLocks) grant(t *fused.Taken) (*singleGrant, error) {
 	}, nil
 }
 
-// adopt makes a lease of a grant that a script has got, for keys that no caller of this process holds.
+// adopt makes a lease of a grant that a script has got, for keys of which no caller of this process has a lease.
 func (g *Gate) adopt(
 	ctx context.Context, grant *singleGrant, keys []string, opts Options, began instant,
 ) (*Lease, error) {
+	g.supersede(keys)
 	h, _ := g.tryHold(keys, opts)
 	if h == nil {
-		return nil, errInUse
+		return nil, errors.New("locking: another caller of this process has the key, or asks for it")
 	}
 	lease, err := newLease(ctx, grant, keys, opts, began)
 	g.mu.Lock()
@@ -174,7 +168,7 @@ func (g *singleGrant) fusedRelease() *fused.Release {
 }
 
 // Defer ends a Lease and leaves its release to the caller.
-func (f *fusedLocks) Defer(l any, done func(error)) *fused.Release {
+func (f *fusedLocks) Defer(l any, done func(fused.Outcome, error)) *fused.Release {
 	lease, _ := l.(*Lease)
 	if lease == nil {
 		return nil
@@ -189,7 +183,7 @@ func (f *fusedLocks) Defer(l any, done func(error)) *fused.Release {
 // deferRelease ends the lease as Release does, and leaves the call to the server to what it returns: nil when the lease
 // is lost, was handed off, or is released already. Until the call is answered or late, the Gate takes the keys for held:
 // while Redis cannot be reached, callers must learn that, and not wait for a holder.
-func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fused.Release) {
+func (l *Lease) deferRelease(grant *singleGrant, done func(fused.Outcome, error)) (deferred *fused.Release) {
 	if l.Err() != nil {
 		return nil
 	}
@@ -211,7 +205,7 @@ func (l *Lease) deferRelease(grant *singleGrant, done func(error)) (deferred *fu
 			if err == nil && o.Lost > 0 {
 				err = &LostError{Keys: l.keys[o.Lost-1 : o.Lost], Reason: LossTaken}
 			}
-			done(err)
+			done(o, err)
 		})
 		l.releaseErr = lost
 	})

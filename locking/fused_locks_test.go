@@ -20,7 +20,7 @@ func TestAReleaseHoldsItsKeyUntilItIsLate(t *testing.T) {
 		opts := locking.Options{TTL: 2 * time.Second}
 		first := acquire(t, gate, opts, "order")
 		released := make(chan error, 1)
-		release := fused.Of(gate).Defer(first, func(err error) { released <- err })
+		release := fused.Of(gate).Defer(first, func(_ fused.Outcome, err error) { released <- err })
 		if release == nil {
 			t.Fatal("the release is not left to the caller")
 		}

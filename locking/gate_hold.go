@@ -108,13 +108,18 @@ func (h *hold) released(l *Lease, notify bool) bool {
 }
 
 // lost ends the hold of a lost lease, so that other callers of this process may try.
-func (h *hold) lost(l *Lease) {
-	g := h.gate
+func (h *hold) lost(l *Lease) { h.released(l, false) }
+
+// supersede ends the holds of leases that have ended. It is called when a script has got their keys since: they were
+// released, although this process has no answer yet.
+func (g *Gate) supersede(keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.lease == l && !h.freed {
-		g.notify(h)
-		g.free(h, nil)
+	for _, key := range keys {
+		if e := g.entries[key]; e != nil && e.hold != nil && e.hold.lease != nil && e.hold.lease.Err() != nil {
+			g.notify(e.hold)
+			g.free(e.hold, nil)
+		}
 	}
 }
 

@@ -86,10 +86,10 @@
 // once when the server shuts down.
 //
 // A task on standby takes no slot from other tasks. It waits only on a server with at least four slots, and only if
-// another slot is free and has been for 20 ms, or if nearly all arriving tasks are refused and could not use a slot.
-// For this the middleware needs [SlotBudget].Slots, which package attach sets; without it, no task is on standby. All
-// waits in slots, including those of [Wait], draw on the server's SlotBudget, so that hot keys cannot fill the slots;
-// the exception is a task that collects several keys.
+// another slot is free and has been for 20 ms, or if nearly all arriving tasks are refused and could not use a slot,
+// and more than a sixteenth of the slots is free. For this the middleware needs [SlotBudget].Slots, which package
+// attach sets; without it, no task is on standby. All waits in slots, including those of [Wait], draw on the
+// server's SlotBudget, so that hot keys cannot fill the slots; the exception is a task that collects several keys.
 //
 // # Several keys
 //

@@ -15,13 +15,19 @@ const wakeTimeout = 5 * time.Second
 
 // giveBack releases the keys after the handler. A task that stays keeps its position in the sequence. giveBack returns
 // why the lease was lost, or nil. The keys of a task without an order are released with asynq's acknowledgement if they
-// are on the Redis of the tasks; if it turns out then that the lease was lost, the task does not count as done.
+// are on the Redis of the tasks, and the same script wakes the next tasks; if it turns out then that the lease was lost, the
+// task does not count as done.
 func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) error {
 	r.unlist()
 	held, after := r.heldFor(), context.WithoutCancel(ctx)
-	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, lease.Committed(), func(lost error) {
-		r.wakeNext(after, lease, parking.Front{}, true, lost)
-		r.observeEnd(after, held, lossOf(lost))
+	if r.order == BestEffort && ctx.Err() == nil && r.active.Release(lease, parking.ReleaseOptions{
+		Keys: lease.Keys(), Committed: lease.Committed(),
+		Plan: r.planWake,
+		Done: func(woken map[string]parking.Woken, lost error) {
+			r.plan.woken = woken
+			r.wakeNext(after, lease, parking.Front{}, true, lost)
+			r.observeEnd(after, held, lossOf(lost))
+		},
 	}) {
 		r.lease = nil
 		return nil

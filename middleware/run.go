@@ -35,6 +35,7 @@ type run struct {
 	waiting   bool   // it waits in its slot, within the budget
 	standby   string // the key that it is on standby for
 	reserved  string // the key for which standby has room reserved for it
+	spare     bool   // a slot was free for standby when the room was reserved
 	noStandby bool   // it was on standby in vain
 
 	collected, collectedOnStandby bool // it has tried to collect its keys, after refusals and on standby
@@ -45,6 +46,7 @@ type run struct {
 	released  <-chan struct{} // receives releases of its keys while they are watched
 	stopWatch func()
 	lease     *locking.Lease   // to be released
+	plan      wakePlan         // what its acknowledgement wakes
 	blind     bool             // releases cannot be watched
 	holding   holdings.Holding // what it holds while its handler runs
 }
@@ -67,7 +69,7 @@ func (l *lock) begin(ctx context.Context, task *asynq.Task) (*run, error) {
 			return nil, err
 		}
 	}
-	r.reserved, _ = l.SlotBudget.standby.Arrive(id)
+	r.reserved, r.spare = l.SlotBudget.standby.Arrive(id, r.active.WokenFor())
 	return r, nil
 }
 
@@ -152,7 +154,7 @@ func (r *run) lastAttempt() bool { return r.left == 0 }
 func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	defer func() { r.stopWaiting(ctx, lease != nil) }()
 	lease, held, err := r.tryInOrder(ctx)
-	if r.reserved == "" && err == nil {
+	if !r.active.Woken() && err == nil {
 		r.SlotBudget.came(lease == nil)
 	}
 	for err == nil && lease == nil {
@@ -194,7 +196,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 	c := r.facts(now, held)
 	c.Deadline, _ = ctx.Deadline()
 	c.MayWait = (r.waiting || r.SlotBudget.hasRoom()) && !r.isStopping()
-	c.MayStandBy = r.SlotBudget.hasSpare(0)
+	c.MayStandBy = r.SlotBudget.mayStandBy(r.spare && r.reserved == held.Key)
 	d := r.Strategy.Decide(c)
 	if d.Outcome == WaitInSlot &&
 		(d.Standby && !c.MayStandBy || !r.reserveSlot(ctx, held.Key, d, c.Reserved)) { // another task was faster

@@ -17,6 +17,9 @@ const (
 	// freeFor is how long a slot must have been free before it counts as one that no task needs. It is longer than a
 	// server takes to fetch a pending task.
 	freeFor = 20 * time.Millisecond
+	// keptFree is the share of the slots, one in so many, that stays free of standby while nearly all tasks are refused, so
+	// that the server can find tasks whose keys are free.
+	keptFree = 16
 	// arrivals is the number of recent arrivals for which the server remembers whether they were refused. If at least
 	// nearlyAll of them were, the next arrivals are assumed to be refused, too.
 	arrivals  = 16
@@ -31,7 +34,8 @@ type SlotBudget struct {
 	Waiting int
 
 	// Slots is the Concurrency of the server. A task is on standby only if another slot is free and has been for 20 ms,
-	// so that no pending task needs it, or if nearly all arriving tasks are refused, so that they could not use it. No
+	// so that no pending task needs it, or if nearly all arriving tasks are refused, so that they could not use it, and more
+	// than a sixteenth of the slots is free. A task that was woken because a slot was free may always be on standby. No
 	// task is on standby if the server has fewer than four slots, or if Slots is zero because the number is not known.
 	// In that case only [Wait] keeps tasks in their slots.
 	Slots int
@@ -75,11 +79,17 @@ func (s *SlotBudget) hasSpare(more int) bool {
 		bits.OnesCount32(s.refused.Load()))
 }
 
+// mayStandBy reports whether a task that was refused may be on standby. One that was woken because a slot was free for
+// standby may: otherwise it would have been woken in vain.
+func (s *SlotBudget) mayStandBy(woken bool) bool {
+	return woken && s.Slots >= fewSlots || s.hasSpare(0)
+}
+
 // spareSlot reports whether one of the taken slots may be used for standby: either another slot is free, and has been
 // for so long that no pending task needs it, or so many of the last arrivals were refused that the next one could not
-// use it.
+// use it, and a few slots are left to look for others.
 func spareSlot(slots, taken int, free time.Duration, refused int) bool {
-	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll)
+	return slots >= fewSlots && taken < slots && (free >= freeFor || refused >= nearlyAll && taken+slots/keptFree < slots)
 }
 
 // came notes whether the first attempt of a task that was not woken was refused. If two tasks do this at the same

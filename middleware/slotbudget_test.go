@@ -57,6 +57,10 @@ func TestAStandbyTakesNoSlotThatIsWanted(t *testing.T) {
 		"others want it":           {32, 20, 0, nearlyAll - 1, false},
 		"none could use it":        {32, 20, 0, nearlyAll, true},
 		"it is the last one":       {32, 32, 0, arrivals, false},
+		"more than two are free":   {32, 29, 0, arrivals, true},
+		"two are left to look":     {32, 30, 0, arrivals, false},
+		"two have long been free":  {32, 30, time.Hour, arrivals, true},
+		"the last of a few":        {15, 14, 0, arrivals, true},
 	} {
 		if got := spareSlot(tt.slots, tt.taken, tt.free, tt.refused); got != tt.want {
 			t.Errorf("%s: %t", name, got)
@@ -115,4 +119,18 @@ func TestOnlyTheLastArrivalsTellWhetherSlotsAreWanted(t *testing.T) {
 	come(1, false, false)
 	come(nearlyAll-1, true, false)
 	come(1, true, true)
+}
+
+func TestATaskKeepsThePlaceThatIsReservedForIt(t *testing.T) {
+	t.Parallel()
+	for slots, want := range map[int]bool{32: true, fewSlots: true, fewSlots - 1: false, 0: false} {
+		s := &SlotBudget{Waiting: 16, Slots: slots}
+		s.running.Store(int64(slots))
+		if got := s.mayStandBy(true); got != want {
+			t.Errorf("of %d slots, all taken, one is kept: %t, want %t", slots, got, want)
+		}
+		if s.mayStandBy(false) {
+			t.Errorf("of %d slots, all taken, one is free for a task without a place", slots)
+		}
+	}
 }

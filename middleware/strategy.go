@@ -45,7 +45,7 @@ type Conflict struct {
 	// down.
 	MayWait bool
 	// MayStandBy is false if a task on standby would take a slot from other tasks: the server has fewer than four slots
-	// or an unknown number, or no slot is free.
+	// or an unknown number, or too few slots are free, and were so when the task was woken.
 	MayStandBy bool
 
 	hasWaited bool // an earlier strategy of the chain has used up the time in the slot

@@ -10,21 +10,86 @@ import (
 	"github.com/railtoken/railtoken/middleware/internal/standby"
 )
 
+// wakePlan is what the acknowledgement of a run wakes. It has no keys if the keys were released in another way.
+type wakePlan struct {
+	held  time.Duration
+	keys  []plannedWake
+	first [1]plannedWake           // room for one key
+	woken map[string]parking.Woken // for the keys for which it has woken tasks
+}
+
+// plannedWake is the number of tasks to wake for a key. known means that standby must be told the outcome.
+type plannedWake struct {
+	key   string
+	most  int
+	known bool
+}
+
+// planWake decides, before a key is released, how many tasks the release wakes if tasks are parked on it. It is called
+// for all keys of the lease, in turn.
+func (r *run) planWake(key string) (most int) {
+	if r.plan.keys == nil {
+		r.plan.held, r.plan.keys = r.noteHold(), r.plan.first[:0]
+	}
+	most, known := r.SlotBudget.standby.Plan(key, r.plan.held, r.SlotBudget.spareForNext)
+	r.plan.keys = append(r.plan.keys, plannedWake{key, most, known})
+	return most
+}
+
 // wakeWaiters wakes the next tasks of each released key that may have waiters: as many as can run or be on standby, all
-// in one round trip.
+// in one round trip. After an acknowledgement that woke tasks, it wakes the rest.
 func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
-	held := r.noteHold()
 	var wakes []parking.KeyWake
-	for _, key := range r.keys {
-		n := r.SlotBudget.standby.Released(key,
-			standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()},
-			r.SlotBudget.spareForNext)
-		if n > 0 {
+	wake := func(key string, held time.Duration) {
+		released := standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
+		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
 			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
+		}
+	}
+	if len(r.plan.keys) == 0 {
+		held := r.noteHold()
+		for _, key := range r.keys {
+			wake(key, held)
+		}
+	}
+	for _, p := range r.plan.keys {
+		if held, woken := r.settle(ctx, p); !woken {
+			wake(p.key, held)
 		}
 	}
 	if len(wakes) > 0 {
 		r.wakeAll(ctx, wakes, lease.HandedOff())
+	}
+}
+
+// settle notes what the acknowledgement has woken for a key. If it has woken no task, settle returns how long the key was
+// held, unless that has been noted.
+func (r *run) settle(ctx context.Context, p plannedWake) (held time.Duration, woken bool) {
+	w, woken := r.plan.woken[p.key]
+	awaited := false
+	switch {
+	case woken && p.known:
+		awaited = r.SlotBudget.standby.Woke(p.key, p.most, w.Tasks, w.Left)
+	case woken:
+		r.SlotBudget.standby.Learn(p.key, r.plan.held, w.Left)
+	case p.known:
+		r.SlotBudget.standby.NotWoken(p.key, p.most)
+	default:
+		held = r.plan.held
+	}
+	r.observeWoken(ctx, p.key, w.Tasks, awaited)
+	return held, woken
+}
+
+// observeWoken reports tasks that were woken. The key is free for the first of them, unless a task has it or waits for it
+// in its slot.
+func (r *run) observeWoken(ctx context.Context, key string, tasks []parking.Task, awaited bool) {
+	for i, next := range tasks {
+		cause := ByRelease
+		if i > 0 || awaited {
+			cause = ByStandby
+		}
+		r.observe(ctx, &Event{Kind: Woke, Key: key, Cause: cause, Next: delayqueue.Task(next)})
 	}
 }
 
@@ -45,13 +110,7 @@ func (r *run) wakeAll(ctx context.Context, wakes []parking.KeyWake, handedOff bo
 				continue
 			}
 			awaited := r.SlotBudget.standby.Woke(w.Key, w.Most, woken.Tasks, woken.Left)
-			for i, next := range woken.Tasks {
-				cause := ByRelease
-				if i > 0 || handedOff || awaited {
-					cause = ByStandby
-				}
-				r.observe(ctx, &Event{Kind: Woke, Key: w.Key, Cause: cause, Next: delayqueue.Task(next)})
-			}
+			r.observeWoken(ctx, w.Key, woken.Tasks, handedOff || awaited)
 		}
 		wakes = left
 		return none, failed

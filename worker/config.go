@@ -54,7 +54,7 @@ type Config struct {
 	Concurrency int
 	// SlotBudget is the maximum number of tasks that wait in their slots, by [middleware.Wait] or on standby, for all
 	// keys together; half of Concurrency when zero, none when negative. No task is on standby if Concurrency is below
-	// four, or while no slot is free. RAILTOKEN_SLOT_BUDGET.
+	// four, or while too few slots are free. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
 	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. A task that

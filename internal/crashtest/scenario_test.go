@@ -145,7 +145,7 @@ var scenarios = []scenario{
 			{ID: "unrecorded", Keys: []string{"c"}, At: 9 * time.Second, Hold: time.Second, Retries: 5},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"park", "wake", "asynq/retry", "asynq/forward"},
+		steps:  []string{"park", "asynq/retry", "asynq/forward"}, // the acknowledgements wake
 	},
 	{
 		name: "behind others of a held key", settings: settings{Queues: own, Fused: true, Strategy: middleware.Requeue{Standby: -1}},
@@ -157,7 +157,7 @@ var scenarios = []scenario{
 			{ID: "third", At: 5 * time.Second, Hold: time.Second, Retries: 5, Record: true},
 		},
 		within: 24 * time.Second,
-		steps:  []string{"park", "wake"},
+		steps:  []string{"park"},
 	},
 	{
 		name: "locks on a Redis of their own", settings: settings{Queues: own, Apart: true},

@@ -34,11 +34,11 @@ type Locks interface {
 	Refusal(keys []string, reply any) error
 	// Release returns the release of keys that a script has taken and nobody has adopted.
 	Release(t *Taken) *Release
-	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the error that Lease.Release
-	// would have returned. Until the release is carried out or said to be [Release.Late], callers of this process take the
-	// keys for held. Defer returns nil if Lease.Release must be called: it hands the lease off, or the lease is over, or is
+	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the outcome and the error that
+	// Lease.Release would have returned. Until the release is carried out or said to be [Release.Late], or a script has
+	// taken the keys for another task, callers of this process take the keys for held. Defer returns nil if Lease.Release must be called: it hands the lease off, or the lease is over, or is
 	// not one of these locks alone.
-	Defer(lease any, done func(error)) *Release
+	Defer(lease any, done func(Outcome, error)) *Release
 }
 
 // Ask is what a script needs to take locks for the tasks of one call. The value of a lock is ID, three digits that

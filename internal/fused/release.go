@@ -13,6 +13,11 @@ type Release struct {
 	Tops  []int64 // the last token of each
 	// Strict says that the task is not done if one of its locks was another owner's before the acknowledgement.
 	Strict bool
+	// Plan, when not nil, is called once for each of the Names, right before the script that acknowledges the task is
+	// sent. It returns how many of the tasks to wake that are parked on the key.
+	Plan func(name string) int
+	// Names are the business keys.
+	Names []string
 
 	send func(ctx context.Context, sent bool) (Outcome, error)
 	then []func(Outcome, error)
@@ -30,9 +35,18 @@ func (r *Release) Locks(to []string) []string {
 
 // Outcome is the outcome of a release.
 type Outcome struct {
-	Lost   int  // position of the first key that another owner has, or has had, since; 0 for none
-	Notify bool // another caller waits for one of the keys
-	Parked bool // tasks are parked on one of them, as far as is known
+	Lost   int     // position of the first key that another owner has, or has had, since; 0 for none
+	Notify bool    // another caller waits for one of the keys
+	Parked bool    // tasks are parked on one of them of which none was woken, as far as is known: the caller wakes them
+	Woken  []Woken // what was woken
+}
+
+// Woken are the tasks that the script which has released a key has moved to the heads of their queues.
+type Woken struct {
+	Key     int // its position, from 1
+	Left    int // how many tasks are still parked on it
+	Pending int // how many of the woken ones the fetch of the script has not taken
+	Entries []string
 }
 
 // NewRelease returns a Release. send carries it out on its own; sent says that a script may have done so before.

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
 // ParkedIndex is the name of the index of all parked tasks.
@@ -90,3 +92,6 @@ func (w Woken) First() Task {
 	}
 	return w.Tasks[0]
 }
+
+// ParkingAtFetch is what the Conns of an Engine have the scripts park and wake.
+func (e *Engine) ParkingAtFetch() *asynqconn.Parking { return e.parkingAtFetch() }

@@ -91,14 +91,19 @@ func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
 // servers may differ by.
 const fetchedLease = 25 * time.Second
 
-//go:embed lua/park_fetched.lua
-var parkFetchedSource string
+var (
+	//go:embed lua/park_fetched.lua
+	parkFetchedSource string
+	//go:embed lua/wake_released.lua
+	wakeReleasedSource string
+)
 
-// parkingAtFetch has tasks parked by the script that fetches them.
+// parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *asynqconn.Parking {
-	constants := fmt.Sprintf("local index, idle_waiters = %q, %d\n", e.index, idleWaiters.Milliseconds())
+	// The keys of that script are not those that the functions expect.
+	constants := fmt.Sprintf("local KEYS, index, idle_waiters = {}, %q, %d\n", e.index, idleWaiters.Milliseconds())
 	return &asynqconn.Parking{
-		Source: constants + taskSource + waitersSource + indexSource + stateSource + parkFetchedSource,
+		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + wakeReleasedSource,
 		Parked: (*tasks)(e).parkedAtFetch,
 	}
 }

@@ -88,6 +88,9 @@ func (r *Run) Met(attempt int) Conflict {
 // ByTimer reports whether the task has waited and was brought back by its timer.
 func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(attempt).Count > 0 }
 
+// Woken reports whether the task was woken for this run.
+func (r *Run) Woken() bool { return r != nil && r.woken }
+
 // WokenFor returns how long ago the task was woken; zero if it was not, or that is not known.
 func (r *Run) WokenFor() time.Duration {
 	if r == nil || r.wokenFor == 0 {

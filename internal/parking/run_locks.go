@@ -52,11 +52,24 @@ func (r *Run) Mistaken(ctx context.Context, kind string, taken *fused.Taken) {
 // No acknowledgement comes if asynq's lease on the task has ended, and no answer while Redis cannot be reached.
 const unacknowledged = time.Second
 
+// ReleaseOptions is how a run releases its keys.
+type ReleaseOptions struct {
+	Keys []string // of the lease
+	// Committed says that the work is done even if the lease was lost before the acknowledgement.
+	Committed bool
+	// Plan returns how many tasks to wake for a key if tasks are parked on it, 100 at most. It is called for each key in
+	// turn, or for none, right before the acknowledgement is sent that carries out the release.
+	Plan func(key string) int
+	// Done is called once, with the tasks that the acknowledgement has woken for some of the keys, and the error of the
+	// release.
+	Done func(woken map[string]Woken, err error)
+}
+
 // Release ends a lease with the acknowledgement of the run, which carries out its release, or without it if none comes.
-// Unless the work is committed, a success does not count if the lease was lost by then: the task runs again. done is
-// called with the error of the release, once. Release reports false, and does nothing, if the caller must release the
-// lease: it is no lock of the tasks' Redis, it is over or was handed off, the run is over, or its task waits for a key.
-func (r *Run) Release(lease any, committed bool, done func(error)) bool {
+// Unless the work is committed, a success does not count if the lease was lost by then: the task runs again. Release
+// reports false, and does nothing, if the caller must release the lease: it is no lock of the tasks' Redis, it is over or
+// was handed off, the run is over, or its task waits for a key.
+func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 	if r == nil || r.queue.locks == nil || !r.current() {
 		return false
 	}
@@ -65,11 +78,17 @@ func (r *Run) Release(lease any, committed bool, done func(error)) bool {
 	if r.parking != nil || r.release != nil || r.putBack {
 		return false
 	}
-	release := r.queue.locks.Defer(lease, done)
+	keys, done := opts.Keys, opts.Done
+	release := r.queue.locks.Defer(lease, func(o fused.Outcome, err error) {
+		done(r.queue.wokenWith(keys, o.Woken), err)
+	})
 	if release == nil {
 		return false
 	}
-	release.Strict = !committed
+	release.Strict = !opts.Committed
+	if len(r.queue.knownUnserved()) == 0 { // else a wake must skip the tasks of these queues
+		release.Plan, release.Names = opts.Plan, opts.Keys
+	}
 	r.release = release
 	due := time.AfterFunc(unacknowledged, func() {
 		if left := r.takeRelease(); left != nil {
@@ -80,6 +99,28 @@ func (r *Run) Release(lease any, committed bool, done func(error)) bool {
 	})
 	release.Then(func(fused.Outcome, error) { due.Stop() })
 	return true
+}
+
+// wokenWith returns the tasks that an acknowledgement has woken, by their keys, and has the wakes followed up.
+func (e *Engine) wokenWith(keys []string, all []fused.Woken) map[string]Woken {
+	if len(all) == 0 {
+		return nil
+	}
+	byKey := map[string]Woken{}
+	for _, one := range all {
+		if one.Key < 1 || one.Key > len(keys) {
+			continue
+		}
+		key, w := keys[one.Key-1], Woken{Tasks: tasksOf(one.Entries), Left: one.Left}
+		for _, t := range w.Tasks {
+			if e.woken != nil && one.Pending > 0 {
+				e.woken(t)
+			}
+		}
+		e.followUp(call{target: wakeTarget{key: key}}, w)
+		byKey[key] = w
+	}
+	return byKey
 }
 
 // takeRelease returns the release of the locks of a run, if it is still to be carried out.

@@ -49,8 +49,8 @@ var ErrLost = errors.New("asynqconn: a lock of the task was lost")
 // errNotFound is what asynq's own scripts answer when the run of a task is another's by now.
 var errNotFound = errors.New("NOT FOUND")
 
-// Acknowledge ends a run, if the task is still in it, and releases its locks. Tasks are taken in the same call for the
-// slots that are free then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on
+// Acknowledge ends a run, if the task is still in it, releases its locks, and wakes tasks that are parked on their keys.
+// Tasks are taken in the same call for the slots that are free then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on
 // several nodes.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, _ error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
@@ -67,7 +67,7 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	defer in.end()
 	script := in.ackScript(a.text())
 	// asynq's lease bounds ctx, and is longer than a call may take.
-	got, err := readAcknowledged(in.server.Finish(ctx, a.call(script, at, run, a.Release != nil && a.Release.Strict)))
+	got, err := readAcknowledged(in.server.Finish(ctx, a.call(script, at, run, true)))
 	if !unanswered(err) {
 		got.release(ctx, a.Release, err, false)
 		switch {
@@ -79,7 +79,6 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 		return true, err
 	}
 	if in.repeat(func(ctx context.Context) error {
-		// A lock that has expired since the handler returned was not lost.
 		got, err := readAcknowledged(in.server.Run(ctx, a.call(script, at, run, false)))
 		if passes(err) {
 			return err
@@ -92,23 +91,31 @@ func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, 
 	return true, err
 }
 
-// call returns the call of ack.lua, to be made once. at is the position of the task's hash in the keys.
-func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, strict bool) *pipeline.Call {
+// call returns the call of ack.lua, to be made once. at is the position of the task's hash in the keys. The first call
+// alone wakes tasks, and alone is strict: a lock that has expired since the handler returned was not lost.
+func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, first bool) *pipeline.Call {
 	locks := a.Release
 	if locks == nil {
 		locks = &fused.Release{}
 	}
 	var held [4]string
-	c := script.CommandOf(7+len(a.Args)+len(locks.Tops), a.Keys, locks.Locks(held[:0]))
+	c := script.CommandOf(7+len(a.Args)+2*len(locks.Tops), a.Keys, locks.Locks(held[:0]))
 	c.Add(len(a.Keys), len(a.Args))
 	c.Add(a.Args...)
 	lost := 0
-	if strict {
+	if first && locks.Strict {
 		lost = 1
 	}
 	c.Add(at+1, run, locks.Owner, lost, len(locks.Tops))
 	for _, top := range locks.Tops {
 		c.Add(top)
+	}
+	for i := range locks.Tops {
+		most := 0
+		if first && locks.Plan != nil {
+			most = locks.Plan(locks.Names[i])
+		}
+		c.Add(most)
 	}
 	return new(pipeline.Call).Of(c, 0, nil)
 }
@@ -129,7 +136,7 @@ func readAcknowledged(reply any, err error) (got acknowledged, _ error) {
 	}
 	var n [4]int64
 	list, _ := reply.([]any)
-	if len(list) != len(n) {
+	if len(list) < len(n) {
 		return got, fmt.Errorf("%w: %v", errReply, reply)
 	}
 	for i := range n {
@@ -138,7 +145,35 @@ func readAcknowledged(reply any, err error) (got acknowledged, _ error) {
 			return got, fmt.Errorf("%w: %v", errReply, reply)
 		}
 	}
-	return acknowledged{n[0], fused.Outcome{Lost: int(n[1]), Notify: n[2] > 0, Parked: n[3] > 0}}, nil
+	got = acknowledged{n[0], fused.Outcome{Lost: int(n[1]), Notify: n[2] > 0, Parked: n[3] > 0}}
+	for _, value := range list[len(n):] {
+		w, err := readWoken(value)
+		if err != nil {
+			return got, err
+		}
+		got.Woken = append(got.Woken, w)
+	}
+	return got, nil
+}
+
+// readWoken reads which tasks were woken for a key.
+func readWoken(value any) (w fused.Woken, _ error) {
+	list, _ := value.([]any)
+	if len(list) < 3 {
+		return w, fmt.Errorf("%w: woken %v", errReply, value)
+	}
+	key, ok1 := list[0].(int64)
+	left, ok2 := list[1].(int64)
+	pending, ok3 := list[2].(int64)
+	if !ok1 || !ok2 || !ok3 {
+		return w, fmt.Errorf("%w: woken %v", errReply, value)
+	}
+	w = fused.Woken{Key: int(key), Left: int(left), Pending: int(pending)}
+	for _, entry := range list[3:] {
+		text, _ := entry.(string)
+		w.Entries = append(w.Entries, text)
+	}
+	return w, nil
 }
 
 // release tells the release of a task's locks what an acknowledgement has done with them. repeated says that the

@@ -11,9 +11,9 @@ import (
 
 // Parking has tasks parked by the script that fetches them, if one of their keys is held, many tasks are parked on that
 // key already ([fused.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
-// them.
+// them. It also has tasks woken by the script that acknowledges others.
 type Parking struct {
-	// Source is that of a Lua function: see park_fetched.lua of package parking.
+	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package parking.
 	Source string
 	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
 	// tells of them.

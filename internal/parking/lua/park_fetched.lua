@@ -66,7 +66,7 @@ end
 -- of one type in one queue that found the same key held: the prefix of the names of the queue's keys, and how the
 -- entries of its tasks begin; the waiters and the notify key of the key; and the tasks' timer if they are next (ms). It
 -- is told how many stand before the first of its tasks (ahead), and when that was first refused (since, us).
-return function(group, id, task, message, now)
+local function park(group, id, task, message, now)
   local found = fields(message)
   local deadline = found and found[9] or 0
   if deadline > 2 ^ 53 then -- it is negative

@@ -13,10 +13,11 @@ import (
 // it.
 const leastReserved, mostReserved = 20 * time.Millisecond, 2 * time.Second
 
-// reservation is a standby place that is reserved for a woken task.
+// reservation is a standby place that is reserved for a woken task. spare says that a slot was free for standby then.
 type reservation struct {
-	task parking.Task
-	at   time.Time
+	task  parking.Task
+	at    time.Time
+	spare bool
 }
 
 // arrivals is what is known about arriving tasks, for all keys.
@@ -29,10 +30,12 @@ type arrivals struct {
 	sweep int    // the size of early that triggers the next sweep
 }
 
-// Arrive notes that the run of a task begins. If a place is reserved for the task, Arrive returns the name of its key.
-func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
+// Arrive notes that the run of a task begins, which was woken so long ago; zero if it was not, or that is not known. If a
+// place is reserved for the task, Arrive returns the name of its key, and whether a slot was free for standby then.
+func (k *Keys) Arrive(t parking.Task, woken time.Duration) (name string, spare bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.pickup = Average(k.pickup, woken)
 	name, ok := k.arrivals.expected[t]
 	if !ok {
 		if k.waking > 0 {
@@ -44,12 +47,11 @@ func (k *Keys) Arrive(t parking.Task) (name string, reserved bool) {
 	known := k.keys[name]
 	for i, r := range known.reserved {
 		if r.task == t {
-			k.pickup = Average(k.pickup, time.Since(r.at))
-			known.reserved = slices.Delete(known.reserved, i, i+1)
+			known.reserved, spare = slices.Delete(known.reserved, i, i+1), r.spare
 			break
 		}
 	}
-	return name, true
+	return name, spare
 }
 
 // reserve reserves places for woken tasks, except for those that have arrived since the wake began. The caller holds
@@ -62,7 +64,7 @@ func (k *Keys) reserve(name string, known *key, tasks []parking.Task) {
 		if k.arrivals.expected == nil {
 			k.arrivals.expected = map[parking.Task]string{}
 		}
-		known.reserved = append(known.reserved, reservation{t, known.used})
+		known.reserved = append(known.reserved, reservation{t, known.used, known.spare})
 		k.arrivals.expected[t] = name
 	}
 }

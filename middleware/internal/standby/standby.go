@@ -18,6 +18,8 @@ const (
 	idle = time.Minute
 	// few is the number of keys, or of early arrivals, before the first sweep for those that can be forgotten.
 	few = 256
+	// mostPlaces limits how many tasks a release wakes for standby, because one script wakes them all.
+	mostPlaces = 99
 )
 
 // Keys is what a server knows about the keys that its tasks wait for. It does not decide which task gets a key: if it
@@ -41,6 +43,7 @@ type key struct {
 	limit    int           // the number of standby places, by the last decision
 	parked   int           // how many tasks are parked, as far as this server knows
 	absorbed bool          // a release woke no task, because one waits here
+	spare    bool          // a slot was free for standby at the last release
 	hold     time.Duration // how long the key is held on average
 	used     time.Time
 }
@@ -128,16 +131,43 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	if known.parked == 0 && !r.Notify {
 		return 0
 	}
-	known.used = time.Now()
-	k.expire(known, known.used)
-	limit := 0
-	if spare() {
-		limit = known.limit
-	}
-	n := wakes(limit, known.waiting, known.waking+len(known.reserved), r.HandedOff)
 	if !r.HandedOff && known.waiting > 0 {
 		known.absorbed = true
 	}
+	return k.wakesFor(known, r.HandedOff, spare)
+}
+
+// Plan is like Released, but is called before the release, when it is not known whether tasks are parked on the key. known
+// is false if this server knows nothing of the key: then one task is to be woken, and [Keys.Learn] must be told of it
+// instead of [Keys.Woke] or [Keys.NotWoken].
+func (k *Keys) Plan(name string, held time.Duration, spare func() bool) (most int, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	this := k.keys[name]
+	if this == nil {
+		return 1, false
+	}
+	this.hold = Average(this.hold, held)
+	return k.wakesFor(this, false, spare), true
+}
+
+// Learn notes how long a key was held of which this server knew nothing, and how many tasks are still parked on it.
+func (k *Keys) Learn(name string, held time.Duration, parked int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.key(name)
+	known.hold, known.parked = Average(known.hold, held), parked
+}
+
+// wakesFor decides how many tasks the release of a key wakes. The caller holds the mutex.
+func (k *Keys) wakesFor(known *key, handedOff bool, spare func() bool) int {
+	known.used = time.Now()
+	k.expire(known, known.used)
+	limit := 0
+	if known.spare = spare(); known.spare {
+		limit = min(known.limit, mostPlaces)
+	}
+	n := wakes(limit, known.waiting, known.waking+len(known.reserved), handedOff)
 	k.beginWake(known, n)
 	return n
 }

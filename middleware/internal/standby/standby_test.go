@@ -61,12 +61,11 @@ func TestAWokenTaskGetsItsPlaceAndIsMeasured(t *testing.T) {
 		if k.Enter("a", 1, false) {
 			t.Error("a newcomer got a reserved place")
 		}
-		time.Sleep(7 * time.Millisecond)
-		key, reserved := k.Arrive(numbered(1))
-		if key != "a" || !reserved {
-			t.Errorf("a place is reserved for %q, %v", key, reserved)
+		key, spare := k.Arrive(numbered(1), 7*time.Millisecond)
+		if key != "a" || !spare {
+			t.Errorf("a place is reserved for %q; a slot was free: %t", key, spare)
 		}
-		if _, again := k.Arrive(numbered(1)); again {
+		if key, _ := k.Arrive(numbered(1), 0); key != "" {
 			t.Error("a place was reserved twice")
 		}
 		if !k.Enter("a", 1, true) {
@@ -78,7 +77,7 @@ func TestAWokenTaskGetsItsPlaceAndIsMeasured(t *testing.T) {
 		if k.Leave("a", true) {
 			t.Error("a task that has the key wakes none")
 		}
-		_, _ = k.Arrive(numbered(2))
+		_, _ = k.Arrive(numbered(2), 0)
 		k.wantZero(t)
 	})
 }
@@ -104,7 +103,7 @@ func TestAPlaceIsReservedForAShortTime(t *testing.T) {
 			if got := k.State("a").Standby; got != 0 {
 				t.Errorf("%s: %d are expected after %v, want none", name, got, tt.kept)
 			}
-			if _, reserved := k.Arrive(numbered(1)); reserved {
+			if key, _ := k.Arrive(numbered(1), 0); key != "" {
 				t.Errorf("%s: a reservation outlived its time", name)
 			}
 			k.wantZero(t)
@@ -118,14 +117,14 @@ func TestATaskThatIsHereAlreadyIsNotExpected(t *testing.T) {
 		var k Keys
 		k.Parked("a", 2, 1)
 		n := k.release("a", false, true)
-		if _, reserved := k.Arrive(numbered(1)); reserved {
+		if key, _ := k.Arrive(numbered(1), 0); key != "" {
 			t.Error("it was not known yet")
 		}
 		k.Woke("a", n, []parking.Task{numbered(1), numbered(2)}, 0)
 		if got := k.State("a").Standby; got != 1 {
 			t.Errorf("%d are expected, want the second alone", got)
 		}
-		_, _ = k.Arrive(numbered(2))
+		_, _ = k.Arrive(numbered(2), 0)
 		k.wantZero(t)
 	})
 }
@@ -140,7 +139,7 @@ func TestArrivalsAreNotRememberedForLong(t *testing.T) {
 		for i := range 100_000 {
 			key := []string{"slow", "other"}[i%2]
 			next := k.release(key, false, true) // begun before the one before it has its answer
-			_, _ = k.Arrive(numbered(i))
+			_, _ = k.Arrive(numbered(i), 0)
 			if before == "" {
 				before = "slow"
 			}
@@ -162,13 +161,13 @@ func TestAnArrivalIsNoAnswerToALaterWake(t *testing.T) {
 		var k Keys
 		k.Parked("slow", 2, 1)
 		other := k.release("slow", false, true) // its answer takes long
-		if _, reserved := k.Arrive(numbered(1)); reserved {
+		if key, _ := k.Arrive(numbered(1), 0); key != "" {
 			t.Error("nothing is reserved for it")
 		}
 		k.Parked("a", 1, 1) // it parks, and is woken
 		k.wakeAll("a", 0, numbered(1))
-		if key, reserved := k.Arrive(numbered(1)); key != "a" || !reserved {
-			t.Errorf("a task that was woken after it had parked has a place for %q, %v", key, reserved)
+		if key, _ := k.Arrive(numbered(1), 0); key != "a" {
+			t.Errorf("a task that was woken after it had parked has a place for %q", key)
 		}
 		k.Woke("slow", other, nil, 0)
 		k.wantZero(t)
@@ -281,9 +280,9 @@ func TestTheCountsEndAtZeroWhateverHappens(t *testing.T) {
 				random := rand.New(rand.NewPCG(uint64(g), 2)) //nolint:gosec // a test that can be repeated
 				for range 2000 {
 					key := fmt.Sprint(random.IntN(3))
-					_, reserved := k.Arrive(numbered(random.IntN(50)))
+					reserved, _ := k.Arrive(numbered(random.IntN(50)), 0)
 					_ = k.State(key)
-					if k.Enter(key, random.IntN(4), reserved) {
+					if k.Enter(key, random.IntN(4), reserved != "") {
 						if random.IntN(4) == 0 {
 							time.Sleep(time.Millisecond)
 						}
@@ -315,4 +314,48 @@ func TestTheCountsEndAtZeroWhateverHappens(t *testing.T) {
 		time.Sleep(mostReserved)
 		k.wantZero(t)
 	})
+}
+
+func TestAPlannedReleaseCountsAsOneThatWasMade(t *testing.T) {
+	t.Parallel()
+	var planned, made Keys
+	for _, k := range []*Keys{&planned, &made} {
+		if n, known := k.Plan("a", time.Millisecond, always); n != 1 || known || len(k.keys) > 0 {
+			t.Errorf("of an unknown key it wakes %d tasks, known: %t; it knows %d keys", n, known, len(k.keys))
+		}
+		k.Parked("a", 9, 2)
+		if !k.Enter("a", 2, false) {
+			t.Fatal("no place is free")
+		}
+	}
+	n, known := planned.Plan("a", time.Millisecond, always)
+	if want := made.release("a", false, true); n != want || n != 2 || !known {
+		t.Errorf("it wakes %d tasks, known: %t; Released wakes %d", n, known, want)
+	}
+	// The release was answered: a task has arrived already, the other one is still expected.
+	if key, _ := planned.Arrive(numbered(1), 0); key != "" {
+		t.Error("a place is reserved before the answer")
+	}
+	if awaited := planned.Woke("a", n, []parking.Task{numbered(1), numbered(2)}, 7); !awaited {
+		t.Error("nobody waits in a slot")
+	}
+	if _, _, reserved, expected, early := planned.counters(); reserved != 1 || expected != 1 || early != 0 {
+		t.Errorf("%d places are reserved, %d tasks expected, %d early; want 1, 1, 0", reserved, expected, early)
+	}
+	if n, _ := planned.Plan("a", time.Millisecond, always); n != 1 { // one has the key, one is expected, one place is free
+		t.Errorf("the next release wakes %d, want 1", n)
+	}
+	planned.NotWoken("a", 1) // nothing was parked
+	planned.Arrive(numbered(2), 0)
+	if planned.Leave("a", true) {
+		t.Error("the one that waited has the key, and wakes another")
+	}
+	planned.wantZero(t)
+	planned.Learn("b", time.Second, 3)
+	if got := planned.State("b"); got.Hold != time.Second || got.Standby != 0 {
+		t.Errorf("of a key that it has learned it knows %+v", got)
+	}
+	if n := planned.release("b", false, false); n != 1 {
+		t.Errorf("the release of a key on which tasks are parked wakes %d, want 1", n)
+	}
 }

@@ -1,5 +1,5 @@
--- Ends runs by asynq's own script, which stands in the place below, releases the locks of their tasks, and takes the next
--- tasks for the slots that are free then. Several acknowledgements may come in one call: about half of what a script
+-- Ends runs by asynq's own script, which stands in the place below, releases the locks of their tasks, wakes the next tasks
+-- that are parked on their keys, and takes the next tasks for the slots that are free then. Several acknowledgements may come in one call: about half of what a script
 -- costs the server is the call itself. Each of them must be atomic, so that a reply which is lost is lost for all: the
 -- run has ended, or it has not. One that fails leaves the others as they are.
 --
@@ -8,13 +8,16 @@
 -- ARGV  1 how many acknowledgements   2... for the fetch: see grant.lua
 --       then of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
---       4 1 when the run has not succeeded if one of them was lost   5 how many locks   6... the token of each
+--       4 1 when the run has not succeeded if one of them was lost   5 how many locks   6... the token of each, then
+--       of each how many tasks to wake that are parked on its key, if it is released
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
 -- position and the text of each error if there are any. A reply is 1 when the run has ended; or a list: 1, or 0 when the
 -- run was over, or 2 when a lock was lost and the run goes on; the position of the first lock that another owner has had
--- since, or 0; how many have a subscription; and for how many of them tasks are parked. When the run was over, nothing
--- was done but the release. An error is that of asynq's script. READONLY is the error of all: nothing was done then.
+-- since, or 0; how many have a subscription; the number of keys that have parked tasks of which none was woken; then, for
+-- each key whose tasks were woken: {its position, tasks left, how many of the woken ones are still pending, their
+-- entries...}. When the run was over, nothing was done but the release. An error is that of asynq's script.
+-- READONLY is the error of all: nothing was done then.
 
 -- Runs that done.lua ends, by the key of asynq's count of the day.
 local days = {}
@@ -60,7 +63,7 @@ for i = 1, tonumber(ARGV[1]) do
     names[read + 1], names[read + 2] = lock, lock .. ':notify'
     read = read + 2
   end
-  key, arg = key + keys + held, at + 6 + held
+  key, arg = key + keys + held, at + 6 + 2 * held
 end
 local queues = key
 local values = calls('MGET', names)
@@ -74,15 +77,19 @@ local function free(a)
     if value == owner then
       freed[#freed + 1] = lock
       if notify then
-        redis.pcall('PUBLISH', lock, '1')
+        spared[lock] = true
+        a.heard = redis.pcall('PUBLISH', lock, '1') ~= 0 or a.heard
       end
     elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 5 + i]) then
       a.lost = i
     end
     if notify then
       a.subscribed = a.subscribed + 1
-      a.parked = a.parked + waiting(lock)
-      spared[lock] = true
+      if call('EXISTS', waitersOf(lock)) == 1 then
+        a.parked = a.parked + 1
+        a.wakes = a.wakes or {}
+        a.wakes[i] = value == owner and tonumber(ARGV[a.at + 5 + a.held + i])
+      end
     end
   end
 end
@@ -91,7 +98,13 @@ end
 local function finish(a)
   local at = a.at
   local ended = 1
-  if call('HGET', KEYS[a.key + ARGV[at + 1] - 1], 'railtoken:run') ~= ARGV[at + 2] then
+  local task, run, waiters = KEYS[a.key + ARGV[at + 1] - 1], nil, nil
+  if a.parked == 0 then
+    run = call('HGET', task, 'railtoken:run')
+  else
+    run, waiters = unpack(call('HMGET', task, 'railtoken:run', 'railtoken:waiters'))
+  end
+  if run ~= ARGV[at + 2] then
     ended = 0
   elseif a.lost > 0 and ARGV[at + 4] == '1' then
     ended = 2
@@ -102,6 +115,8 @@ local function finish(a)
         return done
       end
       ended = 0
+    elseif waiters then
+      a.task, a.left = task, waiters
     end
   end
   if ended == 1 and a.lost == 0 and a.subscribed == 0 then
@@ -143,15 +158,10 @@ local ok, failure = pcall(calls, 'DEL', freed)
 if not ok then
   return {err = plain(failure)}
 end
--- Where tasks are parked on a key, the next of them is woken into the slot: one that came later would run in vain.
-local woken = 0
-for i, a in ipairs(acks) do
-  replies[i] = not a.failed and try(finish, i)
+for i in ipairs(acks) do
+  replies[i] = not acks[i].failed and try(finish, i)
   if readonly then
     return {err = readonly}
-  end
-  if a.parked > 0 then
-    woken = woken + 1
   end
 end
 -- The runs have ended. A key that is not what asynq has made of it must not keep the rest from that.
@@ -166,13 +176,64 @@ for day, d in pairs(days) do
     call('SET', d.total, #d.ids)
   end
 end
+
+-- wake(a, reply) wakes the next tasks that are parked on the keys of an acknowledgement, and adds to its reply which. It
+-- returns whether it has left some to the client. The fetch may take the key for a task that was woken, unless a caller
+-- has heard of the release.
+local lists = {}
+local function wake(a, reply)
+  local left = false
+  for i = 1, a.held do
+    local most, lock, list, tasks = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil, nil
+    if most and most > 0 and wakeReleased then
+      list, tasks = wakeReleased(waitersOf(lock), most, ARGV[11])
+    end
+    if list then
+      a.parked, reply[4] = a.parked - 1, reply[4] - 1
+      reply[#reply + 1] = {i, list[1], 0, unpack(list, 2)}
+      lists[#lists + 1] = {reply[#reply], tasks}
+      spared[lock] = a.heard
+    end
+    left = left or most and most > 0 and not list
+  end
+  return left
+end
+
+-- Tasks whose runs have ended are not to be woken themselves.
+for _, a in ipairs(acks) do
+  if a.parked > 0 then
+    load()
+    if a.left and leaveWaiters then
+      pcall(leaveWaiters, a.task, a.left)
+    end
+  end
+end
+-- The tasks that are woken are at the heads of their queues, so that the fetch below takes them first. Where the client
+-- wakes them later, a slot is left for one: another task would run in vain.
+local later = 0
+for i, a in ipairs(acks) do
+  if a.parked > 0 then
+    local ok, left = pcall(wake, a, replies[i])
+    if left or not ok then
+      later = later + 1
+    end
+  end
+end
 local tasks, most = {}, tonumber(ARGV[3])
-if woken > 0 then
-  most = math.min(most, #acks - woken)
+if later > 0 then
+  most = math.min(most, #acks - later)
 end
 if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
   pcall(grant, tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
   pcall(settle, tasks)
+end
+for _, woken in ipairs(lists) do
+  for _, task in ipairs(woken[2]) do
+    local ok, state = pcall(call, 'HGET', task, 'state')
+    if not ok or state ~= 'active' then
+      woken[1][3] = woken[1][3] + 1
+    end
+  end
 end
 replies[#acks + 1] = tasks
 if #errors > 0 then

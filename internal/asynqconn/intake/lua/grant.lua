@@ -1,8 +1,8 @@
 -- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
 -- has a name that begins with that of the fetch. A task that finds a key held, and many others parked on it, is parked
--- instead, and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua of
--- package parking, unless no task is to be parked.
+-- instead, and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua and
+-- wake_released.lua of package parking, unless the server parks no tasks.
 --
 -- What a fetch is told is in ARGV from an index at on:
 --   1 its name   2 most tasks   3 when asynq's lease ends (s)
@@ -27,9 +27,9 @@ end
 -- Locks that were released in this call while another caller waits for them: it may have them first.
 local spared = {}
 
--- waiting(lock) returns 1 if tasks are parked on the key of a lock, else 0.
-local function waiting(lock)
-  return call('EXISTS', 'railtoken:waiters:' .. string.match(lock, '{.*}$'))
+-- waitersOf(lock) returns the name of the tasks that are parked on the key of a lock.
+local function waitersOf(lock)
+  return 'railtoken:waiters:' .. string.match(lock, '{.*}$')
 end
 
 -- kindOf(message) returns the type of a task, which is the first field of its message; nil when it cannot be read.
@@ -143,17 +143,23 @@ local function settle(reply)
   end
 end
 
+-- load() loads the functions of package parking, which most calls do not need. They stay nil if the server parks no tasks.
+local park, wakeReleased, leaveWaiters, loaded
+local function load()
+  local function functions()
+--PARKING--
+  end
+  if not loaded then
+    loaded, park, wakeReleased, leaveWaiters = true, functions()
+  end
+end
+
 -- Groups of tasks that were refused in this call, by their recorded keys; of several types or queues the last one. A group
 -- has what park_fetched.lua needs, and what the reply tells of it.
 local groups = {}
 
 -- parking() returns the function parks. Most calls need none of this.
 local function parking()
-  local function parker()
---PARKING--
-  end
-  local park = nil
-
   -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
   -- parked if their type allows that, and so many are parked on the key already that none of them is next in line: the
   -- others may have to be on standby, which their server decides.
@@ -176,7 +182,7 @@ local function parking()
     if call('ZCARD', group.waiters) < tonumber(behind) then
       return group
     end
-    park = park or parker()
+    load()
     group.parks = park ~= nil
     local name, lasts = string.sub(prefix, 8, -3), counters[4]
     group.prefix, group.begin = prefix, #name .. ':' .. name

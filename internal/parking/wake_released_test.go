@@ -1,0 +1,218 @@
+package parking_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn/intake"
+	"github.com/railtoken/railtoken/internal/fused"
+	"github.com/railtoken/railtoken/internal/parking"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// holder is a task that was fetched with the lock of "k", by a server that fetches no more.
+type holder struct {
+	*solo
+	in   *intake.Intake
+	task intake.Task
+}
+
+func newHolder(t *testing.T) *holder {
+	t.Helper()
+	h := &holder{solo: newSolo(t)}
+	single, err := locking.NewSingle(h.Client, locking.SingleOptions{})
+	h.OK(err)
+	t.Cleanup(func() { _ = single.Close() })
+	(&holds{solo: h.solo}).record("holder", "k")
+	var types fused.Types
+	types.Learn("test", time.Minute, fused.Wait{})
+	stopping := make(chan struct{})
+	h.in = intake.New(h.Client, intake.Options{
+		Slots: 1, Locks: fused.Of(single), Types: &types, Parking: h.Engine.ParkingAtFetch(), Stopping: stopping,
+	})
+	_, err = h.in.Fetch(t.Context(), "default")
+	h.OK(err)
+	close(stopping)
+	var ok bool
+	if h.task, ok = h.in.Take(); !ok || h.task.Taken == nil {
+		t.Fatalf("the task comes as %+v", h.task)
+	}
+	return h
+}
+
+// acknowledge ends the run of the holder, which releases the key and wakes so many tasks. text is the script that ends it,
+// "" for asynq's "done".
+func (h *holder) acknowledge(most int, text string) (got fused.Outcome) {
+	h.Helper()
+	release := h.task.Taken.Release(nil)
+	release.Plan, release.Names = func(string) int { return most }, []string{"k"}
+	release.Then(func(o fused.Outcome, err error) {
+		h.OK(err)
+		got = o
+	})
+	queue := "asynq:{default}:"
+	ok, err := h.in.Acknowledge(h.Context(), intake.Acknowledgement{
+		Queue: "default", ID: "holder", Done: text == "", Text: text, Release: release,
+		Keys: []string{queue + "active", queue + "lease", queue + "t:holder", queue + "processed:today", queue + "processed", queue + "retry"},
+		Args: []any{"holder", time.Now().Add(time.Hour).Unix(), int64(1) << 62},
+	})
+	if !ok || err != nil {
+		h.Fatal(ok, err)
+	}
+	return got
+}
+
+// waited leaves the traces of a task that has waited and was brought back by its timer.
+func (h *holder) waited() {
+	h.Helper()
+	h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:holder", "railtoken:waiters", "railtoken:waiters:{k}", "railtoken:place", 1).Err())
+	for _, set := range []string{"railtoken:waiters:{k}", parking.ParkedIndex} {
+		h.OK(h.Client.ZAdd(h.Context(), set, redis.Z{Score: 1, Member: "7:defaultholder"}).Err())
+	}
+}
+
+// dump is all that Redis has, without exact times.
+func dump(t *testing.T, client *redis.Client) map[string]string {
+	t.Helper()
+	ctx, all := t.Context(), map[string]string{}
+	for _, key := range client.Keys(ctx, "*").Val() {
+		var text string
+		switch kind := client.Type(ctx, key).Val(); kind {
+		case "hash":
+			fields := client.HGetAll(ctx, key).Val()
+			for _, field := range []string{"railtoken:first", "railtoken:place", "railtoken:nonce", "railtoken:run", "railtoken:woken", "pending_since"} {
+				if _, ok := fields[field]; ok {
+					fields[field] = "set"
+				}
+			}
+			text = fmt.Sprint(fields)
+		case "zset":
+			for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+				text += fmt.Sprint(z.Member, " ")
+				if strings.HasSuffix(key, ":retry") {
+					text += time.Until(time.Unix(int64(z.Score), 0)).Round(5*time.Second).String() + " "
+				}
+			}
+		case "list":
+			text = fmt.Sprint(client.LRange(ctx, key, 0, -1).Val())
+		case "set":
+			text = fmt.Sprint(slices.Sorted(slices.Values(client.SMembers(ctx, key).Val())))
+		}
+		all[key] = text
+	}
+	return all
+}
+
+// An acknowledgement wakes the tasks that a wake would wake after it, or none of them.
+func TestAnAcknowledgementWakesAsAWakeDoes(t *testing.T) {
+	t.Parallel()
+	spoil := func(id string, fields ...any) func(h *holder) {
+		return func(h *holder) { h.OK(h.Client.HSet(h.Context(), "asynq:{default}:t:"+id, fields...).Err()) }
+	}
+	for name, tt := range map[string]struct {
+		most    int
+		waiters []string
+		prepare func(h *holder)
+		woken   []string // by the acknowledgement
+	}{
+		"the only one":         {most: 1, waiters: []string{"a"}, woken: []string{"a"}},
+		"the first":            {most: 1, waiters: []string{"a", "b", "c"}, woken: []string{"a"}},
+		"some":                 {most: 2, waiters: []string{"a", "b", "c", "d"}, woken: []string{"a", "b"}},
+		"as many as there are": {most: 3, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
+		"more than there are":  {most: 5, waiters: []string{"a", "b", "c"}, woken: []string{"a", "b", "c"}},
+		"none is to be woken":  {most: 0, waiters: []string{"a"}},
+		"none waits":           {most: 1},
+		"the next one stands far behind": {
+			most: 9, waiters: strings.Split("abcdefghijklmn", ""), woken: strings.Split("abcdefghi", ""),
+		},
+		"one behind cannot run":  {most: 1, waiters: []string{"a", "b"}, prepare: spoil("b", "railtoken:deadline", 1), woken: []string{"a"}},
+		"the first is overdue":   {most: 2, waiters: []string{"a", "b"}, prepare: spoil("a", "railtoken:deadline", 1)},
+		"the second is overdue":  {most: 2, waiters: []string{"a", "b"}, prepare: spoil("b", "railtoken:deadline", 1)},
+		"it waits for another":   {most: 1, waiters: []string{"a", "b"}, prepare: spoil("a", "railtoken:waiters", "railtoken:waiters:{other}")},
+		"it has begun by itself": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.Begin(parking.Task{Queue: "default", ID: "a"}) }},
+		"its timer has rung":     {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.RunTask("default", "a")) }},
+		"it is gone":             {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.DeleteTask("default", "a")) }},
+		"it is archived":         {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.ArchiveTask("default", "a")) }},
+		"its queue is paused":    {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.PauseQueue("default")) }},
+		"it is in no set": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) {
+			h.OK(h.Client.ZRem(h.Context(), "asynq:{default}:retry", "a").Err())
+		}},
+		"the holder came by its timer": {most: 1, waiters: []string{"a", "b"}, woken: []string{"a"}, prepare: (*holder).waited},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rooms := [2]*holder{newHolder(t), newHolder(t)}
+			for _, h := range rooms {
+				for _, id := range tt.waiters {
+					locks := []parking.RedisKeys{{Lock: "railtoken:lock:{k}", Notify: "railtoken:lock:{k}:notify"}}
+					_, err := h.Engine.Park(t.Context(), h.Begin(h.Delayed(id)), "k", parking.ParkOptions{RetryAfter: wake, Locks: locks})
+					h.OK(err)
+				}
+				if tt.prepare != nil {
+					tt.prepare(h)
+				}
+			}
+			leaver := parking.Task{Queue: "default", ID: "holder"}
+			follow := func(h *holder) {
+				if tt.most > 0 && len(tt.waiters) > 0 {
+					_, err := h.Engine.Wake(t.Context(), "k", parking.WakeOptions{Leaver: leaver, Most: tt.most})
+					h.OK(err)
+				}
+			}
+			got := rooms[0].acknowledge(tt.most, "")
+			var woken []string
+			for _, w := range got.Woken {
+				for _, entry := range w.Entries {
+					task, err := parking.ParseEntry(entry)
+					rooms[0].OK(err)
+					woken = append(woken, task.ID)
+				}
+				if w.Key != 1 || w.Left != len(tt.waiters)-len(w.Entries) || w.Pending != len(w.Entries) {
+					t.Errorf("the acknowledgement tells %+v", w)
+				}
+			}
+			if !slices.Equal(woken, tt.woken) || got.Parked != (len(woken) == 0 && len(tt.waiters) > 0) {
+				t.Errorf("the acknowledgement has woken %v, want %v; left to the caller: %t", woken, tt.woken, got.Parked)
+			}
+			if len(woken) == 0 {
+				follow(rooms[0])
+			}
+			rooms[1].acknowledge(0, "")
+			follow(rooms[1])
+			byAck, byWake := dump(t, rooms[0].Client), dump(t, rooms[1].Client)
+			for key, text := range byAck {
+				if text != byWake[key] {
+					t.Errorf("%s: %q by an acknowledgement, %q by a wake", key, text, byWake[key])
+				}
+			}
+			if len(byAck) != len(byWake) {
+				t.Errorf("%v by an acknowledgement, %v by a wake", byAck, byWake)
+			}
+		})
+	}
+}
+
+// A failed task that was brought back by its timer is still among the waiters. Its release must not wake it before its
+// retry is due.
+func TestAReleaseDoesNotWakeTheTaskThatMadeIt(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t)
+	h.waited()
+	h.OK(h.Client.Set(t.Context(), "railtoken:lock:{k}:notify", "1", time.Minute).Err())
+	h.acknowledge(1, `redis.call('LREM', KEYS[1], 0, ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZADD', KEYS[6], ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[3], 'state', 'retry')
+return redis.status_reply('OK')`)
+	if n := h.Client.LLen(t.Context(), "asynq:{default}:pending").Val(); n > 0 {
+		t.Error("the task has woken itself")
+	}
+	if waiting := h.Waiting("k"); len(waiting) > 0 {
+		t.Errorf("%v wait for the key", waiting)
+	}
+}
