@@ -16,17 +16,23 @@ import (
 )
 
 // One reply in fifty is cut, of any call: those of asynq itself, of locks, of fetches and of acknowledgements. Two tasks
-// share each key. Each of them runs once, and long before asynq would recover a task that a lost reply has stranded.
+// share each key, or many do and wake one another. Each of them runs once, and long before asynq would recover a task that
+// a lost reply has stranded.
 func TestTasksOutliveLostReplies(t *testing.T) {
 	t.Parallel()
-	for _, recorded := range []bool{true, false} {
-		t.Run(fmt.Sprintf("recorded=%t", recorded), func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		recorded bool
+		keys     int
+	}{
+		"recorded": {true, lostReplies / 2}, "not recorded": {false, lostReplies / 2}, "busy keys": {true, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			const tasks = lostReplies
 			producer := r.produce()
 			for i := range tasks {
-				if key := fmt.Sprintf("k%d", i/2); recorded {
+				if key := fmt.Sprintf("k%d", i*tt.keys/tasks); tt.recorded {
 					r.record(producer, key)
 				} else {
 					r.enqueue(key)
