@@ -87,9 +87,10 @@
 //
 // A task on standby takes no slot from other tasks. It waits only on a server with at least four slots, and only if
 // another slot is free and has been for 20 ms, or if nearly all arriving tasks are refused and could not use a slot,
-// and more than a sixteenth of the slots is free. For this the middleware needs [SlotBudget].Slots, which package
-// attach sets; without it, no task is on standby. All waits in slots, including those of [Wait], draw on the
-// server's SlotBudget, so that hot keys cannot fill the slots; the exception is a task that collects several keys.
+// and more than a sixteenth of the slots is free; or if that was so when the task was woken for it. For this the
+// middleware needs [SlotBudget].Slots, which package attach sets; without it, no task is on standby. All waits in
+// slots, including those of [Wait], draw on the server's SlotBudget, so that hot keys cannot fill the slots; the
+// exception is a task that collects several keys.
 //
 // # Several keys
 //

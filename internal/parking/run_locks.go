@@ -85,10 +85,7 @@ func (r *Run) Release(lease any, opts ReleaseOptions) bool {
 	if release == nil {
 		return false
 	}
-	release.Strict = !opts.Committed
-	if len(r.queue.knownUnserved()) == 0 { // else a wake must skip the tasks of these queues
-		release.Plan, release.Names = opts.Plan, opts.Keys
-	}
+	release.Strict, release.Plan, release.Names = !opts.Committed, opts.Plan, opts.Keys
 	r.release = release
 	due := time.AfterFunc(unacknowledged, func() {
 		if left := r.takeRelease(); left != nil {

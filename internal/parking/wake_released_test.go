@@ -15,29 +15,39 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// holder is a task that was fetched with the lock of "k", by a server that fetches no more.
+// holder is a task that was fetched with its locks.
 type holder struct {
 	*solo
-	in   *intake.Intake
-	task intake.Task
+	in       *intake.Intake
+	stopping chan struct{} // closed when its server fetches no more
+	unserved []string      // queues
+	task     intake.Task
 }
 
-func newHolder(t *testing.T) *holder {
+// newHolder returns the holder of some keys, encoded, on a server that fetches no more.
+func newHolder(t *testing.T, keys string) *holder {
 	t.Helper()
-	h := &holder{solo: newSolo(t)}
+	h := newFetcher(t, keys)
+	close(h.stopping)
+	return h
+}
+
+func newFetcher(t *testing.T, keys string) *holder {
+	t.Helper()
+	h := &holder{solo: newSolo(t), stopping: make(chan struct{})}
 	single, err := locking.NewSingle(h.Client, locking.SingleOptions{})
 	h.OK(err)
 	t.Cleanup(func() { _ = single.Close() })
-	(&holds{solo: h.solo}).record("holder", "k")
+	(&holds{solo: h.solo}).record("holder", keys)
 	var types fused.Types
 	types.Learn("test", time.Minute, fused.Wait{})
-	stopping := make(chan struct{})
+	parkings := h.Engine.ParkingAtFetch()
+	parkings.Unserved = func() []string { return h.unserved }
 	h.in = intake.New(h.Client, intake.Options{
-		Slots: 1, Locks: fused.Of(single), Types: &types, Parking: h.Engine.ParkingAtFetch(), Stopping: stopping,
+		Slots: 1, Locks: fused.Of(single), Types: &types, Parking: parkings, Stopping: h.stopping,
 	})
 	_, err = h.in.Fetch(t.Context(), "default")
 	h.OK(err)
-	close(stopping)
 	var ok bool
 	if h.task, ok = h.in.Take(); !ok || h.task.Taken == nil {
 		t.Fatalf("the task comes as %+v", h.task)
@@ -45,12 +55,23 @@ func newHolder(t *testing.T) *holder {
 	return h
 }
 
-// acknowledge ends the run of the holder, which releases the key and wakes so many tasks. text is the script that ends it,
+// wait parks a task, whose keys are recorded, on one of them.
+func (h *holder) wait(id, keys, key string) {
+	h.Helper()
+	(&holds{solo: h.solo}).record(id, keys)
+	lock := "railtoken:lock:{" + key + "}"
+	_, err := h.Engine.Park(h.Context(), h.Begin(parking.Task{Queue: "default", ID: id}), key, parking.ParkOptions{
+		RetryAfter: wake, Locks: []parking.RedisKeys{{Lock: lock, Notify: lock + ":notify"}},
+	})
+	h.OK(err)
+}
+
+// acknowledge ends the run of the holder, which releases its keys and wakes so many tasks for each. text is the script that ends it,
 // "" for asynq's "done".
 func (h *holder) acknowledge(most int, text string) (got fused.Outcome) {
 	h.Helper()
 	release := h.task.Taken.Release(nil)
-	release.Plan, release.Names = func(string) int { return most }, []string{"k"}
+	release.Plan, release.Names = func(string) int { return most }, h.task.Taken.Keys
 	release.Then(func(o fused.Outcome, err error) {
 		h.OK(err)
 		got = o
@@ -139,6 +160,8 @@ func TestAnAcknowledgementWakesAsAWakeDoes(t *testing.T) {
 		"it is gone":             {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.DeleteTask("default", "a")) }},
 		"it is archived":         {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.ArchiveTask("default", "a")) }},
 		"its queue is paused":    {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.OK(h.Inspect.PauseQueue("default")) }},
+		"its queue has no server": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) { h.unserved = []string{"x", "default"} }},
+		"another queue has none":  {most: 1, waiters: []string{"a"}, woken: []string{"a"}, prepare: func(h *holder) { h.unserved = []string{"defaults", "fault"} }},
 		"it is in no set": {most: 1, waiters: []string{"a", "b"}, prepare: func(h *holder) {
 			h.OK(h.Client.ZRem(h.Context(), "asynq:{default}:retry", "a").Err())
 		}},
@@ -146,12 +169,10 @@ func TestAnAcknowledgementWakesAsAWakeDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rooms := [2]*holder{newHolder(t), newHolder(t)}
+			rooms := [2]*holder{newHolder(t, "k"), newHolder(t, "k")}
 			for _, h := range rooms {
 				for _, id := range tt.waiters {
-					locks := []parking.RedisKeys{{Lock: "railtoken:lock:{k}", Notify: "railtoken:lock:{k}:notify"}}
-					_, err := h.Engine.Park(t.Context(), h.Begin(h.Delayed(id)), "k", parking.ParkOptions{RetryAfter: wake, Locks: locks})
-					h.OK(err)
+					h.wait(id, "k", "k")
 				}
 				if tt.prepare != nil {
 					tt.prepare(h)
@@ -201,7 +222,7 @@ func TestAnAcknowledgementWakesAsAWakeDoes(t *testing.T) {
 // retry is due.
 func TestAReleaseDoesNotWakeTheTaskThatMadeIt(t *testing.T) {
 	t.Parallel()
-	h := newHolder(t)
+	h := newHolder(t, "k")
 	h.waited()
 	h.OK(h.Client.Set(t.Context(), "railtoken:lock:{k}:notify", "1", time.Minute).Err())
 	h.acknowledge(1, `redis.call('LREM', KEYS[1], 0, ARGV[1])
@@ -214,5 +235,47 @@ return redis.status_reply('OK')`)
 	}
 	if waiting := h.Waiting("k"); len(waiting) > 0 {
 		t.Errorf("%v wait for the key", waiting)
+	}
+}
+
+func TestAnAcknowledgementWakesForEachKeyThatItCan(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t, "j k l")
+	h.wait("a", "j", "j")
+	h.wait("b", "k", "k")
+	h.OK(h.Client.HSet(t.Context(), "asynq:{default}:t:b", "railtoken:deadline", 1).Err())
+	got := h.acknowledge(1, "")
+	if len(got.Woken) != 1 || got.Woken[0].Key != 1 || !slices.Equal(got.Woken[0].Entries, []string{"7:defaulta"}) || !got.Parked {
+		t.Errorf("the acknowledgement tells %+v, want the task of the first key, and one that is left to the caller", got)
+	}
+	if n := h.Client.Exists(t.Context(), "railtoken:lock:{j}", "railtoken:lock:{k}", "railtoken:lock:{l}").Val(); n > 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+// The fetch leaves the lock to a caller that has heard of the release.
+func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
+	t.Parallel()
+	for name, heard := range map[string]bool{"nobody else waits": false, "a caller waits elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFetcher(t, "k")
+			h.wait("a", "k", "k")
+			h.wait("b", "k", "k")
+			if heard {
+				subscription := h.Client.Subscribe(t.Context(), "railtoken:lock:{k}")
+				t.Cleanup(func() { _ = subscription.Close() })
+				_, err := subscription.Receive(t.Context())
+				h.OK(err)
+			}
+			got := h.acknowledge(2, "")
+			if len(got.Woken) != 1 || len(got.Woken[0].Entries) != 2 || got.Woken[0].Pending != 1 {
+				t.Errorf("the acknowledgement tells %+v, want two tasks, one of which is pending", got)
+			}
+			next, _ := h.in.Take()
+			if next.ID != "a" || !next.Woken || next.WokenFor <= 0 || (next.Taken == nil) != heard {
+				t.Errorf("the task that was woken comes as %+v", next)
+			}
+		})
 	}
 }

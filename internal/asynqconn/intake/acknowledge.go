@@ -111,7 +111,7 @@ func (a *Acknowledgement) call(script *pipeline.Script, at int, run string, firs
 		c.Add(top)
 	}
 	for i := range locks.Tops {
-		most := 0
+		most := -1
 		if first && locks.Plan != nil {
 			most = locks.Plan(locks.Names[i])
 		}

@@ -39,9 +39,9 @@ func (in *Intake) fetch(names []string, most int) fetch {
 		orders = in.order.orders(most)
 	}
 	now := time.Now()
-	f.args = append(make([]any, 0, 11+len(orders)), f.call, most, leaseEnd(now))
+	f.args = append(make([]any, 0, 12+len(orders)), f.call, most, leaseEnd(now))
 	f.args = append(f.args, f.values()...)
-	f.args = append(append(f.args, now.UnixNano(), len(orders)), orders...)
+	f.args = append(append(f.args, now.UnixNano(), in.parking.unserved(), len(orders)), orders...)
 	return f
 }
 

@@ -15,6 +15,8 @@ import (
 type Parking struct {
 	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package parking.
 	Source string
+	// Unserved returns the queues that no server works on, whose tasks the script wakes no more than those of paused ones.
+	Unserved func() []string
 	// Parked is called with the tasks that a call has parked. If its reply was lost, they wait all the same, and nothing
 	// tells of them.
 	Parked func([]Parked)
@@ -38,6 +40,18 @@ func (p *Parking) source(script string) string {
 		parking = p.Source
 	}
 	return fused.OneKey + strings.Replace(grantSource, "--PARKING--", parking, 1) + script
+}
+
+// unserved returns the queues that no server works on as the scripts read them. p may be nil.
+func (p *Parking) unserved() string {
+	if p == nil || p.Unserved == nil {
+		return ""
+	}
+	queues := p.Unserved()
+	if len(queues) == 0 {
+		return ""
+	}
+	return "|" + strings.Join(queues, "|") + "|"
 }
 
 // parked reads which tasks a call has parked. more says that there may be others behind them. It leaves out tasks whose

@@ -2,17 +2,18 @@
 -- Cases that need more than this are left to wake.lua; a test compares what both leave. It runs on one node alone, because
 -- the waiters tell which keys it touches.
 
--- wakeReleased(waiters, most, now (ns)) moves the next waiters of a key to the heads of their queues, so many at most. It
--- returns {waiters left, entries that were woken...} and the names of their hashes; or nil, and nothing was done, if there
--- is none or one of them cannot run.
-local function wakeReleased(waiters, most, now)
+-- wakeReleased(waiters, most, now (ns), unserved queues: see grant.lua) moves the next waiters of a key to the heads of
+-- their queues, so many at most. It returns {waiters left, entries that were woken...} and the names of their hashes; or
+-- nil, and nothing was done, if there is none or one of them cannot run.
+local function wakeReleased(waiters, most, now, unserved)
   local entries = redis.call('ZRANGE', waiters, 0, most)
   local behind = table.remove(entries, most + 1)
   local tasks, open = {}, {}
   for i, entry in ipairs(entries) do
     local id, prefix, task = parse(entry)
     if open[prefix] == nil then
-      open[prefix] = redis.call('EXISTS', prefix .. 'paused') == 0
+      open[prefix] = not string.find(unserved, '|' .. string.sub(prefix, 8, -3) .. '|', 1, true) and
+        redis.call('EXISTS', prefix .. 'paused') == 0
     end
     if not open[prefix] or check(task, waiters, now)[1] ~= 'here' or not redis.call('ZSCORE', prefix .. 'retry', id) then
       return nil

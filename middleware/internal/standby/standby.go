@@ -94,7 +94,7 @@ func (k *Keys) Leave(name string, acquired bool) (wake bool) {
 	if known.waiting > 0 || !known.absorbed {
 		return false
 	}
-	known.absorbed = false
+	known.absorbed, known.spare = false, false
 	k.beginWake(known, 1)
 	return true
 }
@@ -137,9 +137,10 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	return k.wakesFor(known, r.HandedOff, spare)
 }
 
-// Plan is like Released, but is called before the release, when it is not known whether tasks are parked on the key. known
-// is false if this server knows nothing of the key: then one task is to be woken, and [Keys.Learn] must be told of it
-// instead of [Keys.Woke] or [Keys.NotWoken].
+// Plan is like Released, but is called before the release, when it is not known whether tasks are parked on the key.
+// If a task waits in its slot, it gets the key, and none is to be woken before Released is called after the release.
+// known is false if this server knows nothing of the key: then one task is to be woken, and [Keys.Learn] must be
+// told of it instead of [Keys.Woke] or [Keys.NotWoken].
 func (k *Keys) Plan(name string, held time.Duration, spare func() bool) (most int, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,6 +149,9 @@ func (k *Keys) Plan(name string, held time.Duration, spare func() bool) (most in
 		return 1, false
 	}
 	this.hold = Average(this.hold, held)
+	if this.waiting > 0 {
+		return 0, true
+	}
 	return k.wakesFor(this, false, spare), true
 }
 

@@ -318,44 +318,46 @@ func TestTheCountsEndAtZeroWhateverHappens(t *testing.T) {
 
 func TestAPlannedReleaseCountsAsOneThatWasMade(t *testing.T) {
 	t.Parallel()
-	var planned, made Keys
-	for _, k := range []*Keys{&planned, &made} {
-		if n, known := k.Plan("a", time.Millisecond, always); n != 1 || known || len(k.keys) > 0 {
-			t.Errorf("of an unknown key it wakes %d tasks, known: %t; it knows %d keys", n, known, len(k.keys))
-		}
-		k.Parked("a", 9, 2)
-		if !k.Enter("a", 2, false) {
-			t.Fatal("no place is free")
-		}
+	var k Keys
+	if n, known := k.Plan("a", time.Millisecond, always); n != 1 || known || len(k.keys) > 0 {
+		t.Errorf("of an unknown key it wakes %d tasks, known: %t; it knows %d keys", n, known, len(k.keys))
 	}
-	n, known := planned.Plan("a", time.Millisecond, always)
-	if want := made.release("a", false, true); n != want || n != 2 || !known {
-		t.Errorf("it wakes %d tasks, known: %t; Released wakes %d", n, known, want)
+	k.Parked("a", 9, 2)
+	n, known := k.Plan("a", time.Millisecond, always)
+	if n != 3 || !known {
+		t.Errorf("it wakes %d tasks, known: %t; want one for the key and two for the places", n, known)
 	}
-	// The release was answered: a task has arrived already, the other one is still expected.
-	if key, _ := planned.Arrive(numbered(1), 0); key != "" {
+	if key, _ := k.Arrive(numbered(1), 0); key != "" {
 		t.Error("a place is reserved before the answer")
 	}
-	if awaited := planned.Woke("a", n, []parking.Task{numbered(1), numbered(2)}, 7); !awaited {
-		t.Error("nobody waits in a slot")
+	if awaited := k.Woke("a", n, []parking.Task{numbered(1), numbered(2), numbered(3)}, 6); awaited {
+		t.Error("somebody waits in a slot")
 	}
-	if _, _, reserved, expected, early := planned.counters(); reserved != 1 || expected != 1 || early != 0 {
-		t.Errorf("%d places are reserved, %d tasks expected, %d early; want 1, 1, 0", reserved, expected, early)
+	if _, _, reserved, expected, early := k.counters(); reserved != 2 || expected != 2 || early != 0 {
+		t.Errorf("%d places are reserved, %d tasks expected, %d early; want 2, 2, 0", reserved, expected, early)
 	}
-	if n, _ := planned.Plan("a", time.Millisecond, always); n != 1 { // one has the key, one is expected, one place is free
-		t.Errorf("the next release wakes %d, want 1", n)
+	_, _ = k.Arrive(numbered(2), 0)
+	if !k.Enter("a", 2, true) {
+		t.Error("no place is free")
 	}
-	planned.NotWoken("a", 1) // nothing was parked
-	planned.Arrive(numbered(2), 0)
-	if planned.Leave("a", true) {
+	if n, known := k.Plan("a", time.Millisecond, always); n != 0 || !known {
+		t.Errorf("while a task waits in its slot, a release wakes %d, known: %t", n, known)
+	}
+	k.NotWoken("a", 0)
+	if n := k.release("a", false, true); n != 1 { // one gets the key, one is expected, one place is free
+		t.Errorf("then it wakes %d, want 1", n)
+	}
+	k.NotWoken("a", 1)
+	_, _ = k.Arrive(numbered(3), 0)
+	if k.Leave("a", true) {
 		t.Error("the one that waited has the key, and wakes another")
 	}
-	planned.wantZero(t)
-	planned.Learn("b", time.Second, 3)
-	if got := planned.State("b"); got.Hold != time.Second || got.Standby != 0 {
+	k.wantZero(t)
+	k.Learn("b", time.Second, 3)
+	if got := k.State("b"); got.Hold != time.Second || got.Standby != 0 {
 		t.Errorf("of a key that it has learned it knows %+v", got)
 	}
-	if n := planned.release("b", false, false); n != 1 {
+	if n := k.release("b", false, false); n != 1 {
 		t.Errorf("the release of a key on which tasks are parked wakes %d, want 1", n)
 	}
 }

@@ -9,14 +9,14 @@
 --       then of each acknowledgement: how many keys and how many arguments asynq's script has, these arguments, then
 --       1 position of the task's hash in its keys   2 its run   3 owner of the locks
 --       4 1 when the run has not succeeded if one of them was lost   5 how many locks   6... the token of each, then
---       of each how many tasks to wake that are parked on its key, if it is released
+--       of each how many tasks to wake that are parked on its key, if it is released; -1 when the client wakes them
 --
 -- Returns a list with the reply to each acknowledgement, then the tasks as fetch.lua does, and one more list with the
 -- position and the text of each error if there are any. A reply is 1 when the run has ended; or a list: 1, or 0 when the
 -- run was over, or 2 when a lock was lost and the run goes on; the position of the first lock that another owner has had
 -- since, or 0; how many have a subscription; the number of keys that have parked tasks of which none was woken; then, for
 -- each key whose tasks were woken: {its position, tasks left, how many of the woken ones are still pending, their
--- entries...}. When the run was over, nothing was done but the release. An error is that of asynq's script.
+-- entries...}. When the run was over, nothing was done but the release and its wakes. An error is that of asynq's script.
 -- READONLY is the error of all: nothing was done then.
 
 -- Runs that done.lua ends, by the key of asynq's count of the day.
@@ -51,7 +51,7 @@ end
 
 -- The acknowledgements: where their keys, and their arguments behind those of asynq's script, begin; and what is known
 -- of their locks, whose names and subscriptions are looked up together.
-local acks, key, arg = {}, 1, 13 + tonumber(ARGV[12])
+local acks, key, arg = {}, 1, 14 + tonumber(ARGV[13])
 local names, freed = {}, {}
 for i = 1, tonumber(ARGV[1]) do
   local keys, at = tonumber(ARGV[arg]), arg + 1 + tonumber(ARGV[arg + 1])
@@ -68,6 +68,9 @@ end
 local queues = key
 local values = calls('MGET', names)
 
+-- Locks of whose release another caller has heard.
+local heard = {}
+
 -- free(a) finds out which locks of an acknowledgement are to be released, and which were lost.
 local function free(a)
   local owner = ARGV[a.at + 3]
@@ -77,8 +80,7 @@ local function free(a)
     if value == owner then
       freed[#freed + 1] = lock
       if notify then
-        spared[lock] = true
-        a.heard = redis.pcall('PUBLISH', lock, '1') ~= 0 or a.heard
+        spared[lock], heard[lock] = true, redis.pcall('PUBLISH', lock, '1') ~= 0
       end
     elseif a.lost == 0 and taken(value, lock .. ':fence', ARGV[a.at + 5 + i]) then
       a.lost = i
@@ -186,15 +188,15 @@ local function wake(a, reply)
   for i = 1, a.held do
     local most, lock, list, tasks = a.wakes[i], KEYS[a.key + a.keys + i - 1], nil, nil
     if most and most > 0 and wakeReleased then
-      list, tasks = wakeReleased(waitersOf(lock), most, ARGV[11])
+      list, tasks = wakeReleased(waitersOf(lock), most, ARGV[11], ARGV[12])
     end
     if list then
       a.parked, reply[4] = a.parked - 1, reply[4] - 1
       reply[#reply + 1] = {i, list[1], 0, unpack(list, 2)}
       lists[#lists + 1] = {reply[#reply], tasks}
-      spared[lock] = a.heard
+      spared[lock] = heard[lock]
     end
-    left = left or most and most > 0 and not list
+    left = left or most ~= nil and most ~= 0 and not list
   end
   return left
 end
@@ -208,12 +210,15 @@ for _, a in ipairs(acks) do
     end
   end
 end
--- The tasks that are woken are at the heads of their queues, so that the fetch below takes them first. Where the client
+-- The tasks that are woken are at the heads of their queues, so that the fetch below takes them before others there. Where the client
 -- wakes them later, a slot is left for one: another task would run in vain.
 local later = 0
 for i, a in ipairs(acks) do
   if a.parked > 0 then
-    local ok, left = pcall(wake, a, replies[i])
+    local ok, left = not a.failed, true
+    if ok then
+      ok, left = pcall(wake, a, replies[i])
+    end
     if left or not ok then
       later = later + 1
     end

@@ -11,7 +11,8 @@
 --   key: the next in line tries again by itself so long after the end of the lock, and most from now at the latest (ms)
 --   5 and 6 beginning and end of the owner values   7 proposal   8 FenceTTL (ms)   9 size of the blocks of tokens: see
 --   acquire.lua   10 now (ns)
---   11 how many orders follow   then each order in which to look at the queues: a byte for each of them
+--   11 queues that no server works on, "|queue|queue|", empty for none   12 how many orders follow   then each order in
+--   which to look at the queues: a byte for each of them
 
 -- hashOf(pending or active key, ID) returns the name of a task's hash.
 local prefixes = {}
@@ -97,7 +98,7 @@ local function ago(woken)
     return woken and '0'
   end
   local time = call('TIME')
-  return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 0))
+  return string.format('%.0f', math.max(time[1] * 1000000 + time[2] - at, 1))
 end
 
 -- read(task) returns what the hash of a task has: its message; what is recorded of its waiting, which is false for a task
@@ -227,13 +228,13 @@ local parks = nil
 -- queues by an order of its own, and by the last one if there are fewer. A paused queue has no task, and one whose hash
 -- is gone is left to asynq. Long messages come in several calls, or a slow network would not bring the reply in time.
 local function grant(reply, first, most, at)
-  local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 10])
+  local name, expiry, orders = ARGV[at] .. '.', ARGV[at + 2], tonumber(ARGV[at + 11])
   local open, empty = {}, {} -- queues that are not paused; and those that are, or have no task left
   local room = 1000000 -- bytes of messages
   local order, i = '', 1
   while i <= most do
     if i <= orders then
-      order = ARGV[at + 10 + i]
+      order = ARGV[at + 11 + i]
     end
     local id, k, queue
     for j = 1, #order do
