@@ -103,7 +103,7 @@ func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	// The keys of that script are not those that the functions expect.
 	constants := fmt.Sprintf("local KEYS, index, idle_waiters = {}, %q, %d\n", e.index, idleWaiters.Milliseconds())
 	return &asynqconn.Parking{
-		Source: constants + taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + wakeReleasedSource,
+		Source:   constants + taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + wakeReleasedSource,
 		Unserved: e.knownUnserved, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }
