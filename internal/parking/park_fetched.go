@@ -104,7 +104,7 @@ func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	constants := fmt.Sprintf("local KEYS, index, idle_waiters = {}, %q, %d\n", e.index, idleWaiters.Milliseconds())
 	return &asynqconn.Parking{
 		Source:   constants + taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + wakeReleasedSource,
-		Unserved: e.knownUnserved, Parked: (*tasks)(e).parkedAtFetch,
+		Unserved: e.lastUnserved, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }
 

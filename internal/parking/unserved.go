@@ -98,13 +98,22 @@ func (e *Engine) findUnserved(ctx context.Context, s *unservedQueues) ([]string,
 func (e *Engine) knownUnserved() []string {
 	s := &e.unserved
 	s.mu.Lock()
-	unserved, age := s.queues, time.Since(s.asked)
+	again := len(s.queues) > 0 && time.Since(s.asked) > unservedFresh
 	s.mu.Unlock()
-	if len(unserved) > 0 && age > unservedFresh {
+	unserved := e.lastUnserved()
+	if again {
 		e.background(e.closing, followUpLimit, func(ctx context.Context) { e.lookForUnserved(ctx) })
 	}
-	if age > unservedStale {
+	return unserved
+}
+
+// lastUnserved returns the queues that no server worked on when the list was last read, none if that was long ago.
+func (e *Engine) lastUnserved() []string {
+	s := &e.unserved
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) > unservedStale {
 		return nil
 	}
-	return unserved
+	return s.queues
 }
