@@ -50,6 +50,7 @@ func (r *run) starves() bool {
 // key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
+	defer r.SlotBudget.standby.Want(r.keys)()
 	defer r.SlotBudget.collecting.Store(false)
 	r.stopWaiting(ctx, false)
 	hold := max(r.SlotBudget.standby.State(held.Key).Hold, r.meanHold())

@@ -36,6 +36,7 @@ func jittered(d time.Duration) time.Duration {
 // waitOnStandby waits until it has locked the keys or its time is up. In the second case it returns the holder of one
 // of the keys.
 func (r *run) waitOnStandby(ctx context.Context, d Decision) (*locking.Lease, *locking.HeldError, error) {
+	defer r.SlotBudget.standby.Want(r.keys)()
 	waiting, cancel := r.untilStopping(ctx, d.WaitUntil)
 	defer cancel()
 	lease, err := r.lockOnStandby(ctx, waiting, d)

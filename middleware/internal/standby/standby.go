@@ -37,6 +37,7 @@ type Keys struct {
 // key is what a server knows about one key.
 type key struct {
 	waiting  int    // how many tasks wait in their slots
+	wanted   int    // how many tasks wait in their slots that need the key, for it or for another one
 	waking   int    // how many tasks are being woken
 	begun    uint64 // the number of early arrivals when these wakes began
 	reserved []reservation
@@ -137,6 +138,19 @@ func (k *Keys) Released(name string, r Release, spare func() bool) int {
 	return k.wakesFor(known, r.HandedOff, spare)
 }
 
+// Want notes that a task waits in its slot that needs all of these keys. over ends that.
+func (k *Keys) Want(names []string) (over func()) {
+	add := func(n int) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, name := range names {
+			k.key(name).wanted += n
+		}
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
 // Plan is like Released, but is called before the release, when it is not known whether tasks are parked on the key.
 // If a task waits in its slot, it gets the key, and none is to be woken before Released is called after the release.
 // known is false if this server knows nothing of the key: then one task is to be woken, and [Keys.Learn] must be
@@ -149,7 +163,7 @@ func (k *Keys) Plan(name string, held time.Duration, spare func() bool) (most in
 		return 1, false
 	}
 	this.hold = Average(this.hold, held)
-	if this.waiting > 0 {
+	if this.waiting > 0 || this.wanted > 0 {
 		return 0, true
 	}
 	return k.wakesFor(this, false, spare), true
@@ -251,7 +265,7 @@ func (k *Keys) forget(now time.Time) {
 	}
 	for name, known := range k.keys {
 		k.expire(known, now)
-		if known.waiting == 0 && known.waking == 0 && len(known.reserved) == 0 && now.Sub(known.used) > idle {
+		if known.waiting == 0 && known.wanted == 0 && known.waking == 0 && len(known.reserved) == 0 && now.Sub(known.used) > idle {
 			delete(k.keys, name)
 		}
 	}

@@ -361,3 +361,23 @@ func TestAPlannedReleaseCountsAsOneThatWasMade(t *testing.T) {
 		t.Errorf("the release of a key on which tasks are parked wakes %d, want 1", n)
 	}
 }
+
+// A task of several keys that waits in its slot must not lose one of them to a task that the acknowledgement wakes.
+func TestNoneIsWokenWithAReleaseThatATaskWaitsFor(t *testing.T) {
+	t.Parallel()
+	var k Keys
+	k.Parked("a", 9, 2)
+	over := k.Want([]string{"a", "b"})
+	for _, key := range []string{"a", "b"} {
+		if n, known := k.Plan(key, time.Millisecond, always); n != 0 || !known {
+			t.Errorf("a release of %s wakes %d tasks, known: %t", key, n, known)
+		}
+	}
+	over()
+	n, _ := k.Plan("a", time.Millisecond, always)
+	if n != 3 {
+		t.Errorf("afterwards it wakes %d, want 3", n)
+	}
+	k.NotWoken("a", n)
+	k.wantZero(t)
+}
