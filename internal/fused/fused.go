@@ -36,8 +36,8 @@ type Locks interface {
 	Release(t *Taken) *Release
 	// Defer ends a *locking.Lease and leaves its release to the caller. done is called with the outcome and the error that
 	// Lease.Release would have returned. Until the release is carried out or said to be [Release.Late], or a script has
-	// taken the keys for another task, callers of this process take the keys for held. Defer returns nil if Lease.Release must be called: it hands the lease off, or the lease is over, or is
-	// not one of these locks alone.
+	// taken the keys for another task, callers of this process take the keys for held. Defer returns nil if Lease.Release
+	// must be called: it hands the lease off, or the lease is over, or is not one of these locks alone.
 	Defer(lease any, done func(Outcome, error)) *Release
 }
 

@@ -1,7 +1,7 @@
 -- Ends runs by asynq's own script, which stands in the place below, releases the locks of their tasks, wakes the next tasks
--- that are parked on their keys, and takes the next tasks for the slots that are free then. Several acknowledgements may come in one call: about half of what a script
--- costs the server is the call itself. Each of them must be atomic, so that a reply which is lost is lost for all: the
--- run has ended, or it has not. One that fails leaves the others as they are.
+-- that are parked on their keys, and takes the next tasks for the slots that are free then. Several acknowledgements may
+-- come in one call: about half of what a script costs the server is the call itself. Each of them must be atomic, so that a
+-- reply which is lost is lost for all: the run has ended, or it has not. One that fails leaves the others as they are.
 --
 -- KEYS  of each acknowledgement: those of asynq's script, then the locks of its task; then, once, pending, paused,
 --       active and lease of each queue, and the mark of a fetch that was recalled
@@ -210,8 +210,8 @@ for _, a in ipairs(acks) do
     end
   end
 end
--- The tasks that are woken are at the heads of their queues, so that the fetch below takes them before others there. Where the client
--- wakes them later, a slot is left for one: another task would run in vain.
+-- The tasks that are woken are at the heads of their queues, so that the fetch below takes them before others there. Where
+-- the client wakes them later, a slot is left for one: another task would run in vain.
 local later = 0
 for i, a in ipairs(acks) do
   if a.parked > 0 then
