@@ -17,8 +17,19 @@ func (c *Conn) ZAdd(ctx context.Context, key string, members ...redis.Z) *redis.
 
 // ZAddXX changes members of a sorted set. asynq's heartbeat ends with it, and extends the leases of the server's tasks.
 func (c *Conn) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
-	if strings.HasPrefix(key, "asynq:{") && strings.HasSuffix(key, "}:lease") {
-		defer c.intake.Beat()()
+	queue, ofQueue := strings.CutPrefix(key, "asynq:{")
+	queue, ofLeases := strings.CutSuffix(queue, "}:lease")
+	if !ofQueue || !ofLeases {
+		return c.UniversalClient.ZAddXX(ctx, key, members...)
 	}
-	return c.UniversalClient.ZAddXX(ctx, key, members...)
+	defer c.intake.Beat()()
+	extended := c.UniversalClient.ZAddXX(ctx, key, members...)
+	if extended.Err() == nil {
+		ids := make([]string, len(members))
+		for i, member := range members {
+			ids[i], _ = member.Member.(string)
+		}
+		c.intake.Extended(queue, ids)
+	}
+	return extended
 }

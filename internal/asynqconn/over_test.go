@@ -3,10 +3,13 @@ package asynqconn
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/asynqtest"
 	"github.com/railtoken/railtoken/internal/redistest"
 )
 
@@ -72,3 +75,34 @@ else
 end
 return redis.status_reply("OK")
 `
+
+// A run is known for as long as asynq extends its lease on the task.
+func TestALongRunIsKnownUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := redistest.Virtual(t)
+		conn := New(redistest.Patient(t, m), Options{
+			Queues: numbered(1), Slots: 2,
+			Tasks: &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }},
+		})
+		s := bareServer(t, conn, func(context.Context, *asynq.Task) error {
+			time.Sleep(5 * time.Minute)
+			return nil
+		}, func(cfg *asynq.Config) { cfg.Concurrency = 2 })
+		var ids []string
+		for range 2 {
+			ids = append(ids, asynqtest.Enqueue(t, m, asynq.NewTask("long", nil)).ID)
+		}
+		time.Sleep(4 * time.Minute)
+		if !conn.intake.Full() {
+			t.Error("a slot of a run is taken for free")
+		}
+		for _, id := range ids {
+			if !conn.intake.Knows("default", id) {
+				t.Errorf("the run of %s is not known", id)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		s.Shutdown()
+	})
+}

@@ -50,8 +50,8 @@ var ErrLost = errors.New("asynqconn: a lock of the task was lost")
 var errNotFound = errors.New("NOT FOUND")
 
 // Acknowledge ends a run, if the task is still in it, releases its locks, and wakes tasks that are parked on their keys.
-// Tasks are taken in the same call for the slots that are free then. ok is false when nothing was sent: the run is not one of this Intake, or the queues are on
-// several nodes.
+// Tasks are taken in the same call for the slots that are free then. ok is false when nothing was sent: the run is not
+// one of this Intake, or the queues are on several nodes.
 func (in *Intake) Acknowledge(ctx context.Context, a Acknowledgement) (ok bool, _ error) {
 	run, known := in.slots.end(name{a.Queue, a.ID})
 	if !known || !in.oneNode || a.Text == "" && !a.Done {

@@ -185,6 +185,9 @@ func (in *Intake) Beat() (answered func()) {
 	return func() { end(time.Now()) }
 }
 
+// Extended notes that asynq has extended its leases on tasks of a queue.
+func (in *Intake) Extended(queue string, ids []string) { in.slots.extend(queue, ids, time.Now()) }
+
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
 func (in *Intake) AllAtOnce() bool { return in.oneNode }
 

@@ -68,3 +68,23 @@ func TestATaskThatRestsHoldsUpNoOther(t *testing.T) {
 		t.Errorf("asynq gets %+v, %v, after the rest", task, ok)
 	}
 }
+
+// asynq frees the slot of a run after its heartbeater has learned of the end.
+func TestNoTaskRestsWhenAsynqAsksForItsLastSlot(t *testing.T) {
+	t.Parallel()
+	s := newSlots(3)
+	s.answered(0, numbered(3), time.Now())
+	for range 2 {
+		_, _, _ = s.take(restless)
+	}
+	always := func(name, time.Time) time.Duration { return rest }
+	if task, ok, _ := s.take(always); !ok || task.ID != "2" {
+		t.Errorf("asynq gets %+v, %v, when it has a task for each of the other slots", task, ok)
+	}
+	s.end(name{"q", "1"})
+	s.end(name{"q", "2"})
+	s.answered(0, numbered(3)[1:], time.Now())
+	if task, ok, wait := s.take(always); ok || wait != rest {
+		t.Errorf("asynq gets %+v, or waits for %v, when a run may hold another slot still", task, wait)
+	}
+}

@@ -12,11 +12,17 @@ type slots struct {
 	most int
 
 	mu      sync.Mutex
-	running map[name]string // the run of each task that asynq has
-	recent  []name          // in the order in which asynq got them, with some that are over
-	ready   []arrival       // in memory, the oldest first
+	running map[name]running // the tasks that asynq has
+	leased  time.Time        // until then none of their leases ends
+	ready   []arrival        // in memory, the oldest first
 	asked   int
 	arrived chan struct{} // has a value when a task has come
+}
+
+// running is a task that asynq has. Once asynq's lease on it has ended, asynq ends the run without an acknowledgement.
+type running struct {
+	run   string
+	until time.Time // when the lease ends, or a little later
 }
 
 // arrival is a task in memory.
@@ -29,7 +35,7 @@ type arrival struct {
 type name struct{ queue, id string }
 
 func newSlots(most int) *slots {
-	return &slots{most: max(most, 1), running: map[name]string{}, arrived: make(chan struct{}, 1)}
+	return &slots{most: max(most, 1), running: map[name]running{}, arrived: make(chan struct{}, 1)}
 }
 
 // mostAsked bounds the tasks of one call: each of them has an order of the queues in it, also when there is no task.
@@ -39,7 +45,7 @@ const mostAsked = 128
 func (s *slots) ask(least int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := max(min(s.most-len(s.running)-len(s.ready)-s.asked, mostAsked), least)
+	n := max(min(s.most-s.occupied(time.Now())-len(s.ready)-s.asked, mostAsked), least)
 	s.asked += n
 	return n
 }
@@ -70,17 +76,19 @@ func (s *slots) arrive() {
 const stale = lease / 2
 
 // take gives asynq the oldest task in memory that need not rest, if there is one. If all of them rest, it returns for how
-// long at least one does.
+// long at least one does. None does when asynq has a task for each slot but the one that it asks with: it frees the slot
+// of a run after its heartbeater has learned of the end.
 func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	last := s.occupied(now)+1 >= s.most
 	for i, ready := range s.ready {
 		if now.Sub(ready.at) > stale {
 			return Task{}, false, 0
 		}
 		n := name{ready.Queue, ready.ID}
-		if left := resting(n, now); left > 0 {
+		if left := resting(n, now); left > 0 && !last {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -88,7 +96,7 @@ func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bo
 		}
 		s.ready = slices.Delete(s.ready, i, i+1)
 		s.calm()
-		s.begin(n, ready.Run)
+		s.running[n] = running{ready.Run, now.Add(lease)}
 		return ready.Task, true, 0
 	}
 	return Task{}, false, wait
@@ -105,23 +113,32 @@ func (s *slots) calm() {
 	}
 }
 
-// begin notes that asynq has a task. It had a free slot for it: so of the runs that are known one is over, if they are
-// as many as the slots, without an acknowledgement; asynq sends none once its lease on a task has ended. The oldest is
-// then taken for it. The caller holds the mutex.
-func (s *slots) begin(n name, run string) {
-	for len(s.running) >= s.most && len(s.recent) > 0 {
-		delete(s.running, s.recent[0])
-		s.recent = s.recent[1:]
+// occupied returns how many slots have tasks whose leases have not ended. The others are forgotten. The caller holds the
+// mutex.
+func (s *slots) occupied(now time.Time) int {
+	if !now.After(s.leased) {
+		return len(s.running)
 	}
-	s.running[n] = run
-	if s.recent = append(s.recent, n); len(s.recent) > 2*s.most+64 {
-		kept := s.recent[:0]
-		for _, n := range s.recent {
-			if _, ok := s.running[n]; ok {
-				kept = append(kept, n)
-			}
+	s.leased = now.Add(lease)
+	for n, r := range s.running {
+		if now.After(r.until) {
+			delete(s.running, n)
+		} else if r.until.Before(s.leased) {
+			s.leased = r.until
 		}
-		s.recent = kept
+	}
+	return len(s.running)
+}
+
+// extend notes that asynq extends its leases on tasks of a queue.
+func (s *slots) extend(queue string, ids []string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		n := name{queue, id}
+		if r, ok := s.running[n]; ok {
+			s.running[n] = running{r.run, now.Add(lease)}
+		}
 	}
 }
 
@@ -129,9 +146,9 @@ func (s *slots) begin(n name, run string) {
 func (s *slots) end(n name) (run string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run, ok = s.running[n]
+	r, ok := s.running[n]
 	delete(s.running, n)
-	return run, ok
+	return r.run, ok
 }
 
 // has reports whether asynq has a task.
@@ -146,7 +163,7 @@ func (s *slots) has(n name) bool {
 func (s *slots) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.running) >= s.most
+	return s.occupied(time.Now()) >= s.most
 }
 
 // expired takes the tasks out of memory that came no later than at a time, and returns when the next one came; the zero

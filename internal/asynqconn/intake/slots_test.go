@@ -3,6 +3,7 @@ package intake
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,21 +51,26 @@ func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 }
 
 // asynq sends no acknowledgement once its lease on a task has ended.
-func TestARunWithoutAnEndTakesNoSlotForEver(t *testing.T) {
+func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 	t.Parallel()
-	s := newSlots(2)
-	for i := range 1000 {
-		s.answered(0, []Task{{Queue: "q", ID: fmt.Sprint(i)}}, time.Now())
-		if _, ok, _ := s.take(restless); !ok {
-			t.Fatal("there is no task")
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(2)
+		s.answered(0, numbered(2), time.Now())
+		for range 2 {
+			_, _, _ = s.take(restless)
 		}
-		if i%2 == 0 {
-			s.end(name{"q", fmt.Sprint(i)})
+		for range 10 {
+			time.Sleep(lease - time.Second)
+			s.extend("q", []string{"1", "another's"}, time.Now())
 		}
-	}
-	if len(s.running) > 2 || len(s.recent) > 200 {
-		t.Errorf("%d runs are known, %d remembered", len(s.running), len(s.recent))
-	}
+		if !s.has(name{"q", "1"}) || s.full() || s.has(name{"q", "0"}) || len(s.running) != 1 {
+			t.Errorf("asynq has %v, want 1 alone, which it extends its lease on", s.running)
+		}
+		time.Sleep(lease + 1)
+		if n := s.ask(0); n != 2 {
+			t.Errorf("%d slots are free after the last lease has ended, want 2", n)
+		}
+	})
 }
 
 func TestTasksInMemoryExpireInOrder(t *testing.T) {
