@@ -12,6 +12,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/alarm"
 )
 
 const (
@@ -38,7 +40,11 @@ func Listen(ctx context.Context, target string, oneWay time.Duration) (*Proxy, e
 	}
 	p := &Proxy{target: target, oneWay: oneWay, listener: listener}
 	p.running, p.end = context.WithCancel(context.Background())
-	p.wg.Go(p.accept)
+	p.wg.Go(func() {
+		for client, err := listener.Accept(); err == nil; client, err = listener.Accept() {
+			p.wg.Go(func() { p.serve(client) })
+		}
+	})
 	return p, nil
 }
 
@@ -51,16 +57,6 @@ func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.wg.Wait()
 	return err
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.wg.Go(func() { p.serve(client) })
-	}
 }
 
 // serve passes one connection on until both sides have ended it.
@@ -80,9 +76,9 @@ func (p *Proxy) serve(client net.Conn) {
 	var ways sync.WaitGroup
 	for _, way := range [][2]end{{from, to}, {to, from}} {
 		ways.Go(func() {
-			until, stop := newAlarm()
+			until, stop := alarm.New()
 			defer stop()
-			carry(way[0], way[1], p.oneWay, until)
+			carry(way[0], way[1], p.oneWay, func(due time.Time) { _ = until(context.Background(), due) })
 		})
 	}
 	ways.Wait()
@@ -105,7 +101,21 @@ type end interface {
 func carry(from, to end, oneWay time.Duration, until func(time.Time)) {
 	queue := make(chan parcel, underWay)
 	var delivery sync.WaitGroup
-	delivery.Go(func() { deliver(queue, from, to, until) })
+	delivery.Go(func() {
+		gone := false
+		for next := range queue {
+			if gone {
+				continue // until the reader has noticed too
+			}
+			until(next.due)
+			if next.bytes == nil {
+				_ = to.CloseWrite()
+			} else if _, err := to.Write(next.bytes); err != nil {
+				gone = true
+				_ = from.Close()
+			}
+		}
+	})
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
@@ -120,20 +130,4 @@ func carry(from, to end, oneWay time.Duration, until func(time.Time)) {
 	}
 	close(queue)
 	delivery.Wait()
-}
-
-func deliver(queue <-chan parcel, from, to end, until func(time.Time)) {
-	gone := false
-	for next := range queue {
-		if gone {
-			continue // until the reader has noticed too
-		}
-		until(next.due)
-		if next.bytes == nil {
-			_ = to.CloseWrite()
-		} else if _, err := to.Write(next.bytes); err != nil {
-			gone = true
-			_ = from.Close()
-		}
-	}
 }

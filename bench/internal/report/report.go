@@ -23,7 +23,7 @@ const Name = "benchmarks"
 var texts embed.FS
 
 // Write writes the report to the directory: benchmarks.md, the figures as benchmarks.json and the plots to benchmarks/.
-// Plots of an earlier report are removed.
+// Plots of an earlier report are removed. Figures that were not measured are shown as "-".
 func Write(r *results.Results, dir string) error {
 	plots := filepath.Join(dir, Name)
 	if err := os.RemoveAll(plots); err != nil {
@@ -60,9 +60,6 @@ func create(file string, t *template.Template, r *results.Results) error {
 	}
 	return errors.Join(t.Execute(f, r), f.Close())
 }
-
-// Page writes the report. Figures that were not measured are shown as "-".
-func Page(out io.Writer, r *results.Results) error { return execute(out, "page.md.tmpl", r) }
 
 // Tables writes every table in full and the verdicts: what a run of a part shows.
 func Tables(out io.Writer, r *results.Results) error { return execute(out, "tables.md.tmpl", r) }

@@ -45,7 +45,7 @@ func TestTheReportIsThatOfItsFigures(t *testing.T) {
 func TestAReaderFinishesTheReport(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := Page(&out, whole(t)); err != nil {
+	if err := execute(&out, "page.md.tmpl", whole(t)); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
@@ -156,7 +156,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, left := range []int{0, 100, 500} {
-		if err := Page(&full{left}, sample()); !errors.Is(err, errFull) {
+		if err := execute(&full{left}, "page.md.tmpl", sample()); !errors.Is(err, errFull) {
 			t.Errorf("after %d bytes: %v", left, err)
 		}
 	}

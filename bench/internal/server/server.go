@@ -14,8 +14,6 @@ import (
 	"github.com/railtoken/railtoken/internal/process"
 )
 
-const readyTimeout = 10 * time.Second
-
 // Server is a redis-server that this program has started.
 type Server struct {
 	*process.Process
@@ -44,7 +42,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		Addr: addr, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 	})
 	s := &Server{Process: p, addr: addr, probe: probe}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := process.Poll(ctx, p.Exited(), func() error { return s.answers(ctx) }); err != nil {
 		s.Kill()

@@ -6,12 +6,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/bench/internal/alarm"
 )
 
 // Tally counts what happens to the tasks of one run. It is safe for use by many goroutines at the same time.
 type Tally struct {
 	tasks []Task
 	over  chan struct{} // closed when every task is done
+	alarm func() (until func(context.Context, time.Time) error, end func())
 
 	running context.Context // ends with the run
 	end     context.CancelCauseFunc
@@ -32,7 +35,9 @@ type state struct {
 
 // NewTally returns a tally for the tasks, of which nothing has happened yet.
 func NewTally(tasks []Task) *Tally {
-	t := &Tally{tasks: tasks, over: make(chan struct{}), states: make([]state, len(tasks)), inWork: map[string]int{}}
+	t := &Tally{
+		tasks: tasks, over: make(chan struct{}), alarm: alarm.New, states: make([]state, len(tasks)), inWork: map[string]int{},
+	}
 	t.running, t.end = context.WithCancelCause(context.Background())
 	for _, task := range tasks {
 		if !task.Aside {
@@ -75,18 +80,10 @@ func (t *Tally) Context() context.Context { return t.running }
 // Work does the work of task n, which is to wait, and notes whether another task of the key does so too. A context that
 // ends breaks it off.
 func (t *Tally) Work(ctx context.Context, n int) error {
-	task := t.tasks[n]
 	t.enter(n)
-	var err error
-	if task.Work > 0 {
-		timer := time.NewTimer(task.Work)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
+	until, end := t.alarm()
+	defer end()
+	err := until(ctx, time.Now().Add(t.tasks[n].Work))
 	t.leave(n, err == nil)
 	return err
 }

@@ -27,7 +27,7 @@ func TestATallyIsOverWithTheLastTaskAndTakesUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		tally := tasks.NewTally(list("a", "a", "b"))
+		tally := tasks.NewVirtualTally(list("a", "a", "b"))
 		for n := range 3 {
 			select {
 			case <-tally.Over():
@@ -57,7 +57,7 @@ func TestATallySeesWorkOnOneKeyOverlap(t *testing.T) {
 			for i, key := range keys {
 				all[i] = tasks.Task{N: i, Key: string(key), Work: workTime}
 			}
-			tally := tasks.NewTally(all)
+			tally := tasks.NewVirtualTally(all)
 			var wg sync.WaitGroup
 			for n := range all {
 				wg.Go(func() { _ = tally.Work(t.Context(), n) })
@@ -73,7 +73,7 @@ func TestATallySeesWorkOnOneKeyOverlap(t *testing.T) {
 func TestATallyCountsATaskThatIsDoneTwiceOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tally := tasks.NewTally(list("a", "b"))
+		tally := tasks.NewVirtualTally(list("a", "b"))
 		for range 2 {
 			_ = tally.Work(t.Context(), 0)
 		}
@@ -88,7 +88,7 @@ func TestWhatHappensAfterTheEndDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		tally := tasks.NewTally(list("a", "b", "c"))
+		tally := tasks.NewVirtualTally(list("a", "b", "c"))
 		_ = tally.Work(t.Context(), 0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		broken := make(chan error, 1)
@@ -120,7 +120,7 @@ func TestATallyDoesNotWaitForTasksAside(t *testing.T) {
 		began := time.Now()
 		all := list("a", "b", "b")
 		all[1].Aside, all[2].Aside = true, true
-		tally := tasks.NewTally(all)
+		tally := tasks.NewVirtualTally(all)
 		for n := range 2 {
 			_ = tally.Work(t.Context(), n)
 		}
@@ -139,7 +139,7 @@ func TestWorkThatTakesNoTimeIsDone(t *testing.T) {
 	t.Parallel()
 	all := list("a")
 	all[0].Work = 0
-	tally := tasks.NewTally(all)
+	tally := tasks.NewVirtualTally(all)
 	if err := tally.Work(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
