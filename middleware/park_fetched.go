@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -61,15 +60,14 @@ func (l *lock) fetched(active *parking.Run, f parking.Refused) *run {
 	return r
 }
 
-// Wait lets the script that fetches a refused task park it if at least as many tasks are parked on the key as a release
-// wakes: one for each place on standby, and one that takes the key. They are woken before it. All other tasks are left
-// to [lock.ParkFetched], because a briefly held key is fast only if tasks wait for it in a slot.
+// Wait lets the script that fetches a refused task park it behind another task that is parked on the key. The first one
+// is left to [lock.ParkFetched], which may leave it to its run, to be on standby.
 func (l *lock) Wait() (none fused.Wait) {
 	requeue, ok := l.parksFetched()
 	if !ok {
 		return none
 	}
-	wait := fused.Wait{Behind: max(cmp.Or(requeue.Standby, defaultStandby), 0) + 1, After: afterExpiry, Most: maxFallback}
+	wait := fused.Wait{Behind: 1, After: afterExpiry, Most: maxFallback}
 	if requeue.Delay > 0 {
 		wait.After, wait.Most = requeue.Delay, requeue.Delay
 	}

@@ -43,17 +43,17 @@ func TestLookingAgainKeepsTheCountsOfWakes(t *testing.T) {
 	}
 }
 
-// A release wakes as many tasks as may be on standby, and one that takes the key.
-func TestAFetchParksBehindThoseThatAReleaseWakes(t *testing.T) {
+// A task that is parked on the key is woken first, so there is nothing to decide about the next one.
+func TestAFetchParksBehindAnotherTask(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		strategy Strategy
 		want     fused.Wait
 	}{
-		{Requeue{}, fused.Wait{Behind: 5, After: time.Second, Most: 55 * time.Second}},
-		{Requeue{Standby: 9}, fused.Wait{Behind: 10, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
+		{Requeue{Standby: 9}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
 		{Requeue{Standby: -1}, fused.Wait{Behind: 1, After: time.Second, Most: 55 * time.Second}},
-		{Requeue{Delay: time.Minute}, fused.Wait{Behind: 5, After: time.Minute, Most: time.Minute}},
+		{Requeue{Delay: time.Minute}, fused.Wait{Behind: 1, After: time.Minute, Most: time.Minute}},
 		{Requeue{Order: FIFO}, fused.Wait{}},
 		{Requeue{Queue: "siding"}, fused.Wait{}},
 		{Requeue{Limits: delayqueue.Limits{Conflicts: 100}}, fused.Wait{}},

@@ -19,8 +19,8 @@
 //   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim]
 //     gives them to its handler, and with [Run.Release] the acknowledgement releases them and wakes the next
 //     waiters. A task whose key was held when it was fetched is parked without a run if package middleware, as the
-//     [Parker] of its type, decides that it should be. Behind many others that are parked on the key, the script
-//     that fetches it parks it too.
+//     [Parker] of its type, decides that it should be. Behind another one that is parked on the key, the script that
+//     fetches it parks it too.
 //
 // # Redis Cluster
 //

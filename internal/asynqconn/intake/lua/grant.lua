@@ -1,7 +1,7 @@
 -- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
--- has a name that begins with that of the fetch. A task that finds a key held, and many others parked on it, is parked
--- instead, and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua and
+-- has a name that begins with that of the fetch. A task that finds a key held, and others parked on it, is parked instead,
+-- and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua and
 -- wake_released.lua of package parking, unless the server parks no tasks.
 --
 -- What a fetch is told is in ARGV from an index at on:
@@ -162,8 +162,8 @@ local groups = {}
 -- parking() returns the function parks. Most calls need none of this.
 local function parking()
   -- groupOf(queue, prefix, message, recorded, counters, at) returns the group of a task that was refused. Its tasks may be
-  -- parked if their type allows that, and so many are parked on the key already that none of them is next in line: the
-  -- others may have to be on standby, which their server decides.
+  -- parked if their type allows that, and so many are parked on the key already, which are woken before them: others may
+  -- have to be on standby, which their server decides.
   local function groupOf(queue, prefix, message, recorded, counters, at)
     local types, kind = ARGV[at + 3], kindOf(message)
     local group = {queue = queue, kind = kind, counters = counters}
