@@ -279,3 +279,20 @@ func TestAnAcknowledgementFetchesTheTaskThatItWakes(t *testing.T) {
 		})
 	}
 }
+
+// Tasks that were woken to be on standby take no slot from one whose key is free.
+func TestTasksWhoseKeysAreFreeComeBeforeThoseForStandby(t *testing.T) {
+	t.Parallel()
+	h := newFetcher(t, "j k")
+	for _, id := range []string{"j1", "j2", "k1", "k2"} {
+		h.wait(id, id[:1], id[:1])
+	}
+	if got := h.acknowledge(2, ""); len(got.Woken) != 2 || len(got.Woken[0].Entries) != 2 || len(got.Woken[1].Entries) != 2 {
+		t.Fatalf("the acknowledgement tells %+v, want four tasks", got)
+	}
+	next, _ := h.in.Take() // for the only slot
+	pending := h.Client.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
+	if next.ID != "k1" || next.Taken == nil || !slices.Equal(pending, []string{"j2", "k2", "j1"}) {
+		t.Errorf("%+v comes first, and then, from the right, %v", next, pending)
+	}
+}

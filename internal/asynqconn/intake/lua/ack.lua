@@ -182,7 +182,7 @@ end
 -- wake(a, reply) wakes the next tasks that are parked on the keys of an acknowledgement, and adds to its reply which. It
 -- returns whether it has left some to the client. The fetch may take the key for a task that was woken, unless a caller
 -- has heard of the release.
-local lists = {}
+local lists, woken = {}, 0
 local function wake(a, reply)
   local left = false
   for i = 1, a.held do
@@ -194,11 +194,23 @@ local function wake(a, reply)
       a.parked, reply[4] = a.parked - 1, reply[4] - 1
       reply[#reply + 1] = {i, list[1], 0, unpack(list, 2)}
       lists[#lists + 1] = {reply[#reply], tasks}
+      woken = woken + #tasks
       spared[lock] = heard[lock]
     end
     left = left or most ~= nil and most ~= 0 and not list
   end
   return left
+end
+
+-- advance() moves the tasks whose keys are free before those that were woken to be on standby, for which the slots do not
+-- suffice.
+local function advance()
+  for _, each in ipairs(lists) do
+    local pending, id = string.match(each[2][1], '^(asynq:{.-}:)t:(.*)$')
+    if call('LREM', pending .. 'pending', -1, id) > 0 then
+      call('RPUSH', pending .. 'pending', id)
+    end
+  end
 end
 
 -- Tasks whose runs have ended are not to be woken themselves.
@@ -228,15 +240,18 @@ local tasks, most = {}, tonumber(ARGV[3])
 if later > 0 then
   most = math.min(most, #acks - later)
 end
+if woken > most then
+  pcall(advance)
+end
 if most > 0 and call('EXISTS', KEYS[#KEYS]) == 0 then
   pcall(grant, tasks, queues, most, 2) -- an error of the next fetch must not look like one of an acknowledgement
   pcall(settle, tasks)
 end
-for _, woken in ipairs(lists) do
-  for _, task in ipairs(woken[2]) do
+for _, each in ipairs(lists) do
+  for _, task in ipairs(each[2]) do
     local ok, state = pcall(call, 'HGET', task, 'state')
     if not ok or state ~= 'active' then
-      woken[1][3] = woken[1][3] + 1
+      each[1][3] = each[1][3] + 1
     end
   end
 end
