@@ -3,6 +3,7 @@ package asynqconn
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,13 +24,14 @@ func (c *Conn) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redi
 		return c.UniversalClient.ZAddXX(ctx, key, members...)
 	}
 	defer c.intake.Beat()()
+	began := time.Now()
 	extended := c.UniversalClient.ZAddXX(ctx, key, members...)
 	if extended.Err() == nil {
 		ids := make([]string, len(members))
 		for i, member := range members {
 			ids[i], _ = member.Member.(string)
 		}
-		c.intake.Extended(queue, ids)
+		c.intake.Extended(queue, ids, began)
 	}
 	return extended
 }

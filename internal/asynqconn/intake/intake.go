@@ -161,7 +161,7 @@ func New(client redis.UniversalClient, opts Options) *Intake {
 func (in *Intake) Arrived() <-chan struct{} { return in.slots.arrived }
 
 // Take gives asynq a task that was taken for it, if there is one. A task whose last run on this server has just ended
-// rests for a moment.
+// may rest for a moment.
 func (in *Intake) Take() (Task, bool) {
 	for {
 		t, ok, wait := in.slots.take(in.rests.of)
@@ -185,8 +185,10 @@ func (in *Intake) Beat() (answered func()) {
 	return func() { end(time.Now()) }
 }
 
-// Extended notes that asynq has extended its leases on tasks of a queue.
-func (in *Intake) Extended(queue string, ids []string) { in.slots.extend(queue, ids, time.Now()) }
+// Extended notes that asynq has extended its leases on tasks of a queue, in a call that began at a time.
+func (in *Intake) Extended(queue string, ids []string, began time.Time) {
+	in.slots.extend(queue, ids, began)
+}
 
 // AllAtOnce reports whether a Fetch for one queue looks at all of them.
 func (in *Intake) AllAtOnce() bool { return in.oneNode }

@@ -9,8 +9,8 @@ import (
 	"github.com/railtoken/railtoken/internal/fused"
 )
 
-// Parking has tasks parked by the script that fetches them, if one of their keys is held, many tasks are parked on that
-// key already ([fused.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
+// Parking has tasks parked by the script that fetches them, if one of their keys is held, others are parked on that key
+// already ([fused.Wait]), and they have never been refused before. They have no slot and no run, and asynq never sees
 // them. It also has tasks woken by the script that acknowledges others.
 type Parking struct {
 	// Source is that of Lua functions: see park_fetched.lua and wake_released.lua of package parking.

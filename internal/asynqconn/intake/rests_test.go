@@ -88,3 +88,20 @@ func TestNoTaskRestsWhenAsynqAsksForItsLastSlot(t *testing.T) {
 		t.Errorf("asynq gets %+v, or waits for %v, when a run may hold another slot still", task, wait)
 	}
 }
+
+// It is in Redis again already, and its last run holds a slot.
+func TestATaskRestsUntilItsRunIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2)
+	s.answered(0, numbered(1), time.Now())
+	_, _, _ = s.take(restless)
+	s.answered(0, numbered(1), time.Now())
+	always := func(name, time.Time) time.Duration { return rest }
+	if task, ok, wait := s.take(always); ok || wait != rest {
+		t.Errorf("asynq gets %+v, or waits for %v", task, wait)
+	}
+	s.answered(0, numbered(2)[1:], time.Now())
+	if task, ok, _ := s.take(always); !ok || task.ID != "1" {
+		t.Errorf("asynq gets %+v, %v, want the task beside it", task, ok)
+	}
+}

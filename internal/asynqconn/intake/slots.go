@@ -76,19 +76,20 @@ func (s *slots) arrive() {
 const stale = lease / 2
 
 // take gives asynq the oldest task in memory that need not rest, if there is one. If all of them rest, it returns for how
-// long at least one does. None does when asynq has a task for each slot but the one that it asks with: it frees the slot
-// of a run after its heartbeater has learned of the end.
+// long at least one does. When asynq has a task for each slot but the one that it asks with, only those rest that it has:
+// it frees the slot of a run after its heartbeater has learned of the end.
 func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	last := s.occupied(now)+1 >= s.most
+	last := s.occupied(now)+1 == s.most // more would mean that a run is counted that is over
 	for i, ready := range s.ready {
 		if now.Sub(ready.at) > stale {
 			return Task{}, false, 0
 		}
 		n := name{ready.Queue, ready.ID}
-		if left := resting(n, now); left > 0 && !last {
+		_, begun := s.running[n] // the run is not acknowledged yet
+		if left := resting(n, now); left > 0 && (begun || !last) {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -130,14 +131,16 @@ func (s *slots) occupied(now time.Time) int {
 	return len(s.running)
 }
 
-// extend notes that asynq extends its leases on tasks of a queue.
-func (s *slots) extend(queue string, ids []string, now time.Time) {
+// extend notes that asynq has extended its leases on tasks of a queue, which takes the time when it began to. A lease that
+// has ended meanwhile stays so.
+func (s *slots) extend(queue string, ids []string, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for _, id := range ids {
 		n := name{queue, id}
-		if r, ok := s.running[n]; ok {
-			s.running[n] = running{r.run, now.Add(lease)}
+		if r, ok := s.running[n]; ok && !now.After(r.until) {
+			s.running[n] = running{r.run, began.Add(lease)}
 		}
 	}
 }

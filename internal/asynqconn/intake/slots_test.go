@@ -66,7 +66,9 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 		if !s.has(name{"q", "1"}) || s.full() || s.has(name{"q", "0"}) || len(s.running) != 1 {
 			t.Errorf("asynq has %v, want 1 alone, which it extends its lease on", s.running)
 		}
+		began := time.Now()
 		time.Sleep(lease + 1)
+		s.extend("q", []string{"1"}, began.Add(lease)) // too late
 		if n := s.ask(0); n != 2 {
 			t.Errorf("%d slots are free after the last lease has ended, want 2", n)
 		}
