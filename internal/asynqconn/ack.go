@@ -131,7 +131,7 @@ func (c *Conn) acknowledge(ctx context.Context, text, sum string, keys []string,
 	a, ok := acknowledgement(name, keys, args)
 	a.Repeated = repeated
 	if ok && !repeated {
-		defer c.intake.Acknowledging(a.Queue, a.ID)()
+		defer c.intake.Acknowledging(a.ID)()
 	}
 	if text != "" {
 		texts.LoadOrStore(sum, text)

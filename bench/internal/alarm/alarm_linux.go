@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New returns a function that waits until a time, within some 50 µs, for one goroutine at a time, and its end. If a
-// context ends first, it returns the cause, then and for ever after. No thread waits meanwhile: sleeping ones would keep
+// New returns a function that waits until a time, within some 50 µs, for one goroutine at a time, and its end. If the
+// context ends first, it returns the cause, and can be used no longer. No thread waits meanwhile: sleeping ones would keep
 // the processors from other goroutines.
 func New() (until func(context.Context, time.Time) error, end func()) {
 	fd, failed := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)

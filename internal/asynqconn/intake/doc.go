@@ -10,8 +10,8 @@
 //
 // Where the locks are on the Redis of the tasks, the fetch also takes those of a task whose keys are recorded, and
 // the acknowledgement releases them and wakes the next tasks that are parked on their keys: see package fused. If a
-// key of a task is held and many other tasks are already parked on that key, the script that fetches the task also
-// parks it: see [Parking].
+// key of a task is held and another task is already parked on that key, the script that fetches the task also parks
+// it: see [Parking].
 //
 // A lost reply strands no task. go-redis never sends a call twice. An acknowledgement is repeated by the Intake until
 // it is answered, and takes effect in that run of the task alone. Every fetch has a name, including one that goes with

@@ -173,10 +173,9 @@ func (in *Intake) Take() (Task, bool) {
 }
 
 // Acknowledging notes that asynq acknowledges a run. over is called when asynq has its answer.
-func (in *Intake) Acknowledging(queue, id string) (over func()) {
-	n := name{queue, id}
-	in.rests.acknowledging(n)
-	return func() { in.rests.acknowledged(n, time.Now()) }
+func (in *Intake) Acknowledging(id string) (over func()) {
+	in.rests.acknowledging(id)
+	return func() { in.rests.acknowledged(id, time.Now()) }
 }
 
 // Beat notes that a call of asynq's heartbeat begins. answered is called with its end.

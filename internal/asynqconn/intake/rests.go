@@ -16,24 +16,24 @@ const rest = 2 * time.Millisecond
 // is safe for concurrent use.
 type rests struct {
 	mu    sync.Mutex
-	tasks map[name]time.Time // when the last run was over; the zero time while it is acknowledged
-	over  []name             // those that are over, in that order
+	tasks map[string]time.Time // by ID: when the last run was over; the zero time while it is acknowledged
+	over  []string             // those that are over, in that order
 
 	calls       int       // of the present heartbeat that are under way
 	began, last time.Time // when the last heartbeat began, and when a call of it was answered
 }
 
-func newRests() *rests { return &rests{tasks: map[name]time.Time{}} }
+func newRests() *rests { return &rests{tasks: map[string]time.Time{}} }
 
 // acknowledging notes that asynq acknowledges a run.
-func (r *rests) acknowledging(n name) {
+func (r *rests) acknowledging(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tasks[n] = time.Time{}
+	r.tasks[id] = time.Time{}
 }
 
 // acknowledged notes that asynq has its answer.
-func (r *rests) acknowledged(n name, now time.Time) {
+func (r *rests) acknowledged(id string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.over) > 0 && r.left(r.over[0], now) == 0 {
@@ -42,8 +42,8 @@ func (r *rests) acknowledged(n name, now time.Time) {
 		}
 		r.over = r.over[1:]
 	}
-	r.tasks[n] = now
-	r.over = append(r.over, n)
+	r.tasks[id] = now
+	r.over = append(r.over, id)
 }
 
 // beat notes that a call of a heartbeat begins. answered is called with its end.
@@ -62,16 +62,20 @@ func (r *rests) beat(now time.Time) (answered func(time.Time)) {
 	}
 }
 
-// of returns for how long a task is to rest at least; zero if its next run may begin.
-func (r *rests) of(n name, now time.Time) time.Duration {
+// of returns for how long a task is to rest at least; zero if its next run may begin. learned says that asynq's
+// heartbeater has learned of the ends of all runs that are acknowledged.
+func (r *rests) of(id string, now time.Time, learned bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.left(n, now)
+	if learned && !r.tasks[id].IsZero() {
+		return 0
+	}
+	return r.left(id, now)
 }
 
-// left does what of does. The caller holds the mutex.
-func (r *rests) left(n name, now time.Time) time.Duration {
-	over, ok := r.tasks[n]
+// left does what of does while that is not known. The caller holds the mutex.
+func (r *rests) left(id string, now time.Time) time.Duration {
+	over, ok := r.tasks[id]
 	switch {
 	case !ok:
 		return 0

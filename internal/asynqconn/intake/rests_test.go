@@ -9,13 +9,13 @@ func TestATaskRestsUntilAsynqKnowsOfItsEnd(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	at := func(ms float64) time.Time { return began.Add(time.Duration(ms * float64(time.Millisecond))) }
-	n := name{"q", "1"}
+	const n = "1"
 	for what, test := range map[string]struct {
 		before func(r *rests)
 		now    float64 // ms
 		rests  bool
 	}{
-		"another task":                  {func(r *rests) { r.acknowledging(name{"q", "2"}) }, 0, false},
+		"another task":                  {func(r *rests) { r.acknowledging("2") }, 0, false},
 		"while it is acknowledged":      {func(r *rests) { r.acknowledging(n) }, 500, true},
 		"just after":                    {func(r *rests) { r.acknowledging(n); r.acknowledged(n, at(0)) }, 1, true},
 		"later":                         {func(r *rests) { r.acknowledging(n); r.acknowledged(n, at(0)) }, 2, false},
@@ -31,7 +31,7 @@ func TestATaskRestsUntilAsynqKnowsOfItsEnd(t *testing.T) {
 	} {
 		r := newRests()
 		test.before(r)
-		if left := r.of(n, at(test.now)); (left > 0) != test.rests {
+		if left := r.of(n, at(test.now), false); (left > 0) != test.rests {
 			t.Errorf("%s: it rests for %v", what, left)
 		}
 	}
@@ -42,7 +42,7 @@ func TestARestThatIsOverIsForgotten(t *testing.T) {
 	r := newRests()
 	now := time.Now()
 	for i := range 1000 {
-		n := name{"q", numbered(1000)[i].ID}
+		n := numbered(1000)[i].ID
 		r.acknowledging(n)
 		r.acknowledged(n, now)
 		now = now.Add(time.Millisecond)
@@ -56,52 +56,42 @@ func TestATaskThatRestsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	s, r := newSlots(4), newRests()
 	s.answered(0, numbered(2), time.Now())
-	r.acknowledging(name{"q", "0"})
+	r.acknowledging("0")
 	if task, ok, _ := s.take(r.of); !ok || task.ID != "1" {
 		t.Errorf("asynq gets %+v, %v, while the other rests", task, ok)
 	}
 	if task, ok, wait := s.take(r.of); ok || wait <= 0 {
 		t.Errorf("asynq gets %+v, or waits for %v", task, wait)
 	}
-	r.acknowledged(name{"q", "0"}, time.Now().Add(-time.Second))
+	r.acknowledged("0", time.Now().Add(-time.Second))
 	if task, ok, _ := s.take(r.of); !ok || task.ID != "0" {
 		t.Errorf("asynq gets %+v, %v, after the rest", task, ok)
 	}
 }
 
 // asynq frees the slot of a run after its heartbeater has learned of the end.
-func TestNoTaskRestsWhenAsynqAsksForItsLastSlot(t *testing.T) {
+func TestOnlyAcknowledgedTasksRestNotWhenAsynqAsksForItsLastSlot(t *testing.T) {
 	t.Parallel()
-	s := newSlots(3)
-	s.answered(0, numbered(3), time.Now())
+	s, r := newSlots(3), newRests()
+	s.answered(0, numbered(2), time.Now())
 	for range 2 {
-		_, _, _ = s.take(restless)
+		_, _, _ = s.take(r.of)
 	}
-	always := func(name, time.Time) time.Duration { return rest }
-	if task, ok, _ := s.take(always); !ok || task.ID != "2" {
-		t.Errorf("asynq gets %+v, %v, when it has a task for each of the other slots", task, ok)
+	s.answered(0, []Task{{Queue: "another", ID: "1"}}, time.Now())
+	r.acknowledging("1")
+	if task, ok, wait := s.take(r.of); ok || wait != rest {
+		t.Errorf("asynq gets %+v, or waits for %v, while the run before is acknowledged", task, wait)
 	}
 	s.end(name{"q", "1"})
-	s.end(name{"q", "2"})
-	s.answered(0, numbered(3)[1:], time.Now())
-	if task, ok, wait := s.take(always); ok || wait != rest {
-		t.Errorf("asynq gets %+v, or waits for %v, when a run may hold another slot still", task, wait)
+	r.acknowledged("1", time.Now())
+	if task, ok, wait := s.take(r.of); ok || wait <= 0 {
+		t.Errorf("asynq gets %+v, or waits for %v, when the run before may hold another slot still", task, wait)
 	}
-}
-
-// It is in Redis again already, and its last run holds a slot.
-func TestATaskRestsUntilItsRunIsAcknowledged(t *testing.T) {
-	t.Parallel()
-	s := newSlots(2)
-	s.answered(0, numbered(1), time.Now())
-	_, _, _ = s.take(restless)
-	s.answered(0, numbered(1), time.Now())
-	always := func(name, time.Time) time.Duration { return rest }
-	if task, ok, wait := s.take(always); ok || wait != rest {
-		t.Errorf("asynq gets %+v, or waits for %v", task, wait)
+	s.answered(0, numbered(3)[2:], time.Now())
+	if task, ok, _ := s.take(r.of); !ok || task.ID != "2" {
+		t.Errorf("asynq gets %+v, %v, want the one that has had no run", task, ok)
 	}
-	s.answered(0, numbered(2)[1:], time.Now())
-	if task, ok, _ := s.take(always); !ok || task.ID != "1" {
-		t.Errorf("asynq gets %+v, %v, want the task beside it", task, ok)
+	if task, ok, _ := s.take(r.of); !ok || task.ID != "1" {
+		t.Errorf("asynq gets %+v, %v, when it has a task for each of the other slots", task, ok)
 	}
 }

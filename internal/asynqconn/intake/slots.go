@@ -76,20 +76,18 @@ func (s *slots) arrive() {
 const stale = lease / 2
 
 // take gives asynq the oldest task in memory that need not rest, if there is one. If all of them rest, it returns for how
-// long at least one does. When asynq has a task for each slot but the one that it asks with, only those rest that it has:
-// it frees the slot of a run after its heartbeater has learned of the end.
-func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bool, wait time.Duration) {
+// long at least one does. asynq's heartbeater learns of the end of a run before its slot is free. So it knows of all ends
+// when asynq has a task for each slot but the one that it asks with.
+func (s *slots) take(resting func(id string, now time.Time, learned bool) time.Duration) (t Task, ok bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	last := s.occupied(now)+1 == s.most // more would mean that a run is counted that is over
+	learned := s.occupied(now)+1 == s.most // if there are more, a run is counted that is over
 	for i, ready := range s.ready {
 		if now.Sub(ready.at) > stale {
 			return Task{}, false, 0
 		}
-		n := name{ready.Queue, ready.ID}
-		_, begun := s.running[n] // the run is not acknowledged yet
-		if left := resting(n, now); left > 0 && (begun || !last) {
+		if left := resting(ready.ID, now, learned); left > 0 {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -97,7 +95,7 @@ func (s *slots) take(resting func(name, time.Time) time.Duration) (t Task, ok bo
 		}
 		s.ready = slices.Delete(s.ready, i, i+1)
 		s.calm()
-		s.running[n] = running{ready.Run, now.Add(lease)}
+		s.running[name{ready.Queue, ready.ID}] = running{ready.Run, now.Add(lease)}
 		return ready.Task, true, 0
 	}
 	return Task{}, false, wait

@@ -15,7 +15,7 @@ func numbered(n int) (tasks []Task) {
 }
 
 // restless has no task rest.
-func restless(name, time.Time) time.Duration { return 0 }
+func restless(string, time.Time, bool) time.Duration { return 0 }
 
 func TestNoMoreIsAskedForThanThereAreSlots(t *testing.T) {
 	t.Parallel()

@@ -202,7 +202,7 @@ local function wake(a, reply)
   return left
 end
 
--- advance() moves the tasks whose keys are free before those that were woken to be on standby, for which the slots do not
+-- advance() moves the first task of each key before those that were woken to be on standby, for which the slots do not
 -- suffice.
 local function advance()
   for _, each in ipairs(lists) do
