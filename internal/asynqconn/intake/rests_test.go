@@ -70,7 +70,7 @@ func TestATaskThatRestsHoldsUpNoOther(t *testing.T) {
 }
 
 // asynq frees the slot of a run after its heartbeater has learned of the end.
-func TestOnlyAcknowledgedTasksRestNotWhenAsynqAsksForItsLastSlot(t *testing.T) {
+func TestNoAcknowledgedTaskRestsWhenAsynqAsksForItsLastSlot(t *testing.T) {
 	t.Parallel()
 	s, r := newSlots(3), newRests()
 	s.answered(0, numbered(2), time.Now())

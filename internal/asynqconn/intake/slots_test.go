@@ -64,7 +64,7 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 			s.extend("q", []string{"1", "another's"}, time.Now())
 		}
 		if !s.has(name{"q", "1"}) || s.full() || s.has(name{"q", "0"}) || len(s.running) != 1 {
-			t.Errorf("asynq has %v, want 1 alone, which it extends its lease on", s.running)
+			t.Errorf("asynq has %v, want 1 alone, whose lease it extends", s.running)
 		}
 		began := time.Now()
 		time.Sleep(lease + 1)
