@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -46,7 +47,7 @@ func newRig(t *testing.T) *rig {
 // attach attaches locks, until the end of the test.
 func (r *rig) attach(cfg asynq.Config, opts attach.Options) *attach.Attached {
 	r.Helper()
-	cfg.LogLevel = asynq.FatalLevel
+	cfg.LogLevel = cmp.Or(cfg.LogLevel, asynq.FatalLevel)
 	a, err := attach.New(r.client, cfg, opts)
 	if err != nil {
 		r.Fatal(err)

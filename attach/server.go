@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -72,6 +73,8 @@ type configured struct{}
 //     the functions of New's configuration;
 //   - Queues also contains the queues in which strategies let tasks wait, and BaseContext marks the tasks of these
 //     servers;
+//   - Logger leaves out the line "Retry exhausted" of a task that only waits; without a Logger it writes what asynq's own
+//     would;
 //   - TaskCheckInterval is 1 ms, because the client of [Attached.Client] paces the fetches: by New's interval, or by
 //     [DefaultTaskCheckInterval];
 //   - DelayedTaskCheckInterval is [DefaultDelayedTaskCheckInterval] if it was zero.
@@ -88,6 +91,7 @@ func (a *Attached) Config() asynq.Config {
 		}
 		return context.WithValue(base(), configured{}, a)
 	}
+	cfg.Logger = quietLog{cmp.Or[asynq.Logger](cfg.Logger, newPlainLog(os.Stderr)), a.waits}
 	cfg.TaskCheckInterval = asynqconn.CheckInterval
 	cfg.DelayedTaskCheckInterval = cmp.Or(cfg.DelayedTaskCheckInterval, DefaultDelayedTaskCheckInterval)
 	return middleware.ServerConfig(cfg)

@@ -128,6 +128,18 @@ func (r *Run) Withdraw() {
 	r.parking = nil
 }
 
+// Waits reports whether the acknowledgement of the present run of a task will park or postpone it, whatever asynq makes
+// of the error of the run.
+func (e *Engine) Waits(t Task) bool {
+	r := e.runs.of(t)
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.parking != nil
+}
+
 // Postpone lets asynq run the task again after a delay, once its handler has returned.
 func (r *Run) Postpone(delay time.Duration) { r.Park("", ParkOptions{RetryAfter: delay}, nil) }
 
