@@ -96,9 +96,9 @@ func (a *app) admin(ctx context.Context, o adminOptions) error {
 	if options.Actions {
 		mode = "actions allowed"
 	}
-	fmt.Fprintf(a.out, "admin page (%s): http://%s/\n", mode, strings.Replace(listener.Addr().String(), "[::]", "localhost", 1))
+	a.out.printf("admin page (%s): http://%s/\n", mode, strings.Replace(listener.Addr().String(), "[::]", "localhost", 1))
 	if warning != "" {
-		fmt.Fprintln(a.errOut, "warning: "+warning)
+		a.errOut.printf("warning: %s\n", warning)
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

@@ -55,13 +55,14 @@ func (a *app) audit(ctx context.Context, n int) error {
 		for i, e := range entries {
 			list[i] = a.auditJSON(e)
 		}
-		return a.printJSON(map[string]any{"audit": list})
+		return a.out.json(map[string]any{"audit": list})
 	}
 	rows := make([][]string, len(entries))
 	for i, e := range entries {
 		rows[i] = a.auditRow(e)
 	}
-	return a.table("No operator has done anything.", "AT ACTION OUTCOME KEY TASK BY WHY RESULT", rows)
+	a.out.table("No operator has done anything.", "AT ACTION OUTCOME KEY TASK BY WHY RESULT", rows)
+	return nil
 }
 
 func (a *app) auditJSON(e inspect.AuditEntry) auditJSON {

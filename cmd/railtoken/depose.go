@@ -55,7 +55,7 @@ func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes 
 	}
 	if h := k.Holder; h != nil && h.Backend != "" {
 		return fmt.Errorf("task %s holds the key in another store (%s), where depose cannot take it: stop the process of its "+
-			"worker, %s/%d", line(h.Task.Task.String()), line(h.Backend), line(h.Task.Host), h.Task.PID)
+			"worker, %s/%d", plain(h.Task.Task.String()), h.Backend, h.Task.Host, h.Task.PID)
 	}
 	question := "Take key " + a.key(key) + " away from owner " + d.Expect + "?"
 	if h := k.Holder; h != nil && h.Owner == d.Expect {
@@ -74,11 +74,11 @@ func (a *app) depose(ctx context.Context, key string, d inspect.Deposition, yes 
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"key": a.jsonKey(key).Key, "owner": d.Expect, "floor": floor})
+		return a.out.json(map[string]any{"key": a.jsonKey(key).Key, "owner": d.Expect, "floor": floor})
 	}
-	_, err = fmt.Fprintf(a.out, "key %s is free; fencing tokens below %d are those of the deposed holder and earlier ones\n",
+	a.out.printf("key %s is free; fencing tokens below %d are those of the deposed holder and earlier ones\n",
 		a.key(key), floor)
-	return err
+	return nil
 }
 
 // missing names all flags that a deposition lacks.

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/railtoken/railtoken/inspect/explain"
 	"github.com/railtoken/railtoken/internal/doctor"
@@ -41,7 +39,7 @@ func (a *app) explain(ctx context.Context, arg string) error {
 		e.Remedy, e.Why, e.Key = hideIn(e.Remedy, e.Key), hideIn(e.Why, e.Key), redact.Keys([]string{e.Key})[0]
 	}
 	if a.json {
-		err = a.printJSON(e)
+		err = a.out.json(e)
 	} else {
 		a.printExplanation(e)
 	}
@@ -54,7 +52,7 @@ func (a *app) explain(ctx context.Context, arg string) error {
 func (a *app) printExplanation(e explain.Explanation) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(a.out, "%-9s%s\n", name, line(value))
+			a.out.printf("%-9s%s\n", name, value)
 		}
 	}
 	task := strings.TrimPrefix(e.Task, "/") // without a queue if only the ID was given
@@ -120,7 +118,7 @@ func (a *app) doctor(ctx context.Context, settings doctor.Settings, skip []strin
 		}
 	}
 	if a.json {
-		err = a.printJSON(report)
+		err = a.out.json(report)
 	} else {
 		a.printReport(report)
 	}
@@ -145,39 +143,37 @@ func hideKey(f doctor.Finding) doctor.Finding {
 func (a *app) printReport(r doctor.Report) {
 	for i, f := range r.Findings {
 		if i > 0 {
-			fmt.Fprintln(a.out)
+			a.out.printf("\n")
 		}
-		fmt.Fprintf(a.out, "%s: %s\n", f.Check, line(f.Where))
-		fmt.Fprintf(a.out, "  finding  %s\n  cost     %s\n  remedy   %s\n", line(f.What), line(f.Cost), line(f.Remedy))
+		a.out.printf("%s: %s\n", f.Check, f.Where)
+		a.out.printf("  finding  %s\n  cost     %s\n  remedy   %s\n", f.What, f.Cost, f.Remedy)
 		if f.Command != "" {
-			fmt.Fprintf(a.out, "  command  %s\n", line(f.Command))
+			a.out.printf("  command  %s\n", f.Command)
 		}
 	}
 	if len(r.Unchecked) > 0 {
 		if len(r.Findings) > 0 {
-			fmt.Fprintln(a.out)
+			a.out.printf("\n")
 		}
-		fmt.Fprintln(a.out, "Not checked:")
+		a.out.printf("Not checked:\n")
 		for _, u := range r.Unchecked {
-			fmt.Fprintf(a.out, "  %s at %s: %s\n", u.Check, line(u.Where), line(u.Why))
+			a.out.printf("  %s at %s: %s\n", u.Check, u.Where, u.Why)
 		}
 	}
 	switch {
 	case len(r.Findings) > 0:
-		fmt.Fprintf(a.out, "\n%d findings\n", len(r.Findings))
+		a.out.printf("\n%d findings\n", len(r.Findings))
 	case len(r.Unchecked) == 0:
-		fmt.Fprintln(a.out, "All is well.")
+		a.out.printf("All is well.\n")
 	default:
-		fmt.Fprintln(a.out, "\nNothing else is wrong.")
+		a.out.printf("\nNothing else is wrong.\n")
 	}
 }
 
 // step shows on a terminal what long work is at.
 func (a *app) step(text string) {
-	if file, ok := a.errOut.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		if text != "" {
-			text += " ..."
-		}
-		fmt.Fprint(file, "\r\x1b[K"+text)
+	if text != "" {
+		text += " ..."
 	}
+	a.errOut.progress(text)
 }

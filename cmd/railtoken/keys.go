@@ -65,9 +65,10 @@ func (a *app) listKeys(ctx context.Context, by string, n int, scan bool) error {
 	}
 	rows = sortKeys(rows, n, order)
 	if a.json {
-		return a.printJSON(map[string]any{"keys": rows})
+		return a.out.json(map[string]any{"keys": rows})
 	}
-	return a.keyTable(rows)
+	a.keyTable(rows)
+	return nil
 }
 
 // sortKeys returns the first n rows in an order.
@@ -86,14 +87,14 @@ func busiest(rows []*keyRow, n int) []*keyRow {
 	return sortKeys(rows, n, func(x, y *keyRow) int { return cmp.Compare(y.Waiters, x.Waiters) })
 }
 
-func (a *app) keyTable(rows []*keyRow) error {
+func (a *app) keyTable(rows []*keyRow) {
 	cells := make([][]string, len(rows))
 	for i, r := range rows {
 		cells[i] = []string{
 			a.key(r.name), strconv.Itoa(r.Waiters), ago(r.oldest), or(r.Holder), or(r.Type), ago(r.got), or(r.Worker),
 		}
 	}
-	return a.table("No key is waited for, and no worker reports to hold one.", "KEY WAITERS OLDEST HOLDER TYPE HELD WORKER", cells)
+	a.out.table("No key is waited for, and no worker reports to hold one.", "KEY WAITERS OLDEST HOLDER TYPE HELD WORKER", cells)
 }
 
 // earlier orders times; none comes last.
@@ -181,11 +182,11 @@ func (a *app) completeKeys(c *cobra.Command, args []string, _ string) ([]string,
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	for _, r := range rows {
-		names = append(names, plain(r.name))
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.name
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return completions(names), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeTasks completes tasks that wait.
@@ -200,9 +201,9 @@ func (a *app) completeTasks(c *cobra.Command, _ []string, _ string) ([]string, c
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	for _, w := range waiters {
-		names = append(names, w.Task.String())
+	names := make([]string, len(waiters))
+	for i, w := range waiters {
+		names[i] = w.Task.String()
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return completions(names), cobra.ShellCompDirectiveNoFileComp
 }

@@ -132,43 +132,41 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 		}
 	}
 	if a.json {
-		return a.printJSON(a.stateJSON(k, alike))
+		return a.out.json(a.stateJSON(k, alike))
 	}
 	if k.Holder == nil && k.Waiting == 0 && len(k.Sequence) == 0 {
 		a.printUnused(k, alike)
 		return nil
 	}
-	fmt.Fprintf(a.out, "key      %s  (hash %s)\n", a.key(key), redact.Keys([]string{key})[0])
+	a.out.printf("key      %s  (hash %s)\n", a.key(key), redact.Keys([]string{key})[0])
 	if h := k.Holder; h == nil {
-		fmt.Fprintln(a.out, "holder   none: the key is free")
+		a.out.printf("holder   none: the key is free\n")
 	} else {
 		if h.Task != nil {
-			fmt.Fprintf(a.out, "holder   task %s (%s), by %s/%d\n", h.Task.Task, line(h.Task.Type), line(h.Task.Host), h.Task.PID)
+			a.out.printf("holder   task %s (%s), by %s/%d\n", plain(h.Task.Task.String()), h.Task.Type, h.Task.Host, h.Task.PID)
 		} else {
-			fmt.Fprintf(a.out, "holder   %s\n", or(strings.TrimSpace(h.Label)))
+			a.out.printf("holder   %s\n", or(strings.TrimSpace(h.Label)))
 		}
 		if h.Backend != "" {
-			fmt.Fprintf(a.out, "held     for %s, as its worker has reported: the lock is in another store (%s)\n",
-				ago(h.Since), line(h.Backend))
+			a.out.printf("held     for %s, as its worker has reported: the lock is in another store (%s)\n",
+				ago(h.Since), h.Backend)
 		} else {
-			fmt.Fprintf(a.out, "held     for %s, %s\n", ago(h.Since), left(h.Remaining))
-			fmt.Fprintf(a.out, "fence    %d at most\n", h.Fence)
-			fmt.Fprintf(a.out, "owner    %s\n", h.Owner)
+			a.out.printf("held     for %s, %s\n", ago(h.Since), left(h.Remaining))
+			a.out.printf("fence    %d at most\n", h.Fence)
+			a.out.printf("owner    %s\n", h.Owner)
 		}
 	}
 	if len(k.Servers) > 1 {
 		a.printServers(k)
 	}
-	fmt.Fprintf(a.out, "waiters  %d\n", k.Waiting)
+	a.out.printf("waiters  %d\n", k.Waiting)
 	if len(k.Waiters) > 0 {
-		fmt.Fprintln(a.out)
-		if err := a.table("", waitersHead, a.waiterRows(k.Waiters, false)); err != nil {
-			return err
-		}
+		a.out.printf("\n")
+		a.out.table("", waitersHead, a.waiterRows(k.Waiters, false))
 	}
 	if len(k.Sequence) > 0 {
-		fmt.Fprintln(a.out, "\nIn order:")
-		return a.table("", waitersHead, a.waiterRows(k.Sequence, false))
+		a.out.printf("\nIn order:\n")
+		a.out.table("", waitersHead, a.waiterRows(k.Sequence, false))
 	}
 	return nil
 }
@@ -188,21 +186,21 @@ func (a *app) alike(ctx context.Context, key string) ([]string, error) {
 
 // printUnused says that nothing holds a key or waits for it.
 func (a *app) printUnused(k inspect.KeyState, alike []string) {
-	fmt.Fprintf(a.out, "No task or program holds key %s, and no task waits for it.\n", a.key(k.Key))
+	a.out.printf("No task or program holds key %s, and no task waits for it.\n", a.key(k.Key))
 	if len(k.Servers) > 1 {
 		a.printServers(k)
 	}
 	if len(alike) == 0 {
-		fmt.Fprintln(a.out, "No similar key is held or waited for: railtoken keys lists those that are.")
+		a.out.printf("No similar key is held or waited for: railtoken keys lists those that are.\n")
 		return
 	}
-	fmt.Fprintln(a.out, "Similar keys that are held or waited for:")
+	a.out.printf("Similar keys that are held or waited for:\n")
 	by := ""
 	if a.hash {
 		by = "--find "
 	}
 	for _, key := range alike {
-		fmt.Fprintf(a.out, "  railtoken look %s%s\n", by, a.key(key))
+		a.out.printf("  railtoken look %s%s\n", by, a.key(key))
 	}
 }
 
@@ -219,11 +217,11 @@ func (a *app) printServers(k inspect.KeyState) {
 		state := "free"
 		switch {
 		case s.Err != nil:
-			state = "no answer: " + line(s.Err.Error())
+			state = "no answer: " + s.Err.Error()
 		case s.Owner != "":
 			state = "owner " + s.Owner + ", " + left(s.Remaining)
 		}
-		fmt.Fprintf(a.out, "server   %s  %s\n", s.Addr, state)
+		a.out.printf("server   %s  %s\n", s.Addr, state)
 	}
 }
 
@@ -263,7 +261,7 @@ func (a *app) waiterRows(waiters []delayqueue.Waiter, keyed bool) [][]string {
 		if !w.Next.IsZero() {
 			timer = "in " + brief(time.Until(w.Next))
 		}
-		rows[i] = []string{strconv.Itoa(w.Position), line(w.Task.String()), ago(w.Since), strconv.Itoa(w.Conflicts), or(string(w.State)), timer}
+		rows[i] = []string{strconv.Itoa(w.Position), plain(w.Task.String()), ago(w.Since), strconv.Itoa(w.Conflicts), or(string(w.State)), timer}
 		if keyed {
 			rows[i] = append([]string{a.key(w.Key)}, rows[i]...)
 		}
@@ -308,9 +306,10 @@ func (a *app) waiters(ctx context.Context, args []string, n int) error {
 			return err
 		}
 		if a.json {
-			return a.printJSON(map[string]any{"waiters": a.waitersJSON(all, true)})
+			return a.out.json(map[string]any{"waiters": a.waitersJSON(all, true)})
 		}
-		return a.table("No task waits for a key.", "KEY "+waitersHead, a.waiterRows(all, true))
+		a.out.table("No task waits for a key.", "KEY "+waitersHead, a.waiterRows(all, true))
+		return nil
 	}
 	key := a.keyOf(args[0])
 	sequence, err := inspector.Sequence(ctx, key, n)
@@ -322,13 +321,15 @@ func (a *app) waiters(ctx context.Context, args []string, n int) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{
+		return a.out.json(map[string]any{
 			"key": a.jsonKey(key).Key, "waiters": a.waitersJSON(waiters, false), "sequence": a.waitersJSON(sequence, false),
 		})
 	}
 	if len(sequence) > 0 {
-		fmt.Fprintln(a.out, "The tasks of this key run in order:")
-		return a.table("", waitersHead, a.waiterRows(sequence, false))
+		a.out.printf("The tasks of this key run in order:\n")
+		a.out.table("", waitersHead, a.waiterRows(sequence, false))
+		return nil
 	}
-	return a.table("No task waits for this key.", waitersHead, a.waiterRows(waiters, false))
+	a.out.table("No task waits for this key.", waitersHead, a.waiterRows(waiters, false))
+	return nil
 }

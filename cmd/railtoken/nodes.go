@@ -44,7 +44,7 @@ func (a *app) nodes(ctx context.Context) error {
 		all[i] = nodeOf(n)
 		vote, in := "yes", "-"
 		if !all[i].Votes {
-			vote, err = "no: "+line(all[i].Reason), errFound
+			vote, err = "no: "+all[i].Reason, errFound
 		}
 		if n.VotesIn > 0 {
 			in = brief(n.VotesIn)
@@ -55,9 +55,10 @@ func (a *app) nodes(ctx context.Context) error {
 		}
 	}
 	if a.json {
-		return cmp.Or(a.printJSON(map[string]any{"nodes": all}), err)
+		return cmp.Or(a.out.json(map[string]any{"nodes": all}), err)
 	}
-	return cmp.Or(a.table("There is no lock server.", "ADDR ROLE VERSION UP LATENCY CLOCK VOTES-IN VOTES", rows), err)
+	a.out.table("There is no lock server.", "ADDR ROLE VERSION UP LATENCY CLOCK VOTES-IN VOTES", rows)
+	return err
 }
 
 func nodeOf(n inspect.Node) nodeJSON {

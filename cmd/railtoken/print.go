@@ -1,39 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/railtoken/railtoken/internal/redact"
 )
-
-// printJSON prints a value for programs.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// table prints rows under a head, or a sentence if there are none.
-func (a *app) table(none, head string, rows [][]string) error {
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(a.out, none)
-		return err
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(strings.Fields(head), "\t"))
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
-}
 
 // key returns a key for a table: as it is, in quotes if that would be unreadable, or as its hash.
 func (a *app) key(key string) string {
@@ -60,34 +33,11 @@ func (a *app) jsonKey(key string) jsonKey {
 	return jsonKey{Key: key}
 }
 
-// plain returns text for a terminal: in quotes if it is empty, or has anything that could be taken for something else.
-func plain(text string) string {
-	odd := func(r rune) bool { return r == utf8.RuneError || r == ' ' || r == '"' || !unicode.IsPrint(r) }
-	if text == "" || strings.ContainsFunc(text, odd) {
-		return strconv.Quote(text)
-	}
-	return text
-}
-
-// line returns text for a terminal as one line, without control characters.
-func line(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.ReplaceAll(text, "\n", "; "))
-}
-
 // keyOf returns the key of an argument: what a table shows.
 func (a *app) keyOf(arg string) string {
-	if len(arg) > 1 && arg[0] == '"' {
-		if key, err := strconv.Unquote(arg); err == nil {
-			arg = key
-		}
-	}
-	a.shown[arg] = true
-	return arg
+	key := unquoted(arg)
+	a.shown[key] = true
+	return key
 }
 
 // ago returns how long ago something was.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/hibiken/asynq"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
@@ -112,7 +110,7 @@ func (a *app) replay(ctx context.Context, o replayOptions) error {
 		if all == nil {
 			all = []replayed{}
 		}
-		return a.printJSON(map[string]any{"replayed": n, "dry_run": o.dry, "tasks": all})
+		return a.out.json(map[string]any{"replayed": n, "dry_run": o.dry, "tasks": all})
 	}
 	if o.dry {
 		rows := make([][]string, len(all))
@@ -121,12 +119,13 @@ func (a *app) replay(ctx context.Context, o replayOptions) error {
 			if r.jsonKey != nil {
 				k = a.key(r.Key)
 			}
-			rows[i] = []string{line(r.Task), line(r.Type), k, line(r.Because)}
+			rows[i] = []string{plain(r.Task), r.Type, k, r.Because}
 		}
-		return a.table("No archived task is chosen.", "TASK TYPE KEY BECAUSE", rows)
+		a.out.table("No archived task is chosen.", "TASK TYPE KEY BECAUSE", rows)
+		return nil
 	}
-	_, err = fmt.Fprintf(a.out, "%d tasks run again\n", n)
-	return err
+	a.out.printf("%d tasks run again\n", n)
+	return nil
 }
 
 func (a *app) replayOne(ctx context.Context, inspector *delayqueue.Inspector, t delayqueue.Task, o replayOptions) error {
@@ -144,14 +143,14 @@ func (a *app) replayOne(ctx context.Context, inspector *delayqueue.Inspector, t 
 		}
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"replayed": map[bool]int{false: 1}[o.dry], "dry_run": o.dry, "tasks": []replayed{{Task: t.String()}}})
+		return a.out.json(map[string]any{"replayed": map[bool]int{false: 1}[o.dry], "dry_run": o.dry, "tasks": []replayed{{Task: t.String()}}})
 	}
 	word := "runs again"
 	if o.dry {
 		word = "would run again"
 	}
-	_, err := fmt.Fprintf(a.out, "task %s %s\n", line(t.String()), word)
-	return err
+	a.out.printf("task %s %s\n", plain(t.String()), word)
+	return nil
 }
 
 // chosen reports whether an archived task is one to replay.
@@ -174,13 +173,13 @@ func chosen(a *app, info *asynq.TaskInfo, key string, o replayOptions) (replayed
 
 // progress shows on a terminal how far long work has come.
 func (a *app) progress(n int) {
-	if file, ok := a.errOut.(*os.File); ok && n%100 == 0 && term.IsTerminal(int(file.Fd())) {
-		fmt.Fprintf(file, "\r%d tasks", n)
+	if n%100 == 0 {
+		a.errOut.progress(fmt.Sprintf("%d tasks", n))
 	}
 }
 
 func (a *app) endProgress(n int) {
-	if file, ok := a.errOut.(*os.File); ok && n >= 100 && term.IsTerminal(int(file.Fd())) {
-		fmt.Fprint(file, "\r\x1b[K")
+	if n >= 100 {
+		a.errOut.progress("")
 	}
 }

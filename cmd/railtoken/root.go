@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,15 +32,15 @@ const help = `railtoken shows what holds each business key, which tasks wait for
 The address of Redis comes from the RAILTOKEN_* variables of the workers, such as RAILTOKEN_REDIS_ADDR; flags override
 them. A password can be given only in its variable, RAILTOKEN_REDIS_PASSWORD.
 
-A task is named queue/id, or by its id alone. If a table shows a key in quotes, include them.
+A task is named queue/id, or by its id alone. If a table shows a key or a task in quotes, include them.
 
 Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes).`
 
 // app is one call of the command.
 type app struct {
 	in     io.Reader
-	out    io.Writer
-	errOut io.Writer
+	out    *terminal
+	errOut *terminal
 
 	json    bool
 	hash    bool
@@ -50,20 +51,20 @@ type app struct {
 
 // run runs the command and returns its exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	a := &app{in: in, out: out, errOut: errOut, shown: map[string]bool{}}
+	a := &app{in: in, out: &terminal{w: out}, errOut: &terminal{w: errOut}, shown: map[string]bool{}}
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := cmp.Or(root.ExecuteContext(ctx), a.out.err)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errFound):
 		return exitFound
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(errOut, "railtoken: stopped")
+		a.errOut.failure("stopped")
 		return exitError
 	}
-	fmt.Fprintln(errOut, "railtoken: "+a.hidden(err.Error()))
+	a.errOut.failure(a.hidden(err.Error()))
 	return exitError
 }
 

@@ -66,15 +66,15 @@ func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending})
+		return a.out.json(map[string]any{"woken": names, "left": woken.Left, "pending": woken.Pending})
 	}
 	switch {
 	case len(names) > 0:
-		fmt.Fprintf(a.out, "woken: %s; %d waiting\n", line(strings.Join(names, ", ")), woken.Left)
+		a.out.printf("woken: %s; %d waiting\n", strings.Join(names, ", "), woken.Left)
 	case woken.Left > 0:
-		fmt.Fprintf(a.out, "no task can be woken now; %d waiting\n", woken.Left)
+		a.out.printf("no task can be woken now; %d waiting\n", woken.Left)
 	default:
-		fmt.Fprintln(a.out, "no task waits for this key")
+		a.out.printf("no task waits for this key\n")
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func (a *app) reorder(ctx context.Context, arg, place string, action inspect.Act
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "put": place})
+		return a.out.json(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "put": place})
 	}
-	_, err = fmt.Fprintf(a.out, "task %s is now the %s that waits for key %s\n", line(t.String()), place, a.key(w.Key))
-	return err
+	a.out.printf("task %s is now the %s that waits for key %s\n", plain(t.String()), place, a.key(w.Key))
+	return nil
 }
 
 func (a *app) dropCommand() *cobra.Command {
@@ -155,7 +155,7 @@ func (a *app) drop(ctx context.Context, arg string, yes bool, by who) error {
 		return err
 	}
 	a.shown[w.Key] = true
-	question := fmt.Sprintf("Delete task %s, which has waited for key %s for %s?", line(t.String()), a.key(w.Key), ago(w.Since))
+	question := fmt.Sprintf("Delete task %s, which has waited for key %s for %s?", plain(t.String()), a.key(w.Key), ago(w.Since))
 	if err := a.confirm(ctx, question, yes); err != nil {
 		return err
 	}
@@ -166,10 +166,10 @@ func (a *app) drop(ctx context.Context, arg string, yes bool, by who) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "dropped": true})
+		return a.out.json(map[string]any{"task": t.String(), "key": a.jsonKey(w.Key).Key, "dropped": true})
 	}
-	_, err = fmt.Fprintf(a.out, "task %s is deleted\n", line(t.String()))
-	return err
+	a.out.printf("task %s is deleted\n", plain(t.String()))
+	return nil
 }
 
 // canAsk reports whether there is a terminal to ask at.
@@ -186,7 +186,7 @@ func (a *app) confirm(ctx context.Context, question string, yes bool) error {
 	if !a.canAsk() {
 		return errors.New("this cannot be undone: give --yes, because there is no terminal to ask at")
 	}
-	fmt.Fprint(a.errOut, question+" [y/N] ")
+	a.errOut.printf("%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() { // it ends with the process, if nobody answers
 		text, err := bufio.NewReader(a.in).ReadString('\n')
@@ -202,7 +202,7 @@ func (a *app) confirm(ctx context.Context, question string, yes bool) error {
 		}
 		return errors.New("nothing was changed")
 	case <-ctx.Done():
-		fmt.Fprintln(a.errOut)
+		a.errOut.printf("\n")
 		return ctx.Err()
 	}
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -67,7 +65,7 @@ func (a *app) repeat(ctx context.Context, every time.Duration, n int, look func(
 			if n == 1 {
 				return err
 			}
-			fmt.Fprintln(a.errOut, "railtoken: "+line(a.hidden(err.Error())))
+			a.errOut.failure(a.hidden(err.Error()))
 		}
 		if i == n {
 			return nil
@@ -93,10 +91,10 @@ func (a *app) watch(ctx context.Context, key string, every time.Duration, n int)
 		}
 		before = now
 		if a.json {
-			return a.printJSON(a.stateJSON(k, nil))
+			return a.out.json(a.stateJSON(k, nil))
 		}
-		_, err = fmt.Fprintf(a.out, "%s  %s\n", time.Now().Format("15:04:05.000"), now)
-		return err
+		a.out.printf("%s  %s\n", time.Now().Format("15:04:05.000"), now)
+		return nil
 	})
 }
 
@@ -106,23 +104,22 @@ func (a *app) oneLine(k inspect.KeyState) string {
 	if h := k.Holder; h != nil {
 		holder = "held by " + or(strings.TrimSpace(h.Label))
 		if h.Task != nil {
-			holder = "held by task " + line(h.Task.Task.String())
+			holder = "held by task " + plain(h.Task.Task.String())
 		}
 	}
 	next := ""
 	if len(k.Waiters) > 0 {
-		next = ", next is " + line(k.Waiters[0].Task.String())
+		next = ", next is " + plain(k.Waiters[0].Task.String())
 	}
 	return fmt.Sprintf("%s, waiters %d%s", holder, k.Waiting, next)
 }
 
-// clear moves the cursor of a terminal home and clears what is below.
-const clearScreen = "\x1b[H\x1b[2J"
-
 func (a *app) top(ctx context.Context, every time.Duration, n int) error {
-	file, isFile := a.out.(*os.File)
-	screen := isFile && term.IsTerminal(int(file.Fd())) && !a.json
-	if !screen && n == 0 {
+	screen := a.out.screen()
+	if a.json {
+		screen = nil
+	}
+	if screen == nil && n == 0 {
 		n = 1
 	}
 	lines := 20
@@ -139,11 +136,11 @@ func (a *app) top(ctx context.Context, every time.Duration, n int) error {
 		if err != nil {
 			return err
 		}
-		if screen {
-			if _, height, err := term.GetSize(int(file.Fd())); err == nil {
+		if screen != nil {
+			if _, height, err := term.GetSize(int(screen.Fd())); err == nil {
 				lines = max(height-6, 3)
 			}
-			fmt.Fprint(a.out, clearScreen)
+			a.out.clear()
 		}
 		return a.picture(rows, workers, waiting, lines)
 	})
@@ -157,12 +154,13 @@ func (a *app) picture(rows []*keyRow, workers []inspect.Worker, waiting, lines i
 	}
 	rows = busiest(rows, lines)
 	if a.json {
-		return a.printJSON(map[string]any{
+		return a.out.json(map[string]any{
 			"at": time.Now().UTC(), "workers": len(workers), "slots": slots, "running": running, "waiting_in_slots": inSlots,
 			"keys_held": held, "waiters": waiting, "keys": rows,
 		})
 	}
-	_, err := fmt.Fprintf(a.out, "%s  workers %d, slots busy %d of %d (waiting there %d), keys held %d, tasks waiting %d\n\n",
+	a.out.printf("%s  workers %d, slots busy %d of %d (waiting there %d), keys held %d, tasks waiting %d\n\n",
 		time.Now().Format("15:04:05"), len(workers), running, slots, inSlots, held, waiting)
-	return errors.Join(err, a.keyTable(rows))
+	a.keyTable(rows)
+	return nil
 }

@@ -49,7 +49,7 @@ func (a *app) workers(ctx context.Context) error {
 				w.Conflicts, w.Keys,
 			}
 		}
-		return a.printJSON(map[string]any{"workers": list})
+		return a.out.json(map[string]any{"workers": list})
 	}
 	rows := make([][]string, len(all))
 	versions, configs := map[string]bool{}, map[string]bool{}
@@ -57,17 +57,15 @@ func (a *app) workers(ctx context.Context) error {
 		versions[w.Version], configs[w.Config] = true, true
 		queues := slices.Sorted(maps.Keys(w.Queues))
 		rows[i] = []string{
-			line(w.Host) + "/" + strconv.Itoa(w.PID), ago(w.Since), ago(w.Seen), fmt.Sprintf("%d/%d", w.Running, w.Slots),
+			w.Host + "/" + strconv.Itoa(w.PID), ago(w.Since), ago(w.Seen), fmt.Sprintf("%d/%d", w.Running, w.Slots),
 			strconv.Itoa(w.Waiting), strconv.Itoa(w.Keys), strconv.FormatInt(w.Conflicts, 10), or(w.Version), or(w.Config),
-			line(strings.Join(queues, ",")),
+			strings.Join(queues, ","),
 		}
 	}
 	none := "No worker reports. Workers report every 5 s, unless DisableReports is set."
-	if err := a.table(none, "WORKER UP SEEN SLOTS WAITING KEYS CONFLICTS VERSION CONFIG QUEUES", rows); err != nil {
-		return err
-	}
+	a.out.table(none, "WORKER UP SEEN SLOTS WAITING KEYS CONFLICTS VERSION CONFIG QUEUES", rows)
 	if len(versions) > 1 || len(configs) > 1 {
-		fmt.Fprintln(a.out, "\nWorkers differ in version or configuration: see railtoken doctor.")
+		a.out.printf("\nWorkers differ in version or configuration: see railtoken doctor.\n")
 	}
 	return nil
 }
