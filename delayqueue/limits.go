@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/durations"
 )
 
 // Limits bounds how long and how often a task waits, and how many others may wait with it. The zero value sets no
@@ -34,10 +36,7 @@ func (l Limits) Validate() error {
 			errs = append(errs, fmt.Errorf("delayqueue: %s is %d: it cannot be negative", limit.name, limit.value))
 		}
 	}
-	if l.Age < 0 {
-		errs = append(errs, fmt.Errorf("delayqueue: Age is %v: it cannot be negative", l.Age))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, durations.Check("delayqueue: Age", l.Age, durations.Least))...)
 }
 
 // Limit names one of the [Limits].

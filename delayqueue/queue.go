@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
@@ -101,8 +102,8 @@ func (q *Queue) Park(ctx context.Context, key string, opts ParkOptions) error {
 	if err := opts.Limits.Validate(); err != nil {
 		return err
 	}
-	if opts.RetryAfter < 0 {
-		return fmt.Errorf("delayqueue: ParkOptions.RetryAfter is %v: it cannot be negative", opts.RetryAfter)
+	if err := durations.Check("delayqueue: ParkOptions.RetryAfter", opts.RetryAfter, durations.Least); err != nil {
+		return err
 	}
 	limits := opts.Limits
 	return q.engine().ParkHandler(ctx, key, parking.ParkOptions{

@@ -44,7 +44,7 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf("inspect: node %d has no options", i))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Redlock.Validate())...)
 }
 
 // Inspector shows, from outside the workers, what holds keys and which tasks wait for them. It is safe for concurrent

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/durations"
 )
 
 // Locker makes one attempt to take keys and returns at once. It is safe for concurrent use.
@@ -47,8 +49,8 @@ type Options struct {
 	// refuses a TTL above its MaxTTL.
 	TTL time.Duration
 
-	// MaxHold is how long the lease can be renewed; then it is lost. It is at least TTL. When zero, it is 30 min, or
-	// TTL if that is longer.
+	// MaxHold is how long the lease can be renewed; then it is lost. It is at least TTL, and at most 100 years, as every
+	// other duration. When zero, it is 30 min, or TTL if that is longer.
 	MaxHold time.Duration
 
 	// Label names the holder to refused callers, for example "host/1234/order:audit"; the [Locker]'s own label when empty.
@@ -82,16 +84,14 @@ func (o Options) withDefaults() Options {
 // Validate returns an error that lists all problems with the options, or nil.
 func (o Options) Validate() error {
 	o = o.withDefaults()
-	var errs []error
-	if o.TTL < MinTTL {
-		errs = append(errs, fmt.Errorf("locking: TTL is %v: it must be at least %v", o.TTL, MinTTL))
+	errs := []error{
+		durations.Check("locking: TTL", o.TTL, MinTTL),
+		durations.Check("locking: MaxHold", o.MaxHold, durations.Least),
+		durations.Check("locking: Notify", o.Notify, durations.Least),
 	}
-	if o.MaxHold < o.TTL {
+	if o.MaxHold >= 0 && o.MaxHold < o.TTL {
 		errs = append(errs, fmt.Errorf("locking: MaxHold is %v, below the TTL of %v: raise MaxHold or lower TTL",
 			o.MaxHold, o.TTL))
-	}
-	if o.Notify < 0 {
-		errs = append(errs, fmt.Errorf("locking: Notify is %v: it cannot be negative", o.Notify))
 	}
 	return errors.Join(errs...)
 }

@@ -105,10 +105,7 @@ func (o RedlockOptions) pipelineTimeout() time.Duration { return max(dialTimeout
 // Validate returns an error that lists all problems with the options, or nil.
 func (o RedlockOptions) Validate() error {
 	o = o.withDefaults()
-	var errs []error
-	if o.FenceTTL < MinTTL {
-		errs = append(errs, errFenceTTL(o.FenceTTL))
-	}
+	errs := []error{checkFenceTTL(o.FenceTTL)}
 	if o.MaxTTL < MinTTL || o.MaxTTL > o.FenceTTL {
 		errs = append(errs, fmt.Errorf("locking: MaxTTL is %v: it must be at least %v, and at most FenceTTL, %v",
 			o.MaxTTL, MinTTL, o.FenceTTL))

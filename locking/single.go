@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -47,10 +48,7 @@ type SingleOptions struct {
 
 // Validate returns an error that lists all problems with the options, or nil.
 func (o SingleOptions) Validate() error {
-	if o.FenceTTL != 0 && o.FenceTTL < MinTTL {
-		return errFenceTTL(o.FenceTTL)
-	}
-	return nil
+	return checkFenceTTL(o.FenceTTL)
 }
 
 // setDefaults fills in the defaults of the options that Single and Redlock share.
@@ -66,8 +64,9 @@ func setDefaults(label *string, fenceTTL *time.Duration, redisKey *func(string) 
 	}
 }
 
-func errFenceTTL(d time.Duration) error {
-	return fmt.Errorf("locking: FenceTTL is %v: it must be longer than MaxHold, and at least %v", d, MinTTL)
+// checkFenceTTL allows twice the longest MaxHold, which it must exceed.
+func checkFenceTTL(d time.Duration) error {
+	return durations.CheckUpTo("locking: FenceTTL", d, MinTTL, 2*durations.Most)
 }
 
 // Single is a [Locker] on one Redis: a standalone server, a master behind Sentinel, or a Redis Cluster (each key on the

@@ -64,7 +64,7 @@ func TestATaskAtAnyLimitIsArchivedAndCanBeReplayed(t *testing.T) {
 		conflicts int
 	}{
 		delayqueue.ConflictsLimit: {bounds: delayqueue.Limits{Conflicts: 2}, again: 2, conflicts: 3},
-		delayqueue.AgeLimit:       {bounds: delayqueue.Limits{Age: time.Microsecond}, again: 1, conflicts: 2},
+		delayqueue.AgeLimit:       {bounds: delayqueue.Limits{Age: time.Millisecond}, again: 1, conflicts: 2},
 		delayqueue.WaitersLimit:   {bounds: delayqueue.Limits{Waiters: 2}, waits: 2, conflicts: 1},
 	} {
 		t.Run(string(bound), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware/internal/standby"
@@ -117,10 +118,7 @@ func standbyFor(c Conflict) time.Duration {
 
 // Validate returns an error that lists all problems with the strategy, or nil.
 func (r Requeue) Validate() error {
-	var errs []error
-	if r.Delay < 0 {
-		errs = append(errs, fmt.Errorf("middleware: Requeue.Delay is %v: it cannot be negative", r.Delay))
-	}
+	errs := []error{durations.Check("middleware: Requeue.Delay", r.Delay, durations.Least)}
 	if r.Order < BestEffort || r.Order > StrictFIFO {
 		errs = append(errs, fmt.Errorf("middleware: Requeue.Order is %d: use BestEffort, FIFO or StrictFIFO", r.Order))
 	}

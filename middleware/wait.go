@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/durations"
 )
 
 const (
@@ -71,9 +73,7 @@ func (w Wait) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"Max": w.Max, "Initial": w.Initial, "Interval": w.Interval, "Margin": w.Margin,
 	} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("middleware: Wait.%s is %v: it cannot be negative", name, d))
-		}
+		errs = append(errs, durations.Check("middleware: Wait."+name, d, durations.Least))
 	}
 	if w.Attempts < 0 {
 		errs = append(errs, fmt.Errorf("middleware: Wait.Attempts is %d: it cannot be negative", w.Attempts))

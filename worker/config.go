@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
@@ -133,9 +134,7 @@ func (c Config) Validate() error {
 		{"DelayedTaskCheckInterval", c.DelayedTaskCheckInterval},
 		{"ShutdownTimeout", c.ShutdownTimeout},
 	} {
-		if d.value < time.Millisecond {
-			fault("%s is %v: it must be at least 1ms", d.name, d.value)
-		}
+		errs = append(errs, durations.Check("worker: "+d.name, d.value, durations.Least))
 	}
 	if c.MaxKeySize < 0 {
 		fault("MaxKeySize is %d: it cannot be negative", c.MaxKeySize)
