@@ -20,6 +20,7 @@ HELD ?= 100000
 CUTS ?= 1000
 TRANSFERS ?= 10000
 ORDERS ?=
+VERSION ?=
 export RACE FUZZTIME BENCH BENCHTIME ORDERS TASKS KEYS KILLS SEED MODES CROWD FLOOD HELD
 
 .PHONY: help
@@ -110,6 +111,10 @@ interop-valkeyrie: ## The same with the lock suite of valkeyrie; needs redis-ser
 .PHONY: docker-test
 docker-test: ## Build the images, start each profile of docker/compose.yaml, kill and cut off workers and servers; starts an engine if root
 	@scripts/docker-test.sh
+
+.PHONY: release-check
+release-check: ## Pack the modules, fetch each in a fresh folder, and compile README's programs; VERSION is that which they require
+	@scripts/release-check.sh $(VERSION)
 
 .PHONY: screenshots
 screenshots: ## Make the pictures of the admin page in docs/; needs redis-server and Chromium

@@ -14,10 +14,10 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
-	github.com/railtoken/railtoken/etcdlock v0.0.0-00010101000000-000000000000
-	github.com/railtoken/railtoken/metrics/prometheus v0.0.0-00010101000000-000000000000
-	github.com/railtoken/railtoken/pglock v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
+	github.com/railtoken/railtoken/etcdlock v0.1.0
+	github.com/railtoken/railtoken/metrics/prometheus v0.1.0
+	github.com/railtoken/railtoken/pglock v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	go.etcd.io/etcd/client/v3 v3.6.16

@@ -316,12 +316,12 @@ func dockerignore(t testing.TB) func(string) bool {
 	}
 }
 
-// golist runs go list for a program as it is built, without the workspace, and returns its lines.
+// golist runs go list for a program and returns its lines.
 func golist(t testing.TB, p program, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"list"}, args...), p.pkg)...)
 	cmd.Dir = filepath.Join(root, p.module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

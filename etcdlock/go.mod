@@ -2,13 +2,11 @@ module github.com/railtoken/railtoken/etcdlock
 
 go 1.26.0
 
-replace github.com/railtoken/railtoken => ../
-
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/hibiken/asynq v0.26.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	go.etcd.io/etcd/api/v3 v3.6.16
 	go.etcd.io/etcd/client/v3 v3.6.16
 	go.uber.org/goleak v1.3.0

@@ -11,8 +11,8 @@ require (
 	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/prometheus/client_golang v1.25.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
-	github.com/railtoken/railtoken/metrics/prometheus v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
+	github.com/railtoken/railtoken/metrics/prometheus v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	golang.org/x/term v0.47.0

@@ -9,7 +9,7 @@ require (
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/google/trillian v1.8.0
 	github.com/hashicorp/vault/sdk v0.25.1
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 

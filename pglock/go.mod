@@ -2,13 +2,11 @@ module github.com/railtoken/railtoken/pglock
 
 go 1.26.0
 
-replace github.com/railtoken/railtoken => ../
-
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 )
 
 require (

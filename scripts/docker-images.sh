@@ -68,12 +68,16 @@ golang_root() {
   cp -r "$goroot"/pkg/{tool,include} "$root/usr/local/go/pkg/"
   local module
   for module in examples cmd/railtoken; do
-    (cd "$module" && GOWORK=off GOFLAGS=-modcacherw GOMODCACHE="$root/modules" \
+    # As the Dockerfile does it: the root is that of this tree.
+    cp "$module/go.mod" "$root/this.mod"
+    cp "$module/go.sum" "$root/this.sum"
+    go mod edit -replace=github.com/railtoken/railtoken="$PWD" "$root/this.mod"
+    (cd "$module" && GOWORK=off GOFLAGS="-modcacherw -modfile=$root/this.mod" GOMODCACHE="$root/modules" \
       GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download) ||
       cannot_have "the modules of $module"
   done
   mv "$root/modules/cache/download" "$root/proxy"
-  rm -rf "$root/modules"
+  rm -rf "$root/modules" "$root"/this.*
 }
 
 # redis_root fills a folder with the redis-server of the system's packages.

@@ -2,11 +2,9 @@ module github.com/railtoken/railtoken/cmd/railtoken
 
 go 1.26.0
 
-replace github.com/railtoken/railtoken => ../../
-
 require (
 	github.com/hibiken/asynq v0.26.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

@@ -11,8 +11,8 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
-	github.com/railtoken/railtoken/pglock v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
+	github.com/railtoken/railtoken/pglock v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	modernc.org/sqlite v1.61.1
 )

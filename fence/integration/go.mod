@@ -7,7 +7,7 @@ replace github.com/railtoken/railtoken => ../../
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	modernc.org/sqlite v1.61.1
 )
 

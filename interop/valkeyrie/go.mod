@@ -6,7 +6,7 @@ replace github.com/railtoken/railtoken => ../../
 
 require (
 	github.com/kvtools/valkeyrie v1.0.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 

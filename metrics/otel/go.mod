@@ -2,12 +2,10 @@ module github.com/railtoken/railtoken/metrics/otel
 
 go 1.26.0
 
-replace github.com/railtoken/railtoken => ../../
-
 require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/hibiken/asynq v0.26.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

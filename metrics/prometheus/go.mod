@@ -2,12 +2,10 @@ module github.com/railtoken/railtoken/metrics/prometheus
 
 go 1.26.0
 
-replace github.com/railtoken/railtoken => ../../
-
 require (
 	github.com/hibiken/asynq v0.26.0
 	github.com/prometheus/client_golang v1.25.0
-	github.com/railtoken/railtoken v0.0.0-00010101000000-000000000000
+	github.com/railtoken/railtoken v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Checks that all modules can be fetched once they are tagged: scripts/release-check.sh [version]
+# It packs each as the working tree has it, and fetches it in a fresh folder, without the workspace: docs/releasing.md.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+mkdir -p .bin
+go build -o .bin/release ./tools/release
+# Compiled as make lint compiles: then what the modules have in common with the workspace need not be compiled again.
+export GOFLAGS="${GOFLAGS:-} -trimpath"
+if [[ ${RACE:-} ]] && { have gcc || have clang; }; then
+  export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -race"
+fi
+exec .bin/release ${1:+-version "$1"}
