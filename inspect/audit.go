@@ -35,11 +35,13 @@ const (
 // Outcome is how far an action got.
 type Outcome string
 
-// The outcomes. Each action has one entry Begun, and one of the others unless its process has died.
+// The outcomes. Each action that is allowed has one entry Begun, and Done or Failed unless its process has died.
 const (
-	Begun  Outcome = "begun"
-	Done   Outcome = "done"
-	Failed Outcome = "failed" // of a Depose, the key may have been taken from its holder: Err says how far it got
+	Begun Outcome = "begun"
+	Done  Outcome = "done"
+	// Refused is the only entry of an action that its operator was not allowed: nothing was begun.
+	Refused Outcome = "refused"
+	Failed  Outcome = "failed" // of a Depose, the key may have been taken from its holder: Err says how far it got
 )
 
 // AuditEntry is one step of an action.
@@ -54,7 +56,7 @@ type AuditEntry struct {
 	By, Why string
 	Floor   int64  // of a Depose: set for Done, and for Failed if it is known
 	Result  string // of other actions: set for Done
-	Err     string // set for Failed
+	Err     string // set for Failed and Refused
 }
 
 // Audit returns the last n entries of the audit, at most about 10 000, the newest first.
@@ -129,6 +131,14 @@ func (i *Inspector) Audited(ctx context.Context, s Steering, do func(ctx context
 		e.Result, err = do(ctx)
 		return err
 	})
+}
+
+// AuditRefusal records that an operator was refused an action, and why.
+func (i *Inspector) AuditRefusal(ctx context.Context, s Steering, why string) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	return i.record(ctx, AuditEntry{Action: s.Action, Outcome: Refused, Key: s.Key, Task: s.Task, By: s.By, Why: s.Why, Err: why})
 }
 
 // audited records an entry, calls do, which may add to it, and records how it ended.

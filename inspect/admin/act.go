@@ -50,19 +50,18 @@ func (p *Page) act(a action) http.HandlerFunc {
 			p.fail(w, r, err)
 			return
 		}
-		key, err := p.keyIfAny(r)
+		keys, err := p.authorize(r, a.may)
 		if err != nil {
-			p.fail(w, r, err)
-			return
-		}
-		if err := p.allowed(r, a.may, key); err != nil {
+			if len(keys) > 0 {
+				p.auditRefusal(r, a, keys, err)
+			}
 			p.fail(w, r, err)
 			return
 		}
 		// The action goes on if the browser leaves: half of it would be worse.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actLimit)
 		defer cancel()
-		done, next, err := p.do(ctx, a, key, r)
+		done, next, err := p.do(ctx, a, keys[0], r)
 		p.reads.forget()
 		if err != nil {
 			p.fail(w, r, explained(err))

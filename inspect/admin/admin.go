@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,8 +28,10 @@ type Options struct {
 	Prefix string
 	// Actions lets the page change something. Without it the page is read-only.
 	Actions bool
-	// Authorize, if not nil, is called before each request, with the action and the key that it concerns, if any. An
-	// error refuses the request with status 403, and is shown. It is called concurrently.
+	// Authorize, if not nil, is called for each request before anything is shown or changed, with the action and the key that
+	// it concerns: for a task, once with each key that the task really has, whatever the request says. The key is empty for
+	// lists of keys and tasks, and for a task without known keys. An error refuses the request with status 403, is shown, and is
+	// recorded in the audit if the request was to change something (at most once a second). It is called concurrently.
 	Authorize func(r *http.Request, action string, key string) error
 	// Operator returns the name of the operator, for the audit; the address of the browser by default.
 	Operator func(r *http.Request) string
@@ -86,6 +89,8 @@ type Page struct {
 	reads  reads
 	hub    *hub
 	notes  notes
+
+	refused atomic.Int64 // when a refusal was last recorded (ms)
 }
 
 // New returns a Page. It does not connect. If the options are invalid, it reports all problems in one error.
@@ -142,17 +147,6 @@ func (p *Page) route() {
 	if prefix != "" {
 		p.mux.Handle("GET "+prefix, http.RedirectHandler(prefix+"/", http.StatusMovedPermanently))
 	}
-}
-
-// allowed asks Authorize.
-func (p *Page) allowed(r *http.Request, action, key string) error {
-	if p.opts.Authorize == nil {
-		return nil
-	}
-	if err := p.opts.Authorize(r, action, key); err != nil {
-		return &refusal{http.StatusForbidden, p.without(err.Error(), key), "Ask for the right to do this, or sign in as another user."}
-	}
-	return nil
 }
 
 // notes are messages about what an action has done, until the next page has shown them.

@@ -8,8 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/admin"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 func TestFormsFromElsewhereChangeNothing(t *testing.T) {
@@ -105,27 +110,82 @@ func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 	}
 }
 
-// Wherever a request names its key, Authorize is asked about the key on which the action would act.
-func TestAuthorizeIsAskedAboutTheKeyOfTheAction(t *testing.T) {
+// Whatever key, task and queue a request names, Authorize is asked about the keys that the task really has.
+func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, action, key string) error {
-		if action != admin.View && key == "order:1" {
-			return errors.New("only for admins")
+	const private = "tenant-b:1"
+	r := newRig(t, admin.Options{Actions: true, Authorize: func(_ *http.Request, _, key string) error {
+		if key == private {
+			return errors.New("only for its tenant")
 		}
 		return nil
-	}}).crowd("order:1", "second")
-	form := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
-	id := form.Get("id")
-	form.Del("id")
-	for _, action := range []string{"wake", "put-first", "put-last", "drop"} {
-		r.post(http.StatusForbidden, action+"?key=order:1", form)
-		r.post(http.StatusForbidden, action+"?id="+id, form)
-		form.Set("key", "order:1")
-		r.post(http.StatusForbidden, action, form)
-		form.Del("key")
+	}}).crowd(private, "second")
+	r.task(middleware.Parked, "limited", private, "late")
+	if _, err := r.inspector.Queue().Wake(t.Context(), private, delayqueue.WakeOptions{Most: 2}); err != nil {
+		t.Fatal(err)
 	}
-	if entries, err := r.inspector.Audit(t.Context(), 1); r.state("second") != "retry" || len(entries) != 0 || err != nil {
-		t.Errorf("the task is %q, the audit has %v, %v", r.state("second"), entries, err)
+	r.await(middleware.Ended, "late") // its second refusal reaches its limit
+	for r.state("late") != "archived" || r.state("second") != "retry" {
+		redistest.Receive(r, time.After(5*time.Millisecond), limit)
+	}
+	r.task(middleware.Acquired, "audit", "tenant-a:1", "other")
+	for held := 0; held < 2; { // the worker reports them within 5 s
+		redistest.Receive(r, time.After(5*time.Millisecond), limit)
+		all, err := r.inspector.Held(t.Context(), 10)
+		if held = len(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := r.form(r.get(http.StatusOK, "/key?key=tenant-a%3A1"), "depose").Get("token")
+	for _, task := range []string{"first", "second", "late"} {
+		for _, key := range []string{"", "tenant-a:1", private} {
+			address := url.Values{"queue": {"default"}, "task": {task}}
+			if key != "" {
+				address.Set("key", key)
+			}
+			for _, path := range []string{"/task?", "/drop?"} {
+				if text := r.get(http.StatusForbidden, path+address.Encode()); key == "" && strings.Contains(text, private) {
+					t.Errorf("%s%s shows the key: %s", path, address.Encode(), text)
+				}
+			}
+			for _, action := range []string{"wake", "put-first", "put-last", "drop", "replay", "replay-all", "depose"} {
+				form := maps.Clone(address)
+				form.Set("token", token)
+				r.post(http.StatusForbidden, action, form)
+				r.post(http.StatusForbidden, action+"?"+address.Encode(), url.Values{"token": {token}})
+			}
+		}
+	}
+	if first, second, late := r.state("first"), r.state("second"), r.state("late"); first != "active" || second != "retry" || late != "archived" {
+		t.Errorf("something was changed: %s %s %s", first, second, late)
+	}
+	entries, err := r.inspector.Audit(t.Context(), 100)
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("no refusal is in the audit: %v", err)
+	}
+	for _, e := range entries {
+		if e.Outcome != inspect.Refused || e.Key != private || e.Task.Queue != "default" || !strings.Contains(e.Err, "only for its tenant") {
+			t.Errorf("the audit has %+v", e)
+		}
+	}
+}
+
+func TestAKeyThatTheTaskDoesNotHaveIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{Actions: true}).crowd("order:1", "second")
+	form := r.form(r.get(http.StatusOK, "/drop?queue=default&task=second"), "drop")
+	form.Del("id")
+	form.Set("key", "order:2")
+	for _, action := range []string{"put-first", "put-last", "drop", "replay"} {
+		r.post(http.StatusConflict, action, form)
+	}
+	entries, err := r.inspector.Audit(t.Context(), 1)
+	if err != nil || len(entries) != 1 || entries[0].Outcome != inspect.Refused || entries[0].Key != "order:1" ||
+		!strings.Contains(entries[0].Err, `named key "order:2"`) {
+		t.Errorf("the audit has %+v, %v", entries, err)
+	}
+	if r.state("second") != "retry" {
+		t.Errorf("the task is %q", r.state("second"))
 	}
 }
 

@@ -73,12 +73,7 @@ func (p *Page) parse() error {
 // show returns the handler of a page.
 func (p *Page) show(load func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		key, err := p.keyIfAny(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
-		}
-		if err := p.allowed(r, View, key); err != nil {
+		if _, err := p.authorize(r, View); err != nil {
 			p.fail(w, r, err)
 			return
 		}
