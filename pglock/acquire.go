@@ -15,9 +15,12 @@ const ownerSize = 20 // 160 random bits
 // busy is how long the lease of a key seems to last whose own time is over, while a transaction still holds it by InTx.
 const busy = time.Second
 
-// acquireSQL passes the keys as text, which every driver can.
+// acquireSQL passes the keys as text, which every driver can. Like all statements of this package, it calls a function
+// that sets its search_path, and names the schema of every type: other users of the database may own objects in a schema
+// of the session's search_path.
 const acquireSQL = "SELECT held, place, token, holder, age, remaining " +
-	"FROM railtoken.acquire($1::text::bytea[], $2::text::bytea, $3::text, $4::bigint, $5::bigint)"
+	"FROM railtoken.acquire($1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea, " +
+	"$3::pg_catalog.text, $4::bigint, $5::bigint)"
 
 // Acquire makes one attempt: see [backend.Backend].
 func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {

@@ -32,7 +32,8 @@ func (g *grant) Fence(_ context.Context, i int) (int64, error) { return g.tokens
 // Block returns how many consecutive tokens are reserved for each key.
 func (g *grant) Block() int { return g.block }
 
-const renewSQL = "SELECT railtoken.renew($1::text::bytea[], $2::text::bytea, $3::bigint)"
+const renewSQL = "SELECT railtoken.renew(" +
+	"$1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea, $3::bigint)"
 
 // Renew extends the lease.
 func (g *grant) Renew(ctx context.Context, ttl time.Duration) error {
@@ -95,7 +96,8 @@ type releasedRow struct {
 	subscribed bool
 }
 
-const releaseSQL = "SELECT place, subscribed FROM railtoken.release($1::text::bytea[], $2::text::bytea[])"
+const releaseSQL = "SELECT place, subscribed FROM railtoken.release(" +
+	"$1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea[])"
 
 // release releases grants in one call. The places of its rows count through all of them.
 func release(ctx context.Context, db *sql.DB, grants []*grant) ([]releasedRow, error) {

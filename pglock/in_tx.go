@@ -10,18 +10,8 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// inTxSQL locks the rows of a lease, if they are still its own. FOR KEY SHARE lets renewals pass, and nothing that
-// gives the key to another holder. The server ends a transaction that does nothing for longer than $3 milliseconds.
-const inTxSQL = `WITH mine AS MATERIALIZED (
-  SELECT l.key FROM railtoken.locks l
-  JOIN unnest($1::text::bytea[], $2::text::bytea[]) AS u (key, owner) ON l.key = u.key AND l.owner = u.owner
-  WHERE l.ends > clock_timestamp() ORDER BY l.key FOR KEY SHARE OF l
-)
-SELECT i.id::text, current_database()::text, current_setting('transaction_isolation'), (SELECT count(*) FROM mine),
-  CASE WHEN extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000
-      BETWEEN 1 AND $3::bigint THEN ''
-    ELSE set_config('idle_in_transaction_session_timeout', $3::bigint::text, true) END
-FROM railtoken.installation i`
+const inTxSQL = "SELECT id, database, isolation, found " +
+	"FROM railtoken.in_tx($1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea[], $3::bigint)"
 
 // InTx ties a transaction to a lease of this package: the transaction commits before any later holder of a key of the
 // lease gets it, or not at all. Call it first in the transaction, before its reads and outside of savepoints, because
@@ -63,10 +53,10 @@ func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 		}
 	}
 	var in installation
-	var isolation, ignored string
+	var isolation string
 	var found int
 	err = tx.QueryRowContext(ctx, inTxSQL, array(keys), array(owners), ttl.Milliseconds()).
-		Scan(&in.id, &in.database, &isolation, &found, &ignored)
+		Scan(&in.id, &in.database, &isolation, &found)
 	switch {
 	case isMissing(err) || errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: it is on a database without the schema railtoken: begin it on that of the locks: %w",

@@ -1,24 +1,31 @@
--- railtoken's locks in PostgreSQL 13 or later, version 1. It may be run again, also over an earlier version.
+-- railtoken's locks in PostgreSQL 13 or later, version 2. It may be run again, also over an earlier version.
+--
+-- Other users of the database may own objects in a schema of the search_path, for example an operator that PostgreSQL
+-- prefers to its own. So each function sets its search_path, and all other statements name the schema of everything.
 CREATE SCHEMA IF NOT EXISTS railtoken;
 
 -- One row names the database, so that a lease of one is not looked for in another.
 CREATE TABLE IF NOT EXISTS railtoken.installation (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
-  id uuid NOT NULL DEFAULT gen_random_uuid(),
+  id pg_catalog.uuid NOT NULL DEFAULT pg_catalog.gen_random_uuid(),
   version int NOT NULL
 );
-INSERT INTO railtoken.installation (version) VALUES (1) ON CONFLICT (one) DO UPDATE SET version = EXCLUDED.version;
+INSERT INTO railtoken.installation (version) VALUES (2) ON CONFLICT (one) DO UPDATE SET version = EXCLUDED.version;
+
+-- The script of an earlier version fails instead of taking this one back.
+ALTER TABLE railtoken.installation DROP CONSTRAINT IF EXISTS newest,
+  ADD CONSTRAINT newest CHECK (version OPERATOR(pg_catalog.>=) 2) NOT VALID;
 
 -- A row is a key that is held, or that a crashed holder has left. A key of more than 1024 bytes is stored as its first
 -- 1024 bytes and its SHA-256.
 CREATE TABLE IF NOT EXISTS railtoken.locks (
-  key bytea PRIMARY KEY,
-  owner bytea NOT NULL,       -- random, new for each lease
-  label text NOT NULL,        -- who that is
-  since timestamptz NOT NULL,
-  ends timestamptz NOT NULL,  -- unless it is renewed
-  fence bigint NOT NULL,      -- the first token of the lease
-  notify timestamptz NOT NULL -- until when a caller has subscribed to the release
+  key pg_catalog.bytea PRIMARY KEY,
+  owner pg_catalog.bytea NOT NULL,       -- random, new for each lease
+  label pg_catalog.text NOT NULL,        -- who that is
+  since pg_catalog.timestamptz NOT NULL,
+  ends pg_catalog.timestamptz NOT NULL,  -- unless it is renewed
+  fence bigint NOT NULL,                 -- the first token of the lease
+  notify pg_catalog.timestamptz NOT NULL -- until when a caller has subscribed to the release
 ) WITH (
   -- Room for new versions of a row on its own page, so that a renewal does not touch the index.
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
@@ -36,9 +43,10 @@ CREATE SEQUENCE IF NOT EXISTS railtoken.fence INCREMENT BY 256 MINVALUE 256 MAXV
 -- It does not wait for transactions that hold a lease by InTx: their rows are skipped, and count as held. Tokens come from
 -- a sequence, and are drawn while the row is locked or inserted: so they grow for each key, also after its row was
 -- deleted.
-CREATE OR REPLACE FUNCTION railtoken.acquire(p_keys bytea[], p_owner bytea, p_label text, p_ttl bigint, p_notify bigint)
-RETURNS TABLE (held boolean, place int, token bigint, holder text, age bigint, remaining bigint)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION railtoken.acquire(
+  p_keys pg_catalog.bytea[], p_owner pg_catalog.bytea, p_label pg_catalog.text, p_ttl bigint, p_notify bigint
+) RETURNS TABLE (held boolean, place int, token bigint, holder pg_catalog.text, age bigint, remaining bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   l railtoken.locks;
@@ -100,8 +108,8 @@ $$;
 
 -- renew makes the keys of an owner last for p_ttl milliseconds from now, unless they have expired. It returns the place of
 -- a key that is not this owner's any more, or 0. It does not wait for a transaction that holds the lease by InTx.
-CREATE OR REPLACE FUNCTION railtoken.renew(p_keys bytea[], p_owner bytea, p_ttl bigint) RETURNS int
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION railtoken.renew(p_keys pg_catalog.bytea[], p_owner pg_catalog.bytea, p_ttl bigint) RETURNS int
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   renewed bytea[];
 BEGIN
@@ -127,9 +135,9 @@ $$;
 -- release deletes the keys that still are their owners', and returns their places and whether a caller has subscribed to
 -- the release. It waits for transactions that hold the lease by InTx. A release that a crash of the server forgets ends
 -- with its TTL, so its commit need not wait for the disk.
-CREATE OR REPLACE FUNCTION railtoken.release(p_keys bytea[], p_owners bytea[])
+CREATE OR REPLACE FUNCTION railtoken.release(p_keys pg_catalog.bytea[], p_owners pg_catalog.bytea[])
 RETURNS TABLE (place int, subscribed boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   setting text;
@@ -152,9 +160,32 @@ BEGIN
 END
 $$;
 
+-- in_tx locks the rows of the keys that still are their owners', and returns how many those are. FOR KEY SHARE lets
+-- renewals pass, and nothing that gives the key to another holder. The server ends a transaction that does nothing for
+-- longer than p_ttl milliseconds, at most 24 days.
+CREATE OR REPLACE FUNCTION railtoken.in_tx(p_keys pg_catalog.bytea[], p_owners pg_catalog.bytea[], p_ttl bigint)
+RETURNS TABLE (id pg_catalog.text, database pg_catalog.text, isolation pg_catalog.text, found int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  idle CONSTANT text := 'idle_in_transaction_session_timeout';
+  longest CONSTANT bigint := least(p_ttl, 2147483647);
+  mine int;
+BEGIN
+  PERFORM 1 FROM railtoken.locks l JOIN unnest(p_keys, p_owners) AS u (key, owner) ON l.key = u.key AND l.owner = u.owner
+    WHERE l.ends > clock_timestamp() ORDER BY l.key FOR KEY SHARE OF l;
+  GET DIAGNOSTICS mine = ROW_COUNT;
+  IF extract(epoch FROM current_setting(idle)::interval) * 1000 NOT BETWEEN 1 AND longest THEN
+    PERFORM set_config(idle, longest::text, true);
+  END IF;
+  RETURN QUERY SELECT i.id::text, current_database()::text, current_setting('transaction_isolation'), mine
+    FROM railtoken.installation i;
+END
+$$;
+
 -- clean deletes rows that crashed holders have left. Their tokens are not needed: new ones come from the sequence.
 CREATE OR REPLACE FUNCTION railtoken.clean() RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   DELETE FROM railtoken.locks WHERE key IN (
     SELECT key FROM railtoken.locks WHERE ends < clock_timestamp() - interval '1 minute' ORDER BY key LIMIT 1000
     FOR UPDATE SKIP LOCKED)

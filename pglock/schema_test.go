@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,10 +33,23 @@ func TestAnUnusableSchemaNamesTheRemedy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set(0)
+	if _, err := db.ExecContext(t.Context(), "ALTER TABLE railtoken.installation DROP CONSTRAINT newest"); err != nil {
+		t.Fatal(err)
+	}
+	set(1)
 	start("an older version", "pglock.Create")
+	if err := pglock.Create(t.Context(), db); err != nil {
+		t.Errorf("an update of an older version: %v", err)
+	}
 	set(1000)
 	start("a newer version", "update this program")
+	if err := pglock.Create(t.Context(), db); !errors.Is(err, pglock.ErrSchema) || !contains(err, "update this program") {
+		t.Errorf("Create over a newer version: %v, want ErrSchema", err)
+	}
+	older := strings.ReplaceAll(pglock.Schema(), "VALUES (2)", "VALUES (1)")
+	if _, err := db.ExecContext(t.Context(), older); !contains(err, "newest") {
+		t.Errorf("the script of an earlier version: %v, want a failure", err)
+	}
 	if _, err := db.ExecContext(t.Context(), "DROP SCHEMA railtoken CASCADE"); err != nil {
 		t.Fatal(err)
 	}
