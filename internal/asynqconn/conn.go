@@ -60,6 +60,7 @@ type Conn struct {
 	redis.UniversalClient
 
 	failures failures
+	recovery recovery
 	pulse    pulse
 	pacer    *pacer
 	intake   *intake.Intake
@@ -124,22 +125,20 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		}
 		return cmd
 	case Recover:
-		if c.failures.lately(time.Now()) {
-			cmd := redis.NewCmd(ctx, "evalsha", sum)
-			cmd.SetVal([]any{})
-			return cmd
-		}
-		return send(ctx)
+		return c.recover(ctx, sum, keys, send)
 	case Stop:
 		c.pulse.over()
 		c.drain()
 		return send(ctx)
 	case Beat:
 		defer c.intake.Beat()()
-		return send(ctx)
+		cmd := send(ctx)
+		c.pulse.called(cmd.Err())
+		return cmd
 	default:
 		cmd := send(ctx)
 		c.pulse.called(cmd.Err())
+		c.missed(cmd.Err())
 		return cmd
 	}
 }
@@ -159,7 +158,10 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 	send func(context.Context) *redis.Cmd,
 ) (cmd *redis.Cmd, more bool) {
 	c.pulse.fetching()
-	defer func() { c.pulse.fetched(cmd.Err()) }()
+	defer func() {
+		c.pulse.fetched(cmd.Err())
+		c.missed(cmd.Err())
+	}()
 	if c.ready != nil {
 		if err := c.ready(ctx); err != nil {
 			cmd = redis.NewCmd(ctx, "evalsha")

@@ -220,32 +220,6 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 	}
 }
 
-func TestAfterAnOutageNothingIsRecoveredForAWhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		reply := errors.New("connection refused")
-		c := New(&answers{look: func() error { return reply }}, Options{Queues: numbered(2)})
-		lists := func() bool {
-			return !errors.Is(c.EvalSha(t.Context(), listLeaseExpired, []string{"asynq:{q}:lease"}).Err(), nil)
-		}
-		if !lists() {
-			t.Error("nothing is listed before any fetch has failed")
-		}
-		c.EvalSha(t.Context(), dequeue, []string{
-			"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
-			"asynq:{q}:lease",
-		})
-		time.Sleep(recoverAfter - time.Second)
-		if lists() {
-			t.Error("tasks are listed soon after a fetch has failed")
-		}
-		time.Sleep(2 * time.Second)
-		if !lists() {
-			t.Error("nothing is listed long after a fetch has failed")
-		}
-	})
-}
-
 func TestAnAcknowledgementWaitsForTheSlotOfItsQueue(t *testing.T) {
 	t.Parallel()
 	moving := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
@@ -295,23 +269,5 @@ func TestAnAnswerWaitsForTheSlotToo(t *testing.T) {
 		}
 	})
 }
-
-func TestAMovingSlotIsNoOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		reply := errors.New("TRYAGAIN Multiple keys request during rehashing of slot")
-		c := New(&answers{look: func() error { return reply }}, Options{Queues: numbered(2)})
-		c.EvalSha(t.Context(), dequeue, []string{
-			"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active",
-			"asynq:{q}:lease",
-		})
-		if c.failures.lately(time.Now()) {
-			t.Error("asynq recovers no tasks after a slot has moved")
-		}
-	})
-}
-
-// listLeaseExpired is the SHA-1 of asynq's script that finds the tasks of dead workers.
-const listLeaseExpired = "16988a462595f6ee317be300951533b004f27f5c"
 
 var _ redis.UniversalClient = (*Conn)(nil)

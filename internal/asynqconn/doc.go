@@ -6,8 +6,9 @@
 //   - [Tasks] learns of each task that is fetched, and may answer its acknowledgement.
 //   - A task whose fetch was not answered goes back to its queue. asynq would count it as failed a minute later.
 //   - An acknowledgement is sent even if its context has ended, and is sent again while the slot of its queue moves.
-//   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses, and for 30 s
-//     asynq sees no tasks to recover, because those that have only waited are put back.
+//   - A server fetches no task until Redis has passed its checks. After a fetch that fails it pauses. After an
+//     outage of Redis, asynq's first look for tasks to recover finds none, because those that have only waited are put
+//     back.
 //   - An idle server is woken when a task is ready ([Wakes]).
 //   - [Enqueuer] is the client of an asynq.Client, and [NewFirings] makes one for a scheduler that runs in several
 //     processes.

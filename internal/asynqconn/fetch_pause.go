@@ -14,10 +14,6 @@ const (
 	// each failure in a row.
 	pauseFirst = 10 * time.Millisecond
 	pauseMost  = time.Second
-	// recoverAfter is for how long after an outage of Redis asynq recovers no tasks. A worker that is alive puts back
-	// those that have only waited in its slots. asynq would count their runs as failures, and archive those on their
-	// last attempt.
-	recoverAfter = 30 * time.Second
 )
 
 // failures slows down fetches that fail. asynq v0.26 does not pause after an error, and would call a Redis that answers
@@ -25,12 +21,6 @@ const (
 // and an acknowledgement that waited would hold up a shutdown.
 type failures struct {
 	inARow atomic.Int64
-	last   atomic.Int64 // time of the last one, in ns since 1970
-}
-
-// lately reports whether a fetch has failed recently because Redis could not be reached.
-func (f *failures) lately(now time.Time) bool {
-	return now.Sub(time.Unix(0, f.last.Load())) < recoverAfter
 }
 
 // pause waits after a fetch that failed.
@@ -41,8 +31,6 @@ func (f *failures) pause(ctx context.Context, err error) {
 		return
 	case redis.HasErrorPrefix(err, "NOSCRIPT"): // go-redis sends the whole script next
 		return
-	case !Moving(err): // otherwise the slot of the queue moves, and Redis is there
-		f.last.Store(time.Now().UnixNano())
 	}
 	timer := time.NewTimer(pauseAfter(f.inARow.Add(1)))
 	defer timer.Stop()
