@@ -110,7 +110,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		fields = p.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:conflicts", "railtoken:first", "railtoken:keys",
-			"railtoken:nonce", "railtoken:run")
+			"railtoken:nonce", "pending_since")
 		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
 		paused = p.Exists(ctx, t.Prefix()+"paused")
 		if f.state == "pending" {

@@ -30,7 +30,7 @@ func TestAnAcknowledgementOfAnotherRunIsNotRepeated(t *testing.T) {
 	if cmd, _ := conn.fetch(ctx, keys); cmd.Err() != nil {
 		t.Fatal(cmd.Err())
 	}
-	client.HSet(ctx, "asynq:{default}:t:a", "railtoken:run", "another")
+	client.HSet(ctx, "asynq:{default}:t:a", "pending_since", "another")
 	keys = []string{
 		"asynq:{default}:active", "asynq:{default}:lease", "asynq:{default}:t:a", "asynq:{default}:processed:2030-01-01",
 		"asynq:{default}:processed",

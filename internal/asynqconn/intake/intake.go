@@ -57,7 +57,7 @@ const (
 )
 
 // Task is a task that was taken, with asynq's message of it. Run is the name of this run, which its hash has in the
-// field railtoken:run until the next one begins. The rest is what its hash has noted of its waiting, empty for one that
+// field pending_since until the next one begins. The rest is what its hash has noted of its waiting, empty for one that
 // has never waited.
 type Task struct {
 	Queue, ID, Run, Message   string

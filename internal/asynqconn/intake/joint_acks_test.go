@@ -85,7 +85,7 @@ func TestAFailedAcknowledgementLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client, errs, largest := acknowledgements(t, func(client *redis.Client) {
-			client.HSet(t.Context(), "asynq:{default}:t:default3", "railtoken:run", "another")
+			client.HSet(t.Context(), "asynq:{default}:t:default3", "pending_since", "another")
 		}, func(id string) intake.Acknowledgement {
 			return intake.Acknowledgement{
 				Queue: "default", ID: id, Text: strictText,

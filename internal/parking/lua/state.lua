@@ -41,10 +41,10 @@ end
 
 -- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run.
 -- KEYS  1 the task's hash  2 active 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a
--- server that speaks to Redis by itself leaves the name as it is. Returns 'ok'; 'again' when a call with the same nonce
+-- server that speaks to Redis by itself leaves it without one. Returns 'ok'; 'again' when a call with the same nonce
 -- did so before; and 'not active' when it is active no more, or in another run.
 local function resign(task, nonce, id, now, late)
-  local run = redis.call('HMGET', task, 'railtoken:nonce', 'railtoken:run')
+  local run = redis.call('HMGET', task, 'railtoken:nonce', 'pending_since')
   if run[1] == nonce then
     return 'again'
   elseif run[2] and run[2] ~= nonce then

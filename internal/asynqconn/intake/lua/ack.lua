@@ -102,9 +102,9 @@ local function finish(a)
   local ended = 1
   local task, run, waiters = KEYS[a.key + ARGV[at + 1] - 1], nil, nil
   if a.parked == 0 then
-    run = call('HGET', task, 'railtoken:run')
+    run = call('HGET', task, 'pending_since')
   else
-    run, waiters = unpack(call('HMGET', task, 'railtoken:run', 'railtoken:waiters'))
+    run, waiters = unpack(call('HMGET', task, 'pending_since', 'railtoken:waiters'))
   end
   if run ~= ARGV[at + 2] then
     ended = 0

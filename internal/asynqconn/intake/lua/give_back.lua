@@ -12,13 +12,12 @@ for k = 5, #KEYS, 3 do
   local answer = release(KEYS[k], KEYS[k + 1], KEYS[k + 2], ARGV[5])
   subscribed = subscribed + (answer ~= 0 and answer[2] or 0)
 end
-if redis.call('HGET', KEYS[1], 'railtoken:run') ~= ARGV[1] or redis.call('LREM', KEYS[2], 0, ARGV[2]) == 0 then
+if redis.call('HGET', KEYS[1], 'pending_since') ~= ARGV[1] or redis.call('LREM', KEYS[2], 0, ARGV[2]) == 0 then
   return subscribed
 end
 redis.call('ZREM', KEYS[3], ARGV[2])
 redis.call('RPUSH', KEYS[4], ARGV[2])
 redis.call('HSET', KEYS[1], 'state', 'pending', 'pending_since', ARGV[3])
-redis.call('HDEL', KEYS[1], 'railtoken:run')
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'railtoken:woken', '1') -- when is not known any more
 end

@@ -1,6 +1,8 @@
 -- Part of the scripts: takes tasks for one server of asynq, and the locks of their keys if these are recorded. The queues
 -- are KEYS from first on, four of each: pending, paused, active and lease. A task that is granted is active, and its run
--- has a name that begins with that of the fetch. A task that finds a key held, and others parked on it, is parked instead,
+-- has a name that begins with that of the fetch. The field pending_since of its hash has it, because asynq's own dequeue
+-- (v0.26) deletes that field and never reads it of an active task: so a server on asynq's own client, which runs a task
+-- that was recovered, is in no run that was named here. A task that finds a key held, and others parked on it, is parked instead,
 -- and the next one is looked at. Before it stands one_key.lua of package fused, and in it park_fetched.lua and
 -- wake_released.lua of package parking, unless the server parks no tasks.
 --
@@ -281,9 +283,11 @@ local function grant(reply, first, most, at)
         return
       end
     else
-      call('HSET', task, 'state', 'active', 'railtoken:run', name .. i)
+      call('HSET', task, 'state', 'active', 'pending_since', name .. i)
       tell(reply, queue, id, i, found, counters)
-      call('HDEL', task, 'pending_since', 'railtoken:woken')
+      if found[5] then
+        call('HDEL', task, 'railtoken:woken')
+      end
       if room <= 0 then
         return
       end
