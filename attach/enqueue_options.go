@@ -30,8 +30,8 @@ func Keys(keys ...string) asynq.Option { return option{keys: append([]string{}, 
 // cases nothing is enqueued.
 //
 // The decision is valid for that moment only: an enqueued task may still meet another holder, and then its handler's
-// strategy decides. Handlers that run tasks in order do not wake a task that was parked in this way; it waits for its
-// own timer. The option has no effect with asynq's own Client, nor as an option of asynq.NewTask.
+// strategy decides. Handlers that run tasks in order wake a task that was parked in this way once no task is left in the
+// sequence. The option has no effect with asynq's own Client, nor as an option of asynq.NewTask.
 func WhenHeld(s middleware.Strategy) asynq.Option { return option{strategy: s} }
 
 // option is an option that asynq ignores.

@@ -166,10 +166,10 @@ func (q *Queue) Wake(ctx context.Context, key string, opts WakeOptions) (Woken, 
 }
 
 // ForwardWake passes on the wake of a task that ends without trying its key, for example because it has no handler: the
-// next waiter is woken. It also removes the task from the sequence that its headers name; without headers the task
-// keeps its position there. It does nothing for a task that neither waits nor is in a sequence.
-func (q *Queue) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
-	return q.engine().ForwardWake(ctx, parking.Task(t), headers)
+// next waiter is woken. It also removes the task from its sequence, unless the task stays there, as one that has failed does
+// under StrictFIFO. It does nothing for a task that neither waits nor is in a sequence.
+func (q *Queue) ForwardWake(ctx context.Context, t Task, stays bool) error {
+	return q.engine().ForwardWake(ctx, parking.Task(t), stays)
 }
 
 // Inspector returns the part of the Queue that lists waiting tasks and reorders them.

@@ -131,7 +131,7 @@ func (r *run) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
 	defer cancel()
-	if err := r.engine().ForwardWake(ctx, r.id, r.task.Headers()); err != nil {
+	if err := r.engine().ForwardWake(ctx, r.id, false); err != nil {
 		r.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task",
 			r.id.String(), "error", err)
 	}

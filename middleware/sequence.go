@@ -83,7 +83,7 @@ func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldEr
 // holdsUp reports whether the first task of a sequence has failed and may no longer hold up the others, because of
 // their limit on age.
 func holdsUp(t parking.Position, maxAge time.Duration) bool {
-	return maxAge > 0 && t.Ahead > 0 && t.FirstState == "retry" && !t.FirstParked && time.Since(t.FirstAt) > maxAge/2
+	return maxAge > 0 && t.Ahead > 0 && t.FirstFailed && time.Since(t.FirstAt) > maxAge/2
 }
 
 // join adds the task to the sequence, at its former position if it had one.
@@ -91,7 +91,7 @@ func (r *sequence) join(ctx context.Context) (parking.Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
 	defer cancel()
 	return r.engine().Join(ctx, r.id, r.keys[0],
-		parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge, Begins: !r.joined, Works: true})
+		parking.JoinOptions{At: r.at, Strict: r.order == StrictFIFO, Begins: !r.joined, Works: true})
 }
 
 // notYet returns the refusal of a task that is not the first of its sequence, and nil for the first.
@@ -106,6 +106,8 @@ func notYet(key string, t parking.Position, now time.Time) *locking.HeldError {
 	switch {
 	case !t.FirstAgain.IsZero():
 		h.Remaining = max(t.FirstAgain.Sub(now), 0)
+	case t.FirstLost: // it could not be brought back just now
+		h.Remaining = recovererDelay
 	case t.FirstLease.IsZero():
 	case now.Before(t.FirstLease.Add(parking.LeftAfter)): // until then its run may still be going on
 		h.Remaining = max(t.FirstLease.Add(parking.LostAfter).Sub(now), 0)
@@ -163,7 +165,7 @@ func (r *sequence) park(opts *parking.ParkOptions, limited bool) {
 }
 
 func (r *sequence) looksAgain(ctx context.Context, key string, t parking.Task) bool {
-	pos, err := r.engine().Join(ctx, t, key, parking.JoinOptions{At: r.at, Keep: 2 * r.maxAge})
+	pos, err := r.engine().Join(ctx, t, key, parking.JoinOptions{At: r.at, Strict: r.order == StrictFIFO})
 	return err == nil && pos.Ahead == 0
 }
 

@@ -19,6 +19,11 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left park
 	if !r.SlotBudget.standby.ReleasedInOrder(r.keys[0], r.noteHold(), r.SlotBudget.spareForNext) {
 		next = next[:min(len(next), 1)]
 	}
+	if len(next) == 0 && (left.Parked > 0 || lease.ShouldNotify()) && !lease.HandedOff() {
+		// A task may have arrived after this one has left, and have been refused by the lock that it still had.
+		r.wakeFirst(ctx)
+		return
+	}
 	cause := ByRelease
 	if lease.HandedOff() && len(next) > 0 {
 		next, cause = next[1:], ByStandby
@@ -40,11 +45,13 @@ func (r *sequence) quit(ctx context.Context) {
 	}
 }
 
-// wakeFirst wakes the first task of the sequence if it is parked.
+// wakeFirst wakes the first task of the sequence if it is parked. If there is no sequence, it wakes the next waiter, which
+// its producer has parked.
 func (r *sequence) wakeFirst(ctx context.Context) {
-	left, _ := retry(ctx, r.run, "the first task of the sequence is not known; its timer will bring it back",
-		func(ctx context.Context) (parking.Front, error) { return r.engine().Front(ctx, r.keys[0]) })
-	r.wakeTasks(ctx, left.Next[:min(len(left.Next), 1)], ByRelease)
+	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
+		return r.engine().WakeNext(ctx, r.keys[0])
+	})
+	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
 }
 
 // wakeTasks wakes those of the given tasks of the run's key that are parked: the first one for a cause, the others for

@@ -94,11 +94,11 @@ func (w *Worker) lock(
 }
 
 // leave ends the wait of a task that ends before it has tried to lock its keys: it forwards a wake that the task may
-// have received and, given its headers, removes the task from the sequence of its key.
-func (w *Worker) leave(ctx context.Context, headers map[string]string) {
+// have received and, unless it stays there, removes the task from the sequence of its key.
+func (w *Worker) leave(ctx context.Context, stays bool) {
 	task, err := parking.TaskOf(ctx)
 	if err == nil {
-		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), headers)
+		err = w.attached.Queue().ForwardWake(ctx, delayqueue.Task(task), stays)
 	}
 	if err != nil {
 		w.cfg.Logger.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
@@ -189,11 +189,9 @@ func (w *Worker) process(ctx context.Context, task *asynq.Task) error {
 		ok = pattern != ""
 	}
 	if !ok {
-		headers := task.Headers()
-		if requeue, ok := middleware.RequeueOf(w.cfg.Strategy); ok && requeue.Order == middleware.StrictFIFO {
-			headers = nil // the task fails, and keeps its position as any failed task does
-		}
-		w.leave(ctx, headers)
+		// Under StrictFIFO the task fails, and keeps its position as any failed task does.
+		requeue, ok := middleware.RequeueOf(w.cfg.Strategy)
+		w.leave(ctx, ok && requeue.Order == middleware.StrictFIFO)
 		return asynq.NotFound(ctx, task)
 	}
 	return h.ProcessTask(ctx, task)

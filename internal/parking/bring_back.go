@@ -32,9 +32,9 @@ const (
 )
 
 // BringBack makes a task whose worker has died run again at once, and reports whether it did. It returns false when the
-// task is not active, and unless asynq's lease on it ended between [LostAfter] and [LeftAfter] ago. asynq itself would
-// bring the task back one or two minutes later. The task must not be running any more: call BringBack while you hold
-// the lock of its key.
+// task is not active, and when asynq's lease on it ended less than [LostAfter] or more than [LeftAfter] ago. asynq itself
+// would bring the task back one or two minutes later, and one without a lease never. The task must not be running any
+// more: call BringBack while you hold the lock of its key.
 //
 // begun says that the task had begun to work. Then it has failed, as asynq counts it too: it has used up a retry, and
 // is archived when none is left. Otherwise nothing is counted.

@@ -11,6 +11,7 @@ import (
 // As asynq's recoverer leaves them, so that asynq's own tools and counts tell the truth.
 func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 	t.Parallel()
+	const never = -time.Hour
 	onEach(t, func(t *testing.T, r *rig) {
 		for name, tt := range map[string]struct {
 			ended   time.Duration // since the lease has ended
@@ -27,6 +28,7 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 			"for long":     {15 * time.Second, true, 3, true, asynq.TaskStatePending, 1, 1},
 			"too late":     {28 * time.Second, true, 3, false, asynq.TaskStateActive, 0, 0},
 			"not begun":    {10 * time.Second, false, 0, true, asynq.TaskStatePending, 0, 0},
+			"no lease":     {never, false, 0, true, asynq.TaskStatePending, 0, 0},
 			"at its last":  {10 * time.Second, true, 0, true, asynq.TaskStateArchived, 0, 1},
 		} {
 			task := r.task(name)
@@ -37,10 +39,12 @@ func TestATaskOfADeadWorkerIsBroughtBack(t *testing.T) {
 			}
 			prefix := "asynq:{" + task.Queue + "}:"
 			r.Client.RPopLPush(t.Context(), prefix+"pending", prefix+"active")
-			r.Client.ZAdd(t.Context(), prefix+"lease", redis.Z{
-				Score:  float64(time.Now().Add(-tt.ended).Unix()),
-				Member: name,
-			})
+			if tt.ended != never {
+				r.Client.ZAdd(t.Context(), prefix+"lease", redis.Z{
+					Score:  float64(time.Now().Add(-tt.ended).Unix()),
+					Member: name,
+				})
+			}
 			r.set(task, "state", "active")
 			for i, want := range []bool{tt.back, false} {
 				if back, err := r.Engine.BringBack(t.Context(), task, tt.begun); err != nil || back != want {

@@ -12,9 +12,9 @@
 //     arrived. The set railtoken:waiters:{K} holds the tasks that wait for a key, and railtoken:parked those of all
 //     keys.
 //   - Sequences: [Engine.Join], [Engine.Remove] and [Engine.Front]. The set railtoken:sequence:{K} holds the tasks of a
-//     key in order of arrival, whether they wait, run, or have yet to be fetched. A task joins after asynq has it, so a
-//     task that asynq does not know is gone for good. Entries of a task whose handler never calls Remove stay until a
-//     task behind it finds that it is gone, or for 48 h after the last arrival.
+//     key in order of arrival, whether they wait, run, or have yet to be fetched. The hash of each task names its
+//     sequence, so an entry stands for one enqueue of the task. What makes an entry the head is said in one place
+//     (lua/head.lua). An entry that is no head stays until a task behind it finds it.
 //   - Enqueuing: [Engine.Enqueue] and [Engine.EnqueueInOrder].
 //   - Locks, where they are on the Redis of the tasks ([Engine.Fuse]): the fetch takes those of a task, [Run.Claim]
 //     gives them to its handler, and with [Run.Release] the acknowledgement releases them and wakes the next
@@ -41,6 +41,8 @@
 //     that runs already tries its key by itself.
 //   - Enqueue enqueued the task, but it is not in the sequence: it joins when it runs. This can happen on one node,
 //     too.
+//   - Join, or an Enqueue in order, noted the sequence in the task's hash, but added no entry: the task joins when it
+//     runs.
 //
 // While the slot of a queue moves to another node, the node refuses every script that needs several keys of that slot
 // before the script writes anything, because the scripts declare all of their keys. A wake then goes to a waiter of

@@ -42,6 +42,9 @@ type EnqueueOptions struct {
 	// Keys are recorded with the task, for a server that reads them before it fetches the task. Nothing depends on the
 	// record.
 	Keys []string
+	// InOrder is the key whose sequence the task is to join, which its hash names from the start; none when empty. A task
+	// that is due later or joins a group names none.
+	InOrder string
 	// AtOnce refuses a task that is due later or joins a group: the error matches [ErrNotNow].
 	AtOnce bool
 	// Locks are the names of locks on the Redis of the tasks, in the slot of the queue. If one of them exists, nothing
@@ -119,7 +122,11 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	}
 	t := Task{Queue: sent.Queue, ID: sent.ID}
 	names := slices.Concat(sent.Keys, []string{t.Hash(), t.Prefix() + "pending", t.Prefix() + "retry"}, a.Locks)
-	args := slices.Concat(sent.Args, []any{a.call, encoded(a.Keys)})
+	mark := ""
+	if a.InOrder != "" && sent.Now() {
+		mark = SequenceKey(a.InOrder) + " enqueued"
+	}
+	args := slices.Concat(sent.Args, []any{a.call, encoded(a.Keys), mark})
 	sources := ""
 	if a.WaitFor != "" {
 		sources = taskSource + recordSource + stateSource

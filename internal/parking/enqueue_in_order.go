@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -26,14 +27,11 @@ const afterCancel = time.Second
 // EnqueueInOrder enqueues a task with asynq's options and adds it to the end of the sequence of key. If one call ends
 // before another begins, its task comes first in the sequence, even when the two are for different queues. The key must
 // be the one with which the task's handler calls [Engine.Join], and the handler must call [Engine.Remove]. Otherwise
-// the entry stays until a task behind it calls Join, or for 48 h after the last arrival. Payload and headers may be
-// nil.
+// the entry stays until a task behind it calls Join. Payload and headers may be nil.
 //
-// It makes two calls to Redis, three on a Cluster: the task is enqueued first and then joins the sequence. A task that
-// runs in between has joined by its own call of Join. If it has ended by then, its entry is removed again. If that
-// fails, because Redis does not answer or asynq takes longer than a tenth of a second to note the end, the entry stays
-// until the next task of the sequence finds it. A task that has failed in between may keep its position until it is
-// retried. Close waits until such tasks are checked.
+// It makes two calls to Redis, four on a Cluster: the task is enqueued first and then joins the sequence. A task that
+// runs in between joins by its own call of Join. On a Cluster an entry may be left over of a task that has ended
+// meanwhile; the next task of the sequence finds it.
 //
 // A task that is due later (asynq.ProcessIn, asynq.ProcessAt) or that joins a group is enqueued too, but joins the
 // sequence when it runs.
@@ -41,7 +39,7 @@ const afterCancel = time.Second
 // If the connection breaks before the reply arrives, the task is sent again and still enqueued once, unless it is done
 // by then. When the error matches [ErrNotInSequence], the task is enqueued and the TaskInfo is returned. Other errors
 // are asynq's own, wrapped. After asynq.ErrTaskIDConflict, the task that has the ID is in the sequence if it was
-// enqueued for it and waits. After asynq.ErrDuplicateTask, the sequence is unchanged. After any other error the task
+// enqueued for it and has not ended. After asynq.ErrDuplicateTask, the sequence is unchanged. After any other error the task
 // may be enqueued, as with asynq's own Client; if it is, it joins the sequence when it runs.
 func (e *Engine) EnqueueInOrder(ctx context.Context, key, taskType string, payload []byte, headers map[string]string,
 	opts ...asynq.Option,
@@ -83,9 +81,13 @@ func named(opts []asynq.Option) (Task, []asynq.Option) {
 func (e *Engine) enqueueInOrder(ctx context.Context, key string, t Task, task *asynq.Task,
 	opts []asynq.Option,
 ) (*asynq.TaskInfo, error) {
-	info, err := e.Enqueue(ctx, task, EnqueueOptions{Keys: []string{key}}, opts...)
+	info, err := e.Enqueue(ctx, task, EnqueueOptions{Keys: []string{key}, InOrder: key}, opts...)
 	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		return nil, errors.Join(err, e.joinOther(ctx, t, key))
+		// The producer of the task that has the ID may have crashed, or lost its connection, before the task joined.
+		if failed := e.joinEnqueued(ctx, t, key); failed != nil {
+			err = errors.Join(err, fmt.Errorf("the task that has the ID may not be in the sequence: %w", failed))
+		}
+		return nil, err
 	}
 	if err != nil {
 		return nil, err
@@ -99,100 +101,35 @@ func (e *Engine) enqueueInOrder(ctx context.Context, key string, t Task, task *a
 	return info, nil
 }
 
-// joinOther adds the task that already has the ID to the sequence, if it was enqueued for it and is pending or active:
-// its producer may have crashed, or lost its connection, before the task joined.
-func (e *Engine) joinOther(ctx context.Context, t Task, key string) error {
-	there, err := e.inspect.GetTaskInfo(t.Queue, t.ID)
-	if errors.Is(err, asynq.ErrTaskNotFound) {
-		err = ErrGone
+// joinEnqueued adds a task to the sequence for which it was enqueued, unless it has run since: then it has joined by
+// itself, and may have ended.
+func (e *Engine) joinEnqueued(ctx context.Context, t Task, key string) error {
+	ctx, cancel := outlasting(ctx, afterCancel)
+	defer cancel()
+	if !e.steps {
+		_, err := e.join(ctx, t, key, JoinOptions{}, joined, 0, nil)
+		return err
 	}
-	switch {
-	case errors.Is(err, ErrGone):
-		return nil
-	case err != nil:
-	case there.Headers[sequenceHeader] != headerOf(t, key):
-		return nil
-	case there.State == asynq.TaskStatePending, there.State == asynq.TaskStateActive:
-		err = e.joinEnqueued(ctx, t, key)
+	// The entry comes first, so that no task that is enqueued after this call overtakes it. It may be left over then.
+	fields, err := e.client.HGet(ctx, t.Hash(), "railtoken:sequence").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
 	}
-	if err != nil {
-		err = fmt.Errorf("the task that has the ID may not be in the sequence: %w", err)
+	if fields != SequenceKey(key)+" enqueued" {
+		return nil
+	}
+	if _, err := e.join(ctx, t, key, JoinOptions{}, "1", 0, nil); err != nil {
+		return err
+	}
+	made, err := e.enlist(ctx, t, key, joined)
+	if err == nil && made == "-1" {
+		e.withdraw(ctx, t, key)
 	}
 	return err
 }
 
-// joinEnqueued adds an enqueued task to the sequence, and removes its entry again if the task has ended before.
-func (e *Engine) joinEnqueued(ctx context.Context, t Task, key string) error {
-	ctx, cancel := outlasting(ctx, afterCancel)
-	defer cancel()
-	at, state, err := e.joinAndRead(ctx, t, key)
-	if err != nil {
-		return err
-	}
-	switch ended := !(taskState{state: state}).live(); {
-	case ended, at.made && !e.steps && (state == "retry" || state == "scheduled"):
-		// It has ended, or has failed and left the sequence. On a Cluster it may have failed after it joined, and then
-		// may keep its position.
-		e.withdraw(ctx, t, key)
-	case at.made && state == "active":
-		// It has not called Join yet, or has just left the sequence and is about to end.
-		e.watch(t, key)
-	}
-	return nil
-}
-
-// joinAndRead adds a task to its sequence and returns its state at that moment; empty when asynq knows no such task. On
-// a Cluster the state is read afterwards, and "unknown" when that fails.
-func (e *Engine) joinAndRead(ctx context.Context, t Task, key string) (at entry, state string, err error) {
-	if e.steps {
-		if at, err = e.join(ctx, t, key, JoinOptions{}, 0, nil); err != nil {
-			return entry{}, "", err
-		}
-		return at, e.stateOf(ctx, t, e.client.HGet(ctx, t.Hash(), "state")), nil
-	}
-	// One script does both: a task that failed between the two would seem to have failed before it joined.
-	at, err = e.joined(ctx, t, sequenceJoinScript.Run(ctx, e.client,
-		[]string{SequenceKey(key), WaitersKey(key), t.Hash()}, joinArgs(t, JoinOptions{}, 0, nil)...))
-	return at, at.state, err
-}
-
-// stateOf returns the state of a task that has joined its sequence.
-func (e *Engine) stateOf(ctx context.Context, t Task, found *redis.StringCmd) string {
-	state, err := found.Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		e.log.WarnContext(ctx,
-			"a task that joined a sequence may have ended; its entry stays until another task finds it",
-			"task", t.String(), "error", err)
-		return "unknown"
-	}
-	return state
-}
-
-// watch checks in the background, for a tenth of a second, whether an active task ends: by then it has called Join, or
-// it was about to end.
-func (e *Engine) watch(t Task, key string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return
-	}
-	e.pending.Go(func() {
-		for pause := 3 * time.Millisecond; pause < 100*time.Millisecond; pause *= 3 {
-			select {
-			case <-e.closing.Done():
-				return
-			case <-time.After(pause):
-			}
-			state := e.stateOf(e.closing, t, e.client.HGet(e.closing, t.Hash(), "state"))
-			if !(taskState{state: state}).live() {
-				e.withdraw(e.closing, t, key)
-			}
-			if state != "active" { // a task that has failed may keep its position
-				return
-			}
-		}
-	})
-}
+// joined is what a producer calls enlist with: see head.lua.
+const joined = "joined"
 
 // withdraw removes a task that has ended from its sequence, and wakes the first task that may have parked behind it.
 func (e *Engine) withdraw(ctx context.Context, t Task, key string) {
@@ -223,6 +160,16 @@ func outlasting(ctx context.Context, by time.Duration) (context.Context, context
 // sequenceHeader says that EnqueueInOrder has added a task to a sequence: "encoded key" "entry of the task". It counts
 // only for that task and that key, because a handler may copy its headers to tasks that it enqueues.
 const sequenceHeader = "Railtoken-Sequence"
+
+// sequenceOf returns the key of the sequence that the field railtoken:sequence of a task names: see head.lua.
+func sequenceOf(mark string) (string, bool) {
+	name, _, _ := strings.Cut(mark, " ")
+	encoded, ok := strings.CutPrefix(name, sequencePrefix)
+	if !ok || encoded == "" {
+		return "", false
+	}
+	return keys.Decode(encoded[:len(encoded)-1])
+}
 
 func headerOf(t Task, key string) string { return keys.Encode(key) + " " + t.Entry() }
 

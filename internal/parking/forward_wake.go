@@ -4,31 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/railtoken/railtoken/internal/keys"
 )
 
 // ForwardWake passes on the wake of a task that ends without trying its key: the next waiter is woken. It also removes
-// the task from the sequence that [Engine.EnqueueInOrder] added it to, which its headers name; without headers the task
-// keeps its position there. It does nothing for a task that was never parked or in a sequence.
-func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]string) error {
-	name, err := e.client.HGet(ctx, t.Hash(), "railtoken:waiters").Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+// the task from its sequence, unless the task stays there. It does nothing for a task that was never parked or in a sequence.
+func (e *Engine) ForwardWake(ctx context.Context, t Task, stays bool) error {
+	waits, sequence, err := e.keysOf(ctx, t)
+	if waits != "" {
+		w, failed := e.Wake(ctx, waits, WakeOptions{Leaver: t})
+		e.repaired(waits, w)
+		err = errors.Join(err, failed)
 	}
-	if key, ok := KeyOf(name); ok {
-		var w Woken
-		w, err = e.Wake(ctx, key, WakeOptions{Leaver: t})
-		e.repaired(key, w)
-	}
-	encoded, _, _ := strings.Cut(headers[sequenceHeader], " ")
-	if key, ok := keys.Decode(encoded); ok && EnqueuedFor(t, key, headers) { // else it has the headers of another task
-		left, failed := e.Remove(ctx, t, key)
+	if sequence != "" && !stays {
+		left, failed := e.Remove(ctx, t, sequence)
 		if failed == nil && left.Parked > 0 && len(left.Next) > 0 {
-			_, failed = e.WakeTask(ctx, key, left.Next[0])
+			_, failed = e.WakeTask(ctx, sequence, left.Next[0])
 		}
 		err = errors.Join(err, failed)
 	}
@@ -36,4 +26,18 @@ func (e *Engine) ForwardWake(ctx context.Context, t Task, headers map[string]str
 		return fmt.Errorf("delayqueue: forward the wake of task %s: %w", t, err)
 	}
 	return nil
+}
+
+// keysOf returns the key that a task waits for, or was woken for, and the one whose sequence it is in; empty when there is
+// none.
+func (e *Engine) keysOf(ctx context.Context, t Task) (waits, sequence string, err error) {
+	names, err := e.client.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:sequence").Result()
+	if err != nil {
+		return "", "", err
+	}
+	name, _ := names[0].(string)
+	waits, _ = KeyOf(name)
+	mark, _ := names[1].(string)
+	sequence, _ = sequenceOf(mark)
+	return waits, sequence, nil
 }

@@ -190,7 +190,7 @@ func (r *rig) crowd(key string, n int) {
 		_, err := r.Client.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
 			for i := begin; i < min(begin+1000, n); i++ {
 				t, at := r.task(fmt.Sprint("crowd", i)), float64(time.Now().UnixMicro())
-				pipe.HSet(r.Context(), hash(t), "state", "retry")
+				pipe.HSet(r.Context(), hash(t), "state", "retry", "railtoken:waiters", r.registry(key))
 				pipe.ZAdd(r.Context(), r.registry(key), redis.Z{Score: at, Member: entry(t)})
 				pipe.ZAdd(r.Context(), r.index(), redis.Z{Score: at, Member: entry(t)})
 			}

@@ -136,7 +136,7 @@ func TestTheIndexFollowsTheWaiters(t *testing.T) {
 		r.Wake("k")
 		r.indexed("a was woken", b, c, d)
 		r.Begin(c)
-		if err := r.Engine.ForwardWake(t.Context(), c, nil); err != nil { // wakes d
+		if err := r.Engine.ForwardWake(t.Context(), c, true); err != nil { // wakes d
 			t.Fatal(err)
 		}
 		r.indexed("c has left and d was woken", b)

@@ -17,7 +17,6 @@ const (
 	deadlineField     = 9
 	uniqueField       = 10
 	lastFailedAtField = 11
-	headersField      = 15
 )
 
 // varintOf returns a field of asynq's message of a task; 0 when it is missing, or the message cannot be read.
@@ -59,19 +58,6 @@ func eachField(message string, each func(field protowire.Number, wire protowire.
 		rest = rest[n:]
 	}
 	return true
-}
-
-// headerIn returns a header in the message; "" when it is missing. Each header is a message with its name and its value.
-func headerIn(message, name string) (value string) {
-	eachField(message, func(field protowire.Number, wire protowire.Type, found []byte) {
-		if field != headersField || wire != protowire.BytesType {
-			return
-		}
-		if header, _ := protowire.ConsumeString(found); textOf(header, 1) == name {
-			value = textOf(header, 2)
-		}
-	})
-	return value
 }
 
 // deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be

@@ -25,6 +25,8 @@ var (
 	indexSource string
 	//go:embed lua/state.lua
 	stateSource string
+	//go:embed lua/head.lua
+	headSource string
 	//go:embed lua/suspend.lua
 	suspendSource string
 
@@ -39,6 +41,8 @@ var (
 	lookStep     = stepOf("look", waitersSource)
 	discardStep  = stepOf("discard", waitersSource)
 	enterStep    = stepOf("enter", indexSource)
+	enlistStep   = stepOf("enlist", headSource)
+	headStep     = stepOf("head", headSource)
 	endedStep    = stepOf("ended", taskSource, stateSource)
 	checkStep    = stepOf("check", taskSource, stateSource)
 	hastenStep   = stepOf("hasten", taskSource, stateSource)

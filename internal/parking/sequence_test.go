@@ -110,7 +110,7 @@ func TestTheFirstIsDescribedInEveryState(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, other := parking.Task{Queue: "default", ID: info.ID}, r.Delayed("other")
-	r.turn(first, "k", parking.JoinOptions{})
+	r.turn(first, "k", parking.JoinOptions{Strict: true})
 	receive(t, running)
 	if turn := r.turn(other, "k", parking.JoinOptions{}); turn.FirstState != "active" || !turn.FirstAgain.IsZero() {
 		t.Errorf("while it runs: %+v", turn)
@@ -177,26 +177,21 @@ func TestATaskThatComesBackTakesItsFormerPosition(t *testing.T) {
 	}
 }
 
-func TestASequenceWithoutCallsIsForgotten(t *testing.T) {
+func TestASequenceLivesAsLongAsItsTasks(t *testing.T) {
 	t.Parallel()
-	r := newSolo(t)
-	a, b := r.Delayed("a"), r.Delayed("b")
-	for _, step := range []struct {
-		task       parking.Task
-		keep, want time.Duration
-	}{
-		{a, time.Hour, time.Hour},
-		{a, time.Minute, time.Hour},
-		{b, 0, 48 * time.Hour},
-		{b, time.Hour, 48 * time.Hour},
-		{b, 100 * time.Hour, 100 * time.Hour},
-		{a, time.Nanosecond, 100 * time.Hour},
-	} {
-		r.turn(step.task, "k", parking.JoinOptions{Keep: step.keep})
-		if ttl := r.Client.TTL(t.Context(), "railtoken:sequence:{k}").Val(); ttl.Round(time.Minute) != step.want {
-			t.Errorf("after a turn with Keep %v it is kept for %v, want %v", step.keep, ttl, step.want)
+	onEach(t, func(t *testing.T, r *rig) {
+		a, b, name := r.Delayed("a"), r.Delayed("b"), parking.SequenceKey(r.key("k"))
+		r.joins(a, "k", 1)
+		if err := r.Client.PExpire(t.Context(), name, time.Hour).Err(); err != nil { // as earlier versions did
+			t.Fatal(err)
 		}
-	}
+		for _, task := range []parking.Task{b, a} {
+			r.joins(task, "k", 2)
+			if ttl := r.Client.TTL(t.Context(), name).Val(); ttl >= 0 {
+				t.Errorf("after a task has joined the sequence ends in %v", ttl)
+			}
+		}
+	})
 }
 
 func TestSequencesOfDifferentKeysAreApart(t *testing.T) {
@@ -217,7 +212,11 @@ func TestJoinCostsOneCallWhenNoTaskIsAhead(t *testing.T) {
 	a, b := r.Delayed("a"), r.Delayed("b")
 	r.refusedOnce(a)
 	r.refusedOnce(b)
-	r.turn(a, "warm", parking.JoinOptions{})
+	for _, task := range []parking.Task{a, b} {
+		r.turn(task, "warm", parking.JoinOptions{})
+		r.refusedOnce(task)
+	}
+	r.remove(b, "warm")
 	r.remove(a, "warm")
 	var calls atomic.Int32
 	r.Client.AddHook(counting{&calls})

@@ -147,13 +147,13 @@ func TestATaskThatEndsWithoutItsKeyPassesItsWakeOn(t *testing.T) {
 		r.Park(b, "k")
 		r.Wake("k")
 		r.Begin(a)
-		if err := r.Engine.ForwardWake(t.Context(), a, nil); err != nil {
+		if err := r.Engine.ForwardWake(t.Context(), a, true); err != nil {
 			t.Fatal(err)
 		}
 		if state := r.State(b); state != asynq.TaskStatePending {
 			t.Errorf("b is %v: the wake was swallowed", state)
 		}
-		if err := r.Engine.ForwardWake(t.Context(), r.Delayed("never parked"), nil); err != nil {
+		if err := r.Engine.ForwardWake(t.Context(), r.Delayed("never parked"), true); err != nil {
 			t.Error(err)
 		}
 	})

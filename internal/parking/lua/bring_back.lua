@@ -10,17 +10,17 @@
 --       8 when the counts of today end (s)
 --
 -- Returns 1, or 0 when the task is not active any more, or its lease ended too recently, or so long ago that the
--- recoverer may be at it.
+-- recoverer may be at it. The recoverer never finds a task without a lease.
 --
 -- The names and fields are asynq's own (v0.26), as in its requeueCmd, retryCmd and archiveCmd.
 local id = ARGV[1]
 local found = redis.call('HMGET', KEYS[1], 'state', 'msg')
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], id) or nil)
-if found[1] ~= 'active' or found[2] ~= ARGV[2] or not ends then
+if found[1] ~= 'active' or found[2] ~= ARGV[2] then
   return 0
 end
-local ago = redis.call('TIME')[1] - ends
-if ago < tonumber(ARGV[4]) or ago >= tonumber(ARGV[5]) then
+local ago = ends and redis.call('TIME')[1] - ends
+if ago and (ago < tonumber(ARGV[4]) or ago >= tonumber(ARGV[5])) then
   return 0
 end
 redis.call('LREM', KEYS[2], 0, id)

@@ -5,9 +5,10 @@
 --
 -- KEYS  asynq's, then  1 the task's hash   2 pending   3 retry of its queue   4... locks none of which may be there
 -- ARGV  asynq's, then  1 a name for this call, that no other has   2 the task's keys, encoded, with blanks between
---       and for a task that is to wait for a key   3 waiters of the key   4 ID of the task   5 now (ns)
---       6 its timer (ms)   7 the longest timer (ms), 0 for no limit
---       8 its deadline (s), 0 for none
+--       3 the sequence that it is to join, with how (head.lua), or ''
+--       and for a task that is to wait for a key   4 waiters of the key   5 ID of the task   6 now (ns)
+--       7 its timer (ms)   8 the longest timer (ms), 0 for no limit
+--       9 its deadline (s), 0 for none
 --
 -- Returns what asynq's script does: 1 when the task is enqueued, also by this call when it was sent before and the
 -- answer was lost; else 0 or -1. When the n-th lock is there, -1 - n, and nothing is enqueued.
@@ -28,11 +29,14 @@ redis.call('HSET', task, 'railtoken:enqueued', call)
 if ARGV[A + 2] ~= '' then
   redis.call('HSET', task, 'railtoken:keys', ARGV[A + 2])
 end
-if #ARGV > A + 2 then
-  local id, look = ARGV[A + 4], ARGV[A + 6]
+if ARGV[A + 3] ~= '' then
+  redis.call('HSET', task, 'railtoken:sequence', ARGV[A + 3])
+end
+if #ARGV > A + 3 then
+  local id, look = ARGV[A + 5], ARGV[A + 7]
   redis.call('LREM', KEYS[K + 2], 1, id)
-  shelve(task, KEYS[K + 3], id, ARGV[A + 5], timer(tonumber(look), 0, tonumber(ARGV[A + 7])), '', unique)
-  note(task, ARGV[A + 3], '0', look, 0, ARGV[A + 8])
+  shelve(task, KEYS[K + 3], id, ARGV[A + 6], timer(tonumber(look), 0, tonumber(ARGV[A + 8])), '', unique)
+  note(task, ARGV[A + 4], '0', look, 0, ARGV[A + 9])
   redis.call('HSET', task, 'railtoken:nonce', call)
 end
 return 1

@@ -1,24 +1,36 @@
 -- Adds a task to the sequence of a key and returns the tasks before it. It must be atomic: two tasks must not get the
--- same position, and no task may pass another between its arrival and the answer.
+-- same position, and no task may pass another between its arrival and the answer. On one node it begins with head.lua.
 --
--- KEYS  1 sequence of the key   2 waiters of the key   3 hash of the member's task, when its state is asked for
--- ARGV  1 member   2 position that the member had before (us), or ''   3 how long an idle sequence is kept (ms)
---       4 how many of those in front to name   5 1 when the member's run has just begun: it is not parked any more
---       6 1 when it works as soon as it is first   7... members that are gone: they are removed first
+-- KEYS  1 sequence of the key   2 waiters of the key   3 on one node, hash of the member's task
+-- ARGV  1 member   2 position that the member had before (us), or ''   3 how many of those in front to name
+--       4 1 when the member's run has just begun: it is not parked any more   5 1 when it works as soon as it is first
+--       6 on one node, how the task joins (enlist); on a Cluster, what enlist has returned
+--       7... members that are gone and the scores that they had: they are removed first
 --
--- Returns {how many stand before it, position (us), 1 when the member has joined by this call or else 0, 1 when it was
--- still parked or else 0, position of the first (us), 1 when the first is parked or else 0, 1 when the first has begun
--- to work or else 0, the state of the member's task or '', the first of those before it...}. A new position is later
--- than all others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a
--- position, and half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
-local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[4])
-local state = KEYS[3] and redis.call('HGET', KEYS[3], 'state') or ''
+-- Returns {how many stand before it, -1 when it has not joined; position (us), 1 when the member has joined by this call or
+-- else 0, 1 when it was still parked or else 0, position of the first (us), 1 when the first is parked or else 0, 1 when the
+-- first has begun to work or else 0, then the first of those before it and their scores...}. A new position is later than
+-- all others, also when two arrive in the same microsecond or the clock of the server was set back. A score is a position,
+-- and half a microsecond more once the task has begun to work: a task whose worker dies has then failed.
+local sequence, member, most = KEYS[1], ARGV[1], tonumber(ARGV[3])
+local fresh = tonumber(ARGV[6])
+if KEYS[3] then
+  fresh = enlist(KEYS[3], sequence, ARGV[6])[2]
+  if ARGV[6] == 'joined' and fresh ~= 1 then
+    return {-1, '0', 0, 0, '0', 0, 0}
+  end
+end
 local parked = 0
-if ARGV[5] == '1' then
+if ARGV[4] == '1' then
   parked = redis.call('ZREM', KEYS[2], member)
 end
-if #ARGV > 6 then
-  redis.call('ZREM', sequence, unpack(ARGV, 7))
+for i = 7, #ARGV, 2 do
+  if redis.call('ZSCORE', sequence, ARGV[i]) == ARGV[i + 1] then
+    redis.call('ZREM', sequence, ARGV[i])
+  end
+end
+if fresh == 1 then
+  redis.call('ZREM', sequence, member)
 end
 local score, joined = tonumber(redis.call('ZSCORE', sequence, member) or nil), 0
 if not score then
@@ -32,20 +44,18 @@ if not score then
     end
   end
   redis.call('ZADD', sequence, string.format('%.0f', score), member)
+  redis.call('PERSIST', sequence) -- it lives as long as its tasks
 end
 local place = math.floor(score)
-if redis.call('PTTL', sequence) < tonumber(ARGV[3]) then -- the longest time counts
-  redis.call('PEXPIRE', sequence, ARGV[3])
-end
 local ahead, front = redis.call('ZRANK', sequence, member), {}
 local first, waits, begun = place, 0, 0
 if ahead > 0 and most > 0 then
-  front = redis.call('ZRANGE', sequence, 0, math.min(ahead, most) - 1)
-  local before = tonumber(redis.call('ZSCORE', sequence, front[1]))
+  front = redis.call('ZRANGE', sequence, 0, math.min(ahead, most) - 1, 'WITHSCORES')
+  local before = tonumber(front[2])
   first = math.floor(before)
   begun = before > first and 1 or 0
   waits = redis.call('ZSCORE', KEYS[2], front[1]) and 1 or 0
-elseif ahead == 0 and ARGV[6] == '1' and score == place then
+elseif ahead == 0 and ARGV[5] == '1' and score == place then
   redis.call('ZADD', sequence, 'XX', string.format('%.1f', place + 0.5), member)
 end
-return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, state, unpack(front)}
+return {ahead, string.format('%.0f', place), joined, parked, string.format('%.0f', first), waits, begun, unpack(front)}

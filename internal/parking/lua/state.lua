@@ -104,14 +104,16 @@ end
 --   'elsewhere'  it waits for another key, and its entry here is left over
 --   'overdue'    its deadline has passed: asynq does not run its handler again, and archives it in the end
 --   'runs'       its timer has brought it back, and it tries its key by itself
---   'gone'       it cannot be woken
+--   'gone'       it cannot be woken: it has ended, or waits for no key and is a later task with the ID of one that did
 local function check(task, waiters, now)
   if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then
     return {'held', '', ''}
   end
   local found = redis.call('HMGET', task, 'state', 'railtoken:waiters', 'railtoken:deadline', 'railtoken:place')
   local state, place = found[1] or '', found[4] or '0'
-  if found[2] and found[2] ~= waiters then
+  if not found[2] then
+    return {'gone', state, place}
+  elseif found[2] ~= waiters then
     return {'elsewhere', state, place}
   elseif state == 'active' then
     return {'runs', state, place}
