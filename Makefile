@@ -76,8 +76,9 @@ soak: ## Kill workers for KILLS (60s), one each 2s, over TASKS (100000) on KEYS 
 	@scripts/soak.sh
 
 .PHONY: thorough
-thorough: ## Play crash points, random plans and long runs in full length; about four minutes
+thorough: ## Play crash points, random plans and long runs in full length, and suspend machines; about five minutes
 	@REDISTEST_REQUIRE=1 go test -tags thorough -count=1 -timeout 30m ./attach ./internal/crashtest ./internal/e2e ./locking ./middleware
+	@scripts/suspend.sh
 
 .PHONY: crowd
 crowd: ## Have CROWD (100000) tasks wait for one held key, run each after the release, and measure a park; needs redis-server

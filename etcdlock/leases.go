@@ -8,6 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 const (
@@ -112,7 +114,7 @@ func (l *leases) takeSpare(ttl time.Duration, seconds int64) (*etcdLease, error)
 	return nil, nil
 }
 
-func (e *etcdLease) age() time.Duration { return time.Since(e.renewed) }
+func (e *etcdLease) age() time.Duration { return leaseterm.Since(e.renewed) }
 
 func (e *etcdLease) ttl() time.Duration { return time.Duration(e.seconds) * time.Second }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/leaseterm"
 	"github.com/railtoken/railtoken/internal/lockformat"
 )
 
@@ -194,7 +195,7 @@ func (g *Gate) refusal(h *hold, keys []string) *HeldError {
 	if label == "" {
 		label = g.label
 	}
-	remaining := max(time.Until(lease.ValidUntil()), time.Millisecond)
+	remaining := max(leaseterm.Until(lease.ValidUntil()), time.Millisecond)
 	e := &HeldError{Holder: Holder{Label: holderlabel.Clean(label), Since: since, Remaining: remaining}}
 	for _, key := range keys {
 		if _, ok := slices.BinarySearch(h.keys, key); ok {

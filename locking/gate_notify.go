@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/railtoken/railtoken/internal/leaseterm"
 	"github.com/railtoken/railtoken/internal/subscription"
 )
 
@@ -21,14 +22,13 @@ type subscriber struct{ notify func() }
 func (g *Gate) mustSubscribe(h *hold, key string, d time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	if d <= 0 || h.freed || h.subscribed[key].Sub(now) >= d-min(d/2, subscribeSlack) {
+	if d <= 0 || h.freed || leaseterm.Until(h.subscribed[key]) >= d-min(d/2, subscribeSlack) {
 		return false
 	}
 	if h.subscribed == nil {
 		h.subscribed = map[string]time.Time{}
 	}
-	h.subscribed[key] = now.Add(d)
+	h.subscribed[key] = time.Now().Add(d)
 	return true
 }
 

@@ -2,8 +2,8 @@ package leaseterm
 
 import "time"
 
-// Stopwatch measures the age of a lease by the faster of two clocks, so that no lease seems younger than it is: the
-// monotonic clock stands still while the machine is suspended, and the wall clock may be set back.
+// Stopwatch measures the age of a lease as [Since] does, but from reading to reading: so a suspension counts even after
+// the wall clock was set back.
 type Stopwatch struct {
 	read  func() (now, wall time.Time) // nil for the clocks of this machine
 	last  time.Time                    // with a monotonic reading

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/railtoken/railtoken/internal/fused"
 	"github.com/railtoken/railtoken/internal/pipeline"
@@ -219,7 +220,7 @@ func (in *Intake) fetchWithAcks(int) pipeline.Share {
 			in.repeat(func(ctx context.Context) error {
 				_, err := f.recall(ctx)
 				return err
-			}, func() { in.came(n, nil) }) // asynq recovers what it has taken
+			}, func() { in.came(n, nil, time.Time{}) }) // asynq recovers what it has taken
 		}
 	}}
 }

@@ -14,9 +14,10 @@ import (
 // fetch takes tasks, on its own or with acknowledgements. A fetch whose reply is lost is recalled by its name.
 type fetch struct {
 	in   *Intake
-	most int      // tasks
-	keys []string // those of the queues, and the mark of its recall
-	args []any    // see grant.lua
+	most int       // tasks
+	sent time.Time // when the leases of its tasks begin
+	keys []string  // those of the queues, and the mark of its recall
+	args []any     // see grant.lua
 	reader
 }
 
@@ -38,10 +39,10 @@ func (in *Intake) fetch(names []string, most int) fetch {
 	if len(names) > 1 {
 		orders = in.order.orders(most)
 	}
-	now := time.Now()
-	f.args = append(make([]any, 0, 12+len(orders)), f.call, most, leaseEnd(now))
+	f.sent = time.Now()
+	f.args = append(make([]any, 0, 12+len(orders)), f.call, most, leaseEnd(f.sent))
 	f.args = append(f.args, f.values()...)
-	f.args = append(append(f.args, now.UnixNano(), in.parking.unserved(), len(orders)), orders...)
+	f.args = append(append(f.args, f.sent.UnixNano(), in.parking.unserved(), len(orders)), orders...)
 	return f
 }
 
@@ -58,13 +59,14 @@ func (f *fetch) answered(reply any, err error) (more bool, _ error) {
 	if g.more {
 		f.in.slots.arrive()
 	}
-	return f.in.came(f.most, g.tasks) || g.more, err
+	return f.in.came(f.most, g.tasks, f.sent) || g.more, err
 }
 
 // recall asks for the tasks that an unanswered fetch has taken. It returns an error if it is to be called again.
 func (f *fetch) recall(ctx context.Context) (more bool, err error) {
 	args := slices.Clone(f.args)
-	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(time.Now())
+	f.sent = time.Now()
+	args[mostArg], args[leaseArg] = int(lateCall.Seconds()), leaseEnd(f.sent)
 	reply, err := f.in.run(ctx, recallScript, f.keys, args...)
 	if passes(err) {
 		return false, err
@@ -120,7 +122,7 @@ func (in *Intake) Fetch(ctx context.Context, queue string) (more bool, err error
 	in.repeat(func(ctx context.Context) error { // asynq asks for no other task while it has as many as it can run
 		in.recalling <- struct{}{}
 		defer func() { <-in.recalling }()
-		if in.lost != nil && time.Since(in.recalled) < repeatMost { // asynq does fetch
+		if in.lost != nil && time.Since(in.recalled) < repeatMost { //nolint:forbidigo // a pause: asynq does fetch
 			return errRecalled
 		}
 		return in.recall(ctx)

@@ -8,9 +8,10 @@ import (
 	"github.com/railtoken/railtoken/internal/pipeline"
 )
 
-// came notes what a call that asked for n tasks has brought. It reports whether tasks of it are being parked. Each of
-// them counts as one that a call asks for until it is parked, so that no more are under way than there are slots.
-func (in *Intake) came(n int, tasks []Task) (parking bool) {
+// came notes what a call that asked for n tasks has brought, whose leases began at a time. It reports whether tasks of it
+// are being parked. Each of them counts as one that a call asks for until it is parked, so that no more are under way
+// than there are slots.
+func (in *Intake) came(n int, tasks []Task, leased time.Time) (parking bool) {
 	kept := tasks[:0]
 	for _, t := range tasks {
 		if t.Refused != nil && !t.Woken && in.park != nil && !in.isStopping() && in.park(t, in.parked) {
@@ -20,7 +21,7 @@ func (in *Intake) came(n int, tasks []Task) (parking bool) {
 		}
 		kept = append(kept, t)
 	}
-	in.slots.answered(n, kept, time.Now())
+	in.slots.answered(n, kept, leased)
 	if len(kept) == 0 {
 		return parking
 	}
@@ -41,7 +42,7 @@ func (in *Intake) look() {
 	old, next := in.slots.expired(time.Now().Add(-unclaimed))
 	in.timer = nil
 	if !next.IsZero() {
-		in.timer = time.AfterFunc(time.Until(next.Add(unclaimed)), in.look)
+		in.timer = time.AfterFunc(time.Until(next.Add(unclaimed)), in.look) //nolint:forbidigo // asynq will ask soon
 	}
 	in.mu.Unlock()
 	if len(old) > 0 {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 // slots counts what the slots of a server are for: tasks that asynq has, those that wait for it in memory, and those
@@ -22,13 +24,13 @@ type slots struct {
 // running is a task that asynq has. Once asynq's lease on it has ended, asynq ends the run without an acknowledgement.
 type running struct {
 	run   string
-	until time.Time // when the lease ends, or a little later
+	until time.Time // when the lease ends, or a little later, by the clock that asynq goes by: the monotonic one
 }
 
 // arrival is a task in memory.
 type arrival struct {
 	Task
-	at time.Time
+	at, leased time.Time // when it came, and when its lease began
 }
 
 // name identifies a task.
@@ -50,13 +52,13 @@ func (s *slots) ask(least int) int {
 	return n
 }
 
-// answered notes what a call that asked for n tasks has brought.
-func (s *slots) answered(n int, tasks []Task, at time.Time) {
+// answered notes what a call that asked for n tasks has brought, whose leases began at a time.
+func (s *slots) answered(n int, tasks []Task, leased time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked -= n
 	for _, t := range tasks {
-		s.ready = append(s.ready, arrival{t, at})
+		s.ready = append(s.ready, arrival{t, time.Now(), leased})
 	}
 	if len(tasks) > 0 {
 		s.arrive()
@@ -84,7 +86,7 @@ func (s *slots) take(resting func(id string, now time.Time, learned bool) time.D
 	now := time.Now()
 	learned := s.occupied(now)+1 == s.most // if there are more, a run is counted that is over
 	for i, ready := range s.ready {
-		if now.Sub(ready.at) > stale {
+		if leaseterm.Since(ready.leased) > stale {
 			return Task{}, false, 0
 		}
 		if left := resting(ready.ID, now, learned); left > 0 {

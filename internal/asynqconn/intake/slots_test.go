@@ -77,17 +77,20 @@ func TestARunTakesASlotUntilItsLeaseEnds(t *testing.T) {
 
 func TestTasksInMemoryExpireInOrder(t *testing.T) {
 	t.Parallel()
-	s, began := newSlots(8), time.Now()
-	for i, task := range numbered(4) {
-		s.answered(0, []Task{task}, began.Add(time.Duration(i)*time.Second))
-	}
-	old, next := s.expired(began.Add(1500 * time.Millisecond))
-	if len(old) != 2 || old[0].ID != "0" || !next.Equal(began.Add(2*time.Second)) {
-		t.Errorf("%v are old, the next came at %v", old, next.Sub(began))
-	}
-	if task, ok, _ := s.take(restless); !ok || task.ID != "2" {
-		t.Errorf("asynq gets %+v", task)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, began := newSlots(8), time.Now()
+		for _, task := range numbered(4) {
+			s.answered(0, []Task{task}, time.Now())
+			time.Sleep(time.Second)
+		}
+		old, next := s.expired(began.Add(1500 * time.Millisecond))
+		if len(old) != 2 || old[0].ID != "0" || !next.Equal(began.Add(2*time.Second)) {
+			t.Errorf("%v are old, the next came at %v", old, next.Sub(began))
+		}
+		if task, ok, _ := s.take(restless); !ok || task.ID != "2" {
+			t.Errorf("asynq gets %+v", task)
+		}
+	})
 }
 
 // An idle server with many slots would send as many orders of its queues with each fetch.
