@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"errors"
 
 	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/locking/backend"
@@ -34,7 +35,7 @@ type watchedLocker struct {
 
 // Acquire makes one attempt: see [Locker].
 func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options) (*Lease, error) {
-	keys, opts, err := prepare(keys, opts)
+	keys, opts, err := prepareFor(ctx, l, keys, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +48,11 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 		Keys: keys, TTL: opts.TTL, MaxHold: opts.MaxHold, Label: label,
 		Notify: opts.Notify, Block: opts.block,
 	})
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		if err := reentry(ctx, held, ""); err != nil {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,5 +63,6 @@ func (l *backendLocker) Acquire(ctx context.Context, keys []string, opts Options
 		_, _ = grant.Release(bounded)
 		return nil, err
 	}
+	lease.from = l
 	return lease, nil
 }

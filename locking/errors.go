@@ -26,10 +26,11 @@ var (
 	// they are checked again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
 
-	// ErrReentrant reports that the caller's context carries a lease of the key from the same Locker (see
-	// [NewContext]), so neither an attempt nor a wait could succeed. [Locker].Acquire, [Wait], [Do] and [Collect]
-	// return it. The error that matches it is an [OpError], which names the key. Only [Single], [Redlock] and [Gate]
-	// detect this; with another Locker an attempt is refused with ErrHeld, and a wait lasts until its context ends.
+	// ErrReentrant reports that the caller's context carries a lease of the key (see [NewContext]), so neither an attempt
+	// nor a wait could succeed. The lease may come from another Locker on the same servers, such as a second [Gate], or
+	// the Locker of the tasks in a handler. [Locker].Acquire, [Wait], [Do] and [Collect] return it. The error that
+	// matches it is an [OpError], which names the key. A Locker that does not come from this package refuses with ErrHeld
+	// instead.
 	ErrReentrant = errors.New("locking: the caller holds the key already: " +
 		"use the lease that the context carries (FromContext)")
 

@@ -93,7 +93,7 @@ func (g *Gate) Acquire(ctx context.Context, keys []string, opts Options) (*Lease
 		}
 		select { // another caller is asking the servers; the answer counts for this attempt, too
 		case <-other.ready:
-			if err := g.sharedAnswer(other, keys, opts); err != nil {
+			if err := g.sharedAnswer(other, keys, opts); err != nil && !carriesAny(ctx, keys) {
 				return nil, err
 			}
 		case <-ctx.Done():

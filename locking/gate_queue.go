@@ -72,7 +72,8 @@ func (g *Gate) wait(ctx context.Context, keys []string, opts Options, ahead bool
 	if err != nil {
 		return nil, err
 	}
-	w := g.enqueue(keys, opts, ahead)
+	// A caller that may hold a key through another Locker asks at once: in the queue it might wait for itself.
+	w := g.enqueue(keys, opts, ahead || carriesAny(ctx, keys))
 	opts.Notify = max(opts.Notify, waitNotify)
 	_, watched := g.inner.(Watcher)
 	pause := newPause(watched)

@@ -19,10 +19,12 @@ import (
 // meantime, for example because an operator deletes it, only the next renewal finds out, and the lease is trusted until
 // then.
 //
-// Every lease must be released, even after it was lost. A Lease is safe for concurrent use.
+// Every lease must be released, even after it was lost. A nil *Lease is one that has been released: Release does nothing,
+// Err is [ErrReleased], and Context has ended. A Lease is safe for concurrent use.
 type Lease struct {
 	grant     backend.Grant
 	keys      []string
+	from      Locker // on a backend; nil if the grant says it
 	committed atomic.Bool
 	notify    atomic.Bool // ShouldNotify
 	handedOff atomic.Bool
@@ -97,7 +99,12 @@ func (l *Lease) start(after time.Duration) {
 }
 
 // Keys returns the keys of the lease, sorted and without duplicates.
-func (l *Lease) Keys() []string { return slices.Clone(l.keys) }
+func (l *Lease) Keys() []string {
+	if l == nil {
+		return nil
+	}
+	return slices.Clone(l.keys)
+}
 
 // Fence returns the fencing token of the first of [Lease.Keys]: a positive number below 2^53 that is larger than the
 // token of every earlier lease of the key. Fence waits until the token is certain; on a single server it is certain at
@@ -107,6 +114,9 @@ func (l *Lease) Fence(ctx context.Context) (int64, error) { return l.fence(ctx, 
 // FenceOf returns the fencing token of one of the lease's keys: see [Lease.Fence]. It returns an error if the lease is
 // not for that key.
 func (l *Lease) FenceOf(ctx context.Context, key string) (int64, error) {
+	if l == nil {
+		return 0, ErrReleased
+	}
 	i, ok := slices.BinarySearch(l.keys, key)
 	if !ok {
 		return 0, fmt.Errorf("locking: no token for key %q: this lease is for %q", key, l.keys)
@@ -123,6 +133,9 @@ var ended = func() context.Context {
 
 // fence returns the token of the i-th key. It waits no longer than the lease lasts.
 func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
+	if l == nil {
+		return 0, ErrReleased
+	}
 	token, err := l.grant.Fence(ended, i) // succeeds if the token is certain, which it nearly always is
 	if err != nil {
 		during, drop := l.during(ctx)
@@ -140,6 +153,9 @@ func (l *Lease) fence(ctx context.Context, i int) (int64, error) {
 
 // ValidUntil returns when the lease ends without a renewal.
 func (l *Lease) ValidUntil() time.Time {
+	if l == nil {
+		return time.Time{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Add(l.term.Until - l.watch.Elapsed())
@@ -147,6 +163,9 @@ func (l *Lease) ValidUntil() time.Time {
 
 // Err returns nil while the lease can be trusted, then [ErrReleased] or an error that matches [ErrLost].
 func (l *Lease) Err() error {
+	if l == nil {
+		return ErrReleased
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()
@@ -155,10 +174,14 @@ func (l *Lease) Err() error {
 
 // MarkCommitted records that the holder's work is committed under its fencing token, so that a later loss of the lease
 // does not matter: [Do] and package middleware then treat the work as done.
-func (l *Lease) MarkCommitted() { l.committed.Store(true) }
+func (l *Lease) MarkCommitted() {
+	if l != nil {
+		l.committed.Store(true)
+	}
+}
 
 // Committed reports whether MarkCommitted was called.
-func (l *Lease) Committed() bool { return l.committed.Load() }
+func (l *Lease) Committed() bool { return l != nil && l.committed.Load() }
 
 // age returns how long ago the lease's first request was about to be sent.
 func (l *Lease) age() time.Duration {
@@ -177,7 +200,7 @@ func (l *Lease) isOf(locker Locker) bool {
 		return true
 	}
 	grant, ok := l.grant.(owned)
-	return ok && grant.isOf(locker)
+	return ok && grant.isOf(locker) || l.from != nil && l.from == locker
 }
 
 // check ends the lease if its time is over, and returns its age. The caller holds the mutex.

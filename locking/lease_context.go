@@ -7,6 +7,9 @@ import (
 
 // Done returns a channel that is closed when the lease is lost or released.
 func (l *Lease) Done() <-chan struct{} {
+	if l == nil {
+		return ended.Done()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.done == nil {
@@ -28,6 +31,10 @@ func (l *Lease) Context(parent context.Context) context.Context {
 // during returns a context that ends with parent or with the lease, and a function that ends it earlier.
 func (l *Lease) during(parent context.Context) (ctx context.Context, drop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
+	if l == nil {
+		cancel(ErrReleased)
+		return ctx, func() {}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()

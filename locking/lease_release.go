@@ -19,6 +19,9 @@ const (
 // first one returned. The error matches [ErrLost] if the lease was lost before. After any other error, railtoken's own
 // lockers repeat the release in the background, and the keys become free when their TTL ends at the latest.
 func (l *Lease) Release(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
 	l.release.Do(func() { l.releaseErr = l.doRelease(ctx) })
 	return l.releaseErr
 }
@@ -73,11 +76,11 @@ func (l *Lease) beginRelease(holder holder) (ended bool, lost error) {
 }
 
 // ShouldNotify reports, after Release, whether another caller has, or may have, subscribed to it with [Options.Notify].
-func (l *Lease) ShouldNotify() bool { return l.notify.Load() }
+func (l *Lease) ShouldNotify() bool { return l != nil && l.notify.Load() }
 
 // HandedOff reports, after Release, whether a [Gate] has handed the keys off to the next caller of this process. Then
 // they are still locked, and [Lease.ShouldNotify] is meaningless.
-func (l *Lease) HandedOff() bool { return l.handedOff.Load() }
+func (l *Lease) HandedOff() bool { return l != nil && l.handedOff.Load() }
 
 // block returns how many tokens the backend has reserved for each key.
 func (l *Lease) block() int {
@@ -112,7 +115,7 @@ func (l *Lease) next(h holder, opts Options) *Lease {
 		return nil
 	}
 	next := &Lease{
-		grant: l.grant, keys: l.keys, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
+		grant: l.grant, keys: l.keys, from: l.from, offset: l.offset + 1, watch: l.watch, suspension: l.suspension, holder: h,
 		term: l.term.HandedOff(now, opts.MaxHold),
 	}
 	next.start(next.term.Next(now).Sleep)

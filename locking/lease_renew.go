@@ -12,7 +12,12 @@ import (
 // Renew extends the lease to its TTL from now, or to MaxHold if that is earlier. It is seldom needed, because a lease
 // renews itself. Once the lease is over, Renew returns the error of [Lease.Err]. After any other error the lease keeps
 // its previous end.
-func (l *Lease) Renew(ctx context.Context) error { return l.renewNow(ctx, false) }
+func (l *Lease) Renew(ctx context.Context) error {
+	if l == nil {
+		return ErrReleased
+	}
+	return l.renewNow(ctx, false)
+}
 
 // renewNow does what Renew does. always has the servers asked even if the lease lasts until MaxHold already.
 func (l *Lease) renewNow(ctx context.Context, always bool) error {

@@ -35,6 +35,7 @@ type redlockGrant struct {
 	rules *quorum.Acquisition
 	nodes []grantNode
 	held  *HeldError // the refusal whose lock lasts longest
+	value string     // of that lock
 
 	settled   chan struct{} // closed once the verdict is certain
 	committed chan struct{} // closed once tokens are certain
@@ -121,6 +122,9 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	case verdict == quorum.Unreachable:
 		return verdict, &OpError{Op: "acquire", Keys: g.keys, Err: g.failure()}
 	default:
+		if err := reentry(ctx, g.held, g.value); err != nil {
+			return verdict, err
+		}
 		return verdict, g.held
 	}
 }
@@ -190,7 +194,7 @@ func (g *redlockGrant) handleAcquire(c *pipeline.Call) {
 	case held != nil:
 		g.redlock.see(held.Holder.Fence + lockformat.ParseOwner(value).Block)
 		if g.held == nil || outlasts(held.Holder.Remaining, g.held.Holder.Remaining) {
-			g.held = held
+			g.held, g.value = held, value
 		}
 		g.nodes[i].answered = true
 		g.rules.Held(i, value)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 func TestACallersOwnKeyIsRefusedAtOnce(t *testing.T) {
@@ -101,4 +103,93 @@ func TestAnotherGateRefusesAKeyOfOnesOwn(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// A caller that holds a key through one Locker asks for it through others on the same servers, where a stranger already
+// waits for the key.
+func TestAKeyOfOnesOwnIsRefusedByOtherLockers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := []*redis.Options{{Addr: server.Addr()}}
+	for range 2 {
+		nodes = append(nodes, &redis.Options{Addr: redistest.Start(t).Addr()})
+	}
+	single := func() locking.Locker { return newSingle(t, server.Client(t), locking.SingleOptions{}) }
+	redlock := func() locking.Locker { return newRedlock(t, nodes, unguarded) }
+	store := &memory{}
+	for name, open := range map[string]func() locking.Locker{
+		"single": single, "redlock": redlock, "backend": func() locking.Locker { return locking.New(store) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			first, second := open(), open()
+			busy := locking.NewGate(open(), locking.GateOptions{})
+			lockers := map[string]locking.Locker{
+				"itself": first, "another": second, "another behind a gate": locking.NewGate(open(), locking.GateOptions{}),
+				"a gate where others wait": busy,
+			}
+			err := locking.Do(ctx, locking.NewGate(first, locking.GateOptions{}), []string{name}, locking.Options{},
+				func(inner context.Context, _ *locking.Lease) error {
+					stranger, leave := context.WithCancel(ctx)
+					var waiting sync.WaitGroup
+					waiting.Go(func() {
+						if lease, err := locking.Wait(stranger, busy, []string{name}, locking.Options{}); err == nil {
+							_ = lease.Release(ctx)
+						}
+					})
+					await(t, "a stranger waits", func() bool { return busy.Waiting(name) > 0 })
+					for which, l := range lockers {
+						_, err := locking.Wait(inner, l, []string{name}, locking.Options{})
+						if op, ok := errors.AsType[*locking.OpError](err); !ok || !errors.Is(err, locking.ErrReentrant) ||
+							!slices.Equal(op.Keys, []string{name}) {
+							t.Errorf("%s: Wait: %v; want ErrReentrant", which, err)
+						}
+						if _, err := l.Acquire(inner, []string{name}, locking.Options{}); !errors.Is(err, locking.ErrReentrant) {
+							t.Errorf("%s: Acquire: %v; want ErrReentrant", which, err)
+						}
+					}
+					leave()
+					waiting.Wait()
+					return nil
+				})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// memory is a backend for one lock.
+type memory struct {
+	mu     sync.Mutex
+	holder *memoryGrant
+	tokens int64
+}
+
+type memoryGrant struct {
+	of    *memory
+	token int64
+}
+
+func (m *memory) Acquire(_ context.Context, r backend.Request) (backend.Grant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.holder != nil {
+		return nil, &locking.HeldError{Key: r.Keys[0], Holder: locking.Holder{Label: r.Label, Fence: m.holder.token}}
+	}
+	m.tokens++
+	m.holder = &memoryGrant{m, m.tokens}
+	return m.holder, nil
+}
+
+func (g *memoryGrant) Fence(context.Context, int) (int64, error)  { return g.token, nil }
+func (g *memoryGrant) Renew(context.Context, time.Duration) error { return nil }
+
+func (g *memoryGrant) Release(context.Context) (bool, error) {
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	g.of.holder = nil
+	return true, nil
 }

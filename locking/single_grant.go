@@ -39,12 +39,15 @@ func (g *singleGrant) acquire(ctx context.Context, p *part, opts Options) error 
 		}
 		return &OpError{Op: "acquire", Keys: p.keys, Err: classify(ctx, err)}
 	}
-	tops, held, _, err := parseAcquire(reply, p.keys)
+	tops, held, value, err := parseAcquire(reply, p.keys)
 	if err != nil {
 		return &OpError{Op: "acquire", Keys: p.keys, Err: err}
 	}
 	if held != nil {
 		p.asked = unsent // a refused script changes nothing
+		if err := reentry(ctx, held, value); err != nil {
+			return err
+		}
 		return held
 	}
 	see(&g.single.clock, tops, g.single.fenceTTL)
