@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/backlog"
 	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/holderlabel"
 	"github.com/railtoken/railtoken/internal/lockformat"
@@ -90,7 +91,7 @@ type Single struct {
 	server       *pipeline.Server
 	retries      int // of an attempt
 	subscription *subscription.Subscription
-	pending      *retries // releases, and attempts to give back
+	pending      *backlog.Backlog // releases, and attempts to give back
 	late         lateReleases
 }
 
@@ -119,7 +120,7 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	}
 	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
-	s.subscription, s.pending = subscription.New(client), newRetries()
+	s.subscription, s.pending = subscription.New(client), newBacklog()
 	return s, nil
 }
 
@@ -154,8 +155,8 @@ func retriesOf(client redis.UniversalClient) int {
 // stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but an
 // unanswered release is repeated for 1 s at most. New attempts fail with [redis.ErrClosed].
 func (s *Single) Close() error {
-	s.pending.wait(releaseTimeout)
-	s.pending.end()
+	s.pending.Wait(context.Background(), releaseTimeout)
+	s.pending.Close()
 	return s.subscription.Close()
 }
 
@@ -189,7 +190,7 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	}
 	var pauses *backoff.ExponentialBackOff
 	for retries := 0; ; retries++ {
-		if s.pending.ended.Load() { // it could not be given back
+		if s.pending.Closed() { // it could not be given back
 			return nil, &OpError{Op: "acquire", Keys: keys, Err: redis.ErrClosed}
 		}
 		lease, undone, err := s.attempt(ctx, keys, parts, label, opts)

@@ -82,7 +82,7 @@ func classify(ctx context.Context, err error) error {
 func (g *singleGrant) giveBack(ctx context.Context) bool {
 	var calls []*retry
 	giveBack := func(d time.Duration, keys []string, call func(ctx context.Context) (releaseReply, error)) {
-		calls = append(calls, g.single.pending.retry(d, nil, false, call, func() { g.single.late.report(keys) }))
+		calls = append(calls, repeat(g.single.pending, d, nil, false, call, func() { g.single.late.report(keys) }))
 	}
 	for i := range g.parts {
 		p := &g.parts[i]
@@ -224,7 +224,7 @@ func (g *singleGrant) readRelease(
 func (g *singleGrant) repeatRelease(
 	ctx context.Context, p part, command pipeline.Command, sure bool, failure error,
 ) (releaseReply, error) {
-	r := g.single.pending.retry(g.ttl, failure, true, func(ctx context.Context) (releaseReply, error) {
+	r := repeat(g.single.pending, g.ttl, failure, true, func(ctx context.Context) (releaseReply, error) {
 		answer, err := g.single.server.Run(ctx, new(pipeline.Call).Of(command, 0, nil))
 		reply, now, err := g.readRelease(ctx, p, answer, err)
 		if sure = sure && now; err == nil && !sure {

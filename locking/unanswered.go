@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/backlog"
 )
 
 // Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked
@@ -17,7 +18,7 @@ import (
 const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 250 * time.Millisecond
-	maxRetries = 4096 // at the same time; beyond that, locks end with their TTL
+	maxRetries = 4096 // grants of a Redlock at the same time; beyond that, locks end with their TTL
 
 	// lateRetry is how long a call with an unknown outcome is given back. A server that was stopped executes it when it
 	// continues, however long that takes, so the TTL is no bound.
@@ -83,25 +84,9 @@ func (p *pending) wait(d time.Duration) {
 	sleep(context.Background(), d, none)
 }
 
-// retries repeats calls in the background.
-type retries struct {
-	pending
-	ended  atomic.Bool
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-func newRetries() *retries {
-	r := &retries{}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
-	return r
-}
-
-// end ends all retries. Later ones, of attempts and releases under way, last for cleanupTimeout at most.
-func (p *retries) end() {
-	p.ended.Store(true)
-	p.cancel()
-}
+// newBacklog returns the backlog of a [Single]: its calls are repeated in the background, also those of attempts and
+// releases that are under way when it is closed, for cleanupTimeout at most.
+func newBacklog() *backlog.Backlog { return backlog.New(backlog.Options{AfterClose: cleanupTimeout}) }
 
 // retry is a call that is repeated in the background.
 type retry struct {
@@ -113,50 +98,42 @@ type retry struct {
 	left  bool  // the caller does not learn the answer
 }
 
-// retry repeats a release until it is answered or useless, until end is called, or for d at most. If the call was made
-// before, last is its error, and a pause comes first. late is called if the answer says that another caller waits for
-// the keys, and the caller does not use it: because it has called leave, or never does.
-func (p *retries) retry(
-	d time.Duration, last error, used bool, call func(ctx context.Context) (releaseReply, error), late func(),
+// repeat repeats a release until it is answered or useless, until the backlog is closed, or for d at most. If the call
+// was made before, last is its error, and a pause comes first. late is called if the answer says that another caller
+// waits for the keys, and the caller does not use it: because it has called leave, or never does.
+func repeat(
+	p *backlog.Backlog, d time.Duration, last error, used bool,
+	call func(ctx context.Context) (releaseReply, error), late func(),
 ) *retry {
 	r := &retry{done: make(chan struct{}), err: cmp.Or(last, errUnanswered), left: !used}
-	if !p.add(maxRetries) {
+	began := time.Now()
+	ok := p.Add(&backlog.Call{
+		For: d,
+		Try: func(ctx context.Context) error {
+			reply, err := call(ctx)
+			if err != nil && ctx.Err() != nil {
+				return err // the error before says more
+			}
+			r.mu.Lock()
+			r.reply, r.err = reply, err
+			r.mu.Unlock()
+			if err != nil && (isOver(err) || permanent(err) && time.Since(began) > releaseTimeout) {
+				return nil
+			}
+			return err
+		},
+		Over: func() {
+			close(r.done)
+			if r.isLate() {
+				late()
+			}
+		},
+	}, last != nil)
+	if !ok {
 		r.err = errors.Join(errTooManyRetries, last)
 		close(r.done)
-		return r
 	}
-	parent := p.ctx
-	if p.ended.Load() {
-		parent, d = context.Background(), min(d, cleanupTimeout)
-	}
-	ctx, cancel := context.WithTimeout(parent, d)
-	go func() {
-		defer p.done()
-		defer cancel()
-		r.repeat(ctx, last, call)
-		close(r.done)
-		if r.isLate() {
-			late()
-		}
-	}()
 	return r
-}
-
-func (r *retry) repeat(ctx context.Context, last error, call func(ctx context.Context) (releaseReply, error)) {
-	pauses, began := newRetryPauses(), time.Now()
-	for last == nil || sleep(ctx, pauses.NextBackOff(), nil) {
-		var reply releaseReply
-		reply, last = call(ctx)
-		if last != nil && ctx.Err() != nil {
-			return // the error before says more
-		}
-		r.mu.Lock()
-		r.reply, r.err = reply, last
-		r.mu.Unlock()
-		if last == nil || isOver(last) || permanent(last) && time.Since(began) > releaseTimeout {
-			return
-		}
-	}
 }
 
 // isOver reports whether a call that failed with err cannot be repeated.

@@ -27,6 +27,7 @@ func (u *unanswered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		u.sent.Add(1)
+		cmd.Args() // it is written
 		cmd.SetErr(context.DeadlineExceeded)
 		return cmd.Err()
 	}
@@ -39,6 +40,7 @@ func (u *unanswered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 		}
 		u.sent.Add(1)
 		for _, cmd := range cmds {
+			cmd.Args()
 			cmd.SetErr(context.DeadlineExceeded)
 		}
 		return context.DeadlineExceeded

@@ -52,6 +52,24 @@ func IsUnrun(err error) bool {
 		strings.HasPrefix(text, "NOPERM") && !strings.Contains(text, "script")
 }
 
+// refusals lists the first words of error replies after which nothing of a script has been executed: Redis refuses the
+// call itself, or the first write of the script.
+var refusals = []string{
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "CROSSSLOT", "OOM", "BUSY", "MISCONF",
+	"NOREPLICAS", "NOSCRIPT",
+}
+
+// IsRefusal reports whether err is an error reply that says that the script has changed nothing, if its first command
+// that can fail is a write. Sent again later, the call may succeed.
+func IsRefusal(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	word, _, _ := strings.Cut(Command(reply.Error()), " ")
+	return slices.Contains(refusals, word) || IsUnrun(err) || reply.Error() == "ERR max number of clients reached"
+}
+
 // wrapped matches what Redis before version 7 puts in front of the error of a command in a script: the name of the
 // script, its position once or twice, and sometimes a minus.
 var wrapped = regexp.MustCompile(`^ERR (?:Error running script \(call to \w+\): )?(?:@user_script: ?\d+: )+-?`)

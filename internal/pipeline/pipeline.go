@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,10 +17,36 @@ const unbatchedPause = time.Minute
 // granted again after its release, and the second answer to a release does not tell the effect of the first.
 type Once struct{ *redis.Cmd }
 
-func newOnce(ctx context.Context, args []any) Once { return Once{redis.NewCmd(ctx, args...)} }
-
 // NoRetry tells the client so.
 func (Once) NoRetry() bool { return true }
+
+// once is a Once that knows whether it may have been sent.
+type once struct {
+	Once
+
+	written atomic.Bool
+}
+
+func newOnce(ctx context.Context, args []any) *once {
+	return &once{Once: Once{redis.NewCmd(ctx, args...)}}
+}
+
+// Args returns the arguments. go-redis asks for them when it writes the command to a connection, so a command that has
+// failed and was never asked was not sent: there was no connection, or a hook has refused it. A test shows whether this
+// still holds.
+func (c *once) Args() []any {
+	c.written.Store(true)
+	return c.Once.Args()
+}
+
+// result returns the answer. The error matches [ErrNotSent] if the server will never receive the command.
+func (c *once) result() (any, error) {
+	reply, err := c.Result()
+	if err != nil && !c.written.Load() && !isReply(err) {
+		err = notSent(err)
+	}
+	return reply, err
+}
 
 // one makes a single call.
 func (s *Server) one(ctx context.Context, c *Call) {
@@ -30,7 +57,7 @@ func (s *Server) one(ctx context.Context, c *Call) {
 		cmd = newOnce(ctx, b.command.eval())
 		_ = s.client.Process(ctx, cmd)
 	}
-	b.answer(cmd.Result())
+	b.answer(cmd.result())
 	b.conclude()
 }
 
@@ -94,7 +121,7 @@ func (s *Server) roundTrips(ctx context.Context, all []batch) {
 // roundTrip makes the calls in one pipeline. The batches at the positions in withSource send the sources of their
 // scripts.
 func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Script]int) {
-	cmds := make([]Once, len(all))
+	cmds := make([]*once, len(all))
 	for i := range all {
 		args := all[i].command.args
 		if at, ok := withSource[all[i].command.script]; ok && at == i {
@@ -113,9 +140,12 @@ func (s *Server) roundTrip(ctx context.Context, all []batch, withSource map[*Scr
 		_, err = pipe.Exec(ctx)
 	}
 	for i, cmd := range cmds {
-		reply, failure := cmd.Result()
+		reply, failure := cmd.result()
 		if failure == nil && reply == nil && err != nil { // the client reports it only for the whole pipeline
 			failure = fmt.Errorf("pipeline: %w", err)
+			if !cmd.written.Load() {
+				failure = notSent(failure)
+			}
 		}
 		all[i].answer(reply, failure)
 	}
