@@ -37,24 +37,72 @@ func (r *run) collectTime(ctx context.Context, hold time.Duration) time.Duration
 	return collectTime(len(r.keys), hold, left)
 }
 
-// starves reports whether the task must collect its keys: it has several, was refused often, and no other such task of
-// this server is collecting. The caller must then call collect.
-func (r *run) starves() bool {
-	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() {
-		return false
+// endsWithin reports whether a holder that has had its key for some time is expected to release it within a limit: after
+// the mean hold, or, if it has had the key for longer already, after as much time again.
+func endsWithin(limit, hold, held time.Duration) bool {
+	left := held
+	if held < hold {
+		left = hold - held
 	}
-	return r.active.Met(r.attempt).Count+r.refusals >= collectAfter && r.SlotBudget.collecting.CompareAndSwap(false, true)
+	return left <= limit
 }
 
-// collect locks the keys one after another, outside the SlotBudget. When its time is up, it returns the holder of the
-// key that it lacks.
+// starves reports whether the task must collect its keys: it has several, was refused often, the holder of the key that it
+// lacks will end soon, and no other task collects one of its keys, in whichever process. Otherwise the keys that it has would
+// be idle for long. The caller must then call collect.
+func (r *run) starves(ctx context.Context, held *locking.HeldError) bool {
+	if len(r.keys) < 2 || r.collected || r.Queue == nil || r.isStopping() ||
+		r.active.Met(r.attempt).Count+r.refusals < collectAfter || !r.endsSoon(ctx, held) ||
+		!r.SlotBudget.collecting.CompareAndSwap(false, true) {
+		return false
+	}
+	names := make([]string, len(r.keys))
+	for i, key := range r.keys {
+		names[i] = collectorOf + key
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout(ctx))
+	defer cancel()
+	opts := r.options()
+	opts.Notify = 0
+	collector, err := r.Locker.Acquire(ctx, names, opts)
+	if err != nil {
+		r.SlotBudget.collecting.Store(false)
+		return false
+	}
+	r.collector = collector
+	return true
+}
+
+// collectorOf begins the names of the locks of the tasks that collect a key: one at a time for each key.
+const collectorOf = "railtoken:collect:"
+
+// endsSoon reports whether the holder of a key is expected to release it while the task may collect its keys.
+func (r *run) endsSoon(ctx context.Context, held *locking.HeldError) bool {
+	var since time.Duration
+	if !held.Holder.Since.IsZero() {
+		since = max(time.Since(held.Holder.Since), 0)
+	}
+	hold := r.holdOf(held.Key)
+	return endsWithin(r.collectTime(ctx, hold), hold, since)
+}
+
+// holdOf returns how long a key is held on average, as far as is known.
+func (r *run) holdOf(key string) time.Duration {
+	return max(r.SlotBudget.standby.State(key).Hold, r.meanHold())
+}
+
+// collect locks the keys one after another, outside the SlotBudget. When its time is up, or a holder will not end soon, it
+// returns the holder of the key that it lacks.
 func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Lease, *locking.HeldError, error) {
 	r.collected = true
 	defer r.SlotBudget.standby.Want(r.keys)()
 	defer r.SlotBudget.collecting.Store(false)
+	defer func() {
+		_ = r.collector.Release(context.WithoutCancel(ctx)) // it is free after its TTL in any case
+		r.collector = nil
+	}()
 	r.stopWaiting(ctx, false)
-	hold := max(r.SlotBudget.standby.State(held.Key).Hold, r.meanHold())
-	waiting, cancel := r.untilStopping(ctx, time.Now().Add(r.collectTime(ctx, hold)))
+	waiting, cancel := r.untilStopping(ctx, time.Now().Add(r.collectTime(ctx, r.holdOf(held.Key))))
 	defer cancel()
 	lease, err := r.lockEach(ctx, waiting)
 	return r.endWait(ctx, lease, err)
@@ -63,10 +111,18 @@ func (r *run) collect(ctx context.Context, held *locking.HeldError) (*locking.Le
 // lockEach locks the keys one after another until waiting ends, and keeps those that it has while it waits in its slot
 // for the next. If they were locked all at once or not at all, many busy keys would hardly ever be free together, and
 // other tasks would always overtake this one. All tasks lock their keys in the same order, so they cannot wait for each
-// other in a circle. Few tasks of a server do this at a time, so few keys are idle. In the end it has all keys, or it
-// releases those that it has.
+// other in a circle. It waits for no holder that will not end soon, and few tasks do this at a time, so few keys are idle.
+// In the end it has all keys, or it releases those that it has.
 func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
-	leases, err := locking.Collect(waiting, r.Locker, r.keys, r.options())
+	var leases []*locking.Lease
+	var err error
+	for _, key := range sortedKeys(r.keys) {
+		var lease []*locking.Lease
+		if lease, err = r.lockOne(ctx, waiting, key); err != nil {
+			break
+		}
+		leases = append(leases, lease...)
+	}
 	if err == nil {
 		var lease *locking.Lease
 		if lease, err = locking.Join(ctx, leases, r.opts); err == nil {
@@ -75,6 +131,20 @@ func (r *run) lockEach(ctx, waiting context.Context) (*locking.Lease, error) {
 	}
 	r.giveUpKeys(ctx, leases...)
 	return nil, err
+}
+
+// lockOne locks one of the keys that a task collects.
+func (r *run) lockOne(ctx, waiting context.Context, key string) ([]*locking.Lease, error) {
+	if r.collector != nil { // on standby all holds are brief
+		lease, err := r.Locker.Acquire(waiting, []string{key}, r.options())
+		if err == nil {
+			return []*locking.Lease{lease}, nil
+		}
+		if held, ok := errors.AsType[*locking.HeldError](err); ok && !r.endsSoon(ctx, held) {
+			return nil, err
+		}
+	}
+	return locking.Collect(waiting, r.Locker, []string{key}, r.options())
 }
 
 // lockOnStandby locks the keys of a task on standby. It first waits for several keys all at once, for twice the mean

@@ -24,3 +24,23 @@ func TestCollectingLeavesAHandlerItsTime(t *testing.T) {
 		}
 	}
 }
+
+func TestAHolderIsExpectedToEnd(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		limit, hold, held time.Duration
+		want              bool
+	}{
+		"nothing known":               {3 * s, 0, 0, true},
+		"held for long":               {3 * s, 0, 31 * s, false},
+		"begun, of long holds":        {60 * s, 180 * s, 5 * s, false},
+		"about to end, of long holds": {60 * s, 180 * s, 170 * s, true},
+		"longer than most":            {40 * s, 10 * s, 30 * s, true},
+		"much longer than most":       {40 * s, 10 * s, 50 * s, false},
+	} {
+		if got := endsWithin(tt.limit, tt.hold, tt.held); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -38,7 +38,8 @@ type run struct {
 	spare     bool   // a slot was free for standby when the room was reserved
 	noStandby bool   // it was on standby in vain
 
-	collected, collectedOnStandby bool // it has tried to collect its keys, after refusals and on standby
+	collected, collectedOnStandby bool           // it has tried to collect its keys, after refusals and on standby
+	collector                     *locking.Lease // while it collects, so that no other task collects one of its keys
 
 	began     time.Time       // when its handler began
 	took      time.Duration   // by the last attempt, for the observer
@@ -159,7 +160,7 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 	}
 	for err == nil && lease == nil {
 		d := r.decide(ctx, held)
-		collects := (d.Outcome == Park || d.Outcome == WaitInSlot && d.Standby) && r.starves()
+		collects := (d.Outcome == Park || d.Outcome == WaitInSlot && d.Standby) && r.starves(ctx, held)
 		if d.Outcome == Park && !collects {
 			d = r.stay(ctx, d)
 		}
