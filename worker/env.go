@@ -31,6 +31,13 @@ type redisEnv struct {
 	SentinelPassword string `split_words:"true"`
 	DB               string `split_words:"true"`
 	TLS              string `split_words:"true"`
+
+	PasswordFile         string `split_words:"true"`
+	SentinelPasswordFile string `split_words:"true"`
+	TLSCaFile            string `split_words:"true"`
+	TLSCertFile          string `split_words:"true"`
+	TLSKeyFile           string `split_words:"true"`
+	TLSServerName        string `split_words:"true"`
 }
 
 // env contains all variables as text, because envconfig stops at the first value that it cannot parse, and all of them
@@ -127,8 +134,9 @@ func (p *parser) redis(name string, e redisEnv) Redis {
 	return Redis{
 		Addr: strings.TrimSpace(e.Addr), Master: strings.TrimSpace(e.Master),
 		Sentinels: list(e.Sentinels), Cluster: list(e.Cluster),
-		Username: e.Username, Password: Secret(e.Password), SentinelPassword: Secret(e.SentinelPassword),
-		DB: p.int(name+"_DB", e.DB), TLS: p.bool(name+"_TLS", e.TLS),
+		Username: e.Username, Password: p.secret(name+"_PASSWORD", e.Password, e.PasswordFile),
+		SentinelPassword: p.secret(name+"_SENTINEL_PASSWORD", e.SentinelPassword, e.SentinelPasswordFile),
+		DB:               p.int(name+"_DB", e.DB), TLS: p.bool(name+"_TLS", e.TLS), TLSConfig: p.tls(name+"_TLS", e),
 	}
 }
 

@@ -18,25 +18,41 @@ var variables = map[string]struct {
 	field func(Config) any
 	want  any
 }{
-	"RAILTOKEN_REDIS_ADDR":              {" 10.0.0.1:6379 ", func(c Config) any { return c.Redis.Addr }, "10.0.0.1:6379"},
-	"RAILTOKEN_REDIS_MASTER":            {"primary", func(c Config) any { return c.Redis.Master }, "primary"},
-	"RAILTOKEN_REDIS_SENTINELS":         {"a:1, b:2 ,,c:3", func(c Config) any { return c.Redis.Sentinels }, []string{"a:1", "b:2", "c:3"}},
-	"RAILTOKEN_REDIS_CLUSTER":           {"d:1 ,e:2,", func(c Config) any { return c.Redis.Cluster }, []string{"d:1", "e:2"}},
-	"RAILTOKEN_REDIS_USERNAME":          {"driver", func(c Config) any { return c.Redis.Username }, "driver"},
-	"RAILTOKEN_REDIS_PASSWORD":          {" p ", func(c Config) any { return c.Redis.Password }, Secret(" p ")},
-	"RAILTOKEN_REDIS_SENTINEL_PASSWORD": {"sp", func(c Config) any { return c.Redis.SentinelPassword }, Secret("sp")},
-	"RAILTOKEN_REDIS_DB":                {" 3 ", func(c Config) any { return c.Redis.DB }, 3},
-	"RAILTOKEN_REDIS_TLS":               {"true", func(c Config) any { return c.Redis.TLS }, true},
+	"RAILTOKEN_REDIS_ADDR":                   {" 10.0.0.1:6379 ", func(c Config) any { return c.Redis.Addr }, "10.0.0.1:6379"},
+	"RAILTOKEN_REDIS_MASTER":                 {"primary", func(c Config) any { return c.Redis.Master }, "primary"},
+	"RAILTOKEN_REDIS_SENTINELS":              {"a:1, b:2 ,,c:3", func(c Config) any { return c.Redis.Sentinels }, []string{"a:1", "b:2", "c:3"}},
+	"RAILTOKEN_REDIS_CLUSTER":                {"d:1 ,e:2,", func(c Config) any { return c.Redis.Cluster }, []string{"d:1", "e:2"}},
+	"RAILTOKEN_REDIS_USERNAME":               {"driver", func(c Config) any { return c.Redis.Username }, "driver"},
+	"RAILTOKEN_REDIS_PASSWORD":               {" p ", func(c Config) any { return c.Redis.Password }, Secret(" p ")},
+	"RAILTOKEN_REDIS_SENTINEL_PASSWORD":      {"sp", func(c Config) any { return c.Redis.SentinelPassword }, Secret("sp")},
+	"RAILTOKEN_REDIS_DB":                     {" 3 ", func(c Config) any { return c.Redis.DB }, 3},
+	"RAILTOKEN_REDIS_TLS":                    {"true", func(c Config) any { return c.Redis.TLS }, true},
+	"RAILTOKEN_REDIS_PASSWORD_FILE":          {"testdata/password", func(c Config) any { return c.Redis.Password }, Secret(" from a file ")},
+	"RAILTOKEN_REDIS_SENTINEL_PASSWORD_FILE": {"testdata/password", func(c Config) any { return c.Redis.SentinelPassword }, Secret(" from a file ")},
+	"RAILTOKEN_REDIS_TLS_CA_FILE":            {" TLS/ca.pem ", func(c Config) any { return c.Redis.TLSConfig != nil && c.Redis.TLSConfig.RootCAs != nil }, true},
+	"RAILTOKEN_REDIS_TLS_CERT_FILE":          {"TLS/cert.pem", func(c Config) any { return c.Redis.TLSConfig != nil }, true},
+	"RAILTOKEN_REDIS_TLS_KEY_FILE":           {"TLS/key.pem", func(c Config) any { return c.Redis.TLSConfig != nil }, true},
+	"RAILTOKEN_REDIS_TLS_SERVER_NAME": {" redis.internal ", func(c Config) any {
+		return c.Redis.TLSConfig != nil && c.Redis.TLSConfig.ServerName == "redis.internal"
+	}, true},
 
-	"RAILTOKEN_LOCK_REDIS_ADDR":              {"10.0.0.2:6379", func(c Config) any { return c.LockRedis.Addr }, "10.0.0.2:6379"},
-	"RAILTOKEN_LOCK_REDIS_MASTER":            {"locks", func(c Config) any { return c.LockRedis.Master }, "locks"},
-	"RAILTOKEN_LOCK_REDIS_SENTINELS":         {"f:1,g:2", func(c Config) any { return c.LockRedis.Sentinels }, []string{"f:1", "g:2"}},
-	"RAILTOKEN_LOCK_REDIS_CLUSTER":           {"h:1", func(c Config) any { return c.LockRedis.Cluster }, []string{"h:1"}},
-	"RAILTOKEN_LOCK_REDIS_USERNAME":          {"guard", func(c Config) any { return c.LockRedis.Username }, "guard"},
-	"RAILTOKEN_LOCK_REDIS_PASSWORD":          {"lp", func(c Config) any { return c.LockRedis.Password }, Secret("lp")},
-	"RAILTOKEN_LOCK_REDIS_SENTINEL_PASSWORD": {"lsp", func(c Config) any { return c.LockRedis.SentinelPassword }, Secret("lsp")},
-	"RAILTOKEN_LOCK_REDIS_DB":                {"4", func(c Config) any { return c.LockRedis.DB }, 4},
-	"RAILTOKEN_LOCK_REDIS_TLS":               {"1", func(c Config) any { return c.LockRedis.TLS }, true},
+	"RAILTOKEN_LOCK_REDIS_ADDR":                   {"10.0.0.2:6379", func(c Config) any { return c.LockRedis.Addr }, "10.0.0.2:6379"},
+	"RAILTOKEN_LOCK_REDIS_MASTER":                 {"locks", func(c Config) any { return c.LockRedis.Master }, "locks"},
+	"RAILTOKEN_LOCK_REDIS_SENTINELS":              {"f:1,g:2", func(c Config) any { return c.LockRedis.Sentinels }, []string{"f:1", "g:2"}},
+	"RAILTOKEN_LOCK_REDIS_CLUSTER":                {"h:1", func(c Config) any { return c.LockRedis.Cluster }, []string{"h:1"}},
+	"RAILTOKEN_LOCK_REDIS_USERNAME":               {"guard", func(c Config) any { return c.LockRedis.Username }, "guard"},
+	"RAILTOKEN_LOCK_REDIS_PASSWORD":               {"lp", func(c Config) any { return c.LockRedis.Password }, Secret("lp")},
+	"RAILTOKEN_LOCK_REDIS_SENTINEL_PASSWORD":      {"lsp", func(c Config) any { return c.LockRedis.SentinelPassword }, Secret("lsp")},
+	"RAILTOKEN_LOCK_REDIS_DB":                     {"4", func(c Config) any { return c.LockRedis.DB }, 4},
+	"RAILTOKEN_LOCK_REDIS_TLS":                    {"1", func(c Config) any { return c.LockRedis.TLS }, true},
+	"RAILTOKEN_LOCK_REDIS_PASSWORD_FILE":          {"testdata/password", func(c Config) any { return c.LockRedis.Password }, Secret(" from a file ")},
+	"RAILTOKEN_LOCK_REDIS_SENTINEL_PASSWORD_FILE": {"testdata/password", func(c Config) any { return c.LockRedis.SentinelPassword }, Secret(" from a file ")},
+	"RAILTOKEN_LOCK_REDIS_TLS_CA_FILE":            {" TLS/ca.pem ", func(c Config) any { return c.LockRedis.TLSConfig != nil && c.LockRedis.TLSConfig.RootCAs != nil }, true},
+	"RAILTOKEN_LOCK_REDIS_TLS_CERT_FILE":          {"TLS/cert.pem", func(c Config) any { return c.LockRedis.TLSConfig != nil }, true},
+	"RAILTOKEN_LOCK_REDIS_TLS_KEY_FILE":           {"TLS/key.pem", func(c Config) any { return c.LockRedis.TLSConfig != nil }, true},
+	"RAILTOKEN_LOCK_REDIS_TLS_SERVER_NAME": {" redis.internal ", func(c Config) any {
+		return c.LockRedis.TLSConfig != nil && c.LockRedis.TLSConfig.ServerName == "redis.internal"
+	}, true},
 
 	"RAILTOKEN_LOCK_NODES": {"i:1, j:2,k:3", func(c Config) any { return c.LockRedis.Nodes }, []string{"i:1", "j:2", "k:3"}},
 	"RAILTOKEN_LOCK_GUARD": {" Strict", func(c Config) any { return c.LockGuard }, locking.GuardStrict},
@@ -67,7 +83,7 @@ func TestEachVariableOfTheListIsTested(t *testing.T) {
 func TestEachVariableGoesIntoItsField(t *testing.T) {
 	for name, v := range variables {
 		t.Run(name, func(t *testing.T) {
-			setEnv(t, map[string]string{name: v.value})
+			setEnv(t, map[string]string{name: withTLSFiles(t, v.value)})
 			cfg, err := FromEnv()
 			if err != nil && strings.Contains(err.Error(), name+" is \"") {
 				t.Errorf("the value cannot be read: %v", err)
@@ -89,13 +105,16 @@ func TestFromEnvAcceptsTheLeastAndTheMost(t *testing.T) {
 	least := map[string]string{"RAILTOKEN_REDIS_ADDR": "127.0.0.1:6379"}
 	most := map[string]string{}
 	for name, v := range variables {
-		most[name] = v.value
+		most[name] = withTLSFiles(t, v.value)
 	}
 	for _, kind := range []string{"MASTER", "SENTINELS", "CLUSTER"} { // an address is of one kind
 		delete(most, "RAILTOKEN_REDIS_"+kind)
 		delete(most, "RAILTOKEN_LOCK_REDIS_"+kind)
 	}
 	delete(most, "RAILTOKEN_LOCK_NODES")
+	for name := range most {
+		delete(most, name+"_FILE") // of a password that is set
+	}
 	for name, vars := range map[string]map[string]string{"least": least, "most": most} {
 		t.Run(name, func(t *testing.T) {
 			setEnv(t, vars)

@@ -37,16 +37,21 @@ type Redis struct {
 	// closes it after the worker has ended, and the fields below do not apply to it. It cannot be set by a variable.
 	Client redis.UniversalClient
 
-	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD.
+	// Username and Password are the credentials for Redis. RAILTOKEN_REDIS_USERNAME, RAILTOKEN_REDIS_PASSWORD or, in the
+	// file that it names, RAILTOKEN_REDIS_PASSWORD_FILE.
 	Username string
 	Password Secret
-	// SentinelPassword is the password of the Sentinels. RAILTOKEN_REDIS_SENTINEL_PASSWORD.
+	// SentinelPassword is the password of the Sentinels. RAILTOKEN_REDIS_SENTINEL_PASSWORD or, in the file that it names,
+	// RAILTOKEN_REDIS_SENTINEL_PASSWORD_FILE.
 	SentinelPassword Secret
 	// DB is the number of the database; it must be 0 on a cluster. RAILTOKEN_REDIS_DB.
 	DB int
 	// TLS encrypts the connections, with the system's certificates. RAILTOKEN_REDIS_TLS: true or false.
 	TLS bool
-	// TLSConfig, if set, encrypts the connections with this configuration.
+	// TLSConfig, if set, encrypts the connections with this configuration. RAILTOKEN_REDIS_TLS_CA_FILE names a file with the
+	// certificates to trust instead of the system's, RAILTOKEN_REDIS_TLS_CERT_FILE and RAILTOKEN_REDIS_TLS_KEY_FILE the
+	// client's certificate and key, all in PEM format; RAILTOKEN_REDIS_TLS_SERVER_NAME is the name that the server's
+	// certificate must have, if not the address. The client's certificate is read again for each connection.
 	TLSConfig *tls.Config
 	// Tune, if set, changes the options of the clients that are created, such as pool sizes and timeouts. It does not
 	// apply to Nodes.
