@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,7 @@ const (
 	pace = "200ms,400ms"
 	// away is how long a worker is cut off: until its locks, of 30 s, have expired, and other workers have them.
 	away = 35 * time.Second
-	// patience bounds every wait for an event, also on a busy machine; go test's own limit bounds the build.
+	// patience bounds every wait for an event, also on a busy machine; limit bounds all of them.
 	patience = 8 * time.Minute
 )
 
@@ -51,10 +52,17 @@ var profiles = map[string]profile{
 	"cluster":  {"-cluster", "node-2", "", map[string]string{"node-1": killed}},
 }
 
-// built builds the images, once.
+// limit is how long the tests may take once the images are built, however long that has taken.
+const limit = 15 * time.Minute
+
+// built builds the images, once. It ends the tests when they have taken too long since then.
 var built = sync.OnceValue(func() error {
 	_, err := dockerWithin(context.Background(), "compose", "-f", "docker/compose.yaml", "--profile", "observability",
 		"build", "--quiet", "worker-observability", "admin")
+	time.AfterFunc(limit, func() {
+		debug.SetTraceback("all")
+		panic("the tests have not ended " + limit.String() + " after the images were built")
+	})
 	return err
 })
 

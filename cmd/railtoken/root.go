@@ -30,7 +30,8 @@ var errFound = errors.New("something was found")
 const help = `railtoken shows what holds each business key, which tasks wait for it and why, and steps in.
 
 The address of Redis comes from the RAILTOKEN_* variables of the workers, such as RAILTOKEN_REDIS_ADDR; flags override
-them. A password can be given only in its variable, RAILTOKEN_REDIS_PASSWORD.
+them. A password can be given only in its variable, RAILTOKEN_REDIS_PASSWORD, or in the file that
+RAILTOKEN_REDIS_PASSWORD_FILE names.
 
 A task is named queue/id, or by its id alone. If a table shows a key or a task in quotes, include them.
 
