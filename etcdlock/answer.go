@@ -35,6 +35,11 @@ func readAnswer(resp *clientv3.TxnResponse, keys []string) (answer, error) {
 	return answer{}, errNoHolder
 }
 
+// isCreatedAt reports whether there is a lock that was created at a revision.
+func isCreatedAt(locks []*mvccpb.KeyValue, revision int64) bool {
+	return len(locks) > 0 && locks[0].CreateRevision == revision
+}
+
 // found returns what the i-th operation of a transaction has found.
 func found(resp *clientv3.TxnResponse, i int) []*mvccpb.KeyValue {
 	if i >= len(resp.Responses) {

@@ -40,7 +40,12 @@
 //
 // An acquisition and a release are one write each, which a majority of the members has on disk before etcd answers:
 // that is the floor, and also what a Mutex from etcd's concurrency package costs. Where callers of one process want the
-// same key, a locking.Gate hands the lease off from one to the next without a write in etcd.
+// same key, a locking.Gate hands the lease off from one to the next without a write in etcd. A renewal writes nothing.
+// Renewals that are due at about the same time share a stream of keep-alives and a transaction that reads.
+//
+// etcd keeps every write until it is compacted, and does not compact itself by default: 34 000 locks fill 8 MiB, and 9
+// million its default quota of 2 GiB, after which it refuses everything. Start it with --auto-compaction-mode=periodic and
+// --auto-compaction-retention=5m. Locks need no history.
 //
 // # Calls without an answer
 //

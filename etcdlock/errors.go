@@ -77,7 +77,8 @@ func (s *store) remedy(err error) string {
 		return "give the client of etcd a Username and a Password, or a certificate, of a user with the permission " +
 			fmt.Sprintf("readwrite on the prefix %q", s.prefix)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return "compact and defragment etcd, then etcdctl alarm disarm"
+		return "compact and defragment etcd, then etcdctl alarm disarm, and start it with " +
+			"--auto-compaction-mode=periodic --auto-compaction-retention=5m"
 	default:
 		return ""
 	}

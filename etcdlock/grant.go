@@ -29,34 +29,24 @@ func (g *grant) Fence(context.Context, int) (int64, error) { return g.token, nil
 // Block returns how many consecutive tokens are reserved.
 func (g *grant) Block() int { return g.block }
 
-// Renew renews the etcd lease, and checks that all locks are there. It cannot shorten the etcd lease: near MaxHold the
+// Renew renews the etcd lease, and checks that all locks are there, with other grants in one batch. It cannot shorten the etcd lease: near MaxHold the
 // locks of a crashed holder last longer than they need to.
 func (g *grant) Renew(ctx context.Context, _ time.Duration) error {
-	renewed := make(chan error, 1)
-	go func() { renewed <- g.store.leases.renew(ctx, g.lease.id) }()
-	lost, err := g.check(ctx)
-	failed := <-renewed
+	r := &renewal{lease: g.lease.id, locks: make([]string, len(g.keys)), revision: g.revision}
+	for i, key := range g.keys {
+		r.locks[i] = g.store.lockKey(key)
+	}
+	g.store.leases.renewals.do(ctx, r)
 	switch {
-	case lost != nil:
-		return lost
-	case isGone(failed):
-		return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken, Err: failed}
-	case err != nil || failed != nil:
-		return g.store.op(ctx, "renew", g.keys, errors.Join(failed, err))
+	case r.lost > 0:
+		return &locking.LostError{Keys: g.keys[r.lost-1 : r.lost], Reason: locking.LossTaken}
+	case isGone(r.err):
+		return &locking.LostError{Keys: g.keys, Reason: locking.LossTaken, Err: r.err}
+	case r.err != nil || r.unknown != nil:
+		return g.store.op(ctx, "renew", g.keys, errors.Join(r.err, r.unknown))
 	default:
 		return nil
 	}
-}
-
-// check returns which lock is not this grant's, or nil if all are.
-func (g *grant) check(ctx context.Context) (lost, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	resp, err := g.store.client.Txn(ctx).If(g.mine()...).Else(g.look()...).Commit()
-	if err != nil || resp.Succeeded {
-		return nil, err
-	}
-	return g.lost(resp), nil
 }
 
 // Release deletes the locks in one transaction if all of them are this grant's, and keeps the etcd lease for the next
@@ -131,7 +121,7 @@ func (g *grant) look() []clientv3.Op {
 func (g *grant) lost(resp *clientv3.TxnResponse) error {
 	lost := g.keys
 	for i, key := range g.keys {
-		if locks := found(resp, i); len(locks) == 0 || locks[0].CreateRevision != g.revision {
+		if !isCreatedAt(found(resp, i), g.revision) {
 			lost = []string{key}
 			break
 		}

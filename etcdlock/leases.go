@@ -31,7 +31,8 @@ type etcdLease struct {
 // leases grants and revokes leases of etcd. The lease of a grant that was released, or of an attempt that was refused,
 // is kept for the next attempt, which then needs one write less.
 type leases struct {
-	client *clientv3.Client
+	client   *clientv3.Client
+	renewals *renewals
 
 	mu      sync.Mutex
 	spares  []*etcdLease // the last one was used last
@@ -44,7 +45,7 @@ type leases struct {
 }
 
 func newLeases(client *clientv3.Client) *leases {
-	l := &leases{client: client}
+	l := &leases{client: client, renewals: newRenewals(client)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -120,10 +121,9 @@ func (e *etcdLease) ttl() time.Duration { return time.Duration(e.seconds) * time
 
 // renew renews a lease.
 func (l *leases) renew(ctx context.Context, id clientv3.LeaseID) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	_, err := l.client.KeepAliveOnce(ctx, id)
-	return err
+	r := &renewal{lease: id, urgent: true}
+	l.renewals.do(ctx, r)
+	return r.err
 }
 
 // giveBack keeps a lease that has no key for the next attempt. The lease must be known to have none, and no

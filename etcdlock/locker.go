@@ -33,6 +33,9 @@ var _ locking.Watcher = (*Locker)(nil)
 
 // New returns a Locker on the etcd of client. The caller still owns the client, and closes it after the Locker. New sends
 // nothing. It returns an error if client is nil.
+//
+// The etcd must compact itself, for example with --auto-compaction-mode=periodic --auto-compaction-retention=5m:
+// otherwise its locks fill it up, and it refuses all writes.
 func New(client *clientv3.Client, opts Options) (*Locker, error) {
 	if client == nil {
 		return nil, errors.New("etcdlock: New got a nil client: give it a *clientv3.Client")
