@@ -40,6 +40,7 @@ type system struct {
 	server *redistest.Server
 	client *redis.Client
 	events chan middleware.Event
+	worker *worker.Worker
 }
 
 func newSystem(t *testing.T, args ...string) *system {
@@ -85,6 +86,7 @@ func (s *system) work() *system {
 	if err := w.Start(context.Background()); err != nil {
 		s.Fatal(err)
 	}
+	s.worker = w
 	s.Cleanup(func() { _ = w.Shutdown() })
 	return s
 }

@@ -40,9 +40,10 @@ func TestHostileTextSteersNoCommand(t *testing.T) {
 		"depose":    {{key, "--yes", "--expect", hostile, "--why", hostile}, {key, "--yes", "--why", hostile}},
 		"wake":      {{key}, {"unused" + hostile}},
 		"put-first": {{id}, {"none" + hostile}}, "put-last": {{id}, {"none" + hostile}},
-		"drop":   {{"none" + hostile, "--yes"}, {id}, {id, "--yes"}},
-		"replay": {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
-		"help":   {{hostile}}, "completion": {{hostile}}, hostile: {{}},
+		"drop":      {{"none" + hostile, "--yes"}, {id}, {id, "--yes"}},
+		"replay":    {{"--queue", "default", "--dry-run"}, {"--queue", hostile}, {"--task", "default/none" + hostile}, {"--queue", "default"}},
+		"uninstall": {{"--yes"}, {hostile}},
+		"help":      {{hostile}}, "completion": {{hostile}}, hostile: {{}},
 		cobra.ShellCompRequestCmd: {{"look", ""}, {"explain", ""}, {"drop", "default/"}, {hostile, ""}},
 	}
 	all := (&app{}).root()

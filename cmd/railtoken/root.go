@@ -93,6 +93,7 @@ func (a *app) root() *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{
 		a.deposeCommand(), a.wakeCommand(), a.putFirstCommand(), a.putLastCommand(), a.dropCommand(), a.replayCommand(),
+		a.uninstallCommand(),
 	} {
 		c.GroupID = "steer"
 		root.AddCommand(c)
