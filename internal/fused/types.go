@@ -21,9 +21,19 @@ type Types struct {
 
 // known is what is known of a type.
 type known struct {
-	ttl  time.Duration // of its leases; zero for a type that is not to be learned again
+	ttl  time.Duration // of its leases; zero while the type is forgotten
 	wait Wait
+
+	forgotten int // how often
+	left      int // how many correct records in a row there must still be before it is learned again
 }
+
+// A type that was forgotten is learned again after relearnFirst correct records in a row, twice as many each time that it
+// is forgotten, and relearnMost at most.
+const (
+	relearnFirst = 16
+	relearnMost  = 4096
+)
 
 // Wait says which tasks of a type the script that fetches them parks, and how they wait. The zero value leaves all of
 // them to their server.
@@ -35,22 +45,32 @@ type Wait struct {
 	After, Most time.Duration
 }
 
-// Learn adds a type with the TTL of its leases, and how its tasks wait, unless the type was forgotten. A type whose
-// handlers have different TTLs is forgotten; if only their Waits differ, it has none from then on.
+// Learn notes a task of a type whose handler has locked the recorded keys, with the TTL of its leases, and how its tasks
+// wait. It adds the type; one that was forgotten only after some such tasks in a row. A type whose handlers have different
+// TTLs is forgotten; if only their Waits differ, it has none from then on.
 func (t *Types) Learn(name string, ttl time.Duration, wait Wait) {
-	if text := t.text.Load(); text != nil && strings.Contains(*text, entry(name, known{ttl, wait})) {
+	if text := t.text.Load(); text != nil && strings.Contains(*text, entry(name, known{ttl: ttl, wait: wait})) {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before, again := t.types[name]; again {
 		switch {
-		case before.ttl != ttl: // two handlers of the type differ, or it was forgotten
+		case before.ttl == 0:
+			before.left--
+			if before.left <= 0 {
+				before.ttl, before.wait = ttl, wait
+			}
+		case before.ttl != ttl: // two handlers of the type differ
 			t.forget(name)
+			return
 		case before.wait != wait && before.wait != Wait{}:
-			t.types[name] = known{ttl: ttl}
-			t.write()
+			before.wait = Wait{}
+		default:
+			return
 		}
+		t.types[name] = before
+		t.write()
 		return
 	}
 	if len(t.types) >= mostTypes || ttl%time.Millisecond != 0 {
@@ -62,24 +82,40 @@ func (t *Types) Learn(name string, ttl time.Duration, wait Wait) {
 	if t.types == nil {
 		t.types = map[string]known{}
 	}
-	t.types[name] = known{ttl, wait}
+	t.types[name] = known{ttl: ttl, wait: wait}
 	t.write()
 }
 
-// Forget removes a type for good.
-func (t *Types) Forget(name string) {
+// Forget removes a type, because the record of a task was wrong, and reports whether it was there. Learn adds it again.
+func (t *Types) Forget(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(name)
+	return t.forget(name)
+}
+
+// Doubt notes that the record of a task of a forgotten type was wrong.
+func (t *Types) Doubt(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k, ok := t.types[name]; ok && k.ttl == 0 {
+		k.left = relearn(k.forgotten)
+		t.types[name] = k
+	}
 }
 
 // forget removes a type. The caller holds the mutex.
-func (t *Types) forget(name string) {
-	if t.types[name].ttl > 0 {
-		t.types[name] = known{}
-		t.write()
+func (t *Types) forget(name string) bool {
+	k := t.types[name]
+	if k.ttl == 0 {
+		return false
 	}
+	t.types[name] = known{forgotten: k.forgotten + 1, left: relearn(k.forgotten + 1)}
+	t.write()
+	return true
 }
+
+// relearn returns how many correct records it takes to learn a type that was forgotten n times.
+func relearn(n int) int { return min(relearnFirst<<min(n-1, 16), relearnMost) }
 
 // String returns the types as the scripts read them: see grant.lua of package intake. It is empty for none.
 func (t *Types) String() string {

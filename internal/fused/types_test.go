@@ -41,3 +41,29 @@ func TestTypesWhoseHandlersWaitDifferentlyHaveNoWait(t *testing.T) {
 		t.Errorf("the TTL is %v", got)
 	}
 }
+
+func TestAForgottenTypeIsLearnedAgain(t *testing.T) {
+	t.Parallel()
+	var types fused.Types
+	learn := func(n int) {
+		for range n {
+			types.Learn("a", 30*time.Second, fused.Wait{})
+		}
+	}
+	learn(1)
+	for _, records := range []int{16, 32, 64} {
+		if !types.Forget("a") || types.String() != "" {
+			t.Fatalf("the types are %q; want none", types.String())
+		}
+		learn(records - 1)
+		types.Doubt("a") // a wrong record in between
+		learn(records - 1)
+		if types.Forget("a") || types.String() != "" {
+			t.Errorf("after %d correct records in a row the types are %q", records-1, types.String())
+		}
+		learn(1)
+		if types.String() != "|a=30000|" {
+			t.Errorf("after %d correct records in a row the types are %q", records, types.String())
+		}
+	}
+}

@@ -19,8 +19,12 @@ func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e
 // other tasks wait for them. From then on such tasks are fetched together with their locks, if these are free, and
 // otherwise the Parker decides about them.
 func (r *Run) Learn(kind string, keys []string, ttl time.Duration, parker Parker) {
-	if r != nil && r.recorded != "" && r.queue.locks != nil && r.recorded == encoded(keys) {
+	switch {
+	case r == nil || r.recorded == "" || r.queue.locks == nil:
+	case r.recorded == encoded(keys):
 		r.queue.types.Learn(kind, ttl, r.queue.parkers.learn(kind, parker).Wait())
+	default:
+		r.queue.types.Doubt(kind)
 	}
 }
 
@@ -42,9 +46,12 @@ func (r *Run) Reject(ctx context.Context, taken *fused.Taken) {
 }
 
 // Mistaken releases such locks because the handler locks other keys than those that were recorded. Tasks of this type
-// are fetched without locks from then on.
+// are fetched without locks until enough records in a row were correct.
 func (r *Run) Mistaken(ctx context.Context, kind string, taken *fused.Taken) {
-	r.queue.types.Forget(kind)
+	if r.queue.types.Forget(kind) {
+		r.queue.log.WarnContext(ctx, "a task is recorded with other keys than its handler locks; tasks of its type take longer "+
+			"for a while: let the producer and the handler use the same key function", "task", r.task.String(), "type", kind)
+	}
 	r.Reject(ctx, taken)
 }
 
