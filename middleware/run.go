@@ -165,14 +165,8 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 			d = r.stay(ctx, d)
 		}
 		switch {
-		case collects:
-			lease, held, err = r.collect(ctx, held)
-		case d.Outcome == WaitInSlot && d.Standby:
-			lease, held, err = r.waitOnStandby(ctx, d)
-		case d.Outcome == WaitInSlot:
-			if err = r.waitInSlot(ctx, d); err == nil {
-				lease, held, err = r.tryInOrder(ctx)
-			}
+		case collects || d.Outcome == WaitInSlot:
+			lease, held, err = r.waitFor(ctx, held, d, collects)
 		case d.Outcome == Park:
 			r.stopWaiting(ctx, false)
 			return nil, r.park(ctx, d, held)
@@ -184,6 +178,28 @@ func (r *run) acquire(ctx context.Context) (lease *locking.Lease, err error) {
 		}
 	}
 	return lease, err
+}
+
+// waitFor waits in the slot for the keys, and tries to lock them.
+func (r *run) waitFor(ctx context.Context, held *locking.HeldError, d Decision, collects bool) (
+	lease *locking.Lease, next *locking.HeldError, err error,
+) {
+	ended := r.parkIfCancelled(ctx, held)
+	switch {
+	case collects:
+		lease, next, err = r.collect(ctx, held)
+	case d.Standby:
+		lease, next, err = r.waitOnStandby(ctx, d)
+	default:
+		if err = r.waitInSlot(ctx, d); err == nil {
+			lease, next, err = r.tryInOrder(ctx)
+		}
+	}
+	if err = ended(err); err != nil && lease != nil { // asynq has ended the run meanwhile
+		r.ordering.giveUp(context.WithoutCancel(ctx), lease)
+		r.lease, lease = nil, nil
+	}
+	return lease, next, err
 }
 
 // decide asks the strategy about a conflict, and replaces a decision that cannot be carried out.
