@@ -56,6 +56,10 @@ type Options struct {
 	// [Attached.Check].
 	AllowEviction bool
 
+	// AllowUnknownAsynq accepts an asynq whose scripts are not those of a version that railtoken knows, such as a fork.
+	// Otherwise New refuses it. Exclusion still holds, but tasks wait plainly: see [New].
+	AllowUnknownAsynq bool
+
 	// DisableReports turns off the reports of what the tasks of the servers hold, which package inspect reads. A report
 	// costs three commands every 5 s, however many locks are held.
 	DisableReports bool
@@ -116,12 +120,21 @@ type Attached struct {
 // New attaches locks to asynq servers that use the Redis of client and the configuration cfg. It does not connect. If
 // the configuration is invalid, New reports all problems in one error. The caller still owns the client: close it after
 // the servers have shut down and Close has returned.
+//
+// New refuses an asynq whose scripts it does not recognise: those of v0.25.1 and v0.26.0 are known. With AllowUnknownAsynq
+// such a server runs in plain mode. A task in conflict then waits in asynq's retry set for 1 to 5 s at a time, without
+// using up a retry; no release wakes it, and no order is kept. On its last attempt it waits in its slot, where other tasks
+// could run, until a second before its timeout or deadline. If its key is still held by then, it is archived without
+// having run, with a reason for middleware.ParseConflict.
 func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attached, error) {
 	if client == nil {
 		return nil, errors.New("attach: the client is nil: give the go-redis client of the asynq server")
 	}
 	if opts.Logger == nil {
 		opts.Logger = loggerOf(cfg)
+	}
+	if err := opts.recognise(asynqconn.Recognise); err != nil {
+		return nil, err
 	}
 	_, oneNode := client.(*redis.Client)
 	cfg.Queues = maps.Clone(cfg.Queues)

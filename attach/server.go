@@ -26,7 +26,7 @@ func (a *Attached) Client() redis.UniversalClient {
 	server := (*parking.Engine)(a.queue).Conn(asynqconn.Options{
 		Interval: a.interval, Queues: a.queues(), Strict: a.cfg.StrictPriority,
 		Slots: a.budget.Slots, Stopping: a.stopping,
-		Wakes: a.wakes, Logger: a.opts.Logger, Ready: a.ready,
+		Wakes: a.wakes, Plain: a.opts.AllowUnknownAsynq, Logger: a.opts.Logger, Ready: a.ready,
 	})
 	a.watch(server)
 	return server

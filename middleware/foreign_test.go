@@ -22,7 +22,7 @@ import (
 func (r *rig) serveForeign(opts options, cfg asynq.Config, handler asynq.HandlerFunc, changed ...asynqconn.Kind) (*asynq.Server, *lines) {
 	r.Helper()
 	log := new(lines)
-	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	opts.Logger, opts.AllowUnknownAsynq = slog.New(slog.NewTextHandler(log, nil)), true
 	a := r.attach(opts, cfg)
 	other := asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(sum string, keys []string) bool {
 		kind, _ := asynqconn.KindOf(sum, keys)
@@ -157,6 +157,35 @@ func TestAServerWithAnotherClientIsToldTheRemedy(t *testing.T) {
 		}
 		if info := r.settled(task, asynq.TaskStateRetry); !strings.Contains(info.LastErr, "give it Attached.Client") {
 			r.Errorf("the task's last error is %q", info.LastErr)
+		}
+	})
+}
+
+// Nothing is known of what such an asynq would do to tasks, so none is fetched any more; those that wait are parked.
+func TestAnUnknownAsynqFetchesNothingUnlessAllowed(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(r *rig) {
+		r.hold("order:1")
+		opts := r.options(parkAlways())
+		log := new(lines)
+		opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+		a := r.attach(opts, asynq.Config{TaskCheckInterval: lookSeldom})
+		r.serveOn(asynqtest.OtherVersion{UniversalClient: a.Client(), Changed: func(sum string, keys []string) bool {
+			kind, _ := asynqconn.KindOf(sum, keys)
+			return kind == asynqconn.Ack
+		}}, a.Lock(opts.Key)(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })))
+		waits := r.enqueue(payload{Key: "order:1"}, asynq.MaxRetry(0), asynq.Timeout(5*time.Second))
+		r.settled(waits, asynq.TaskStateRetry)
+		free := r.enqueue(payload{Key: "order:2"})
+		<-time.After(30 * time.Second)
+		if info := r.info(waits); info.State != asynq.TaskStateRetry || info.Retried != 0 {
+			r.Errorf("the task that waits is %+v", info)
+		}
+		if info := r.info(free); info.State != asynq.TaskStatePending {
+			r.Errorf("the next task is %v", info.State)
+		}
+		if n := log.count("level=ERROR"); n != 1 || log.count("AllowUnknownAsynq") != 1 {
+			r.Errorf("%d errors are logged, want one with the remedy:\n%s", n, log.text.String())
 		}
 	})
 }

@@ -83,6 +83,8 @@ type Config struct {
 	// AllowEviction accepts a Redis that may evict keys, and thus tasks and locks, when its memory is full. Otherwise such
 	// a Redis is refused. LockRedis.Nodes must not evict keys unless LockGuard is off. RAILTOKEN_ALLOW_EVICTION.
 	AllowEviction bool
+	// AllowUnknownAsynq is attach.Options.AllowUnknownAsynq. RAILTOKEN_ALLOW_UNKNOWN_ASYNQ.
+	AllowUnknownAsynq bool
 
 	// DisableReports turns off the worker's reports of what its tasks hold, which package inspect reads.
 	// RAILTOKEN_DISABLE_REPORTS.

@@ -58,6 +58,7 @@ type env struct {
 	MaxKeys                  string   `split_words:"true"`
 	Strategy                 string   `split_words:"true"`
 	AllowEviction            string   `split_words:"true"`
+	AllowUnknownAsynq        string   `split_words:"true"`
 	DisableReports           string   `split_words:"true"`
 	LockNodes                string   `split_words:"true"`
 	LockGuard                string   `split_words:"true"`
@@ -125,6 +126,7 @@ func (p *parser) config(e env) Config {
 		MaxKeys:                  p.int("MAX_KEYS", e.MaxKeys),
 		Strategy:                 p.strategy("STRATEGY", e.Strategy),
 		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
+		AllowUnknownAsynq:        p.bool("ALLOW_UNKNOWN_ASYNQ", e.AllowUnknownAsynq),
 		DisableReports:           p.bool("DISABLE_REPORTS", e.DisableReports),
 		LockGuard:                p.guard("LOCK_GUARD", e.LockGuard),
 	}

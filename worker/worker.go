@@ -81,7 +81,8 @@ func (w *Worker) attach() (err error) {
 	w.attached, err = attach.New(w.tasks, cfg, attach.Options{
 		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
 		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
-		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, DisableReports: c.DisableReports, Observer: c.Observer, Logger: c.Logger,
+		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
+		DisableReports: c.DisableReports, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
 }

@@ -2,6 +2,7 @@ package asynqconn
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -44,10 +45,12 @@ type Options struct {
 	Park func(f Fetched, parked func()) bool
 	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
 	Parking *Parking
-	// Foreign is set once a script of an unsupported version of asynq is seen. From then on asynq fetches by its own
-	// script, and Tasks learns of no new runs. The servers of a process share it; when nil, the Conn has its own.
+	// Foreign is set once a script of an asynq is seen that is not recognised: see [Recognise]. The servers of a process
+	// share it; when nil, the Conn has its own. From then on the server fetches no task, unless Plain is set. With Plain
+	// asynq fetches by its own script, and Tasks learns of no new runs.
 	Foreign *atomic.Bool
-	// Logger receives a warning then; nil disables it.
+	Plain   bool
+	// Logger receives an error or a warning then; nil disables it.
 	Logger *slog.Logger
 	// Ready, when not nil, is called before each fetch. When it returns an error, the fetch fails with it: asynq logs
 	// it, and the server fetches no task.
@@ -67,6 +70,7 @@ type Conn struct {
 	tasks    Tasks
 	log      *slog.Logger
 	foreign  *atomic.Bool
+	plain    bool
 	ready    func(context.Context) error
 	texting  texting // tasks whose acknowledgements come again, with their texts
 }
@@ -82,7 +86,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 		foreign = new(atomic.Bool)
 	}
 	c := &Conn{
-		UniversalClient: client, tasks: opts.Tasks, foreign: foreign, ready: opts.Ready,
+		UniversalClient: client, tasks: opts.Tasks, foreign: foreign, plain: opts.Plain, ready: opts.Ready,
 		log: log,
 		intake: intake.New(client, intake.Options{
 			Queues: opts.Queues, Strict: opts.Strict, Slots: opts.Slots, Stopping: opts.Stopping, Background: opts.Background,
@@ -169,15 +173,24 @@ func (c *Conn) fetched(ctx context.Context, known bool, keys []string,
 			return cmd, false
 		}
 	}
-	if known && c.tasks != nil && !c.foreign.Load() {
+	if foreign := c.foreign.Load(); foreign && !c.plain {
+		cmd = redis.NewCmd(ctx, "evalsha")
+		cmd.SetErr(fmt.Errorf("%w: no task is fetched", ErrAsynq))
+		return cmd, false
+	} else if known && c.tasks != nil && !foreign {
 		return c.fetch(ctx, keys)
 	}
 	return send(ctx), false
 }
 
-// warnForeign logs once that asynq has an unsupported version.
+// warnForeign logs once that asynq is not recognised.
 func (c *Conn) warnForeign(ctx context.Context, sum string) {
 	if c.foreign.Swap(true) {
+		return
+	}
+	if !c.plain {
+		c.log.ErrorContext(ctx, "asynq has sent a script that railtoken does not recognise; no more tasks are fetched: use asynq "+
+			Versions+", or set AllowUnknownAsynq", "script", sum)
 		return
 	}
 	c.log.WarnContext(ctx,

@@ -200,7 +200,7 @@ func TestNoRunBeginsHereWithAnotherAsynq(t *testing.T) {
 	var log strings.Builder
 	w := &witness{answers: func(Acknowledgement) (bool, error) { return false, nil }}
 	sent := 0
-	opts := Options{Queues: numbered(1), Tasks: w, Foreign: new(atomic.Bool), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	opts := Options{Queues: numbered(1), Tasks: w, Foreign: new(atomic.Bool), Plain: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for range 2 { // servers of a process
 		c := New(&answers{look: func() error {
 			sent++

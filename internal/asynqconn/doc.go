@@ -15,6 +15,7 @@
 //
 // Every other command is passed on unchanged.
 //
-// Scripts of another version of asynq are passed on unchanged, too. Those that fetch or acknowledge a task are then
-// recognised by the names of their keys, and the first one is logged.
+// [Recognise] finds out whether the asynq of this program is one whose scripts are known. If it is not, its scripts that
+// fetch or acknowledge a task are told by the names of their keys. Once one is seen, a Conn fetches no more tasks, or, if
+// that is asked for, passes on every script unchanged.
 package asynqconn

@@ -127,7 +127,7 @@ const orderVariable = "E2E_ORDER"
 func runAttached(ctx context.Context, db *redis.Client, changed string) error {
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv("RAILTOKEN_REDIS_ADDR")})
 	defer client.Close()
-	opts := attach.Options{TTL: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	opts := attach.Options{TTL: 2 * time.Second, AllowUnknownAsynq: len(kinds[changed]) > 0, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	if changed == plainLocks {
 		locker, err := locking.NewSingle(client, locking.SingleOptions{})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 // Conn returns the Redis client of an asynq server whose tasks are to be parked. Each server needs a Conn of its own.
 func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	opts.Tasks, opts.Foreign = (*tasks)(e), &e.runs.foreign
+	e.runs.plain.Store(opts.Plain)
 	opts.Locks, opts.Types, opts.Freed = e.locks, &e.types, e.freed
 	opts.Park = (*tasks)(e).parkFetched
 	if e.locks != nil {

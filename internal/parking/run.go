@@ -67,7 +67,7 @@ func (e *Engine) Run(t Task) (*Run, error) {
 }
 
 func (e *Engine) present(t Task) (*Run, error) {
-	if e.runs.foreign.Load() {
+	if e.runs.plain.Load() && e.runs.foreign.Load() {
 		return nil, nil
 	}
 	r := e.runs.of(t)

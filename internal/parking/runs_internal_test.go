@@ -68,6 +68,7 @@ func TestAnUnknownAsynqHasNoRuns(t *testing.T) {
 		t.Errorf("%v, %v", r, err)
 	}
 	q.runs.foreign.Store(true)
+	q.runs.plain.Store(true)
 	r, err := q.Run(task)
 	if r != nil || err != nil || r.Met(0) != (Conflict{}) {
 		t.Errorf("%v, %v", r, err)

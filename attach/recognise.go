@@ -1,0 +1,23 @@
+package attach
+
+import (
+	"fmt"
+
+	"github.com/railtoken/railtoken/internal/asynqconn"
+)
+
+// recognise returns an error if asynq is not recognised, unless the options allow that; then it logs a warning.
+func (o Options) recognise(recognised func() error) error {
+	err := recognised()
+	switch {
+	case err == nil:
+		return nil
+	case o.AllowUnknownAsynq:
+		o.Logger.Warn("asynq is not recognised; tasks wait in plain mode, where one on its last attempt may be archived without having run",
+			"error", err)
+		return nil
+	default:
+		return fmt.Errorf("attach: %w: use asynq %s, or set AllowUnknownAsynq to let tasks wait without being woken",
+			err, asynqconn.Versions)
+	}
+}
