@@ -51,6 +51,15 @@ func (d Dialect) usable(tx Tx) error {
 // mysql reports whether the database is MySQL or MariaDB.
 func (d Dialect) mysql() bool { return d == MySQL || d == MariaDB }
 
+// op returns an operator. PostgreSQL prefers an operator that matches its arguments exactly, in any schema of the
+// search_path, which another user of the database may own; so its own is named with its schema.
+func (d Dialect) op(name string) string {
+	if d == Postgres {
+		return " OPERATOR(pg_catalog." + name + ") "
+	}
+	return " " + name + " "
+}
+
 // placeholder returns the i-th placeholder of a statement, counted from 1.
 func (d Dialect) placeholder(i int) string {
 	if d == Postgres {

@@ -15,6 +15,10 @@ import (
 //
 //	ALTER TABLE orders ADD COLUMN fence bigint NOT NULL DEFAULT 0;
 //
+// On PostgreSQL, IDs are compared by its own operators: a column of an extension's type, such as citext, compares as the
+// type to which it converts, text. Give Table its schema if other users may create tables in a schema of the
+// search_path.
+//
 // A Row is a value without state, and safe for concurrent use. Under REPEATABLE READ, a transaction that has read
 // before its claim is refused with [ErrRetry] if the row has changed since. Only [SQL] notices changes of other rows.
 type Row struct {
@@ -42,7 +46,7 @@ func (r Row) Claim(ctx context.Context, tx Tx, t Token, id ...any) error {
 		return failure("claim", err)
 	}
 	_, err = one(ctx, tx, "UPDATE "+q.table+" SET "+q.column+" = "+r.Dialect.placeholder(1)+" WHERE "+q.where(2)+
-		" AND COALESCE("+q.column+", 0) <= "+r.Dialect.placeholder(2+len(id))+" RETURNING "+q.column, append(append([]any{t.N}, id...), t.N)...)
+		" AND COALESCE("+q.column+", 0)"+r.Dialect.op("<=")+r.Dialect.placeholder(2+len(id))+" RETURNING "+q.column, append(append([]any{t.N}, id...), t.N)...)
 	return failure("claim", q.explain(ctx, tx, t, err, mayClaim))
 }
 
@@ -60,7 +64,7 @@ func (r Row) Check(ctx context.Context, tx Tx, t Token, id ...any) error {
 		return failure("check", q.mysqlLock(ctx, tx, t, mayWrite))
 	}
 	_, err = one(ctx, tx, "UPDATE "+q.table+" SET "+q.column+" = "+q.column+" WHERE "+q.where(1)+
-		" AND "+q.column+" = "+r.Dialect.placeholder(1+len(id))+" RETURNING "+q.column, append(append([]any{}, id...), t.N)...)
+		" AND "+q.column+r.Dialect.op("=")+r.Dialect.placeholder(1+len(id))+" RETURNING "+q.column, append(append([]any{}, id...), t.N)...)
 	return failure("check", q.explain(ctx, tx, t, err, mayWrite))
 }
 
@@ -105,7 +109,7 @@ func (r Row) prepare(tx Tx, t Token, id []any) (q rowQuery, err error) {
 func (q rowQuery) where(first int) string {
 	terms := make([]string, len(q.ids))
 	for i, id := range q.ids {
-		terms[i] = id + " = " + q.dialect.placeholder(first+i)
+		terms[i] = id + q.dialect.op("=") + q.dialect.placeholder(first+i)
 	}
 	return strings.Join(terms, " AND ")
 }

@@ -14,6 +14,7 @@ const DefaultTable = "railtoken_fence"
 
 // SQL keeps tokens and marks of applied operations in a table of its own, in the database of the guarded rows.
 // [SQL.DDL] returns the statement that creates the table. An SQL is a value without state, and safe for concurrent use.
+// On PostgreSQL, give Table its schema if other users may create tables in a schema of the search_path.
 //
 // Claim and Check lock the row of the key until the transaction ends, so that two holders cannot commit at the same
 // time. They take several keys in the same order, so that tasks with keys in common do not deadlock.
@@ -37,10 +38,10 @@ func (s SQL) DDL() string {
 	switch {
 	case s.Dialect == Postgres:
 		return "CREATE TABLE IF NOT EXISTS " + table + ` (
-  name text COLLATE "C" NOT NULL,            -- the business key
-  op   text COLLATE "C" NOT NULL DEFAULT '', -- an operation that has been applied; empty in the row of the token
-  n    bigint NOT NULL,                      -- the largest token that was claimed
-  at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,            -- the business key
+  op   pg_catalog.text COLLATE pg_catalog."C" NOT NULL DEFAULT '', -- an operation that has been applied; empty in the row of the token
+  n    bigint NOT NULL,                                            -- the largest token that was claimed
+  at   pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
   PRIMARY KEY (name, op)
 )`
 	case s.Dialect.mysql():
@@ -130,10 +131,10 @@ func (s SQL) Prune(ctx context.Context, db Tx, age time.Duration) (deleted int64
 	if age < minAge {
 		return 0, invalid("an age of %v: a holder may be stopped for that long; it must be at least %v", age, minAge)
 	}
-	query := "DELETE FROM " + table + " WHERE at < "
+	query := "DELETE FROM " + table + " WHERE at" + s.Dialect.op("<")
 	switch {
 	case s.Dialect == Postgres:
-		query += "clock_timestamp() - CAST($1 AS bigint) * interval '1 second'"
+		query += "(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) (CAST($1 AS bigint) OPERATOR(pg_catalog.*) interval '1 second'))"
 	case s.Dialect.mysql():
 		query += "CURRENT_TIMESTAMP(6) - INTERVAL ? SECOND"
 	default:

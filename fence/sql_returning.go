@@ -16,7 +16,8 @@ func (s SQL) claim(ctx context.Context, tx Tx, table string, tokens []Token) err
 		args = append(args, storedName(t.Key), t.N)
 	}
 	query := "INSERT INTO " + table + " AS f (name, n) VALUES " + s.Dialect.placeholders(len(tokens), 2) +
-		" ON CONFLICT (name, op) DO UPDATE SET n = excluded.n, at = excluded.at WHERE f.n <= excluded.n RETURNING name"
+		" ON CONFLICT (name, op) DO UPDATE SET n = excluded.n, at = excluded.at WHERE f.n" + s.Dialect.op("<=") +
+		"excluded.n RETURNING name"
 	claimed := map[string]bool{}
 	err := scan(ctx, tx, query, args, func(rows *sql.Rows) error {
 		var name string
@@ -45,11 +46,12 @@ func (s SQL) claim(ctx context.Context, tx Tx, table string, tokens []Token) err
 
 // check implements Check for PostgreSQL and SQLite. It writes, for the reason that claim gives.
 func (s SQL) check(ctx context.Context, tx Tx, table string, tokens []Token) error {
-	now := "clock_timestamp()"
+	now := "pg_catalog.clock_timestamp()"
 	if s.Dialect == SQLite {
 		now = "CAST(strftime('%s', 'now') AS INTEGER)"
 	}
-	query := "UPDATE " + table + " SET at = " + now + " WHERE name = " + s.Dialect.placeholder(1) + " AND op = '' AND n = " +
+	is := s.Dialect.op("=")
+	query := "UPDATE " + table + " SET at = " + now + " WHERE name" + is + s.Dialect.placeholder(1) + " AND op" + is + "'' AND n" + is +
 		s.Dialect.placeholder(2) + " RETURNING n"
 	for _, t := range tokens {
 		_, err := one(ctx, tx, query, storedName(t.Key), t.N)
@@ -86,7 +88,8 @@ func (s SQL) mark(ctx context.Context, tx Tx, table string, t Token, op string) 
 
 // seen returns the stored token of a key, 0 for none.
 func (s SQL) seen(ctx context.Context, tx Tx, table string, t Token) (int64, error) {
-	n, err := one(ctx, tx, "SELECT n FROM "+table+" WHERE name = "+s.Dialect.placeholder(1)+" AND op = ''", storedName(t.Key))
+	is := s.Dialect.op("=")
+	n, err := one(ctx, tx, "SELECT n FROM "+table+" WHERE name"+is+s.Dialect.placeholder(1)+" AND op"+is+"''", storedName(t.Key))
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
