@@ -44,9 +44,9 @@
 // # Looking from outside
 //
 // Package inspect, the railtoken command and the admin page do not read this database. They show the holder of a key if
-// it is a task, as its worker reports it every 5 s, and cannot depose it. The table railtoken.locks lists all locks,
+// it is a task, as its worker reports it every 5 s, and cannot depose it. The view railtoken.held lists all locks,
 // with the labels of their holders. A holder that hangs loses its key once its process has been stopped and its TTL has
-// passed. Deleting its row frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
+// passed. Deleting its row there frees the key at once; the holder is told at its next renewal, and its [InTx] fails.
 //
 // # Poolers
 //
@@ -62,14 +62,16 @@
 // waits for no flush, because a lock whose release was lost in a crash ends with its TTL. So a pair costs less than
 // inserting and deleting a row by hand, which waits for two flushes. With its files in memory PostgreSQL takes twice as
 // long for a pair as for such a row, and three to five times as long as for an advisory lock, which writes nothing, has
-// no token, and is gone with its session. Where callers of one process want the same key, a [locking.Gate] hands the
+// no token, and is gone with its session. A pair costs the same beside a transaction that stays open, which keeps
+// PostgreSQL from removing old rows. Where callers of one process want the same key, a [locking.Gate] hands the
 // lease off from one to the next without PostgreSQL, which is several times faster than advisory locks.
 //
 // # Failures
 //
 // While the database cannot be reached, attempts return [locking.ErrUnavailable] within 5 s, and leases last until
 // their TTL ends. They survive a restart and a crash of the server. An attempt or a release that was not answered is
-// undone or repeated in the background. If the clock of the database's machine is set forward, leases end early, and
-// only [InTx] and tokens keep a former holder from writing. Rows of crashed holders are deleted by the other lockers,
-// once a minute.
+// undone or repeated in the background, within a second or two after the database answers again. If the clock of the database's machine is set forward, leases end early, and
+// only [InTx] and tokens keep a former holder from writing. If it is set back, a key that a crashed holder has left
+// becomes free one TTL after the first refused attempt. The rows of keys that are not in use are deleted by all
+// lockers, a few after some hundred releases and once a minute.
 package pglock

@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/locking"
 )
 
 const inTxSQL = "SELECT id, database, isolation, found " +
-	"FROM railtoken.in_tx($1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea[], $3::bigint)"
+	"FROM railtoken.in_tx($1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea[], " +
+	"$3::pg_catalog.text::bigint[], $4::bigint)"
 
 // InTx ties a transaction to a lease of this package: the transaction commits before any later holder of a key of the
 // lease gets it, or not at all. Call it first in the transaction, before its reads and outside of savepoints, because
@@ -45,17 +48,19 @@ func InTx(ctx context.Context, tx *sql.Tx, lease *locking.Lease) error {
 		return err
 	}
 	var keys, owners [][]byte
+	var fences []string
 	ttl := grants[0].ttl
 	for _, g := range grants {
 		ttl = min(ttl, g.ttl)
-		for _, form := range g.stored.forms {
+		for i, form := range g.stored.forms {
 			keys, owners = append(keys, form), append(owners, g.owner)
+			fences = append(fences, strconv.FormatInt(g.tokens[g.stored.places[i]], 10))
 		}
 	}
 	var in installation
 	var isolation string
 	var found int
-	err = tx.QueryRowContext(ctx, inTxSQL, array(keys), array(owners), ttl.Milliseconds()).
+	err = tx.QueryRowContext(ctx, inTxSQL, array(keys), array(owners), "{"+strings.Join(fences, ",")+"}", ttl.Milliseconds()).
 		Scan(&in.id, &in.database, &isolation, &found)
 	switch {
 	case isMissing(err) || errors.Is(err, sql.ErrNoRows):

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +17,17 @@ import (
 const (
 	acquireTimeout = 5 * time.Second
 	startTimeout   = 10 * time.Second
-	// cleanPause is how often a locker deletes the rows of crashed holders.
-	cleanPause = time.Minute
 )
+
+// A locker looks at cleanKeys keys after cleanReleases releases, and after cleanPause, and deletes the rows of those
+// that are not in use. So there are at most a few times as many rows as keys of the last 10 s.
+const (
+	cleanReleases = 256
+	cleanKeys     = 512
+	cleanPause    = time.Minute
+)
+
+const cleanSQL = "SELECT railtoken.clean($1::pg_catalog.text::pg_catalog.bytea, $2::int)"
 
 var errClosed = errors.New("pglock: the locker is closed")
 
@@ -107,18 +116,27 @@ type store struct {
 	db      *sql.DB
 	in      installation
 	repeats *repeats
-	cleaned atomic.Int64 // when the rows of crashed holders were last deleted
 	closed  atomic.Bool
+
+	releases  atomic.Uint64
+	cleaned   atomic.Int64 // when the rows of unused keys were last deleted
+	cleaning  sync.Mutex
+	cleanedTo []byte // the key that was looked at last
 }
 
-// clean deletes the rows of crashed holders in the background, if that is due.
+// clean deletes the rows of keys that are not in use in the background, if that is due.
 func (s *store) clean() {
 	last := s.cleaned.Load()
 	now := time.Now().UnixNano()
-	if time.Duration(now-last) < cleanPause || !s.cleaned.CompareAndSwap(last, now) {
+	if s.releases.Add(1)%cleanReleases != 0 && time.Duration(now-last) < cleanPause || !s.cleaned.CompareAndSwap(last, now) {
 		return
 	}
 	s.repeats.run(func(ctx context.Context) {
-		_, _ = s.db.ExecContext(ctx, "SELECT railtoken.clean()") // the next one does what this one could not
+		s.cleaning.Lock()
+		defer s.cleaning.Unlock()
+		var next []byte
+		if s.db.QueryRowContext(ctx, cleanSQL, text(s.cleanedTo), cleanKeys).Scan(&next) == nil {
+			s.cleanedTo = next // otherwise the next one does what this one could not
+		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // schemaVersion is the version that [Schema] creates, and the only one that this package works with.
-const schemaVersion = 2
+const schemaVersion = 3
 
 //go:embed schema.sql
 var schema string
