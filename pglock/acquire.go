@@ -37,7 +37,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, 
 	defer cancel()
 	held, err := g.acquire(bounded, r.Label, r.Notify)
 	if err != nil {
-		if !isUndone(err) { // the server may have granted it, or may do so later
+		if g.sent.Load() && !isUndone(err) { // the server may have granted it, or may do so later
 			s.repeats.add(g, false)
 		}
 		return nil, &locking.OpError{Op: "acquire", Keys: r.Keys, Err: classify(ctx, s.db, err)}
@@ -51,7 +51,7 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Grant, 
 // acquire makes the call.
 func (g *grant) acquire(ctx context.Context, label string, notify time.Duration) (*locking.HeldError, error) {
 	rows, err := g.store.db.QueryContext(ctx, acquireSQL,
-		array(g.stored.forms), text(g.owner), label, g.ttl.Milliseconds(), notify.Milliseconds())
+		argument{array(g.stored.forms), &g.sent}, text(g.owner), label, g.ttl.Milliseconds(), notify.Milliseconds())
 	if err != nil {
 		return nil, err
 	}

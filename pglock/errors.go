@@ -45,9 +45,17 @@ func isMissing(err error) bool {
 	return code == noSchema || code == noTable || code == noFunction
 }
 
+// isClosed reports whether the *sql.DB was closed. database/sql exports no error for that.
+func isClosed(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "sql: database is closed")
+}
+
 // isUndone reports whether a statement that failed with err certainly has no effect: the server has refused it, and not
 // just ended the connection.
 func isUndone(err error) bool {
+	if isClosed(err) {
+		return true
+	}
 	code := codeOf(err)
 	ended := strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58")
 	return code != "" && !ended
@@ -64,6 +72,9 @@ func classify(ctx context.Context, db *sql.DB, err error) error {
 	}
 	if errors.Is(err, errClosed) {
 		return err
+	}
+	if isClosed(err) {
+		return fmt.Errorf("the *sql.DB of the locks is closed: close it after the last release and after the Locker: %w", err)
 	}
 	code := codeOf(err)
 	for _, prefix := range transient {

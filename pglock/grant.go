@@ -2,15 +2,29 @@ package pglock
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
 )
+
+// argument is an argument that records that its statement may have been sent: the driver asks for the value when it has
+// a connection, and cannot send the statement without it.
+type argument struct {
+	text string
+	sent *atomic.Bool
+}
+
+// Value implements [driver.Valuer].
+func (a argument) Value() (driver.Value, error) {
+	a.sent.Store(true)
+	return a.text, nil
+}
 
 // grant is one acquisition.
 type grant struct {
@@ -21,6 +35,7 @@ type grant struct {
 	tokens []int64 // the first of each key's block
 	block  int
 	ttl    time.Duration
+	sent   atomic.Bool // the attempt may have reached the server
 }
 
 // text returns bytes as the text of a bytea.
@@ -59,17 +74,20 @@ func (g *grant) lost(place int) error {
 // and Release waits for that until ctx ends.
 func (g *grant) Release(ctx context.Context) (notify bool, err error) {
 	defer g.store.clean()
-	rows, err := release(ctx, g.store.db, []*grant{g})
+	rows, err := g.release(ctx)
 	if err == nil {
 		return g.released(rows)
 	}
 	if failed := classify(ctx, g.store.db, err); isUndone(err) && !errors.Is(failed, locking.ErrUnavailable) {
 		return true, &locking.OpError{Op: "release", Keys: g.keys, Err: failed} // so would another attempt
 	}
-	if answered := g.store.repeats.add(g, true); answered != nil {
+	if repeated := g.store.repeats.add(g, true); repeated != nil {
 		select {
-		case <-answered: // a release that is repeated cannot tell whether another holder has had the key
-			return true, nil
+		case <-repeated.done: // a release that is repeated cannot tell whether another holder has had the key
+			if repeated.err == nil {
+				return true, nil
+			}
+			err = repeated.err
 		case <-ctx.Done():
 		}
 	}
@@ -90,7 +108,7 @@ func (g *grant) released(rows []releasedRow) (notify bool, err error) {
 	return notify, err
 }
 
-// releasedRow is a key that was released: its place among those of all grants, in the order of their stored forms.
+// releasedRow is a key that was released: its place in the order of the stored forms.
 type releasedRow struct {
 	place      int
 	subscribed bool
@@ -99,15 +117,10 @@ type releasedRow struct {
 const releaseSQL = "SELECT place, subscribed FROM railtoken.release(" +
 	"$1::pg_catalog.text::pg_catalog.bytea[], $2::pg_catalog.text::pg_catalog.bytea[])"
 
-// release releases grants in one call. The places of its rows count through all of them.
-func release(ctx context.Context, db *sql.DB, grants []*grant) ([]releasedRow, error) {
-	var keys, owners [][]byte
-	for _, g := range grants {
-		for _, form := range g.stored.forms {
-			keys, owners = append(keys, form), append(owners, g.owner)
-		}
-	}
-	rows, err := db.QueryContext(ctx, releaseSQL, array(keys), array(owners))
+// release makes the call.
+func (g *grant) release(ctx context.Context) ([]releasedRow, error) {
+	owners := slices.Repeat([][]byte{g.owner}, len(g.keys))
+	rows, err := g.store.db.QueryContext(ctx, releaseSQL, array(g.stored.forms), array(owners))
 	if err != nil {
 		return nil, err
 	}

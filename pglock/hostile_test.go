@@ -56,7 +56,20 @@ func TestNoStatementUsesHostileObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(pglock.InTx(t.Context(), tx, lease), tx.Commit()); err != nil {
+	if err := pglock.InTx(t.Context(), tx, lease); err != nil {
+		t.Error(err)
+	}
+	again := acquire(t, l, locking.Options{}, "again")
+	if err := pglock.InTx(t.Context(), tx, again); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := again.Release(ctx); err == nil {
+		t.Error("a release does not wait for a transaction")
+	}
+	sent.await(t, "SELECT place, busy FROM railtoken.undo")
+	if err := tx.Commit(); err != nil {
 		t.Error(err)
 	}
 	acquire(t, l, locking.Options{}, "left") // a row that the cleaning meets
