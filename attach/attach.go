@@ -157,7 +157,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	}
 	a.queue = queue
 	if a.locker == nil {
-		locks, err := tasklocker.OnClient(client, opts.MaxHold)
+		locks, err := tasklocker.OnClient(client, opts.MaxHold, opts.AllowEviction)
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}

@@ -45,6 +45,11 @@ type SingleOptions struct {
 	// or ":notify", which belong to that lock. When nil, the name is "railtoken:lock:{" + the key with unsafe bytes
 	// percent-encoded + "}".
 	RedisKey func(key string) string
+
+	// AllowEviction accepts a Redis that may evict keys, and thus locks that are held, when its memory is full: two
+	// callers may then hold one key. By default, every attempt on such a Redis fails with [ErrUnavailable]. The first
+	// attempt asks with INFO, later ones have it asked again once a minute. A Redis without INFO is accepted.
+	AllowEviction bool
 }
 
 // Validate returns an error that lists all problems with the options, or nil.
@@ -89,7 +94,8 @@ type Single struct {
 	clock        quorum.Clock       // of its tokens, in case a failover sets the server's clock back
 	suspension   suspensionDetector // of its leases
 	server       *pipeline.Server
-	retries      int // of an attempt
+	retries      int      // of an attempt
+	fitness      *fitness // nil with AllowEviction
 	subscription *subscription.Subscription
 	pending      *backlog.Backlog // releases, and attempts to give back
 	late         lateReleases
@@ -121,6 +127,9 @@ func NewSingle(client redis.UniversalClient, opts SingleOptions) (*Single, error
 	s.server = pipeline.New(client, pipeline.Options{Leaders: leaders, Timeout: singleTimeout})
 	s.retries = retriesOf(client)
 	s.subscription, s.pending = subscription.New(client), newBacklog()
+	if !opts.AllowEviction {
+		s.fitness = &fitness{client: client, began: time.Now()}
+	}
 	return s, nil
 }
 
@@ -187,6 +196,11 @@ func (s *Single) Acquire(ctx context.Context, keys []string, opts Options) (*Lea
 	parts, err := s.parts(keys)
 	if err != nil {
 		return nil, err
+	}
+	if s.fitness != nil {
+		if err := s.fitness.check(ctx); err != nil {
+			return nil, &OpError{Op: "acquire", Keys: keys, Err: err}
+		}
 	}
 	var pauses *backoff.ExponentialBackOff
 	for retries := 0; ; retries++ {

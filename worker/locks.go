@@ -30,7 +30,7 @@ func (w *Worker) openLocks() (err error) {
 	w.lockConn = at.client(func(o *redis.UniversalOptions) {
 		o.DialTimeout, o.DialerRetries, o.MaxRetries = lockDialTimeout, 1, 1
 	})
-	w.locker, err = tasklocker.OnClient(w.lockConn, w.cfg.MaxHold)
+	w.locker, err = tasklocker.OnClient(w.lockConn, w.cfg.MaxHold, w.cfg.AllowEviction)
 	if !w.cfg.LockRedis.isZero() {
 		w.locker.RedisKeys = nil // another Redis than that of the tasks
 	}

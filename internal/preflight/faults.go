@@ -3,7 +3,10 @@ package preflight
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/railtoken/railtoken/internal/eviction"
 )
 
 // Kind is the kind of a [Fault].
@@ -64,11 +67,9 @@ func Faults(info map[string]string, isCluster bool) (all []Fault) {
 		add(ClusterNode, "is a node of a Redis Cluster",
 			"use redis.NewClusterClient, or RAILTOKEN_REDIS_CLUSTER (RAILTOKEN_LOCK_REDIS_CLUSTER)")
 	}
-	policy, limit := info["maxmemory_policy"], info["maxmemory"]
-	if limit != "" && limit != "0" && policy != "" && policy != "noeviction" {
-		add(Evicts,
-			"may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")",
-			"set maxmemory-policy noeviction there")
+	limit, _ := strconv.ParseInt(info["maxmemory"], 10, 64)
+	if policy := info["maxmemory_policy"]; eviction.May(limit, policy) {
+		add(Evicts, "may evict tasks and locks when its memory is full (maxmemory-policy "+policy+")", eviction.Remedy)
 	}
 	return all
 }

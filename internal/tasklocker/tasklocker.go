@@ -22,8 +22,8 @@ type Locker struct {
 }
 
 // OnClient returns locks on the Redis of a client, for leases of at most maxHold.
-func OnClient(client redis.UniversalClient, maxHold time.Duration) (Locker, error) {
-	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(maxHold)})
+func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction bool) (Locker, error) {
+	single, err := locking.NewSingle(client, locking.SingleOptions{FenceTTL: FenceTTL(maxHold), AllowEviction: allowEviction})
 	if err != nil {
 		return Locker{}, err
 	}
