@@ -31,7 +31,8 @@ type Node struct {
 	// half of Latency.
 	Latency, Skew time.Duration
 	// Refused says why the server may not vote in a Redlock, and what to do about it; empty if it may. VotesIn is how long
-	// that lasts, if the server only has to wait. Workers that have known the server for longer may let it vote earlier.
+	// that lasts for a worker that starts now, if the server only has to wait. Workers that have known it for longer let it
+	// vote earlier.
 	Refused string
 	VotesIn time.Duration
 }
@@ -95,6 +96,7 @@ func ask(ctx context.Context, addr string, client redis.UniversalClient) (Node, 
 	clock, err := client.Time(ctx).Result()
 	received := time.Now()
 	var server, replication, memory *redis.StringCmd
+	mark := client.Get(ctx, restartguard.MarkKey).Val() // none is no failure
 	_, failed := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		// One section each: Redis 6.2 takes no more.
 		server, replication, memory = p.Info(ctx, "server"), p.Info(ctx, "replication"), p.Info(ctx, "memory")
@@ -108,7 +110,7 @@ func ask(ctx context.Context, addr string, client redis.UniversalClient) (Node, 
 		n.Err = err
 		return n, facts
 	}
-	facts = facts.Timed(clock, sent, received)
+	facts = facts.Timed(clock, sent, received).Marked(mark)
 	n.Role, n.RunID, n.Uptime = facts.Role, facts.RunID, facts.Uptime
 	n.Latency, n.Skew = facts.RoundTrip, facts.Clock.Sub(facts.Asked)
 	for line := range strings.Lines(server.Val()) {

@@ -25,7 +25,7 @@ func TestNodesSayWhichServersVote(t *testing.T) {
 		n.Latency <= 0 || n.Skew.Abs() > time.Second+n.Latency {
 		t.Errorf("the first one is %+v", n)
 	}
-	if !strings.Contains(n.Refused, "younger than the longest TTL") || n.VotesIn < 50*time.Minute {
+	if !strings.Contains(n.Refused, "nobody has watched its process") || n.VotesIn < 50*time.Minute {
 		t.Errorf("a server that has just started is refused for %q, %v", n.Refused, n.VotesIn)
 	}
 	if nodes[2].Err == nil {

@@ -34,9 +34,9 @@
 // replica that had not received them. Where that matters, let the database check the token.
 //
 // The TTL of a key follows its server's wall clock. If that clock is set forward, keys expire early, and a second
-// holder may start while the first one still trusts its lease. With a Redlock, this happens only if the clocks of a
-// majority are set forward. Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping
-// them.
+// holder may start while the first one still trusts its lease. A Redlock does not prevent this: if one of three servers
+// was away when a lease began, and returns, one clock that is set forward is enough. Only the fencing token refuses the
+// late writer then. Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping them.
 //
 // # Unanswered calls
 //
@@ -56,8 +56,8 @@
 // number that a majority of the servers holds for it. Any two majorities share a server, on which the second grant came
 // after the first and raised the counter. So tokens are unique and grow, without any assumption about clocks.
 //
-// If a server loses its data, two rules preserve this. The server does not vote until the longest TTL has passed (see
-// [GuardConnect]). And a proposed token is at least the clock's time in microseconds, so the clocks of the clients must
+// If a server loses its data, two rules preserve this. The server does not vote until a client has watched it for the
+// longest TTL (see [GuardMode]). And a proposed token is at least the clock's time in microseconds, so the clocks of the clients must
 // agree within half of the longest TTL. The source repository has a formal model of this protocol, checked exhaustively
 // for small cases: https://github.com/railtoken/railtoken/tree/main/model.
 //

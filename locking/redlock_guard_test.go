@@ -297,7 +297,7 @@ func TestAGuardRefusalSaysWhyAndUntilWhen(t *testing.T) {
 			if lease != nil {
 				t.Error("a lease of servers that have just started")
 			}
-			isClear(t, err, `acquire ["order:1"]`, "node ", "127.0.0.1:", "younger than the longest TTL", "of 4s")
+			isClear(t, err, `acquire ["order:1"]`, "node ", "127.0.0.1:", "nobody has watched its process", "of 4s")
 			if !errors.Is(err, locking.ErrUnavailable) {
 				t.Errorf("error %v, want ErrUnavailable", err)
 			}

@@ -52,5 +52,5 @@ func TestTheGuardWaitsForMaxTTL(t *testing.T) {
 	_, nodes := startNodes(t, 3)
 	l := newRedlock(t, nodes, locking.RedlockOptions{MaxTTL: 10 * time.Minute, NodeTimeout: unguarded.NodeTimeout})
 	_, err := l.Acquire(t.Context(), []string{"k"}, locking.Options{})
-	isClear(t, err, "of 10m0s", "younger than the longest TTL")
+	isClear(t, err, "of 10m0s", "nobody has watched its process")
 }

@@ -19,12 +19,12 @@ const (
 // GuardMode is how a [Redlock] keeps servers that may have forgotten locks from voting: servers that were restarted, or
 // promoted after a failover, within the last MaxTTL. Such a server could let a second holder in.
 //
-// A server that was just started does not vote for MaxTTL, 55 s by default. Until a majority votes, attempts fail with
-// [ErrUnavailable], and the error also matches [ErrQuarantined]. In tests use GuardOff.
+// A server does not vote until a Locker has watched its process for MaxTTL, 55 s by default. Until a majority votes,
+// attempts fail with [ErrUnavailable], and the error also matches [ErrQuarantined]. In tests use GuardOff.
 //
-// A Locker that has seen a server's process change measures MaxTTL by its own monotonic clock. The age of a server that
-// it sees for the first time follows the server's wall clock, so synchronize clocks before servers start, and slew them
-// instead of stepping them.
+// Lockers measure that time by their own monotonic clocks, because a server's clock may have been set since it started.
+// The first Locker that has watched a server leaves a mark there ("railtoken:watched"), so later ones need not wait. A
+// program that runs for less than MaxTTL depends on such a mark.
 type GuardMode int
 
 // The modes of the guard.

@@ -9,6 +9,11 @@
 // the server for its identity on every new connection, and closes the connection if the server may not vote. Because a
 // restart breaks connections, every restart is noticed, at no cost per lock. A refused server is not dialled.
 //
+// No age that a server reports counts, because its clock may have been set since it started. A client watches a server
+// for the longest TTL by its own monotonic clock, and then leaves a mark on the server with the server's identity
+// ([MarkKey]). A client that finds the mark of the present process trusts it at once. So only the first client of a new
+// process of a server waits, and a client that lives for less than the longest TTL must find a mark.
+//
 // # Limits
 //
 // A proxy that terminates the client's connections hides a restart behind it. With [Strict], the lock scripts compare
@@ -18,14 +23,10 @@
 // master again (REPLICAOF). A connection that was vetted before survives this, unless it happens to write in between.
 // [Strict] notices this.
 //
-// When a server's process replaces another one, the client measures the quarantine by its own monotonic clock. But when
-// a node is seen for the first time, the age of its process is what the server reports by its wall clock. If that clock
-// has been set forward since the server started, the server looks older than it is. So set the clock before the server
-// starts. The guard does not trust a start time before 2021, which a clock without a battery produces.
-//
 // A promoted replica shows a second replication id, but Redis forgets it if no replica was connected for
-// repl-backlog-ttl (an hour by default). If that is shorter than the longest TTL, a promotion can go unnoticed.
+// repl-backlog-ttl (an hour by default). If that is shorter than the longest TTL, a client that has known the server
+// before can miss a promotion.
 //
-// Servers do not report when they were promoted. So a new process quarantines every promoted server for the longest
-// TTL, however old the promotion is.
+// A virtual machine that is set back to a snapshot of its memory forgets locks and keeps its identity. Restart Redis
+// after that.
 package restartguard

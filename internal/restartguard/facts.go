@@ -15,9 +15,11 @@ type Facts struct {
 	Role    string // "master" or "slave"
 	ReplID  string // the server's history of writes
 	ReplID2 string // its history before a failover; empty if there was none
-	// Uptime is the age of the process by the server's wall clock. It can be up to a second too long, because both ends
-	// are truncated to whole seconds.
-	Uptime    time.Duration
+	// Uptime is the age of the process by the server's wall clock. It is no proof: the clock may have been set.
+	Uptime time.Duration
+	// Watched is how long a client has watched this process, with this history, by the client's own monotonic clock, as
+	// its mark on the server says. It is zero without a mark.
+	Watched   time.Duration
 	MaxMemory int64  // bytes; 0 for no limit
 	Policy    string // what the server does when MaxMemory is reached
 	// Clock is the server's wall clock at some instant of the round trip.

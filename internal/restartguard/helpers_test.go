@@ -118,10 +118,11 @@ func do(t testing.TB, c *redis.Client, args ...any) {
 	}
 }
 
-// facts returns those of a server that may vote, which runs for this long.
-func facts(now time.Time, uptime time.Duration, mods ...func(*restartguard.Facts)) restartguard.Facts {
-	f := restartguard.Facts{RunID: idA, Role: "master", ReplID: idB, Uptime: uptime, Policy: "noeviction"}.
-		Timed(now, now, now)
+// facts returns those of a server that runs for an hour, and that another client has watched for this long.
+func facts(now time.Time, watched time.Duration, mods ...func(*restartguard.Facts)) restartguard.Facts {
+	f := restartguard.Facts{
+		RunID: idA, Role: "master", ReplID: idB, Uptime: time.Hour, Watched: watched, Policy: "noeviction",
+	}.Timed(now, now, now)
 	for _, mod := range mods {
 		mod(&f)
 	}

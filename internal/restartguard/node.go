@@ -77,6 +77,9 @@ func (n *Node) connect(ctx context.Context, addr string, cn *redis.Conn) error {
 		if refusal := n.decide(addr, f); refusal != nil {
 			return refusal
 		}
+		if n.guard.mode != Off {
+			mark(ctx, cn, f, n.guard.limits.MaxTTL)
+		}
 		return nil
 	case n.guard.mode == Off || errors.Is(ctx.Err(), context.Canceled):
 		return err // a caller that gives up says nothing about the server
@@ -116,14 +119,20 @@ func ask(ctx context.Context, cn *redis.Conn, mode Mode) (Facts, error) {
 	clock := pipe.Time(ctx)
 	// One section each: Redis 6.2 takes no more.
 	server, replication, memory := pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory")
-	if _, err := pipe.Exec(ctx); err != nil {
+	marked := pipe.Get(ctx, MarkKey)
+	if _, err := pipe.Exec(ctx); isIO(err) {
 		return Facts{}, err
+	}
+	for _, c := range []redis.Cmder{clock, server, replication, memory} { // a mark that cannot be read is none
+		if err := c.Err(); err != nil {
+			return Facts{}, err
+		}
 	}
 	f, err := ParseFacts(server.Val(), replication.Val(), memory.Val())
 	if err != nil {
 		return Facts{}, &parseError{err}
 	}
-	return f.Timed(clock.Val(), sent, time.Now()), nil
+	return f.Timed(clock.Val(), sent, time.Now()).Marked(marked.Val()), nil
 }
 
 // parseError is the error of a reply that cannot be parsed.

@@ -15,7 +15,7 @@ type Reason string
 
 // The reasons for a refusal.
 const (
-	Young       Reason = "its process is younger than the longest TTL"
+	Young       Reason = "nobody has watched its process for the longest TTL"
 	Replaced    Reason = "another process answers in its place"
 	Promoted    Reason = "it was promoted after a failover"
 	NotMaster   Reason = "it is not a master"
@@ -29,8 +29,8 @@ const (
 
 // remedies says what an operator can do about each reason.
 var remedies = map[Reason]string{
-	Young: "nothing needs to be done: it votes when the locks that it may have forgotten have expired " +
-		"(in tests turn the guard off)",
+	Young: "nothing needs to be done while this process runs: the server votes when the locks that it may have " +
+		"forgotten have expired (in tests turn the guard off)",
 	Replaced: "let the address lead to one server only, or wait: " +
 		"it votes when the locks of the one before have expired",
 	Promoted:    "nothing needs to be done: it votes when the locks that it may not have received have expired",

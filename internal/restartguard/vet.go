@@ -3,6 +3,8 @@ package restartguard
 import (
 	"slices"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/eviction"
 )
 
 // recheck is the pause before the next check of a server that an operator must mend.
@@ -10,10 +12,6 @@ const recheck = time.Second
 
 // rounding is the largest error of a server's uptime, which is the difference of two times in whole seconds.
 const rounding = time.Second
-
-// firstRelease is earlier than the release of the oldest usable Redis, 6.2. A process that reports an earlier start
-// started with a wrong clock.
-var firstRelease = time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Limits are the limits that a server must keep in order to vote.
 type Limits struct {
@@ -31,8 +29,8 @@ type Known struct {
 	Before string
 	// Seen is when RunID was first seen, and LastSeen when it was last seen.
 	Seen, LastSeen time.Time
-	// Born is the latest possible start of the process, never after Seen. For a process that has replaced another one it
-	// is Seen, whatever age the process reports.
+	// Born is the latest possible start of the process: Seen, or as much earlier as another client has watched it. For a
+	// process that has replaced another one it is Seen.
 	Born time.Time
 	// ReplID is the node's history of writes when it was last seen as a master, and ReplSince is when that history was
 	// first seen.
@@ -49,19 +47,23 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 	if r := vetDuplicate(f, others, now); r != nil {
 		return k, r
 	}
+	first := k.RunID == ""
 	k = k.meet(f, now)
 	if f.Role != "master" {
 		return k, refuse(NotMaster, now.Add(recheck), "its role is %.20q", f.Role)
 	}
 	if f.ReplID != k.ReplID {
 		k.ReplID, k.ReplSince = f.ReplID, now
+		if first {
+			k.ReplSince = k.Born
+		}
 	}
 	if until := k.Born.Add(l.MaxTTL); now.Before(until) {
 		if k.Before != "" {
 			return k, refuse(Replaced, until, "run_id %.8s answered after this one, %.8s, had started, by its own age",
 				k.Before, f.RunID)
 		}
-		return k, refuse(Young, until, "it is known to run for %v of %v",
+		return k, refuse(Young, until, "it is known to have run for %v of %v",
 			now.Sub(k.Born).Round(time.Millisecond), l.MaxTTL)
 	}
 	if until := k.ReplSince.Add(l.MaxTTL); f.ReplID2 != "" && now.Before(until) {
@@ -73,7 +75,7 @@ func Vet(f Facts, l Limits, k Known, others []string, now time.Time) (Known, *Re
 		return k, refuse(Skewed, now.Add(recheck), "it is %v ahead, give or take %v, and %v is allowed",
 			f.skew().Round(time.Millisecond), (f.RoundTrip / 2).Round(time.Microsecond), l.MaxSkew)
 	}
-	if f.MaxMemory > 0 && f.Policy != "noeviction" {
+	if eviction.May(f.MaxMemory, f.Policy) {
 		return k, refuse(Evicting, now.Add(recheck), "maxmemory is %d and maxmemory-policy %.20q",
 			f.MaxMemory, f.Policy)
 	}
@@ -88,31 +90,19 @@ func vetDuplicate(f Facts, others []string, now time.Time) *RefusedError {
 	return refuse(Duplicate, now.Add(recheck), "run_id %.8s votes already", f.RunID)
 }
 
-// meet updates what is known from the facts. A process that has replaced another one counts as born when it was first
-// seen, because its clock may have been set since its start, and the earlier process may have been seen long ago. If
-// its own age says that both existed at the same time, it is another server; otherwise the server was restarted. Only
-// the text of the refusal depends on that.
+// meet updates what is known from the facts. No age that the server reports counts, because its clock may have been set
+// since its start. A process that has replaced another one counts as born when it was first seen, even if another client
+// has watched it: two servers may take turns behind one address. If its reported age says that both existed at the same
+// time, it is another server; otherwise the server was restarted. Only the text of the refusal depends on that.
 func (k Known) meet(f Facts, now time.Time) Known {
-	age := f.Uptime - rounding
-	if f.Clock.Add(-f.Uptime).Before(firstRelease) {
-		age = 0
-	}
-	born := now.Add(-max(age, 0))
 	switch {
 	case k.RunID == f.RunID:
-		// A later report counts if it makes the process younger, but not younger than this process has known it.
-		if born.After(k.Born) {
-			k.Born = born
-		}
-		if k.Born.After(k.Seen) {
-			k.Born = k.Seen
-		}
-	case k.RunID != "" && born.Before(k.LastSeen):
+	case k.RunID == "":
+		k.RunID, k.Seen, k.Born = f.RunID, now, now.Add(-f.Watched)
+	case now.Add(rounding - f.Uptime).Before(k.LastSeen):
 		k.Before, k.RunID, k.Seen, k.Born = k.RunID, f.RunID, now, now
-	case k.RunID != "":
-		k.Before, k.RunID, k.Seen, k.Born = "", f.RunID, now, now
 	default:
-		k.RunID, k.Seen, k.Born = f.RunID, now, born
+		k.Before, k.RunID, k.Seen, k.Born = "", f.RunID, now, now
 	}
 	k.LastSeen = now
 	return k

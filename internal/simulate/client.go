@@ -219,7 +219,11 @@ func (s *simulation) dial(c *client, to int) bool {
 	now := moment(c.mono(s.now))
 	var until time.Time
 	if s.Variant != NoGuard {
-		c.known[to], until = s.vet(n.facts(s.now, c.wall(s.now), 2*micros(s.MaxTTL)), s.limits, c.known[to], others, now)
+		f := n.facts(s.now, c.wall(s.now), 2*micros(s.MaxTTL), s.MaxTTL)
+		c.known[to], until = s.vet(f, s.limits, c.known[to], others, now)
+		if until.IsZero() {
+			n.mark = f.Identity()
+		}
 	}
 	if !until.IsZero() {
 		s.result.Refused++

@@ -34,6 +34,7 @@ type node struct {
 	replID   string
 	replID2  string
 	promoted int64    // true time of the last failover
+	mark     string   // the identity for which a client has vouched
 	log      []change // what a crash may undo, nil when it undoes all or nothing
 	logs     bool
 	variant  Variant
@@ -234,7 +235,7 @@ func (n *node) failOver(r *random, now int64) {
 }
 
 // facts returns what the node reports about itself.
-func (n *node) facts(now, asked, backlogTTL int64) restartguard.Facts {
+func (n *node) facts(now, asked, backlogTTL int64, watched time.Duration) restartguard.Facts {
 	wall := n.wall(now)
 	f := restartguard.Facts{
 		RunID: n.runID, Role: "master", ReplID: n.replID,
@@ -242,6 +243,9 @@ func (n *node) facts(now, asked, backlogTTL int64) restartguard.Facts {
 		Clock:     moment(wall),
 		Asked:     moment(asked),
 		RoundTrip: 200 * time.Microsecond,
+	}
+	if n.mark == f.Identity() {
+		f.Watched = watched
 	}
 	if n.promoted >= 0 && now < n.promoted+backlogTTL {
 		f.ReplID2 = n.replID2

@@ -64,6 +64,7 @@ type Scenario struct {
 	FullLoss         float64       // of the crashes: all data
 	PartialLoss      float64       // of the crashes: up to the last second, as with appendfsync everysec
 	FailoverEvery    time.Duration // of one node; up to 200 ms are lost
+	ClockSet         float64       // of the starts of nodes: the wall clock is set right after, so the node looks old
 
 	Skew         time.Duration // of a client's wall clock, in both directions
 	JumpEvery    time.Duration // of one client's wall clock, within Skew
@@ -109,7 +110,7 @@ func Scenarios() []Scenario {
 			jumps(s)
 			s.Lost, s.FullLoss, s.PartialLoss, s.FailoverEvery = 0.01, 0.4, 0.4, 90*time.Second
 			s.NodeCrashEvery, s.PauseEvery = 30*time.Second, 3*time.Second
-			s.ClientDrift, s.NodeDrift = 4_500, 5_000
+			s.ClientDrift, s.NodeDrift, s.ClockSet = 4_500, 5_000, 0.5
 		}},
 	}
 	scenarios := make([]Scenario, 0, len(all))

@@ -62,7 +62,7 @@ type simulation struct {
 
 	nodeJumped   int64 // when a node's wall clock was last set forward
 	proposalSpan int64
-	odds         struct{ lost, duplicated, lateDuplicate, suspended, stalled, rewound, long, full, partial odds }
+	odds         struct{ lost, duplicated, lateDuplicate, suspended, stalled, rewound, long, full, partial, clockSet odds }
 }
 
 // Run simulates a scenario until the given number of acquisitions have begun, or, if stop is set, until a promise is
@@ -96,6 +96,7 @@ func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
 	}
 	s.odds.lost, s.odds.duplicated, s.odds.lateDuplicate = oddsOf(sc.Lost), oddsOf(sc.Duplicated), oddsOf(sc.LateDuplicate)
 	s.odds.suspended, s.odds.stalled, s.odds.rewound = oddsOf(sc.Suspended), oddsOf(sc.Stalled), oddsOf(sc.Rewound)
+	s.odds.clockSet = oddsOf(sc.ClockSet)
 	s.odds.long, s.odds.full, s.odds.partial = oddsOf(sc.LongHolds), oddsOf(sc.FullLoss), oddsOf(sc.PartialLoss)
 	s.delays = newDelays(&s.random, sc.Tail, micros(sc.Longest))
 	s.histories = make([]history, sc.Keys)
@@ -111,6 +112,7 @@ func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
 		}
 		n.start(&s.random, s.now)
 		n.started -= 1000 * second
+		n.mark = n.facts(s.now, s.now, 0, sc.MaxTTL).Identity()
 		s.schedule(sc.NodeCrashEvery, event{kind: nodeCrashes, node: uint8(i)})
 		s.schedule(sc.FailoverEvery, event{kind: nodeFailsOver, node: uint8(i)})
 		s.schedule(sc.NodeJump, event{kind: nodeJumps, node: uint8(i)})
@@ -287,6 +289,9 @@ func (s *simulation) upset(e *event) {
 		s.schedule(s.NodeCrashEvery, *e)
 	case nodeStarts:
 		n.start(&s.random, s.now)
+		if s.chance(s.odds.clockSet) {
+			n.started -= s.below(100 * second)
+		}
 	case nodeFailsOver:
 		if n.up {
 			s.result.Crashes++
@@ -316,12 +321,8 @@ func (s *simulation) crash(n *node) {
 	}
 }
 
-// jump sets a node's wall clock. That of a young process stays: one that has not been seen before could pass for older
-// than it is, which the guard names as something that it cannot see.
+// jump sets a node's wall clock.
 func (s *simulation) jump(n *node) {
-	if n.wall(s.now)-n.started < 3*micros(s.MaxTTL) {
-		return
-	}
 	offset := s.spread(micros(s.NodeSkew))
 	if offset > n.offset {
 		s.nodeJumped = s.now
