@@ -5,7 +5,8 @@ import "fmt"
 // FailFast ends a task in conflict at once, with a [ConflictError] that names the key and its holder. Use it when a
 // person or a caller waits for the result. The zero value archives the task.
 type FailFast struct {
-	// Outcome is what happens to the task: [Archive], [Retry] (which counts a failure) or [Discard].
+	// Outcome is what happens to the task: [Archive], [Discard], or [Retry]. With Retry the conflict is a failure and
+	// uses up a retry, so that asynq archives the task after its last attempt; [Requeue] waits without that.
 	Outcome Outcome
 }
 

@@ -73,11 +73,9 @@ func TestADeadlineBeforeTheFetchHoldsUpNoTask(t *testing.T) {
 			close(ending)
 			<-ended
 		})
-		late := r.queuedLate()
+		r.queuedLate()
 		r.queued("order:1", 3, 1)
 		r.events.await(r, 2, parked)
-		<-time.After(untilDeadline)
-		r.timer(late)
 		receive(r.T, ending)
 		close(end)
 		r.events.await(r, 1, released)

@@ -94,6 +94,9 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 func (f *facts) read(info *asynq.TaskInfo) {
 	f.state, f.taskType, f.deadline = info.State.String(), info.Type, info.Deadline
 	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.MaxRetry, info.LastErr, info.LastFailedAt
+	if f.lastErr == parking.WaitText {
+		f.lastErr = ""
+	}
 	if info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled {
 		f.due = info.NextProcessAt
 	}

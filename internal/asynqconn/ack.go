@@ -39,12 +39,10 @@ type Parked = intake.Parked
 // Acknowledgement is what asynq does with a task whose run has ended.
 type Acknowledgement struct {
 	// Script is asynq's name for it: done, doneUnique, markAsComplete, markAsCompleteUnique, requeue, retry or archive.
-	// With an unsupported version of asynq it is requeue or empty, and there is no Message.
+	// With an unsupported version of asynq it is requeue or empty.
 	Script    string
 	Queue, ID string
-	// Message is the task as asynq would keep it after retry and archive. Counted reports that its retry count was
-	// raised, because the run has failed.
-	Message []byte
+	// Counted reports that asynq would raise its retry count, because the run has failed.
 	Counted bool
 	// Repeated reports that asynq has sent the acknowledgement before, and has not heard of its success: the task may
 	// have begun another run since.
@@ -75,9 +73,6 @@ func acknowledgement(script string, keys []string, args []any) (a Acknowledgemen
 		if len(args) < 5 {
 			return a, false
 		}
-		var isMessage bool
-		a.Message, isMessage = args[1].([]byte)
-		ok = ok && isMessage
 		a.Counted = script == "retry" && fmt.Sprint(args[4]) == "true"
 	}
 	return a, ok && a.ID != ""

@@ -30,7 +30,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	r.putBack = a.Requeues()
 	if a.Repeated { // it belongs to an earlier run, or asynq's lease has just ended
 		if p != nil && !r.ended.IsZero() {
-			r.parkInBackground(p, nil, time.Time{})
+			r.parkInBackground(p, time.Time{})
 		}
 		r.mu.Unlock()
 		return true, errNotFound
@@ -48,18 +48,14 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 			"a waiting task was reported as done: a middleware around the lock has swallowed its error; it still waits",
 			"task", r.task.String())
 	}
-	message := a.Message
-	if a.Counted {
-		message = nil // its retry count is one too high
-		if judged {   // otherwise it was cancelled, or its time was over
-			e.runs.counted.Do(func() {
-				e.log.ErrorContext(ctx,
-					"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with "+
-						"the functions of package middleware")
-			})
-		}
+	if a.Counted && judged { // otherwise it was cancelled, or its time was over
+		e.runs.counted.Do(func() {
+			e.log.ErrorContext(ctx,
+				"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with "+
+					"the functions of package middleware")
+		})
 	}
-	if err = r.carryOut(ctx, p, message, false); err == nil || errors.Is(err, ErrGone) {
+	if err = r.carryOut(ctx, p, false); err == nil || errors.Is(err, ErrGone) {
 		e.runs.drop(r)
 		return true, nil
 	}
@@ -70,7 +66,7 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lease, _ := ctx.Deadline() // asynq's lease ends
-	if r.parkInBackground(p, message, lease) {
+	if r.parkInBackground(p, lease) {
 		err = nil
 	}
 	return true, err

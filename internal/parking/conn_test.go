@@ -62,10 +62,10 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 		wants string // in the text of its last error
 		says  string // in the log; nothing is said when empty
 	}{
-		"retried": {opts: []asynq.Option{asynq.MaxRetry(3)}, wants: "refused"},
+		"retried": {opts: []asynq.Option{asynq.MaxRetry(3)}, wants: parking.WaitText},
 		"retried, and unique, a last": {
 			opts:  []asynq.Option{asynq.MaxRetry(0), asynq.Unique(time.Hour)},
-			wants: "refused",
+			wants: parking.WaitText,
 		},
 		"counted": {
 			opts: []asynq.Option{asynq.MaxRetry(3)}, cfg: counts,
@@ -75,11 +75,11 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 			opts: []asynq.Option{asynq.MaxRetry(3), asynq.Unique(time.Hour)}, cfg: counts,
 			says: "set IsFailure and RetryDelayFunc",
 		},
-		"archived":             {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: "refused"},
-		"archived and counted": {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: "refused"},
+		"archived":             {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: parking.WaitText},
+		"archived and counted": {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: parking.WaitText},
 		"archived early": {
 			ends:  func(err error) error { return errors.Join(err, asynq.SkipRetry) },
-			wants: "refused",
+			wants: parking.WaitText,
 		},
 		"revoked": {
 			ends: func(err error) error { return errors.Join(err, asynq.RevokeTask) },

@@ -39,7 +39,7 @@ func parkScene(s scene, opts parking.ParkOptions) scene {
 		r.Begin(r.task("a"))
 	}
 	s.call = func(r *rig, q *parking.Engine) error {
-		_, err := q.Park(r.Context(), r.task("a"), r.key(s.tasks["a"]), opts.Of("a's run", nil))
+		_, err := q.Park(r.Context(), r.task("a"), r.key(s.tasks["a"]), opts.Of("a's run"))
 		return err
 	}
 	return s
@@ -110,7 +110,7 @@ var scenes = map[string]scene{
 			r.begun("a")
 		},
 		call: func(r *rig, q *parking.Engine) error {
-			return q.Postpone(r.Context(), r.task("a"), parking.ParkOptions{RetryAfter: time.Hour}.Of("a's run", nil))
+			return q.Postpone(r.Context(), r.task("a"), parking.ParkOptions{RetryAfter: time.Hour}.Of("a's run"))
 		},
 		stranded: 1, ends: true, unplaced: true,
 	},

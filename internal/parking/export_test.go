@@ -45,10 +45,9 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 // Settle waits for what the queue does in the background.
 func (e *Engine) Settle() { e.pending.Wait() }
 
-// Of returns the options as they are for the end of a run: with its nonce, and the message as asynq would keep it, none
-// for as it is.
-func (o ParkOptions) Of(nonce string, message []byte) ParkOptions {
-	o.nonce, o.message = nonce, message
+// Of returns the options as they are for the end of a run: with its nonce.
+func (o ParkOptions) Of(nonce string) ParkOptions {
+	o.nonce = nonce
 	return o
 }
 

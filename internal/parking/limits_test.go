@@ -104,7 +104,7 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 		r.Park(task, "k")
 		r.Wake("k")
 		r.Begin(task)
-		opts := parking.ParkOptions{RetryAfter: 90 * time.Second}.Of("nonce", nil)
+		opts := parking.ParkOptions{RetryAfter: 90 * time.Second}.Of("nonce")
 		for range 2 { // the second is repeated, as after a lost reply
 			if err := r.Engine.Postpone(t.Context(), task, opts); err != nil {
 				t.Fatal(err)
@@ -124,7 +124,7 @@ func TestAPutOffTaskWaitsForItsTimer(t *testing.T) {
 		}
 		for _, other := range []parking.Task{task, r.task("gone")} {
 			if err := r.Engine.Postpone(t.Context(), other,
-				parking.ParkOptions{}.Of("another run", nil)); !errors.Is(err, parking.ErrGone) {
+				parking.ParkOptions{}.Of("another run")); !errors.Is(err, parking.ErrGone) {
 				t.Errorf("%s: %v, want ErrGone", other, err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestALateParkAwaitsTheLeasesEnd(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, r *rig) {
 		task := r.begun("a")
-		late := parking.ParkOptions{RetryAfter: time.Minute}.Of("run", nil).Late()
+		late := parking.ParkOptions{RetryAfter: time.Minute}.Of("run").Late()
 		calls := map[string]func() error{
 			"park":     func() error { _, err := r.Engine.Park(t.Context(), task, r.key("k"), late); return err },
 			"postpone": func() error { return r.Engine.Postpone(t.Context(), task, late) },
@@ -153,7 +153,7 @@ func TestALateParkAwaitsTheLeasesEnd(t *testing.T) {
 				t.Errorf("%s: %v, in %v", name, err, r.listsOf(task))
 			}
 			r.Begin(task)
-			late = late.Of("the run after the "+name, nil)
+			late = late.Of("the run after the " + name)
 			r.Client.ZRem(t.Context(), "asynq:{"+r.name+"}:lease", task.ID)
 			if err := call(); !errors.Is(err, parking.ErrGone) {
 				t.Errorf("%s: %v, want ErrGone", name, err)

@@ -75,11 +75,13 @@ func failed(message string, retried, at int64, text string) string {
 	return string(protowire.AppendVarint(m, uint64(at)))
 }
 
-// inQueue returns the message of a task that moves to another queue.
-func inQueue(message []byte, queue string) []byte {
-	m := protowire.AppendTag(message[:len(message):len(message)], queueField, protowire.BytesType)
-	return protowire.AppendString(m, queue)
+// queueOf returns what is added to the message of a task that moves to another queue.
+func queueOf(queue string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, queueField, protowire.BytesType), queue)
 }
+
+// WaitText is the last error of a parked task: see state.lua.
+const WaitText = "railtoken: waits for its keys"
 
 // Described returns the type of a task, its timeout and its deadline, from asynq's message. What the task does not have,
 // or what cannot be read, is zero.

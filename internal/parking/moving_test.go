@@ -117,7 +117,7 @@ func TestATaskParksOnceThoughItsSlotMoves(t *testing.T) {
 		park := func(most time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), most)
 			defer cancel()
-			_, err := r.Engine.Park(ctx, task, r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}.Of("run", nil))
+			_, err := r.Engine.Park(ctx, task, r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}.Of("run"))
 			return err
 		}
 		first := park(50 * time.Millisecond)

@@ -72,7 +72,6 @@ type ParkOptions struct {
 	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.
 	Queue string
 
-	message  []byte // of the task, as asynq would keep it; unchanged when nil
 	unique   string // its uniqueness lock, if it has one
 	deadline int64  // of the task (s), 0 for none
 	nonce    string // of the run
@@ -122,17 +121,17 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 	there := Task{Queue: opts.Queue, ID: t.ID}
 	names := append(t.ended(), WaitersKey(key), e.index, SequenceKey(key), cmp.Or(opts.unique, t.Hash()))
 	args := []any{
-		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.message,
+		t.Entry(), opts.nonce, time.Now().UnixNano(), number(opts.late), opts.deadline,
 		opts.Attempt, opts.MaxWaiters, opts.MaxTotal,
 		opts.idle(), opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), number(opts.InOrder),
 	}
-	if opts.Queue == "" || opts.Queue == t.Queue || opts.message == nil {
+	if opts.Queue == "" || opts.Queue == t.Queue {
 		args = append(args, "", "", opts.Ahead)
 	} else {
 		names = append(names, there.Hash(), there.Prefix()+"retry")
-		args = append(args, there.Entry(), inQueue(opts.message, opts.Queue), opts.Ahead)
+		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds(), opts.deadline)
+	args = append(args, opts.Waited.Microseconds())
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}
@@ -169,7 +168,7 @@ func (e *Engine) list(ctx context.Context, queue string) {
 // task waits for no key. The error matches [ErrGone] when the task is not active any more. It makes one call to Redis.
 func (e *Engine) postpone(ctx context.Context, t Task, opts ParkOptions) error {
 	reply, err := postponeStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]),
-		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.message, opts.RetryAfter.Milliseconds()).Text()
+		opts.nonce, t.ID, time.Now().UnixNano(), number(opts.late), opts.deadline, opts.RetryAfter.Milliseconds()).Text()
 	if err == nil {
 		err = resigned(reply)
 	}

@@ -79,7 +79,7 @@ func (e *tasks) parkFetched(f asynqconn.Fetched, parked func()) bool {
 	e.runs.add(r)
 	r.mu.Lock()
 	r.ended, r.parking.over = r.since, parked
-	parks := r.parkInBackground(r.parking, nil, r.since.Add(fetchedLease))
+	parks := r.parkInBackground(r.parking, r.since.Add(fetchedLease))
 	r.mu.Unlock()
 	if !parks {
 		e.runs.drop(r)

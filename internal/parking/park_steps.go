@@ -71,7 +71,7 @@ type suspended struct {
 // suspend ends the run of a task.
 func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOptions) (n suspended, err error) {
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
-		number(opts.late), opts.message,
+		number(opts.late),
 		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
 		opts.deadline))
 	outcome := r.text()

@@ -155,7 +155,7 @@ func (r *Run) End(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.ended, r.judged = time.Now(), ctx.Err() == nil
 	if r.parking != nil && ctx.Err() != nil && current {
-		r.parkInBackground(r.parking, nil, time.Time{})
+		r.parkInBackground(r.parking, time.Time{})
 	}
 }
 
@@ -164,7 +164,7 @@ func (r *Run) current() bool { return r.queue.runs.of(r.task) == r }
 
 // parkInBackground parks or postpones the task in the background, unless another server has it by then: asynq's lease
 // on it ends at lease. It reports false when the Engine is closed. The caller holds the mutex.
-func (r *Run) parkInBackground(p *parking, message []byte, lease time.Time) bool {
+func (r *Run) parkInBackground(p *parking, lease time.Time) bool {
 	if r.inBackground {
 		return true
 	}
@@ -175,7 +175,7 @@ func (r *Run) parkInBackground(p *parking, message []byte, lease time.Time) bool
 			if !r.current() {
 				return nil
 			}
-			err := r.carryOut(ctx, p, message, !time.Now().Before(lease))
+			err := r.carryOut(ctx, p, !time.Now().Before(lease))
 			switch {
 			case errors.Is(err, ErrGone):
 				return nil
@@ -215,9 +215,9 @@ func permanent(err error) bool {
 }
 
 // carryOut parks or postpones the task. A task that Redis refuses to park is postponed.
-func (r *Run) carryOut(ctx context.Context, p *parking, message []byte, late bool) error {
+func (r *Run) carryOut(ctx context.Context, p *parking, late bool) error {
 	opts := p.opts
-	opts.message, opts.nonce, opts.late = message, r.nonce, late
+	opts.nonce, opts.late = r.nonce, late
 	opts.deadline, opts.unique = deadlineOf(r.message), textOf(r.message, uniqueField)
 	if p.key == "" {
 		return r.queue.postpone(ctx, r.task, opts)

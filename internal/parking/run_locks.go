@@ -169,7 +169,7 @@ func (r *Run) runAgain() {
 	defer r.mu.Unlock()
 	r.ended = time.Now()
 	again := &parking{opts: ParkOptions{RetryAfter: time.Second}}
-	if !r.parkInBackground(again, nil, r.ended.Add(backgroundLimit)) {
+	if !r.parkInBackground(again, r.ended.Add(backgroundLimit)) {
 		r.queue.log.Warn("a task whose lease was lost could not be put back; asynq recovers it", "task", r.task.String())
 	}
 }

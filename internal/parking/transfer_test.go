@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
@@ -19,13 +18,8 @@ import (
 func (r *solo) transfer(t parking.Task, opts parking.ParkOptions) parking.Parked {
 	r.Helper()
 	r.Begin(t)
-	message, err := r.Client.HGet(r.Context(), hash(t), "msg").Bytes()
-	if errors.Is(err, redis.Nil) { // it is there already
-		message, err = r.Client.HGet(r.Context(), hash(parking.Task{Queue: "low", ID: t.ID}), "msg").Bytes()
-	}
-	r.OK(err)
 	opts.Queue, opts.RetryAfter = "low", time.Hour
-	place, err := r.Engine.Park(r.Context(), t, "k", opts.Of("run", message))
+	place, err := r.Engine.Park(r.Context(), t, "k", opts.Of("run"))
 	r.OK(err)
 	return place
 }

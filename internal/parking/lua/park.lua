@@ -9,23 +9,23 @@
 --       10 the task's hash and 11 retry of the queue that it is to wait in, unless it waits in its own
 --       then, when the locks are on this Redis: a lock of the key and its notify key, ...
 -- ARGV  1 entry of the task   2 a nonce of this run   3 now (ns)   4 1 when asynq's lease must have ended
---       5 message of the task, '' for as it is   6 its retry count   7 most waiters   8 most parked tasks
+--       5 its deadline (s), 0 for none   6 its retry count   7 most waiters   8 most parked tasks
 --       9 how long an idle set of waiters is kept (ms)   10 its timer if it were next (ms)
 --       11 the longest timer (ms)   12 1 when the tasks of the key run in order
 --       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
---       14 its message there   15 in order, how many stand before it
---       16 how long ago it was first refused in this run (us)   17 its deadline (s), 0 for none
+--       14 what asynq's message of it ends with there   15 in order, how many stand before it
+--       16 how long ago it was first refused in this run (us)
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
 -- looked at the locks}. The outcome is 'parked'; 'free' when the key was released meanwhile: then the task is
 -- pending; 'again', 'not active' or 'not yet' when nothing was done (resign).
 local task, waiters, index, entry, now = KEYS[1], KEYS[6], KEYS[7], ARGV[1], tonumber(ARGV[3])
-local id = parse(entry)
+local id, deadline = (parse(entry)), tonumber(ARGV[5])
 local home, moved = KEYS[4], 0
 local unique = KEYS[9] ~= task and KEYS[9] or nil
 local locks = ARGV[13] == '' and 10 or 12
-local left = resign(task, ARGV[2], id, now, ARGV[4])
+local left, message = resign(task, ARGV[2], id, now, ARGV[4])
 if left == 'not active' and ARGV[13] ~= '' and redis.call('HGET', KEYS[10], 'railtoken:nonce') == ARGV[2] then
   left, task, home, moved = 'again', KEYS[10], KEYS[11], 1
 end
@@ -36,8 +36,8 @@ if left == 'again' then
 elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
-shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), ARGV[5], unique)
-local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[17]))
+shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), message, deadline, unique)
+local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5]))
 local swallowed = ''
 if before ~= '' and before ~= waiters then
   if redis.call('ZREM', before, entry) == 0 then
@@ -85,7 +85,7 @@ if ARGV[13] ~= '' and redis.call('RENAMENX', task, KEYS[10]) == 1 then
   redis.call('ZREM', waiters, entry)
   redis.call('ZREM', index, entry)
   task, home, entry, moved = KEYS[10], KEYS[11], ARGV[13], 1
-  redis.call('HSET', task, 'msg', ARGV[14])
+  redis.call('HSET', task, 'msg', message .. ARGV[14] .. waiting)
 end
 
 local count, ahead, limit = 0, 0, nil
@@ -131,6 +131,6 @@ for i = locks + 1, #KEYS, 2 do -- the holder must see that tasks wait, for as lo
     redis.call('SET', KEYS[i], '1', 'PX', math.floor(delay + 120000))
   end
 end
-redis.call('ZADD', home, 'XX', due(now, delay), id)
+redis.call('ZADD', home, 'XX', due(now, delay, deadline), id)
 keep(unique, id, delay)
 return {'parked', conflicts, first, count, swallowed, string.format('%.0f', ahead), math.floor(delay), moved, looked and 1 or 0}

@@ -87,18 +87,19 @@ local function park(group, id, task, message, now)
   end
   local delay = timer(group.look, set.count - 1, 0)
   if delay ~= group.delay then
-    group.delay, group.due = delay, due(now, delay)
+    group.delay, group.due = delay, due(now, delay, 0)
   end
+  local at = deadline > 0 and due(now, delay, deadline) or group.due
   if set.told < delay + 120000 then -- the holder must see that tasks wait, for as long as they do
     set.told = delay + 120000
     redis.call('SET', group.notify, '1', 'PX', math.floor(set.told))
   end
   keep(found[10], id, delay)
   -- The field pending_since stays: asynq reads that of pending tasks alone, and sets it when a task becomes one.
-  redis.call('HSET', task, 'state', 'retry', 'railtoken:retried', found[6] or '0', 'railtoken:conflicts', '1',
+  redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting, 'railtoken:retried', found[6] or '0', 'railtoken:conflicts', '1',
     'railtoken:first', clock, 'railtoken:place', place, 'railtoken:look', group.look, 'railtoken:waiters', group.waiters,
     'railtoken:deadline', string.format('%.0f', deadline))
-  redis.call('ZADD', group.prefix .. 'retry', group.due, id)
+  redis.call('ZADD', group.prefix .. 'retry', at, id)
   redis.call('LREM', group.prefix .. 'active', 1, id) -- at last: whatever fails before, the task is still active
   return true
 end

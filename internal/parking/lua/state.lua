@@ -34,17 +34,27 @@ local function unplaced(look, count, conflicts, longest)
   return longest > 0 and math.min(look, longest) or look
 end
 
--- due(now (ns), delay (ms)) returns when a delay has ended, in the whole seconds that asynq keeps, and never before it.
-local function due(now, delay)
-  return string.format('%.0f', math.ceil(now / 1e9 + delay / 1000))
+-- due(now (ns), delay (ms), deadline (s), 0 for none) returns when a delay has ended, in the whole seconds that asynq
+-- keeps, and never before it. A task whose deadline comes first is due then, because asynq ends it.
+local function due(now, delay, deadline)
+  local at = math.ceil(now / 1e9 + delay / 1000)
+  if deadline > 0 then
+    at = math.min(at, deadline)
+  end
+  return string.format('%.0f', at)
 end
+
+-- waiting ends asynq's message of a parked task, as a field of it: the last error, whose number stands before its size.
+-- asynq reads the last of several such fields. grant.lua takes it off when the task is fetched: what the task has failed
+-- with before is its last error again.
+local waiting = '\58\29railtoken: waits for its keys'
 
 -- resign(task, nonce, ID, now (ns), 1 when asynq's lease must have ended) takes an active task from those that run.
 -- KEYS  1 the task's hash  2 active 3 lease of its queue. The nonce is the name of its run, if a Conn has fetched it: a
--- server that speaks to Redis by itself leaves it without one. Returns 'ok'; 'again' when a call with the same nonce
--- did so before; and 'not active' when it is active no more, or in another run.
+-- server that speaks to Redis by itself leaves it without one. Returns 'ok' and asynq's message of the task; 'again'
+-- when a call with the same nonce did so before; and 'not active' when it is active no more, or in another run.
 local function resign(task, nonce, id, now, late)
-  local run = redis.call('HMGET', task, 'railtoken:nonce', 'pending_since')
+  local run = redis.call('HMGET', task, 'railtoken:nonce', 'pending_since', 'msg')
   if run[1] == nonce then
     return 'again'
   elseif run[2] and run[2] ~= nonce then
@@ -63,7 +73,7 @@ local function resign(task, nonce, id, now, late)
   end
   redis.call('ZREM', KEYS[3], id)
   redis.call('HSET', task, 'railtoken:nonce', nonce)
-  return 'ok'
+  return 'ok', run[3]
 end
 
 -- keep(uniqueness lock or nil, ID, delay (ms)) has asynq refuse duplicates of a unique task until 2 min after the
@@ -74,25 +84,26 @@ local function keep(lock, id, delay)
   end
 end
 
--- shelve(task, retry set, ID, now (ns), delay (ms), message or '', uniqueness lock or nil) puts a task that was taken
+-- shelve(task, retry set, ID, now (ns), delay (ms), message, deadline (s) or 0, uniqueness lock or nil) puts a task that was taken
 -- from those that run into a retry set. No counter moves. It comes first, right after the task was taken: whatever
 -- fails after it in the script, its timer brings the task back.
-local function shelve(task, retry, id, now, delay, message, lock)
-  redis.call('ZADD', retry, due(now, delay), id)
-  redis.call('HSET', task, 'state', 'retry')
-  if message ~= '' then
-    redis.call('HSET', task, 'msg', message)
+local function shelve(task, retry, id, now, delay, message, deadline, lock)
+  redis.call('ZADD', retry, due(now, delay, deadline), id)
+  if message and string.sub(message, -#waiting) ~= waiting then
+    redis.call('HSET', task, 'state', 'retry', 'msg', message .. waiting)
+  else
+    redis.call('HSET', task, 'state', 'retry')
   end
   keep(lock, id, delay)
 end
 
--- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, message or '', delay (ms)) has a task tried
+-- postpone(task, nonce, ID, now (ns), 1 when asynq's lease must have ended, deadline (s) or 0, delay (ms)) has a task tried
 -- again after a delay. KEYS  1 the task's hash   2 active   3 lease   4 retry of its queue   5 its uniqueness lock, if
 -- it has one. Returns what resign does.
-local function postpone(task, nonce, id, now, late, message, delay)
-  local left = resign(task, nonce, id, now, late)
+local function postpone(task, nonce, id, now, late, deadline, delay)
+  local left, message = resign(task, nonce, id, now, late)
   if left == 'ok' then
-    shelve(task, KEYS[4], id, now, tonumber(delay), message, KEYS[5])
+    shelve(task, KEYS[4], id, now, tonumber(delay), message, tonumber(deadline), KEYS[5])
   end
   return left
 end
@@ -156,7 +167,7 @@ local function hasten(task, entry, now)
   local id, prefix = parse(entry)
   local look = redis.call('HGET', task, 'railtoken:look')
   if look and tonumber(look) > 0 then
-    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, look + 1000), id)
+    redis.call('ZADD', prefix .. 'retry', 'XX', 'LT', due(now, look + 1000, 0), id)
   end
 end
 
@@ -169,7 +180,8 @@ local function defer(task, entry, now, look, ahead, longest, conflicts)
   if tonumber(conflicts) > 0 then
     delay = unplaced(tonumber(look), tonumber(ahead), tonumber(conflicts), tonumber(longest))
   end
-  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay), id)
+  local deadline = tonumber(redis.call('HGET', task, 'railtoken:deadline') or 0)
+  redis.call('ZADD', prefix .. 'retry', 'XX', due(now, delay, deadline), id)
   keep(KEYS[4], id, delay)
   return math.floor(delay)
 end

@@ -93,6 +93,16 @@ local function lock(message, recorded, id, number, at)
   return counters
 end
 
+-- waiting ends the message of a parked task: see state.lua of package parking.
+local waiting = '\58\29railtoken: waits for its keys'
+
+-- unmarked(message) returns the message of a task that was parked as it was before, or nil if it was not parked.
+local function unmarked(message)
+  if message and string.byte(message, -1) == 115 and string.sub(message, -#waiting) == waiting then
+    return string.sub(message, 1, -#waiting - 1)
+  end
+end
+
 -- ago(woken) returns how long ago (us) a task was woken, as text: '0' if that is not known, and false if it was not woken.
 local function ago(woken)
   local at = tonumber(woken or '')
@@ -266,6 +276,8 @@ local function grant(reply, first, most, at)
     local n = #due
     due[n + 1], due[n + 2] = expiry, id
     local found = read(task)
+    local before = unmarked(found[1])
+    found[1] = before or found[1]
     local message, recorded, counters = found[1], found[6], nil
     local group = recorded and groups[recorded]
     if group and group.queue == queue and group.kind == kindOf(message) then
@@ -283,7 +295,11 @@ local function grant(reply, first, most, at)
         return
       end
     else
-      call('HSET', task, 'state', 'active', 'pending_since', name .. i)
+      if before then
+        call('HSET', task, 'state', 'active', 'pending_since', name .. i, 'msg', before)
+      else
+        call('HSET', task, 'state', 'active', 'pending_since', name .. i)
+      end
       tell(reply, queue, id, i, found, counters)
       if found[5] then
         call('HDEL', task, 'railtoken:woken')

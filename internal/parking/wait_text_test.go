@@ -1,0 +1,110 @@
+package parking_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/railtoken/railtoken/internal/parking"
+)
+
+// lastErr returns what asynq says was the last error of a task.
+func (r *rig) lastErr(t parking.Task) string {
+	r.Helper()
+	info, err := r.Inspect.GetTaskInfo(t.Queue, t.ID)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return info.LastErr
+}
+
+// The text names neither key nor holder, which will have changed when it is read.
+func TestAWaitIsTheLastErrorWhileItLasts(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("it is broken")
+	for name, tt := range map[string]struct {
+		fails string // before it waits
+		waits func(r *rig, run *parking.Run)
+	}{
+		"parks":                {waits: func(r *rig, run *parking.Run) { run.Park(r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}, nil) }},
+		"parks after a fault":  {fails: "it is broken", waits: func(r *rig, run *parking.Run) { run.Park(r.key("k"), parking.ParkOptions{RetryAfter: time.Hour}, nil) }},
+		"is postponed":         {waits: func(_ *rig, run *parking.Run) { run.Postpone(time.Hour) }},
+		"postponed, a failure": {fails: "it is broken", waits: func(_ *rig, run *parking.Run) { run.Postpone(time.Hour) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, r *rig) {
+				runs, during := 0, make(chan string, 1)
+				r.Serve(1, func(ctx context.Context, _ string) error {
+					task, err := parking.TaskOf(ctx)
+					if err != nil {
+						return err
+					}
+					run, err := r.Engine.Run(task)
+					if err != nil {
+						return err
+					}
+					defer run.End(ctx)
+					runs++
+					if runs == 1 && tt.fails != "" {
+						return broken
+					} else if runs == 1 || runs == 2 && tt.fails != "" {
+						tt.waits(r, run)
+						return errors.New("key k is held by a holder that will be gone")
+					}
+					during <- r.lastErr(task)
+					return nil
+				})
+				_, err := r.Tasks.Enqueue(asynq.NewTask("test", []byte("payload")), asynq.Queue(r.name), asynq.TaskID("a"),
+					asynq.MaxRetry(2), asynq.Retention(time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				task := r.task("a")
+				if tt.fails != "" {
+					r.Until("it has failed", func() bool { return r.lastErr(task) == tt.fails })
+					r.runNow(task)
+				}
+				r.Until("it waits", func() bool { return r.lastErr(task) == parking.WaitText })
+				r.runNow(task)
+				if text := receive(t, during); text != tt.fails {
+					t.Errorf("during the run its last error is %q, want %q", text, tt.fails)
+				}
+				r.Become(task, asynq.TaskStateCompleted)
+				if info, err := r.Inspect.GetTaskInfo(r.name, "a"); err != nil || info.LastErr != tt.fails ||
+					string(info.Payload) != "payload" {
+					t.Errorf("asynq has %+v, %v, want the last error %q", info, err, tt.fails)
+				}
+			})
+		})
+	}
+}
+
+// runNow has a task run that waits in the retry set.
+func (r *rig) runNow(t parking.Task) {
+	r.Helper()
+	r.Become(t, asynq.TaskStateRetry)
+	if err := r.Inspect.RunTask(t.Queue, t.ID); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestATaskThatIsEnqueuedWaitingSaysSo(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, r *rig) {
+		for id, other := range map[string]asynq.Option{"a": asynq.MaxRetry(1), "b": asynq.Unique(time.Hour)} {
+			opts := []asynq.Option{asynq.Queue(r.name), asynq.TaskID(id), other}
+			if _, err := r.add(parking.EnqueueOptions{
+				WaitFor: r.key("k"), ParkOptions: parking.ParkOptions{RetryAfter: time.Hour},
+			}, opts...); err != nil {
+				t.Fatal(err)
+			}
+			if text := r.lastErr(r.task(id)); text != parking.WaitText {
+				t.Errorf("%s: its last error is %q", id, text)
+			}
+		}
+	})
+}
