@@ -22,7 +22,7 @@ func (r *rig) again(t parking.Task, opts ...asynq.Option) {
 // failed ends the run of an active task as asynq does after an error; a Conn has fetched it.
 func (r *rig) failed(t parking.Task) {
 	r.Helper()
-	r.set(t, "railtoken:run", "a run", "state", "retry")
+	r.set(t, "pending_since", "a run", "state", "retry")
 	_, err := r.Client.Pipelined(r.Context(), func(p redis.Pipeliner) error {
 		p.LRem(r.Context(), t.Prefix()+"active", 0, t.ID)
 		p.ZRem(r.Context(), t.Prefix()+"lease", t.ID)

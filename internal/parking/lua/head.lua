@@ -49,7 +49,7 @@ end
 --   'failed'   it has failed, and keeps its position until asynq retries it
 --   'later'    it is scheduled
 local function head(task, sequence, id, now, lost, left)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'railtoken:run')
+  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since')
   local state, mark = found[1] or '', found[2]
   local function is(verdict, at)
     return {verdict, state, at or '0', found[3] or ''}
@@ -65,7 +65,8 @@ local function head(task, sequence, id, now, lost, left)
     return is(ago < tonumber(left) and 'runs' or 'left', ends)
   elseif state == 'retry' then
     local due = redis.call('ZSCORE', KEYS[3], id)
-    if not found[5] or found[4] == found[5] then -- the run was not ended by asynq
+    -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued.
+    if not found[5] or found[4] == found[5] or string.find(found[5], '^%d+$') then
       return is('waits', due)
     elseif mark == sequence .. ' fifo' then
       return is('gone')
