@@ -74,8 +74,8 @@ const (
 //     with a [locking.DeposedError] in the cause, within milliseconds in a worker, and elsewhere at its next renewal.
 //     Its task fails, as after any lost lease, and asynq retries it.
 //  3. It calls Floor.
-//  4. It releases the key, and wakes the next task. The run of the deposed task wakes one, too, when it ends. So two
-//     waiters may be woken at once, and the second may run first, unless the tasks of the key run in order.
+//  4. It releases the key, and wakes the next task: the first of its waiters. The run of the deposed task wakes none for
+//     this key.
 //
 // The error matches [ErrChanged] if nothing was done because the expected holder no longer has the key. The audit then
 // has no entry, unless the holder lost the key during the call or was deposed within the last 10 min. After any other

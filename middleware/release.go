@@ -25,6 +25,9 @@ func (r *run) giveBack(ctx context.Context, lease *locking.Lease, stays bool) er
 		Plan: r.planWake,
 		Done: func(woken map[string]parking.Woken, lost error) {
 			r.plan.woken = woken
+			if loss, ok := errors.AsType[*locking.LostError](lossOf(lost)); ok {
+				r.passed = loss.Keys
+			}
 			r.wakeNext(after, lease, parking.Front{}, true, lost)
 			r.observeEnd(after, held, lossOf(lost))
 		},
@@ -80,6 +83,9 @@ func (r *run) release(ctx context.Context, lease *locking.Lease, leaving bool) e
 	err := lease.Release(ctx)
 	if loss := lossOf(err); loss != nil {
 		lost = loss
+	}
+	if loss, ok := errors.AsType[*locking.LostError](lost); ok && loss.Reason == locking.LossDeposed {
+		r.passed = loss.Keys // whoever has deposed it wakes the next task: with two wakes, the second task could come first
 	}
 	r.wakeNext(ctx, lease, left, leaving, err)
 	return lost

@@ -48,6 +48,7 @@ type run struct {
 	stopWatch func()
 	lease     *locking.Lease   // to be released
 	plan      wakePlan         // what its acknowledgement wakes
+	passed    []string         // its keys that other owners have taken, and whose next tasks these wake
 	blind     bool             // releases cannot be watched
 	holding   holdings.Holding // what it holds while its handler runs
 }

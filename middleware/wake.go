@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
@@ -41,6 +42,10 @@ func (r *run) planWake(key string) (most int) {
 func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 	var wakes []parking.KeyWake
 	wake := func(key string, held time.Duration) {
+		if slices.Contains(r.passed, key) {
+			r.leaveWaiters(ctx, key)
+			return
+		}
 		released := standby.Release{Held: held, HandedOff: lease.HandedOff(), Notify: lease.ShouldNotify()}
 		if n := r.SlotBudget.standby.Released(key, released, r.SlotBudget.spareForNext); n > 0 {
 			wakes = append(wakes, parking.KeyWake{Key: key, WakeOptions: parking.WakeOptions{Leaver: r.id, Most: n}})
@@ -60,6 +65,12 @@ func (r *run) wakeWaiters(ctx context.Context, lease *locking.Lease) {
 	if len(wakes) > 0 {
 		r.wakeAll(ctx, wakes, lease.HandedOff())
 	}
+}
+
+// leaveWaiters removes the task from the waiters of a key that is another owner's to release.
+func (r *run) leaveWaiters(ctx context.Context, key string) {
+	_, _ = retry(ctx, r, "an ended task is still among the waiters of its key; the next wake finds that it has ended",
+		func(ctx context.Context) (none struct{}, err error) { return none, r.engine().Leave(ctx, key, r.id) })
 }
 
 // settle notes what the acknowledgement has woken for a key. If it has woken no task, settle returns how long the key was

@@ -3,6 +3,7 @@ package parking
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -112,6 +113,18 @@ func (e *Engine) leave(ctx context.Context, entry string) (string, error) {
 		err = e.client.ZRem(ctx, e.index, entry).Err()
 	}
 	return entry, err
+}
+
+// Leave removes a task whose run ends from the waiters of a key, as a wake does of which it is the Leaver, and wakes none.
+func (e *Engine) Leave(ctx context.Context, key string, t Task) error {
+	entry, err := e.leave(ctx, t.Entry())
+	if err == nil && entry != "" {
+		err = e.client.ZRem(ctx, WaitersKey(key), entry).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("delayqueue: task %s leaves the waiters: %w", t, err)
+	}
+	return nil
 }
 
 // look is a waiter, and what the check step has found out about it.
