@@ -39,6 +39,10 @@ func (s *store) attempt(ctx context.Context, r backend.Request, fresh bool) (*gr
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil { // nothing was sent that must be undone
+		s.leases.giveBack(lease)
+		return nil, context.Cause(ctx)
+	}
 	a, err := s.ask(ctx, lease, r, sharedLease{})
 	if err == nil && !a.granted && r.Notify > 0 && !s.marks.arePlaced(r.Keys, r.Notify) {
 		var again answer

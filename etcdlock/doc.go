@@ -7,9 +7,6 @@
 //	...
 //	rt, err := attach.New(rdb, cfg, attach.Options{Locker: locking.NewGate(locks, locking.GateOptions{})})
 //
-// Only the Gate reports (with locking.ErrReentrant) that a caller is trying to lock a key that its own lease already
-// holds.
-//
 // # What is stored
 //
 // The lock of key K is the etcd key railtoken/lock/K, whose value names the holder in JSON. An etcd lease deletes it if
@@ -49,9 +46,10 @@
 //
 // # Calls without an answer
 //
-// A transaction is sent once. If its answer is lost, the call that revokes its etcd lease is repeated in the background
-// until etcd confirms that the lease is gone. Then the transaction has no effect, even if it is applied later, because
-// it names a lease that no longer exists. A call gets 2 s, or less if its context ends. While etcd has no majority,
+// A transaction that takes keys is sent once. If its answer is lost, the call that revokes its etcd lease is repeated in
+// the background until etcd confirms that the lease is gone. Then the transaction has no effect, even if it is applied
+// later, because it names a lease that no longer exists. Releases without an answer are repeated in batches. Both begin
+// with the oldest, so after an outage thousands of keys become free within two seconds. A call gets 2 s, or less if its context ends. While etcd has no majority,
 // Acquire fails with an error that matches locking.ErrUnavailable, and leases are lost when their TTL ends.
 //
 // # Looking from outside

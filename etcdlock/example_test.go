@@ -38,7 +38,7 @@ func Example() {
 		token, err := lease.FenceOf(ctx, "order:1042") // so that the database can refuse smaller ones
 		fmt.Println("fenced:", token > 0)
 
-		_, refused := locks.Acquire(ctx, []string{"warehouse:kiel"}, locking.Options{})
+		_, refused := locks.Acquire(context.Background(), []string{"warehouse:kiel"}, locking.Options{})
 		if held, ok := errors.AsType[*locking.HeldError](refused); ok {
 			fmt.Println(held.Key, "is held by", held.Holder.Label)
 		}

@@ -50,7 +50,8 @@ func (g *grant) Renew(ctx context.Context, _ time.Duration) error {
 }
 
 // Release deletes the locks in one transaction if all of them are this grant's, and keeps the etcd lease for the next
-// attempt. Otherwise it revokes the etcd lease, which deletes what is left of them.
+// attempt. Otherwise it revokes the etcd lease, which deletes what is left of them. Without an answer the deletion is
+// repeated in the background.
 func (g *grant) Release(ctx context.Context) (notify bool, err error) {
 	call, cancel := bounded(ctx)
 	defer cancel()
@@ -66,7 +67,7 @@ func (g *grant) Release(ctx context.Context) (notify bool, err error) {
 	resp, err := g.store.client.Txn(call).If(g.mine()...).Then(free...).Else(g.look()...).Commit()
 	switch {
 	case err != nil:
-		g.store.leases.revoke(g.lease)
+		g.store.late.add(g) // the etcd lease ends by itself
 		return true, g.store.op(ctx, "release", g.keys, err)
 	case !resp.Succeeded:
 		_ = g.store.leases.revokeNow(ctx, g.lease)

@@ -6,18 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/railtoken/railtoken/internal/backlog"
 	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 const (
-	maxSpares    = 256              // etcd leases that wait to be used again
-	maxRevokes   = 4096             // at the same time; beyond that, etcd leases end with their TTL
-	revokeFor    = 10 * time.Minute // how long an unanswered revocation is repeated
-	firstRetry   = 20 * time.Millisecond
-	longestPause = 500 * time.Millisecond
+	maxSpares = 256              // etcd leases that wait to be used again
+	undoFor   = 10 * time.Minute // how long an attempt or a release without an answer is undone
 )
 
 // etcdLease is a lease of etcd that no lock or one grant uses.
@@ -33,21 +30,18 @@ type etcdLease struct {
 type leases struct {
 	client   *clientv3.Client
 	renewals *renewals
+	undoing  *backlog.Backlog // of attempts and releases without an answer
 
-	mu      sync.Mutex
-	spares  []*etcdLease // the last one was used last
-	revokes int
-	none    chan struct{} // closed when revokes is 0; nil when nothing waits for that
-	closed  bool
-
-	ctx    context.Context // of revocations in the background
-	cancel context.CancelFunc
+	mu     sync.Mutex
+	spares []*etcdLease // the last one was used last
+	closed bool
 }
 
 func newLeases(client *clientv3.Client) *leases {
-	l := &leases{client: client, renewals: newRenewals(client)}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	return l
+	return &leases{
+		client: client, renewals: newRenewals(client),
+		undoing: backlog.New(backlog.Options{AfterClose: callTimeout}),
+	}
 }
 
 // secondsOf returns a duration in etcd's unit, rounded up.
@@ -159,70 +153,31 @@ func (l *leases) tryRevoke(ctx context.Context, lease *etcdLease) error {
 	return nil
 }
 
-// revoke revokes a lease in the background, again and again until etcd has answered. After that a transaction that
-// names the lease fails, however late it is applied.
+// revoke revokes a lease in the background, again and again until etcd has answered: the oldest first, and many at the
+// same time as soon as etcd answers. After that a transaction that names the lease fails, however late it is applied.
 func (l *leases) revoke(lease *etcdLease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.revokes >= maxRevokes {
-		return
-	}
-	l.revokes++
-	ctx, cancel := context.WithTimeout(l.ctx, revokeFor)
-	if l.closed {
-		ctx, cancel = context.WithTimeout(context.Background(), callTimeout)
-	}
-	go func() {
-		defer l.revoked()
-		defer cancel()
-		pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry),
-			backoff.WithMaxInterval(longestPause), backoff.WithMaxElapsedTime(0))
-		for {
-			call, end := bounded(ctx)
-			err := l.tryRevoke(call, lease)
-			end()
-			if err == nil || l.client.Ctx().Err() != nil {
-				return
+	l.undoing.Add(&backlog.Call{
+		For:  undoFor,
+		Over: func() {},
+		Try: func(ctx context.Context) error {
+			ctx, cancel := bounded(ctx)
+			defer cancel()
+			if l.isClientClosed() {
+				return nil
 			}
-			select {
-			case <-time.After(pauses.NextBackOff()):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+			return l.tryRevoke(ctx, lease)
+		},
+	}, false)
 }
 
-// revoked counts one revocation less.
-func (l *leases) revoked() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.revokes--
-	if l.revokes == 0 && l.none != nil {
-		close(l.none)
-		l.none = nil
-	}
-}
+// isClientClosed reports whether nothing can be sent any more.
+func (l *leases) isClientClosed() bool { return l.client.Ctx().Err() != nil }
 
-// close waits for revocations in the background, and ends them after closeTimeout. Spare leases end by themselves.
+// close waits for what is undone in the background, and ends them after closeTimeout. Spare leases end by themselves.
 func (l *leases) close() {
 	l.mu.Lock()
 	l.closed, l.spares = true, nil
-	if l.revokes == 0 {
-		l.mu.Unlock()
-		l.cancel()
-		return
-	}
-	if l.none == nil {
-		l.none = make(chan struct{})
-	}
-	none := l.none
 	l.mu.Unlock()
-	select {
-	case <-none:
-		l.cancel()
-	case <-time.After(closeTimeout):
-		l.cancel()
-		<-none
-	}
+	l.undoing.Wait(context.Background(), closeTimeout)
+	l.undoing.Close()
 }

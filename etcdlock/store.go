@@ -25,6 +25,7 @@ type store struct {
 	prefix string
 	leases *leases
 	marks  *marks
+	late   *lateReleases
 
 	ctx    context.Context // of the watches
 	cancel context.CancelFunc
@@ -36,7 +37,7 @@ type store struct {
 
 func newStore(client *clientv3.Client, prefix string) *store {
 	s := &store{client: client, prefix: prefix, leases: newLeases(client)}
-	s.marks = newMarks(s.leases)
+	s.marks, s.late = newMarks(s.leases), &lateReleases{leases: s.leases}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
