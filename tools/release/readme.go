@@ -37,8 +37,8 @@ func (u *user) readme(root, folder string) error {
 			return err
 		}
 	}
-	// go vet compiles tests, too: an Example is one.
-	if err := u.run(folder, "vet", "./..."); err != nil {
+	// With -test, because an Example is one; go vet would also examine all that the programs import.
+	if err := u.run(folder, "list", "-export", "-test", "./..."); err != nil {
 		return fmt.Errorf("programs of README (%s): %w", strings.Join(sources, ", "), err)
 	}
 	return nil

@@ -148,6 +148,16 @@ func TestUsersGetThePackedModules(t *testing.T) {
 	if err := u.fetch(root, modules, "v0.1.0"); err != nil {
 		t.Error(err)
 	}
+	if err := os.WriteFile(filepath.Join(root, "README.md"), []byte("```go\n\tprintln(1)\n```\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := "package a\n\nimport \"testing\"\n\nfunc Test(t *testing.T) {\n\tprintln(1)\n\tx := 2\n}\n"
+	if err := os.WriteFile(filepath.Join(root, "example", "a_test.go"), []byte(other), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.fetch(root, modules, "v0.1.0"); err == nil || !strings.Contains(err.Error(), "declared and not used") {
+		t.Errorf("a program that does not compile: %v", err)
+	}
 	if err := u.fetch(root, modules, "v0.2.0"); err == nil || !strings.Contains(err.Error(), "go get github.com/railtoken/railtoken@v0.2.0") {
 		t.Errorf("a version that nobody packed: %v", err)
 	}
