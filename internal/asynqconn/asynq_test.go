@@ -264,7 +264,7 @@ func TestAnUnsupportedAsynqIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		failing := &answers{look: func() error { return redis.Nil }}
-		c := New(failing, Options{Interval: time.Hour, Queues: numbered(1), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := New(failing, Options{Interval: time.Hour, Queues: numbered(1), Plain: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		began := time.Now()
 		for range 3 {
 			c.EvalSha(t.Context(), "1234", []string{
