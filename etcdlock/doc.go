@@ -11,7 +11,8 @@
 //
 // The lock of key K is the etcd key railtoken/lock/K, whose value names the holder in JSON. An etcd lease deletes it if
 // its holder crashes. Several keys are taken in one transaction: all of them or none. A lease for more than 128 keys
-// needs a higher --max-txn-ops. The key railtoken/notify/K tells a holder that callers wait for its release.
+// needs a higher --max-txn-ops, and a lower one than etcd's default of 128 is too low. The key railtoken/notify/K tells a
+// holder that callers wait for its release.
 //
 // An etcd lease lasts for a whole number of seconds, and for a second longer than the TTL of its locks, so that the
 // next lock can use it without a renewal: after a crash a key becomes free up to two seconds later than its TTL says.

@@ -10,9 +10,9 @@ import (
 	"github.com/railtoken/railtoken/internal/backlog"
 )
 
-// lateAtOnce is how many locks are deleted at once. etcd limits the operations of a transaction together with those of
-// the transactions within it.
-const lateAtOnce = opsPerTxn / 2
+// lateAtOnce is how many locks are deleted at once. etcd limits the operations of a transaction together with those of a
+// transaction within it, which has one.
+const lateAtOnce = opsPerTxn - 1
 
 // lateReleases repeats releases without an answer in the background, until etcd has answered: the oldest first, and in
 // batches, so that thousands of keys become free soon after etcd goes on. Each is idempotent, because it deletes the
