@@ -88,6 +88,8 @@ const (
 // error says so, and matches ErrChanged. A program that does not use railtoken cannot be told that it has lost the key,
 // and the audit has no label for it: stop that program first.
 //
+// If two operators depose a holder at once, both succeed, and the second one releases the key, after its own Floor.
+//
 // With several lock servers a majority must take part; the error names those that did not. If the holder has several
 // keys, its lease ends for all of them, and the others become free when its handler returns, or when their TTL ends.
 func (i *Inspector) Depose(ctx context.Context, key string, d Deposition) (floor int64, err error) {
@@ -138,7 +140,9 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
 	defer cancel()
-	if err := lease.Release(ctx); err != nil {
+	// A lock that was lost is no longer this one's to release: another operator deposes the same holder, and releases the
+	// key, or it has expired.
+	if err := lease.Release(ctx); err != nil && !errors.Is(err, locking.ErrLost) {
 		return floor, fmt.Errorf("inspect: the holder has lost the key, but it is not free yet: %w: repeat this, or wait "+
 			"for up to %v", err, takenFor)
 	}

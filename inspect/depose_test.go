@@ -316,3 +316,27 @@ func TestAuditHasWhoAndWhy(t *testing.T) {
 		t.Errorf("the entry is %+v", e)
 	}
 }
+
+func TestTwoOperatorsDeposeOneHolder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.locks()
+	r.acquire(l, "k")
+	first, second := by(r.owner("k")), by(r.owner("k"))
+	var high int64
+	first.Floor = func(ctx context.Context, _ int64) (err error) {
+		high, err = r.inspect.Depose(context.WithoutCancel(ctx), "k", second)
+		return err
+	}
+	second.Floor = func(ctx context.Context, _ int64) error {
+		if _, err := l.Acquire(ctx, []string{"k"}, locking.Options{}); !errors.Is(err, locking.ErrHeld) {
+			t.Errorf("the key can be had before the second operator's Floor has returned: %v", err)
+		}
+		return nil
+	}
+	low, err := r.inspect.Depose(t.Context(), "k", first)
+	if err != nil || low <= 0 || high <= low {
+		t.Errorf("the floors are %d and %d, %v", low, high, err)
+	}
+	r.acquire(l, "k")
+}

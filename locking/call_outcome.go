@@ -27,7 +27,8 @@ func outcomeOf(err error) outcome {
 		return answered
 	}
 	// The error of a login can be a reply, too, and so can the cause of a refusal by the guard.
-	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || errorreply.IsRefusal(err) {
+	if errors.Is(err, pipeline.ErrNotSent) || errors.Is(err, restartguard.ErrRefused) || errorreply.IsRefusal(err) ||
+		errorreply.IsForeign(err) {
 		return unsent
 	}
 	if _, reply := errors.AsType[redis.Error](err); reply {

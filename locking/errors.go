@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/errorreply"
 )
 
 var (
@@ -25,6 +27,11 @@ var (
 	// now: they may have forgotten locks, are not masters, or are unfit for locks. The text says why, what to do, and when
 	// they are checked again.
 	ErrQuarantined = errors.New("locking: servers may not vote")
+
+	// ErrForeign reports that a Redis key of a lock, or of its fence counter, has a value that no lock has. Nothing was
+	// taken, and the value is as it was.
+	ErrForeign = errors.New("locking: another program uses a Redis key of this lock " +
+		"(railtoken:lock:{key}, or the same with :fence): delete it, or choose other names with RedisKey")
 
 	// ErrReentrant reports that the caller's context carries a lease of the key (see [NewContext]), so neither an attempt
 	// nor a wait could succeed. The lease may come from another Locker on the same servers, such as a second [Gate], or
@@ -85,6 +92,14 @@ func (e *HeldError) Error() string {
 
 // Is reports whether target is [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// foreign makes err match ErrForeign if it says so.
+func foreign(err error) error {
+	if errorreply.IsForeign(err) {
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return err
+}
 
 // OpError is a failed operation on keys. Keys are business data: log only Err where they must not appear.
 type OpError struct {

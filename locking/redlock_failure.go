@@ -53,7 +53,7 @@ func nodeError(i int, addr string, err error) error {
 	refusal, ok := errors.AsType[*restartguard.RefusedError](err)
 	switch {
 	case !ok:
-		return fmt.Errorf("node %d (%s): %w", i, addr, errorreply.WithRules(err))
+		return fmt.Errorf("node %d (%s): %w", i, addr, errorreply.WithRules(foreign(err)))
 	case refusal.Reason == restartguard.Unreachable:
 		return refusal
 	default:

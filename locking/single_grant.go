@@ -72,7 +72,7 @@ func classify(ctx context.Context, err error) error {
 		return err
 	}
 	if reply, ok := errors.AsType[redis.Error](err); ok && !errorreply.IsTransient(reply.Error()) {
-		return err
+		return foreign(err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, errorreply.WithRules(err))
 }
@@ -140,7 +140,7 @@ func (g *singleGrant) Renew(ctx context.Context, ttl time.Duration) error {
 			lost, err = g.renewMoving(ctx, p, ttl)
 		}
 		if err != nil {
-			return &OpError{Op: "renew", Keys: p.keys, Err: err}
+			return &OpError{Op: "renew", Keys: p.keys, Err: foreign(err)}
 		}
 		if lost > 0 {
 			return g.lost(ctx, &p, lost)
@@ -171,7 +171,7 @@ func (g *singleGrant) releasePart(ctx context.Context, p part, tops []int64) (no
 	reply, err := g.sendRelease(ctx, p, tops)
 	switch {
 	case err != nil:
-		return true, &OpError{Op: "release", Keys: p.keys, Err: err}
+		return true, &OpError{Op: "release", Keys: p.keys, Err: foreign(err)}
 	case reply.lost > 0:
 		return reply.notify, &LostError{Keys: p.keys[reply.lost-1 : reply.lost], Reason: LossTaken}
 	default:

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/backlog"
+	"github.com/railtoken/railtoken/internal/errorreply"
 )
 
 // Unanswered releases, and calls that give an attempt back, are repeated in the background, so that no key stays locked
@@ -137,7 +138,9 @@ func repeat(
 }
 
 // isOver reports whether a call that failed with err cannot be repeated.
-func isOver(err error) bool { return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) }
+func isOver(err error) bool {
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, errReply) || errorreply.IsForeign(err)
+}
 
 // outcome returns the reply, or why there is none yet.
 func (r *retry) outcome() (releaseReply, error) {

@@ -70,6 +70,17 @@ func IsRefusal(err error) bool {
 	return slices.Contains(refusals, word) || IsUnrun(err) || reply.Error() == "ERR max number of clients reached"
 }
 
+// IsForeign reports whether err says that another program uses the Redis key of a lock or of its fence counter. A lock
+// script that ends so has taken nothing.
+func IsForeign(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	text := strings.TrimPrefix(Command(reply.Error()), "ERR ")
+	return strings.HasPrefix(text, "WRONGTYPE ") || strings.HasPrefix(text, "FOREIGN ")
+}
+
 // wrapped matches what Redis before version 7 puts in front of the error of a command in a script: the name of the
 // script, its position once or twice, and sometimes a minus.
 var wrapped = regexp.MustCompile(`^ERR (?:Error running script \(call to \w+\): )?(?:@user_script: ?\d+: )+-?`)

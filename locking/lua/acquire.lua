@@ -20,13 +20,16 @@ local count = #KEYS
 local mine = nil -- keys that this owner has had before the call
 for i = 1, count, 3 do
   if not redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) then
-    local value = redis.call('GET', KEYS[i])
+    local value = redis.pcall('GET', KEYS[i])
     if value ~= owner then
       for j = 1, count, 3 do
         -- taken just now, or when this call was sent before
-        if j < i or j > i and redis.call('GET', KEYS[j]) == owner then
+        if j < i or j > i and redis.pcall('GET', KEYS[j]) == owner then
           redis.call('DEL', KEYS[j])
         end
+      end
+      if type(value) == 'table' then -- the lock has another type
+        return value
       end
       local notify = tonumber(ARGV[5] or 0)
       if notify > 0 and notify > redis.call('PTTL', KEYS[i + 2]) then -- another's may last longer
@@ -45,22 +48,32 @@ if last <= 0 then
   last = math.max(now[1] * 1000000 + now[2] - 1, -last) + block
 end
 local counters = {}
+local function undo(reply)
+  for j = 1, count, 3 do
+    redis.call('DEL', KEYS[j])
+  end
+  return reply
+end
 for i = 2, count, 3 do
   local counter = last
   if mine and mine[i - 1] then
     counter = tonumber(string.match(redis.call('GET', KEYS[i]) or '0', '^%d+'))
   else
-    local before, marks = redis.call('SET', KEYS[i], last, 'PX', fence_ttl, 'GET') or 0, ''
+    local before, marks = redis.pcall('SET', KEYS[i], last, 'PX', fence_ttl, 'GET') or 0, ''
+    if type(before) == 'table' then -- an error
+      return undo(before)
+    end
     if not tonumber(before) then -- it has marks of abandoned owners: see abandon.lua
       if string.find(before, ' ' .. string.sub(owner, 1, 16) .. '@', 1, true) then
         redis.call('SET', KEYS[i], before, 'PX', fence_ttl)
-        for j = 1, count, 3 do
-          redis.call('DEL', KEYS[j])
-        end
-        return redis.error_reply('GIVENUP the call came after its owner had given the keys up')
+        return undo(redis.error_reply('GIVENUP the call came after its owner had given the keys up'))
       end
-      local now = tonumber(redis.call('TIME')[1])
-      before, marks = string.match(before, '^(%d+)(.*)$')
+      local now, value = tonumber(redis.call('TIME')[1]), before
+      before, marks = string.match(value, '^(%d+)(.*)$')
+      if not before then
+        redis.call('SET', KEYS[i], value)
+        return undo(redis.error_reply('FOREIGN no fence counter has the value of ' .. KEYS[i]))
+      end
       marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= now and '' or nil end)
     end
     if before + block > last or marks ~= '' then

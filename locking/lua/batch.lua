@@ -20,6 +20,9 @@ local function renew(lock, fence, owner, ttl, fence_ttl, token)
   local counter, marks = call('GET', fence) or '0', nil
   if counter ~= token then
     counter, marks = string.match(counter, '^(%d+)(.*)$')
+    if not counter then
+      error('FOREIGN no fence counter has the value of ' .. fence, 0)
+    end
     if tonumber(counter) > tonumber(token) then
       return 1
     end

@@ -21,7 +21,7 @@ local function take_away()
   end
   local counter, marks = string.match(redis.call('GET', fence) or '0', '^(%d+)(.*)$')
   if not counter then
-    return redis.error_reply('ERR the fence counter of the key is not a number')
+    return redis.error_reply('FOREIGN no fence counter has the value of ' .. fence)
   end
   if mark ~= '' and not string.find(marks, ' ' .. mark .. '@', 1, true) then
     local now = tonumber(redis.call('TIME')[1])

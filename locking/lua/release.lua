@@ -26,7 +26,7 @@ for i = 1, #KEYS, 3 do
     local position = (i + 2) / 3
     local token = ARGV[1 + position]
     local counter = token and redis.call('GET', KEYS[i + 1])
-    if token and (value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)) then
+    if token and (value or counter and tonumber(string.match(counter, '^%d+') or 0) > tonumber(token)) then
       lost = position
     end
   end

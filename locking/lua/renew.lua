@@ -16,6 +16,9 @@ for i = 1, count do
   end
   local counter
   counter, marks[i] = string.match(redis.call('GET', KEYS[3 * i - 1]) or '0', '^(%d+)(.*)$')
+  if not counter then
+    return redis.error_reply('FOREIGN no fence counter has the value of ' .. KEYS[3 * i - 1])
+  end
   if tonumber(counter) > tonumber(ARGV[3 + i]) then
     return i
   end

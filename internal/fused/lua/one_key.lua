@@ -32,9 +32,12 @@ end
 
 local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposal, notify, block)
   if not call('SET', lock, owner, 'NX', 'PX', ttl) then
-    local value = call('GET', lock)
+    local value = redis.pcall('GET', lock)
     if value == owner then
       return tonumber(string.match(call('GET', fence) or '0', '^%d+'))
+    end
+    if type(value) == 'table' then -- the lock has another type
+      error(value.err, 0)
     end
     notify = tonumber(notify or 0)
     if notify > 0 and notify > call('PTTL', subscription) then
@@ -44,9 +47,13 @@ local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposa
   end
   block = block or 1
   local last, text = counterFor(proposal, block)
-  local before = call('SET', fence, text, 'PX', fence_ttl, 'GET')
+  local before = redis.pcall('SET', fence, text, 'PX', fence_ttl, 'GET')
   if not before then
     return last
+  end
+  if type(before) == 'table' then -- an error
+    call('DEL', lock)
+    error(before.err, 0)
   end
   local number, marks = tonumber(before), ''
   if not number then
@@ -57,6 +64,11 @@ local function acquire(lock, fence, subscription, owner, ttl, fence_ttl, proposa
     end
     local seconds = tonumber(call('TIME')[1])
     number, marks = string.match(before, '^(%d+)(.*)$')
+    if not number then
+      call('SET', fence, before)
+      call('DEL', lock)
+      error('FOREIGN no fence counter has the value of ' .. fence, 0)
+    end
     marks = string.gsub(marks, ' [^ ]+@(%d+)', function(expiry) return tonumber(expiry) <= seconds and '' or nil end)
   end
   if number + block > last or marks ~= '' then
@@ -69,7 +81,7 @@ end
 -- taken returns whether a lock with this value belongs to another owner, or has since the grant of a token.
 local function taken(value, fence, token)
   local counter = call('GET', fence)
-  return value or counter and tonumber(string.match(counter, '^%d+')) > tonumber(token)
+  return value or counter and tonumber(string.match(counter, '^%d+') or 0) > tonumber(token)
 end
 
 local function release(lock, fence, subscription, owner, token)

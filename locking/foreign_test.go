@@ -1,0 +1,104 @@
+package locking_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/lockhook"
+	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
+)
+
+// spoilers write values of other programs to the Redis keys of a lock.
+var spoilers = map[string]func(t *testing.T, c *redis.Client, key string){
+	"a lock of another type": func(t *testing.T, c *redis.Client, key string) {
+		do(t, c, "DEL", lockOf(key))
+		do(t, c, "RPUSH", lockOf(key), "theirs")
+	},
+	"a counter of another type": func(t *testing.T, c *redis.Client, key string) {
+		do(t, c, "DEL", lockOf(key)+":fence")
+		do(t, c, "RPUSH", lockOf(key)+":fence", "theirs")
+	},
+	"a counter that is no number": func(t *testing.T, c *redis.Client, key string) {
+		do(t, c, "SET", lockOf(key)+":fence", "theirs")
+	},
+}
+
+// foreignAtOnce checks that an error says what to do, and came at once.
+func foreignAtOnce(t *testing.T, what string, began time.Time, err error) {
+	t.Helper()
+	if took := time.Since(began); !errors.Is(err, locking.ErrForeign) || errors.Is(err, locking.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "delete it") || took > 900*time.Millisecond {
+		t.Errorf("%s ends after %v with %v", what, took, err)
+	}
+}
+
+func TestValuesOfOtherProgramsAreRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	servers, nodes := startNodes(t, 3)
+	one := redistest.Start(t)
+	for kind, l := range map[string]locking.Locker{
+		"single": newSingle(t, one.Client(t), locking.SingleOptions{}), "redlock": newRedlock(t, nodes, unguarded),
+	} {
+		clients := []*redis.Client{one.Client(t)}
+		if kind == "redlock" {
+			clients = admins(t, servers)
+		}
+		for name, spoil := range spoilers {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				prefix := kind + ":" + strings.ReplaceAll(name, " ", "-")
+				key := prefix + ":c"
+				all := []string{prefix + ":a", key, prefix + ":z"}
+				spoilAll := func() {
+					for _, c := range clients {
+						spoil(t, c, key)
+					}
+				}
+				spoilAll()
+				for _, keys := range [][]string{{key}, all, {key}} {
+					began := time.Now()
+					_, err := l.Acquire(t.Context(), keys, locking.Options{})
+					foreignAtOnce(t, "an attempt", began, err)
+				}
+				for _, c := range clients {
+					for _, free := range []string{all[0], all[2]} {
+						if c.Exists(t.Context(), lockOf(free)).Val() != 0 {
+							t.Errorf("%s is locked", free)
+						}
+					}
+					if strings.HasPrefix(name, "a counter") && c.Exists(t.Context(), lockOf(key)).Val() != 0 {
+						t.Error("the key is locked")
+					}
+					if kept := c.Get(t.Context(), lockOf(key)+":fence").Val(); strings.HasSuffix(name, "no number") && kept != "theirs" {
+						t.Errorf("the value became %q", kept)
+					}
+					do(t, c, "DEL", lockOf(key), lockOf(key)+":fence")
+				}
+				lease, err := l.Acquire(t.Context(), []string{key}, locking.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				spoilAll()
+				if kind == "single" || !strings.HasPrefix(name, "a lock") {
+					began := time.Now()
+					foreignAtOnce(t, "a renewal", began, lease.Renew(t.Context()))
+				}
+				began := time.Now()
+				_, err = lockhook.TakeOver(t.Context(), l, lockhook.Request{
+					Key: key, Expect: "0123456789abcdef", By: "ann", Why: "why", TTL: time.Minute,
+				})
+				foreignAtOnce(t, "a deposition", began, err)
+				began = time.Now()
+				_ = lease.Release(t.Context())
+				// A Redlock repeats the release of a lock that was replaced, as if its nodes had not answered.
+				if took := time.Since(began); took > 900*time.Millisecond && (kind == "single" || !strings.HasPrefix(name, "a lock")) {
+					t.Errorf("the release took %v", took)
+				}
+			})
+		}
+	}
+}
