@@ -52,7 +52,7 @@ func (r *reports) start(a *Attached) {
 	}
 	r.writing = holdings.Start(a.client, (*parking.Engine)(a.queue).Held(), holdings.Worker{
 		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
-	})
+	}, func(ctx context.Context) (string, bool) { return lockhook.Store(ctx, a.locker) })
 }
 
 func (r *reports) close() {

@@ -29,6 +29,10 @@ type Worker struct {
 	// Backend says where the locks of its tasks are: redis, redlock, or the name of the package that implements the
 	// Locker; empty if the worker is too old to report it. An [Inspector] sees locks of the first two only.
 	Backend string
+	// Store identifies the place where the locks are: workers with different ones do not exclude each other. Empty if the
+	// worker is too old to report it, or has not reached its lock servers. Of stores that are not on Redis it has the
+	// Backend only.
+	Store string
 	// Since is when the worker began, and Seen when it reported, by its own clock.
 	Since, Seen time.Time
 	// Queues are those that the worker serves, with their priorities.
@@ -104,7 +108,7 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 // workerOf returns the worker of a report.
 func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
 	w := Worker{
-		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Since: time.UnixMilli(r.Since),
+		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Store: r.Store, Since: time.UnixMilli(r.Since),
 		Seen: seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
 		Keys: r.Keys,
 	}

@@ -16,7 +16,7 @@ func init() {
 		}
 		return lease, nil
 	}
-	lockhook.EndWhenDeposed, lockhook.Backend = followDepositions, backendOf
+	lockhook.EndWhenDeposed, lockhook.Backend, lockhook.Store = followDepositions, backendOf, storeOf
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
 	lockhook.GrantsOf = func(lease any) []any {
 		return lease.(*Lease).grants() //nolint:errcheck,forcetypeassert // every caller has a Lease

@@ -47,6 +47,10 @@ func workers(f Facts) []Finding {
 	all := differ(f.Workers, "workers have different versions of railtoken",
 		"a release may change what is stored: old and new workers must not stay together", "finish the rollout",
 		func(w Worker) string { return w.Version })
+	all = append(all, differ(f.Workers, "workers have their locks in different places",
+		"if their tasks have a key in common, two of them can hold it at the same time, one in each place",
+		"give all workers with a key in common the same lock servers: LockRedis of package worker, Locker of package attach",
+		func(w Worker) string { return w.Store })...)
 	byQueues := map[string][]Worker{}
 	for _, w := range f.Workers {
 		byQueues[w.Queues] = append(byQueues[w.Queues], w)

@@ -114,6 +114,7 @@ type Worker struct {
 	Version     string
 	Fingerprint string // of its configuration
 	Queues      string // that it serves, sorted
+	Store       string // where its locks are
 }
 
 // Slot is what is in one slot of a Redis Cluster.

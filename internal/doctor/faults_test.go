@@ -299,6 +299,16 @@ var faults = map[string]fault{
 		s.src.Settings.TTL = 1000 * time.Second
 		return s
 	}, []string{"key order:1", "RAILTOKEN_LOCK_TTL"}, nil},
+	"locks in two places": {"workers", func(t *testing.T) *system {
+		s := newSystem(t)
+		s.worker()
+		s.worker(func(c *worker.Config) {
+			c.Queues = map[string]int{"other": 1}
+			c.LockRedis = worker.Redis{Addr: redistest.Start(t).Addr()}
+		})
+		s.until(func() bool { return s.client.ZCard(t.Context(), "railtoken:workers").Val() == 2 })
+		return s
+	}, []string{"their locks in different places", "LockRedis"}, nil},
 	"workers that differ": {"workers", func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()

@@ -22,7 +22,7 @@ func (f *Facts) gatherReports(ctx context.Context, i *inspect.Inspector) error {
 	for _, w := range workers {
 		name := w.Host + "/" + strconv.Itoa(w.PID)
 		f.Workers = append(f.Workers, Worker{
-			ID: w.ID, Name: name, Version: w.Version, Fingerprint: w.Config, Queues: queuesOf(w),
+			ID: w.ID, Name: name, Version: w.Version, Fingerprint: w.Config, Queues: queuesOf(w), Store: w.Store,
 		})
 		for _, h := range w.Held {
 			f.Holds = append(f.Holds, Hold{

@@ -19,9 +19,10 @@ const (
 	lifetime = 3 * Interval
 	// forgotten is how long a worker that does not report any more stays in [Workers].
 	forgotten = time.Hour
-	// timeout bounds one report, and goodbye its removal.
-	timeout = 2 * time.Second
-	goodbye = time.Second
+	// timeout bounds one report, storeTimeout the question before it where the locks are, and goodbye its removal.
+	timeout      = 2 * time.Second
+	storeTimeout = time.Second / 2
+	goodbye      = time.Second
 	// mostHeld is how many keys a report names.
 	mostHeld = 1000
 )
@@ -31,6 +32,7 @@ type Reporter struct {
 	client redis.UniversalClient
 	held   *Set
 	worker Worker
+	store  func(context.Context) (string, bool)
 	id     string
 
 	cancel context.CancelFunc
@@ -38,12 +40,13 @@ type Reporter struct {
 	known  bool // Redis has a report
 }
 
-// Start starts the reports of a worker about a Set. The queues, slots, configuration and backend are those of w. The first
-// report is written at once, in the background. Call Close at the end.
-func Start(client redis.UniversalClient, held *Set, w Worker) *Reporter {
+// Start starts the reports of a worker about a Set. The queues, slots, configuration and backend are those of w, and store
+// is asked before each report where the locks are. The first report is written at once, in the background. Call Close at
+// the end.
+func Start(client redis.UniversalClient, held *Set, w Worker, store func(context.Context) (string, bool)) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()
-	r := &Reporter{client: client, held: held, worker: w, id: rand.Text()}
+	r := &Reporter{client: client, held: held, worker: w, store: store, id: rand.Text()}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.ended.Go(func() { r.run(ctx) })
@@ -67,6 +70,11 @@ func (r *Reporter) run(ctx context.Context) {
 
 // write writes one report.
 func (r *Reporter) write(ctx context.Context) error {
+	asking, asked := context.WithTimeout(ctx, storeTimeout)
+	if store, ok := r.store(asking); ok { // otherwise it is where it was
+		r.worker.Store = store
+	}
+	asked()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	w := r.worker

@@ -23,6 +23,10 @@ type Request struct {
 	TTL     time.Duration
 }
 
+// Store identifies the place where a locking.Locker keeps its locks: two Lockers with different stores do not exclude each
+// other. It begins with the name of the backend. ok is false if not all servers could be asked.
+var Store func(ctx context.Context, locker any) (store string, ok bool)
+
 // Backend returns the name of a locking.Locker's backend: redis, redlock, or that of the package that implements it.
 var Backend func(locker any) string
 
