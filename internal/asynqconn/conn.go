@@ -66,6 +66,7 @@ type Conn struct {
 	recovery recovery
 	pulse    pulse
 	pacer    *pacer
+	look     *look
 	intake   *intake.Intake
 	tasks    Tasks
 	log      *slog.Logger
@@ -93,7 +94,7 @@ func New(client redis.UniversalClient, opts Options) *Conn {
 			Locks: opts.Locks, Types: opts.Types, Freed: opts.Freed, Park: opts.Park, Parking: opts.Parking,
 		}),
 	}
-	c.pacer = newPacer(opts, c.intake)
+	c.pacer, c.look = newPacer(opts, c.intake), newLook(client, opts, c.intake.AllAtOnce())
 	return c
 }
 
@@ -124,6 +125,7 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		cmd, more := c.fetched(ctx, known, keys, send)
 		c.failures.pause(ctx, cmd.Err())
 		if !more && c.pacer.fetched(ctx, cmd.Err()) { // there is one now
+			c.look.fetched(false)
 			cmd, _ = c.fetched(ctx, known, keys, send)
 			c.failures.pause(ctx, cmd.Err())
 		}
@@ -140,6 +142,11 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 		c.pulse.called(cmd.Err())
 		return cmd
 	default:
+		if scripts[sum] == forwardScript && c.look.forwardsNothing(ctx) {
+			cmd := redis.NewCmd(ctx, "evalsha", sum)
+			cmd.SetVal(int64(0))
+			return cmd
+		}
 		cmd := send(ctx)
 		c.pulse.called(cmd.Err())
 		c.missed(cmd.Err())

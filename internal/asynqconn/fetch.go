@@ -17,18 +17,25 @@ const parkingMost = 20 * time.Millisecond
 func (c *Conn) fetch(ctx context.Context, keys []string) (cmd *redis.Cmd, more bool) {
 	cmd = redis.NewCmd(ctx, "evalsha")
 	queue := strings.TrimSuffix(strings.TrimPrefix(keys[0], "asynq:{"), "}:pending")
-	began := time.Now()
+	began, empty := time.Now(), false
 	t, ok := c.intake.Take()
+	if !ok && c.look.inVain(ctx) {
+		cmd.SetErr(redis.Nil)
+		return cmd, false
+	}
 	for more = true; !ok; t, ok = c.intake.Take() {
 		var err error = redis.Nil
 		if more && time.Since(began) < parkingMost {
 			more, err = c.intake.Fetch(ctx, queue)
+			empty = err == nil && !more
 		}
 		if err != nil {
+			c.look.fetched(empty)
 			cmd.SetErr(err)
 			return cmd, more
 		}
 	}
+	c.look.fetched(false)
 	c.tasks.Fetched(t)
 	cmd.SetVal(t.Message)
 	return cmd, false

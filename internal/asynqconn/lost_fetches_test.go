@@ -70,6 +70,7 @@ func TestAFetchThatRunsLateLosesNoTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := proxy.Hold(isFetch)
+	conn.look.fetched(false) // otherwise it would not fetch
 	if err := fetch(); !errors.Is(err, redis.Nil) {
 		t.Fatalf("%v, want the second attempt's answer", err)
 	}

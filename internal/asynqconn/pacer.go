@@ -70,11 +70,11 @@ func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
 	return false
 }
 
-// pause waits for between a third of the interval and all of it, so that servers do not check in step. It reports
+// pause waits for between 0.6 and 0.9 of the interval, so that servers do not check in step. It reports
 // whether a task may have come.
 func (p *pacer) pause(ctx context.Context) (come bool) {
-	third := p.interval / 3
-	timer := time.NewTimer(max(third+rand.N(max(2*third, 1))-2*CheckInterval, 0))
+	tenth := p.interval / 10
+	timer := time.NewTimer(max(6*tenth+rand.N(max(3*tenth, 1))-2*CheckInterval, 0))
 	defer timer.Stop()
 	stopping := p.stopping
 	if p.stopped.Load() {

@@ -58,11 +58,14 @@ var kinds = map[string]Kind{
 	"requeue": Ack, "retry": Ack, "archive": Ack,
 }
 
+// forwardScript moves what is due to the queue.
+const forwardScript = "forward"
+
 // Regular returns the SHA-1 of the scripts that every server of the supported asynq runs by itself, whether there are
 // tasks or not: Redis knows them while a server runs.
 func Regular() (sums []string) {
 	for sum, name := range scripts {
-		if name == "forward" || name == "writeServerState" {
+		if name == forwardScript || name == "writeServerState" {
 			sums = append(sums, sum)
 		}
 	}

@@ -1,0 +1,83 @@
+package asynqconn
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/asynqconn/intake"
+)
+
+// look spares an idle server the scripts that would find nothing: a script costs Redis several commands for each queue,
+// and a look at all queues is one. Only a client of one node can look so. It is safe for concurrent use.
+type look struct {
+	client redis.UniversalClient
+
+	mu      sync.Mutex
+	pending []string // the keys of the queues; none if the client has several nodes
+	delayed []string // the keys of what asynq forwards when it is due
+	empty   bool     // the last fetch has found nothing
+	sent    bool     // asynq's forward has been sent once, by which operators know the version of asynq
+	until   time.Time
+	nothing bool // until then nothing is delayed
+}
+
+// forwardRound is longer than asynq takes to forward what is due in all queues, and shorter than the time between two
+// rounds.
+const forwardRound = 100 * time.Millisecond
+
+func newLook(client redis.UniversalClient, opts Options, atOnce bool) *look {
+	l := &look{client: client}
+	if !atOnce {
+		return l
+	}
+	for queue := range intake.Served(opts.Queues) {
+		prefix := "asynq:{" + queue + "}:"
+		l.pending = append(l.pending, prefix+"pending")
+		l.delayed = append(l.delayed, prefix+"scheduled", prefix+"retry")
+	}
+	return l
+}
+
+// fetched notes whether a fetch has found nothing, so that the next one looks first.
+func (l *look) fetched(empty bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.empty = empty && len(l.pending) > 0
+}
+
+// inVain reports whether a fetch would find nothing. Unless the last one has found nothing, it is not known.
+func (l *look) inVain(ctx context.Context) bool {
+	l.mu.Lock()
+	empty := l.empty
+	l.mu.Unlock()
+	return empty && l.none(ctx, l.pending)
+}
+
+// forwardsNothing reports whether asynq's forward would find nothing in any queue. asynq calls it one at a time.
+func (l *look) forwardsNothing(ctx context.Context) bool {
+	l.mu.Lock()
+	known, nothing := !time.Now().After(l.until), l.nothing
+	first := !l.sent || len(l.delayed) == 0
+	l.sent = true
+	l.mu.Unlock()
+	if first {
+		return false
+	}
+	if known {
+		return nothing
+	}
+	nothing = l.none(ctx, l.delayed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nothing, l.until = nothing, time.Now().Add(forwardRound)
+	return nothing
+}
+
+// none reports whether none of some keys exists.
+func (l *look) none(ctx context.Context, keys []string) bool {
+	n, err := l.client.Exists(ctx, keys...).Result()
+	return err == nil && n == 0
+}
