@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -106,7 +105,7 @@ type Attached struct {
 	locker   locking.Locker // of the tasks
 	outside  locking.Locker // of work outside of tasks
 	unfollow func()         // ends the following of late releases
-	closers  []io.Closer
+	closers  []tasklocker.Locker
 	queue    *delayqueue.Queue
 	budget   *middleware.SlotBudget
 	wakes    asynqconn.Wakes
@@ -161,7 +160,7 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 		if err != nil {
 			return nil, errors.Join(err, queue.Close())
 		}
-		a.locker, a.closers, a.opts.RedisKeys = locks, []io.Closer{locks}, locks.RedisKeys
+		a.locker, a.closers, a.opts.RedisKeys = locks, []tasklocker.Locker{locks}, locks.RedisKeys
 	}
 	if oneNode && a.opts.RedisKeys != nil {
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
@@ -268,30 +267,46 @@ func (a *Attached) Stop() { a.stop.Do(func() { close(a.stopping) }) }
 const abandoned = 5 * time.Second
 
 // Close releases what New has created. Call it after asynq's servers have shut down, and before the client is closed.
-// It waits up to 5 s for handlers that asynq has abandoned, so that they release their keys. Close calls Stop first.
+// It takes 8 s at most, also while Redis does not answer: within this time it waits up to 5 s for handlers that asynq has
+// abandoned, so that they release their keys, and for tasks that are to be parked. Close calls Stop first.
 func (a *Attached) Close() error {
+	deadline := time.Now().Add(parking.CloseLimit)
 	a.Stop()
+	reports := make(chan struct{})
+	go func() {
+		defer close(reports)
+		a.reports.close()
+	}()
 	done := make(chan struct{})
 	go func() {
 		a.running.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(abandoned)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if !awaits(done, time.Now().Add(abandoned)) {
 		a.opts.Logger.Error(
 			"handlers or schedulers ignore their cancelled context; their keys become free when their TTL ends")
 	}
-	a.reports.close()
 	a.unfollow()
-	errs := []error{a.queue.Close()}
+	(*parking.Engine)(a.queue).CloseBy(deadline)
+	var errs []error
 	for _, c := range a.closers {
-		errs = append(errs, c.Close())
+		errs = append(errs, c.CloseBy(deadline))
 	}
+	awaits(reports, deadline)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("attach: close: %w", err)
 	}
 	return nil
+}
+
+// awaits reports whether something is done by a deadline.
+func awaits(done <-chan struct{}, deadline time.Time) bool {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

@@ -3,7 +3,9 @@ package locking
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/railtoken/railtoken/internal/lockhook"
 )
@@ -17,6 +19,14 @@ func init() {
 		return lease, nil
 	}
 	lockhook.EndWhenDeposed, lockhook.Backend, lockhook.Store = followDepositions, backendOf, storeOf
+	lockhook.CloseBy = func(locker io.Closer, deadline time.Time) error {
+		if l, ok := locker.(interface {
+			closeBy(deadline time.Time) error
+		}); ok {
+			return l.closeBy(deadline)
+		}
+		return locker.Close()
+	}
 	lockhook.Leave = func(lease any) { lease.(*Lease).leave() } //nolint:errcheck,forcetypeassert // TakeOver returned it
 	lockhook.GrantsOf = func(lease any) []any {
 		return lease.(*Lease).grants() //nolint:errcheck,forcetypeassert // every caller has a Lease

@@ -112,10 +112,15 @@ const strictCheck = "local other = other_server(table.remove(ARGV))\nif other th
 // second if that is longer, and for 5 s while so many are unanswered that a key could stay locked. It does not wait for
 // releases that fail for good, for example because of a wrong password. Afterwards leases can no longer be released, so
 // they end with their TTL.
-func (r *Redlock) Close() error {
+func (r *Redlock) Close() error { return r.closeBy(time.Now().Add(releaseTimeout)) }
+
+func (r *Redlock) closeBy(deadline time.Time) error {
 	r.closing.Store(true)
 	patience := time.Now().Add(r.opts.pipelineTimeout() + cleanupTimeout/2)
-	r.blocking.wait(releaseTimeout)
+	if patience.After(deadline) {
+		patience = deadline
+	}
+	r.blocking.wait(time.Until(deadline))
 	r.open.wait(time.Until(patience))
 	var settling sync.WaitGroup
 	for _, n := range r.nodes {
@@ -123,9 +128,11 @@ func (r *Redlock) Close() error {
 	}
 	settling.Wait()
 	errs := make([]error, len(r.nodes))
+	var closing sync.WaitGroup
 	for i, n := range r.nodes {
-		errs[i] = errors.Join(n.subscription.Close(), n.client.Close())
+		closing.Go(func() { errs[i] = errors.Join(n.subscription.Close(), n.client.Close()) })
 	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
 

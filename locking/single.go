@@ -14,6 +14,7 @@ import (
 	"github.com/railtoken/railtoken/internal/backlog"
 	"github.com/railtoken/railtoken/internal/durations"
 	"github.com/railtoken/railtoken/internal/holderlabel"
+	"github.com/railtoken/railtoken/internal/leaseterm"
 	"github.com/railtoken/railtoken/internal/lockformat"
 	"github.com/railtoken/railtoken/internal/pipeline"
 	"github.com/railtoken/railtoken/internal/quorum"
@@ -163,8 +164,10 @@ func retriesOf(client redis.UniversalClient) int {
 // Close ends the watches. It waits up to 5 s for unanswered releases and for attempts that are being undone, and then
 // stops repeating them. Keep the client open until Close returns. Leases stay valid and can be released, but an
 // unanswered release is repeated for 1 s at most. New attempts fail with [redis.ErrClosed].
-func (s *Single) Close() error {
-	s.pending.Wait(context.Background(), releaseTimeout)
+func (s *Single) Close() error { return s.closeBy(time.Now().Add(releaseTimeout)) }
+
+func (s *Single) closeBy(deadline time.Time) error {
+	s.pending.Wait(context.Background(), min(releaseTimeout, leaseterm.Until(deadline)))
 	s.pending.Close()
 	return s.subscription.Close()
 }

@@ -40,6 +40,13 @@ const hangVariable = "E2E_HANG"
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis tells of every outage, and the outages here are meant
+	if kind := os.Getenv(stallVariable); kind != "" {
+		if err := runStalled(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if db := os.Getenv(childVariable); db != "" {
 		if err := runChild(db, os.Getenv(hangVariable) != ""); err != nil {
 			fmt.Fprintln(os.Stderr, err)

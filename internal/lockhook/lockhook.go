@@ -5,6 +5,7 @@ package lockhook
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -29,6 +30,10 @@ var Store func(ctx context.Context, locker any) (store string, ok bool)
 
 // Backend returns the name of a locking.Locker's backend: redis, redlock, or that of the package that implements it.
 var Backend func(locker any) string
+
+// CloseBy closes a locking.Locker as its Close does, but waits until the deadline at most. It calls Close of what does
+// not come from package locking.
+var CloseBy func(locker io.Closer, deadline time.Time) error
 
 // Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
 var Leave func(lease any)

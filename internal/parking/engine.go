@@ -134,6 +134,12 @@ func (e *Engine) background(until context.Context, limit time.Duration, do func(
 // parked once Redis can be reached again. A task that was not woken runs when its timer ends. One that could not be
 // parked is logged, and asynq recovers it: as failed, and archived when it has no retry left.
 func (e *Engine) Close() error {
+	e.CloseBy(time.Now().Add(CloseLimit))
+	return nil
+}
+
+// CloseBy does what Close does, until a deadline.
+func (e *Engine) CloseBy(deadline time.Time) {
 	e.releaseAll()
 	e.mu.Lock()
 	e.closed = true
@@ -143,16 +149,23 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	timer := time.AfterFunc(time.Second, e.cancel)
 	defer timer.Stop()
-	last := time.AfterFunc(parkGrace, e.giveUp)
+	last := time.AfterFunc(time.Until(deadline), e.giveUp)
 	defer last.Stop()
-	e.pending.Wait()
+	done := make(chan struct{})
+	go func() {
+		e.pending.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-e.parking.Done(): // a client without ContextTimeoutEnabled does not notice it
+	}
 	e.cancel()
 	e.giveUp()
-	return nil
 }
 
-// parkGrace is how long Close waits for parks.
-const parkGrace = 8 * time.Second
+// CloseLimit is how long everything may take together that is closed when a server shuts down: parks, releases, locks.
+const CloseLimit = 8 * time.Second
 
 // parkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
 const parkedIndex = "railtoken:parked"

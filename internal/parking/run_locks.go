@@ -139,11 +139,12 @@ func (r *Run) takeRelease() *fused.Release {
 	return release
 }
 
-// releaseAll carries out the releases whose acknowledgements have not come.
+// releaseAll carries out the releases whose acknowledgements have not come, all at the same time. Close waits for them
+// as for parks.
 func (e *Engine) releaseAll() {
 	for _, r := range e.runs.all() {
 		if release := r.takeRelease(); release != nil {
-			release.Run(e.closing, false)
+			e.background(e.parking, CloseLimit, func(ctx context.Context) { release.Run(ctx, false) })
 		}
 	}
 }

@@ -189,12 +189,27 @@ func (s *Subscription) read(messages <-chan *redis.Message) {
 	}
 }
 
-// Close ends the Redis subscription, and returns when nobody is notified any more.
+// Close ends the Redis subscription, and returns when nobody is notified any more. It waits for its connection to end,
+// but for 1 s at most, because a client may wait longer for a server that does not answer.
 func (s *Subscription) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	clear(s.subscribers)
 	s.mu.Unlock()
 	s.cancel()
-	s.running.Wait()
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 	return nil
 }
+
+// closeTimeout is how long Close waits for the connection.
+const closeTimeout = time.Second

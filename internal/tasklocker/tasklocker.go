@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -20,6 +21,9 @@ type Locker struct {
 	// tasks; nil on a Redis Cluster and on several servers.
 	RedisKeys func(key string) (lock, notify string)
 }
+
+// CloseBy closes the locks, and waits until the deadline at most.
+func (l Locker) CloseBy(deadline time.Time) error { return lockhook.CloseBy(l.Closer, deadline) }
 
 // OnClient returns locks on the Redis of a client, for leases of at most maxHold.
 func OnClient(client redis.UniversalClient, maxHold time.Duration, allowEviction bool) (Locker, error) {
