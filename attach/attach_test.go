@@ -40,7 +40,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	client := redistest.Start(t).Client(t)
+	return rigOn(t, redistest.Start(t))
+}
+
+func rigOn(t *testing.T, server *redistest.Server) *rig {
+	t.Helper()
+	client := server.Client(t)
 	return &rig{t, client, asynq.NewClientFromRedisClient(client), asynq.NewInspectorFromRedisClient(client)}
 }
 

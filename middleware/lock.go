@@ -120,7 +120,8 @@ func (o Options) strategy() Strategy {
 //
 // The handler's context carries the lease ([locking.FromContext]) and ends when the lease is lost. If the lease was
 // lost, a handler that returns nil has failed with an error that matches [locking.ErrLost]: the task uses up a retry,
-// and is archived on its last attempt. To prevent this, a handler calls Lease.MarkCommitted once its work is committed,
+// and is archived on its last attempt. It has not failed if the lease has merely expired, because Redis stood still, and
+// the servers say that no other owner has had the keys. To prevent a failure, a handler calls Lease.MarkCommitted once its work is committed,
 // for example after fence.SQL.Do. If the lease is found to be lost only when asynq acknowledges the task, the task runs
 // again after a second, without using up a retry. The lease is held until the handler returns, even if asynq has
 // abandoned the task.

@@ -35,6 +35,10 @@ var Backend func(locker any) string
 // not come from package locking.
 var CloseBy func(locker io.Closer, deadline time.Time) error
 
+// Untouched reports whether no other owner has had a key of a *locking.Lease since it was granted, although it has
+// expired. It asks the servers. It is false if the backend does not know.
+var Untouched func(ctx context.Context, lease any) (bool, error)
+
 // Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
 var Leave func(lease any)
 
