@@ -119,30 +119,6 @@ func (p *Page) keys(r *http.Request) (view, error) {
 	return view{"keys", "Keys", "keys", "", keysData{by, sorted(s.Keys, by)[g.From:g.To], g, s.Truncated}}, nil
 }
 
-// find leads to the page of a key that is typed: its name, or the hash of one that is held or waited for.
-func (p *Page) find(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	key := unquoted(r.FormValue("q"))
-	if err := p.allowed(r, View, key); err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	if key == "" {
-		http.Redirect(w, r, p.opts.Prefix+"/keys", http.StatusSeeOther)
-		return
-	}
-	if s, err := p.snapshot(r.Context()); err == nil {
-		text := strings.ToLower(strings.TrimSpace(key))
-		i := slices.IndexFunc(s.Keys, func(k keyRow) bool {
-			return redact.Keys([]string{k.Key})[0] == text || p.opts.ShowKey != nil && p.opts.ShowKey(k.Key) == text
-		})
-		if i >= 0 {
-			key = s.Keys[i].Key
-		}
-	}
-	http.Redirect(w, r, p.opts.Prefix+"/key?"+p.keyQuery(key), http.StatusSeeOther)
-}
-
 type keyData struct {
 	inspect.KeyState
 	Hash    string
