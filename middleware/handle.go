@@ -17,6 +17,7 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 	r.observeAcquired(ctx)
 	r.began = time.Now()
 	r.list(lease, false)
+	r.active.Took(r.keys, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
 	if err == nil && ctx.Err() == nil && r.expiredUntouched(ctx, lease) {
 		lease.MarkCommitted()

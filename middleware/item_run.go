@@ -69,6 +69,7 @@ func (r *itemsRun) Acquire(ctx context.Context, keys []string) (itemrun.Item, *l
 	item.observe(ctx, &Event{Kind: Acquired, Waited: waited, Took: took, Backend: r.backend})
 	item.began = time.Now()
 	item.list(lease, true)
+	r.active.Took(keys, true)
 	return lockedItem{item, lease}, nil, nil
 }
 

@@ -60,6 +60,9 @@ func (r *sequence) firstOther(ctx context.Context, locked bool) (*locking.HeldEr
 			if !pos.FirstAgain.IsZero() || !pos.FirstLease.IsZero() && time.Now().After(pos.FirstLease) {
 				r.noStandby = true // the first is parked, has failed, or its worker has died: it will not run soon
 			}
+			if pos.FirstFailed {
+				r.watch(ctx)
+			}
 			if pos.FirstLost {
 				back, held := r.bringBack(ctx, pos.First, pos.FirstBegun, locked)
 				if back {

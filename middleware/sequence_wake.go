@@ -13,6 +13,7 @@ import (
 
 func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left parking.Front, leaving bool) {
 	if !leaving {
+		r.watch(ctx) // others may have been parked behind it
 		return
 	}
 	next := left.Next
@@ -30,6 +31,17 @@ func (r *sequence) wakeNext(ctx context.Context, lease *locking.Lease, left park
 	}
 	if left.Parked > 0 || lease.ShouldNotify() {
 		r.wakeTasks(ctx, next, cause)
+	}
+}
+
+// watch has the sequence looked after whose first task has failed and keeps its position: no task releases the key when an
+// operator deletes or archives that one.
+func (r *sequence) watch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
+	if err := r.engine().Watch(ctx, r.keys[0]); err != nil {
+		r.Logger.WarnContext(ctx, "the head of a sequence is not watched; if it is deleted, timers bring back the tasks behind it",
+			"error", redact.Error(err))
 	}
 }
 

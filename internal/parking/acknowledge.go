@@ -35,6 +35,9 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 		r.mu.Unlock()
 		return true, errNotFound
 	}
+	if !a.Requeues() && (p == nil || p.key == "") { // a park passes it on by itself
+		r.passWake()
+	}
 	r.mu.Unlock()
 	if p == nil || a.Requeues() {
 		e.runs.drop(r)

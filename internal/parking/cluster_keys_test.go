@@ -113,6 +113,8 @@ func inAllOtherWays(t *testing.T, r *rig) {
 	must(r.inspector().PutFirst(ctx, key, delayqueue.Task(a)))
 	r.Park(r.Delayed("third"), "k") // its timer is that of one with others before it
 	must(r.Engine.Forget(ctx, b))
+	must(r.Engine.Watch(ctx, key))
+	must(r.Engine.PayOwed(ctx))
 	c := r.begun("c")
 	ended := time.Now().Add(-(parking.LostAfter + parking.LeftAfter) / 2).Unix()
 	must(r.Client.ZAdd(ctx, "asynq:{"+r.name+"}:lease", redis.Z{Score: float64(ended), Member: c.ID}).Err())

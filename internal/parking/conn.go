@@ -23,6 +23,7 @@ func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 	if opts.Logger == nil {
 		opts.Logger = e.log
 	}
+	e.lookAfter()
 	return asynqconn.New(e.client, opts)
 }
 
@@ -38,7 +39,7 @@ func (e *tasks) Fetched(f asynqconn.Fetched) {
 func (e *tasks) runOf(f asynqconn.Fetched) *Run {
 	r := &Run{
 		queue: (*Engine)(e), task: Task{Queue: f.Queue, ID: f.ID}, nonce: f.Run, message: f.Message,
-		tries: f.Retried, woken: f.Woken, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
+		tries: f.Retried, woken: f.Woken, owes: f.Waiters, wokenFor: f.WokenFor, since: time.Now(), recorded: f.Recorded, taken: f.Taken,
 	}
 	if f.Conflicts != "" || f.First != "" {
 		r.met.Count, _ = strconv.Atoi(f.Conflicts)

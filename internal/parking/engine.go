@@ -28,7 +28,7 @@ var (
 	// On one node a call is one script, which begins with the functions that it needs. On a Cluster each function is a
 	// script.
 	parkScript = redis.NewScript(taskSource + recordSource + waitersSource + indexSource + stateSource + parkSource)
-	wakeScript = redis.NewScript(taskSource + recordSource + waitersSource + stateSource + wakeSource)
+	wakeScript = redis.NewScript(taskSource + recordSource + waitersSource + stateSource + oweSource + wakeSource)
 )
 
 // Options configures an [Engine]. The zero value has every default.
@@ -64,6 +64,7 @@ type Engine struct {
 	parking   context.Context // of the parks under way: ends later
 	giveUp    context.CancelFunc
 	lastWakes map[string]*lastWake // of each key that has more waiters
+	looks     chan struct{}        // ends the looks for owed wakes; nil if there are none
 	pending   sync.WaitGroup       // work in the background
 	unserved  unservedQueues
 	runs      runs
@@ -142,6 +143,9 @@ func (e *Engine) Close() error {
 func (e *Engine) CloseBy(deadline time.Time) {
 	e.releaseAll()
 	e.mu.Lock()
+	if !e.closed && e.looks != nil {
+		close(e.looks)
+	}
 	e.closed = true
 	for _, f := range e.lastWakes {
 		f.timer.Stop()

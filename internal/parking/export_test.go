@@ -18,13 +18,14 @@ const FollowUpFirst = followUpFirst
 var steps = map[string]*redis.Script{
 	"suspend": suspendStep, "postpone": postponeStep, "defer": deferStep, "stand": standStep, "forget": forgetStep, "unplace": unplaceStep,
 	"leave": leaveStep, "join": joinStep, "look": lookStep, "discard": discardStep, "enter": enterStep,
-	"enlist": enlistStep, "head": headStep, "ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
+	"enlist": enlistStep, "head": headStep, "owe": oweStep, "ended": endedStep, "check": checkStep, "hasten": hastenStep, "promote": promoteStep,
 }
 
 // ClusterScripts returns the names of all scripts that run on a Cluster, by their hashes.
 func ClusterScripts() map[string]string {
 	names := map[string]string{
 		replayScript.Hash(): "replay", reorderScript.Hash(): "reorder", setPositionScript.Hash(): "set_position", dropScript.Hash(): "drop", bringBackScript.Hash(): "bring_back", sequenceJoinScript.Hash(): "sequence_join", sequenceRemoveScript.Hash(): "sequence_remove",
+		owedScript.Hash(): "owed",
 	}
 	for name, s := range steps {
 		names[s.Hash()] = name
@@ -41,6 +42,9 @@ func LoadSteps(ctx context.Context, client redis.UniversalClient) error {
 	}
 	return nil
 }
+
+// PayOwed looks for owed wakes, as an Engine with a Conn does all the time.
+func (e *Engine) PayOwed(ctx context.Context) error { return e.payOwed(ctx) }
 
 // Settle waits for what the queue does in the background.
 func (e *Engine) Settle() { e.pending.Wait() }

@@ -44,6 +44,7 @@ func (e *Engine) ParkHandler(
 	if err := reached(t, met); err != nil {
 		return err
 	}
+	opts.Own = true
 	if r != nil {
 		r.Park(key, opts, nil)
 	}

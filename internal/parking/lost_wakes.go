@@ -60,6 +60,15 @@ func (e *Engine) followUp(c call, w Woken) bool {
 	f.target, f.tasks, f.moving = c.target, slices.Concat(c.late, w.Tasks), w.Pending
 	f.changes++
 	f.timer.Reset(f.wait)
+	if e.steps && w.Left > 0 && len(w.Tasks) > 0 { // on one node the script has noted it
+		e.pending.Go(func() {
+			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
+			defer cancel()
+			if err := e.owe(ctx, c.target.key, owedAfter); err != nil {
+				e.log.WarnContext(ctx, "a wake is followed up by this process alone", "error", err)
+			}
+		})
+	}
 	return true
 }
 
@@ -93,6 +102,13 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 			err = e.wakeAnother(ctx, was, late)
 		}
 		again = len(late) > 0 // it may still come
+		switch {
+		case err != nil:
+		case came:
+			err = e.paid(ctx, key)
+		case again:
+			err = e.owe(ctx, key, min(2*was.wait, followUpMost)+owedAfter)
+		}
 	}
 	if err != nil {
 		e.log.Warn("a wake could not be followed up; the waiters' timers will bring them back", "error", err)

@@ -72,6 +72,9 @@ type ParkOptions struct {
 	// and counts. All queues must be on one Redis. If another task has the ID there, the task stays where it is.
 	Queue string
 
+	// Own says that the key is none of a lock: each wake is for one task, whatever that does.
+	Own bool
+
 	unique   string // its uniqueness lock, if it has one
 	deadline int64  // of the task (s), 0 for none
 	nonce    string // of the run
@@ -103,6 +106,14 @@ func (e *Engine) Park(ctx context.Context, t Task, key string, opts ParkOptions)
 // idle returns how long a set of waiters is kept that no task joins.
 func (o ParkOptions) idle() int64 { return max(idleWaiters, 2*o.MaxAge, 2*o.RetryAfter).Milliseconds() }
 
+// ownMark returns Own as the scripts are told.
+func (o ParkOptions) ownMark() string {
+	if o.Own {
+		return "1"
+	}
+	return ""
+}
+
 // withUnique adds the task's uniqueness lock, if it has one, to other keys of its queue.
 func (o ParkOptions) withUnique(names []string) []string {
 	if o.unique == "" {
@@ -131,7 +142,7 @@ func (e *Engine) park(ctx context.Context, t Task, key string, opts ParkOptions)
 		names = append(names, there.Hash(), there.Prefix()+"retry")
 		args = append(args, there.Entry(), queueOf(opts.Queue), opts.Ahead)
 	}
-	args = append(args, opts.Waited.Microseconds())
+	args = append(args, opts.Waited.Microseconds(), opts.ownMark())
 	for _, l := range opts.Locks {
 		names = append(names, l.Lock, l.Notify)
 	}

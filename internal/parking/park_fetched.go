@@ -101,9 +101,10 @@ var (
 // parkingAtFetch has tasks parked by the script that fetches them, and woken by the one that acknowledges them.
 func (e *Engine) parkingAtFetch() *asynqconn.Parking {
 	// The keys of that script are not those that the functions expect.
-	constants := fmt.Sprintf("local KEYS, index, idle_waiters = {}, %q, %d\n", e.index, idleWaiters.Milliseconds())
+	constants := fmt.Sprintf("local KEYS, index, owed, idle_waiters, owed_for = {}, %q, %q, %d, %d\n", e.index, e.owed(),
+		idleWaiters.Milliseconds(), owedAfter.Milliseconds())
 	return &asynqconn.Parking{
-		Source:   constants + taskSource + recordSource + waitersSource + indexSource + stateSource + parkFetchedSource + wakeReleasedSource,
+		Source:   constants + taskSource + recordSource + waitersSource + indexSource + stateSource + oweSource + parkFetchedSource + wakeReleasedSource,
 		Unserved: e.lastUnserved, Parked: (*tasks)(e).parkedAtFetch,
 	}
 }

@@ -73,7 +73,7 @@ func (e *Engine) suspend(ctx context.Context, t Task, setKey string, opts ParkOp
 	r := replyOf(suspendStep.Run(ctx, e.client, opts.withUnique(t.ended()[:4]), opts.nonce, t.ID, time.Now().UnixNano(),
 		number(opts.late),
 		setKey, opts.Attempt, opts.RetryAfter.Milliseconds(), opts.MaxAge.Milliseconds(), opts.Waited.Microseconds(),
-		opts.deadline))
+		opts.deadline, opts.ownMark()))
 	outcome := r.text()
 	n.Task, n.Count, n.First = t, r.number(), r.moment()
 	n.place, n.before, n.now = r.text(), r.text(), r.text()

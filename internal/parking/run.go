@@ -3,6 +3,7 @@ package parking
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type Run struct {
 	met      Conflict
 	tries    string // the retry count to which met belongs
 	woken    bool
+	owes     string        // waiters of the key that it was woken for, until it has taken that key or has passed the wake on
 	wokenFor time.Duration // when it was fetched; zero if unknown
 	since    time.Time
 	recorded string // the keys that were recorded with it, encoded
@@ -90,6 +92,52 @@ func (r *Run) ByTimer(attempt int) bool { return r != nil && !r.woken && r.Met(a
 
 // Woken reports whether the task was woken for this run.
 func (r *Run) Woken() bool { return r != nil && r.woken }
+
+// Took notes that the run has locked keys. If it was woken for another key, the next waiter of that key is woken, unless the
+// run may still take it.
+func (r *Run) Took(keys []string, more bool) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owes == "" {
+		return
+	}
+	if slices.ContainsFunc(keys, func(key string) bool { return WaitersKey(key) == r.owes }) {
+		r.owes = ""
+	} else if !more {
+		r.passWake()
+	}
+}
+
+// Passed notes that the wake of the run was passed on.
+func (r *Run) Passed() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owes = ""
+}
+
+// passWake passes on the wake of a run that does not take the key for which it was woken. The caller holds the mutex.
+func (r *Run) passWake() {
+	key, ok := KeyOf(r.owes)
+	r.owes = ""
+	if !ok {
+		return
+	}
+	e := r.queue
+	e.background(e.closing, followUpLimit, func(ctx context.Context) {
+		w, err := e.WakeNext(ctx, key)
+		e.repaired(key, w)
+		if err != nil {
+			e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.task.String(),
+				"error", err)
+		}
+	})
+}
 
 // WokenFor returns how long ago the task was woken; zero if it was not, or that is not known.
 func (r *Run) WokenFor() time.Duration {

@@ -27,6 +27,8 @@ var (
 	stateSource string
 	//go:embed lua/head.lua
 	headSource string
+	//go:embed lua/owe.lua
+	oweSource string
 	//go:embed lua/suspend.lua
 	suspendSource string
 
@@ -43,6 +45,7 @@ var (
 	enterStep    = stepOf("enter", indexSource)
 	enlistStep   = stepOf("enlist", headSource)
 	headStep     = stepOf("head", headSource)
+	oweStep      = stepOf("owe", oweSource)
 	endedStep    = stepOf("ended", taskSource, stateSource)
 	checkStep    = stepOf("check", taskSource, stateSource)
 	hastenStep   = stepOf("hasten", taskSource, stateSource)

@@ -39,7 +39,7 @@ type WakeOptions struct {
 // key by itself. A waiter that is pending is moved if it is near an end of its list; otherwise it comes by itself, and
 // the wake goes to the next.
 //
-// Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six, and one
+// Wake makes one call to Redis, and one more for each hundred waiters that are gone; on a Cluster four to six, and two
 // in the background. When it fails, the waiters' own timers bring them back, as they do when the worker of a woken task
 // crashes. If others wait and the Engine is open, it checks half a second later whether a woken task has come. A task
 // that was deleted or archived, or that no server has fetched, is replaced by the next waiter that can run; in the
@@ -172,8 +172,8 @@ func (e *Engine) wakeAtOnce(ctx context.Context, calls []call, all []KeyWoken) {
 		scripts := make([]scriptCall, len(open))
 		for n, i := range open {
 			c := calls[i]
-			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope)}
-			scripts[n] = scriptCall{wakeScript, []string{c.waiters, e.index}, append(args, anys(c.held)...)}
+			args := []any{c.leaver, c.only, now, offsets[i], wakeLooks, c.most, number(c.hope), owedAfter.Milliseconds()}
+			scripts[n] = scriptCall{wakeScript, []string{c.waiters, e.index, e.owed()}, append(args, anys(c.held)...)}
 		}
 		replies, again := e.pipeline(ctx, scripts), open[:0]
 		for n, i := range open {

@@ -63,8 +63,10 @@ type Task struct {
 	Queue, ID, Run, Message   string
 	Retried, Conflicts, First string
 	// Woken says that it did not come by its timer, and WokenFor how long before the call that was; zero if unknown.
+	// Waiters is the set of waiters that it was woken from.
 	Woken    bool
 	WokenFor time.Duration
+	Waiters  string
 	// Recorded are the keys that were recorded with the task, encoded. Taken are their locks, if they were taken with it,
 	// and Refused says that one of them is held.
 	Recorded string

@@ -14,7 +14,7 @@
 --       11 the longest timer (ms)   12 1 when the tasks of the key run in order
 --       (7, 8 and 11: 0 for no limit)   13 its entry in the queue that it is to wait in, '' for its own
 --       14 what asynq's message of it ends with there   15 in order, how many stand before it
---       16 how long ago it was first refused in this run (us)
+--       16 how long ago it was first refused in this run (us)   17 '1' when the key is none of a lock, else ''
 --
 -- Returns {outcome, conflicts, first conflict (us), waiters, the set of waiters of another key that the task was woken
 -- for, or '', how many stand before it, its timer (ms), 1 when it is in the other queue, 1 when it has
@@ -37,7 +37,7 @@ elseif left ~= 'ok' then
   return {left, 0, '0', 0, '', '0', 0, 0, 0}
 end
 shelve(task, home, id, now, timer(tonumber(ARGV[10]), 0, tonumber(ARGV[11])), message, deadline, unique)
-local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5]))
+local conflicts, first, place, before, us, freed = unpack(note(task, waiters, ARGV[6], ARGV[10], ARGV[16], ARGV[5], ARGV[17]))
 local swallowed = ''
 if before ~= '' and before ~= waiters then
   if redis.call('ZREM', before, entry) == 0 then

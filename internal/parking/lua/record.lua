@@ -5,13 +5,13 @@
 -- The record is kept in fields of asynq's hash of the task, so that it goes with the task: railtoken:retried,
 -- :conflicts, :first, :place (its score among the waiters), :waiters, the set of waiters that it is in or was woken
 -- from, :look, its timer if it were next (ms), and :freed, the waiters of a key that it found free
--- when it was to wait for it. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
+-- when it was to wait for it. railtoken:own is '1' when the key is none of a lock. railtoken:deadline (unix s, 0 for none), which never changes, stays: a wake need not read
 -- the message for it, with all of the payload.
 
 -- forget(task) clears the record. Returns how much of it there was.
 local function forget(task)
   return redis.call('HDEL', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place', 'railtoken:waiters',
-    'railtoken:look', 'railtoken:freed')
+    'railtoken:look', 'railtoken:freed', 'railtoken:own')
 end
 
 -- unplace(task) notes that a task is not among any waiters, and keeps its conflicts.
@@ -20,12 +20,12 @@ local function unplace(task)
 end
 
 -- note(task, waiters, retry count, its timer if it were next (ms), how long ago it was first refused in
--- this run (us), deadline) counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
+-- this run (us), deadline, '1' when it is a conflict of the program's own, else '') counts a conflict of a task that is there. Returns {conflicts, first conflict (us),
 -- place, waiters before or '', now (us), waiters of the key that it had found free before or ''}. When the waiters
 -- before is another one, the record names that until stand is called: the task must have left it by then.
-local function note(task, waiters, retried, look, ago, deadline)
+local function note(task, waiters, retried, look, ago, deadline, own)
   local record = redis.call('HMGET', task, 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:place',
-    'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed')
+    'railtoken:waiters', 'railtoken:deadline', 'railtoken:freed', 'railtoken:own')
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local conflicts, first, place, before, freed = 0, 0, nil, record[5] or '', ''
@@ -42,6 +42,11 @@ local function note(task, waiters, retried, look, ago, deadline)
   local since, stands = string.format('%.0f', first), string.format('%.0f', place or first)
   redis.call('HSET', task, 'railtoken:retried', retried, 'railtoken:conflicts', conflicts, 'railtoken:first', since,
     'railtoken:place', stands, 'railtoken:look', look, 'railtoken:waiters', before == '' and waiters or before)
+  if own == '1' then
+    redis.call('HSET', task, 'railtoken:own', own)
+  elseif record[8] then
+    redis.call('HDEL', task, 'railtoken:own')
+  end
   if not record[6] then
     redis.call('HSET', task, 'railtoken:deadline', deadline)
   end

@@ -2,11 +2,11 @@
 -- named. It must be atomic: a waiter that leaves the waiters is on its way to run, or a wake would be swallowed. It
 -- touches keys of any queue and runs on one node alone; on a Cluster its parts are steps: see wake_steps.go.
 --
--- KEYS  1 waiters of the key   2 index of all parked tasks
+-- KEYS  1 waiters of the key   2 index of all parked tasks   3 owed wakes
 -- ARGV  1 entry of the task that releases the key, or ''   2 the only entry that is to be woken, or ''   3 now (ns)
 --       4 how many waiters to skip   5 how many to check   6 how many to wake at most
 --       7 1 to put a waiter of a paused or unserved queue at the head of that queue   when no other can run, else 0
---       8... unserved queues
+--       8 in how long (ms) another process looks whether the task has come   9... unserved queues
 --
 -- Returns {outcome, waiters left, entries that were woken...}. The outcome is 'woken'; 'gone' when the only entry was
 -- that of a task that cannot run any more, and was removed; 'none' when no other waiter can run; or 'more' when none of
@@ -16,7 +16,7 @@ local rank, most, wanted, hope = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(
 
 -- Waiters of a paused or unserved queue keep their places: they are skipped without a check, ten thousand at most.
 local held, passable = {}, 10000
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   held['asynq:{' .. ARGV[i] .. '}:'] = true
 end
 local function stuck(prefix)
@@ -83,7 +83,9 @@ if #woken > 0 then
     local _, _, task = parse(behind)
     hasten(task, behind, now)
   end
-  return {'woken', redis.call('ZCARD', waiters), unpack(woken)}
+  local left = redis.call('ZCARD', waiters)
+  owe(KEYS[3], waiters, left, ARGV[8])
+  return {'woken', left, unpack(woken)}
 end
 if not over and passable > 0 then
   return {'more', rank}

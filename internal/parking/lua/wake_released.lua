@@ -33,7 +33,9 @@ local function wakeReleased(waiters, most, now, unserved)
     local _, _, task = parse(behind)
     hasten(task, behind, now)
   end
-  return {redis.call('ZCARD', waiters), unpack(entries)}, tasks
+  local left = redis.call('ZCARD', waiters)
+  owe(owed, waiters, left, owed_for)
+  return {left, unpack(entries)}, tasks
 end
 
 -- leaveWaiters(task, waiters) removes a task whose run has ended from the waiters that it was parked among, and its record:

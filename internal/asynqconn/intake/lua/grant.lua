@@ -114,10 +114,11 @@ local function ago(woken)
 end
 
 -- read(task) returns what the hash of a task has: its message; what is recorded of its waiting, which is false for a task
--- that has not waited: retry count, conflicts, first conflict (us), and when it was woken (us); and the recorded keys.
+-- that has not waited: retry count, conflicts, first conflict (us), and when it was woken (us); the recorded keys; the
+-- waiters that it is among, or was woken from; and whether these are those of no lock.
 local function read(task)
   return call('HMGET', task, 'msg', 'railtoken:retried', 'railtoken:conflicts', 'railtoken:first', 'railtoken:woken',
-    'railtoken:keys')
+    'railtoken:keys', 'railtoken:waiters', 'railtoken:own')
 end
 
 -- waited(found) returns whether a task has waited.
@@ -128,11 +129,11 @@ end
 -- tell(reply, queue, id, number, found, counters) adds the n-th task that a fetch was granted to a reply: position of its
 -- queue, ID, number, message, what is recorded of its waiting, the recorded keys, and what lock returned. The record is
 -- false for a task that has not waited; else its retry count, conflicts, first conflict (us), and how long ago the task
--- was woken (us) or false. What a lock fails with, the handler's own attempt meets again.
+-- was woken (us) or false, and from which waiters. What a lock fails with, the handler's own attempt meets again.
 local function tell(reply, queue, id, number, found, counters)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = queue, id, number, found[1]
-  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5])} or false
+  reply[n + 5] = waited(found) and {found[2], found[3], found[4], ago(found[5]), found[8] ~= '1' and found[7]} or false
   reply[n + 6], reply[n + 7] = found[6], counters
 end
 

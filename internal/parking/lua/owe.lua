@@ -1,0 +1,13 @@
+-- Part of the scripts: the wakes that are owed, one sorted set: waiters of a key -> when somebody has to look whether a task
+-- has taken the key (ms). It outlives the process that has sent a wake and would look by itself.
+
+-- owe(owed, waiters, how many are left, in how long (ms)) notes a wake that has just been sent, unless it was for the last
+-- waiter.
+local function owe(owed, waiters, left, delay)
+  if left == 0 then
+    redis.call('ZREM', owed, waiters)
+    return
+  end
+  local time = redis.call('TIME')
+  redis.call('ZADD', owed, string.format('%.0f', time[1] * 1000 + time[2] / 1000 + delay), waiters)
+end

@@ -1,0 +1,124 @@
+package parking
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/owed.lua
+	owedSource string
+
+	owedScript = redis.NewScript(owedSource)
+)
+
+const (
+	// owedAfter is how long after a wake another process looks whether a task has come. The process that has sent the wake
+	// has looked by then, and has noted that nothing is owed any more.
+	owedAfter = 2 * followUpFirst
+	// owedLook is the time between two looks for owed wakes, and between two looks at a head that has failed.
+	owedLook = 400 * time.Millisecond
+	// owedMost is how many keys one look is for, and owedLater when it looks again at one of which no waiter can run.
+	owedMost  = 100
+	owedLater = 10 * time.Second
+)
+
+// owed is the name of the sorted set of the keys for which a wake is owed: see owe.lua.
+func (e *Engine) owed() string { return e.index + ":owed" }
+
+// Watch has the waiters of key looked after until one of them is woken, whichever processes end meanwhile. Call it when a
+// task waits behind a head that has failed: nobody releases the key when an operator deletes or archives that.
+func (e *Engine) Watch(ctx context.Context, key string) error { return e.owe(ctx, key, owedLook) }
+
+// owe notes that a wake is owed for a key: somebody looks after it in so long.
+func (e *Engine) owe(ctx context.Context, key string, in time.Duration) error {
+	err := e.step(ctx, oweStep, e.owed(), WaitersKey(key), 1, in.Milliseconds()).Err()
+	if errors.Is(err, redis.Nil) { // it returns nothing
+		return nil
+	}
+	return err
+}
+
+// paid notes that no wake is owed for a key.
+func (e *Engine) paid(ctx context.Context, key string) error {
+	return e.client.ZRem(ctx, e.owed(), WaitersKey(key)).Err()
+}
+
+// lookAfter looks for owed wakes until the Engine is closed.
+func (e *Engine) lookAfter() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.looks != nil {
+		return
+	}
+	end := make(chan struct{})
+	e.looks = end
+	e.pending.Go(func() {
+		tick := time.NewTicker(owedLook)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
+			if err := e.payOwed(ctx); err != nil && e.closing.Err() == nil && !failing(err) {
+				e.log.WarnContext(ctx, "a wake could not be followed up; the waiters' timers will bring them back", "error", err)
+			}
+			cancel()
+		}
+	})
+}
+
+// failing reports whether Redis cannot be reached, which others log.
+func failing(err error) bool {
+	var refusal redis.Error
+	return !errors.As(err, &refusal)
+}
+
+// payOwed looks for keys for which a wake is owed, and wakes the next task of each. If there are none, as nearly always, it
+// makes one call to Redis.
+func (e *Engine) payOwed(ctx context.Context) error {
+	if n, err := e.client.ZCard(ctx, e.owed()).Result(); err != nil || n == 0 {
+		return err
+	}
+	due, err := owedScript.Run(ctx, e.client, []string{e.owed()}, owedAfter.Milliseconds(), owedMost).StringSlice()
+	for _, waiters := range due {
+		key, ok := KeyOf(waiters)
+		if !ok {
+			continue
+		}
+		if failed := e.pay(ctx, key); failed != nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// pay wakes the next task of a key, unless the head of its sequence has failed and keeps its position.
+func (e *Engine) pay(ctx context.Context, key string) error {
+	front, err := e.Front(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case len(front.Next) == 0 && front.Parked == 0, front.Failed && len(front.Next) == 1:
+		return e.paid(ctx, key)
+	case front.Failed:
+		return e.owe(ctx, key, owedLook)
+	}
+	w, err := e.WakeNext(ctx, key)
+	e.repaired(key, w)
+	switch {
+	case err != nil || len(w.Tasks) > 0:
+		return err
+	case len(front.Next) > 0: // the head comes by itself, or runs, and its release wakes the next
+		return e.paid(ctx, key)
+	default:
+		return e.owe(ctx, key, owedLater)
+	}
+}
