@@ -46,7 +46,7 @@ func (p *Page) act(a action) http.HandlerFunc {
 			p.fail(w, r, &refusal{http.StatusForbidden, "this page is read-only", "Start it with actions allowed, or use the railtoken command."})
 			return
 		}
-		if err := p.guard.form(w, r); err != nil {
+		if err := p.guard.form(r); err != nil {
 			p.fail(w, r, err)
 			return
 		}

@@ -124,6 +124,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 		return
 	}
+	if err := receive(w, r); err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	p.mux.ServeHTTP(w, r)
 }
 

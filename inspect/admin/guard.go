@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -93,18 +95,45 @@ func (g *guard) tokenOf(cookie string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// form refuses a form that does not come from the page itself. It reads at most 64 kB.
-func (g *guard) form(w http.ResponseWriter, r *http.Request) error {
-	const remedy = "Nothing was changed. Open the page again, and repeat the action there."
+const remedy = "Nothing was changed. Open the page again, and repeat the action there."
+
+const (
+	// mostForm limits the size of a form, and formLimit the time until it has arrived.
+	mostForm  = 64 << 10
+	formLimit = 5 * time.Second
+)
+
+// receive reads the form of a request. A body that does not arrive in time ends the connection, under any server: otherwise each
+// body that was only begun would keep one.
+func receive(w http.ResponseWriter, r *http.Request) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(formLimit)) // where it is not supported, the server's own limit counts
+	if r.Method != http.MethodPost {
+		return nil // nobody reads it
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	err := r.ParseForm()
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body) // it was not read if it is no form
+	}
+	if err != nil {
+		return &refusal{http.StatusBadRequest, "the form cannot be read: it is malformed, larger than 64 kB, or did not arrive within 5 s", remedy}
+	}
+	r.Body = http.NoBody
+	_ = control.SetReadDeadline(time.Time{}) // all has arrived
+	return nil
+}
+
+// form refuses a form that does not come from the page itself.
+func (g *guard) form(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return &refusal{http.StatusForbidden, "the browser does not say where the form comes from", remedy}
 	}
 	if err := g.origin.Check(r); err != nil {
 		return &refusal{http.StatusForbidden, "the form comes from another site", remedy}
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	if err := r.ParseForm(); err != nil {
-		return &refusal{http.StatusBadRequest, "the form cannot be read: it is malformed, or larger than 64 kB", remedy}
 	}
 	c, err := r.Cookie(cookieName)
 	if err != nil || c.Value == "" || !hmac.Equal([]byte(g.tokenOf(c.Value)), []byte(r.PostForm.Get(tokenField))) {

@@ -42,7 +42,6 @@ type typeHit struct {
 // find answers what is typed: the name or the hash of a key, the ID of a task, a type of tasks, or a worker. It leads to the one that
 // has this name, or else to a page of what is similar.
 func (p *Page) find(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	text := unquoted(r.FormValue("q"))
 	if text == "" {
 		http.Redirect(w, r, p.opts.Prefix+"/keys", http.StatusSeeOther)
