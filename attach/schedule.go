@@ -39,6 +39,10 @@ const (
 // orderly shutdown. An @every entry starts anew in each process, so use times of the day instead of long intervals. A
 // process that is ready to take over queries Redis about twice a second.
 //
+// A task with asynq.TaskID that is archived keeps its ID, so asynq refuses all later ticks of its entry until an operator
+// deletes or replays it. A handler with middleware.FailFast archives a task in conflict: for such entries use
+// FailFast{Outcome: middleware.Discard} or middleware.Requeue, or asynq.Unique instead of the ID.
+//
 // An asynq.Scheduler logs at its shutdown that it could not close the shared connection. Ignore that error.
 func (a *Attached) Schedule(name string, newScheduler func(client redis.UniversalClient) (Scheduler, error)) error {
 	if name == "" || newScheduler == nil {

@@ -143,6 +143,8 @@ func servers(f facts) []Cause {
 // forKey returns what holds up a task that is parked.
 func forKey(f facts) []Cause {
 	switch {
+	case f.sequence.position == 1 && f.position == 0 && !f.putBack: // it is the head of its sequence, and has failed
+		return []Cause{RetryLater}
 	case f.sequence.failed():
 		return []Cause{BehindFailed}
 	case f.sequence.position > 1, f.sequence.position == 0 && f.position > 1:

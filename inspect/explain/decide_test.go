@@ -28,7 +28,10 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 		want  []Cause
 		says  string
 	}{
-		"held":              {parked, []Cause{Held}, "for 1s"},
+		"held": {parked, []Cause{Held}, "for 1s"},
+		"a failed head": {with(func(f *facts) {
+			f.position, f.holder, f.retried, f.sequence = 0, nil, 1, place{position: 1}
+		}), []Cause{RetryLater}, "it has failed 1 of"},
 		"paused, held":      {with(func(f *facts) { f.paused = true }), []Cause{QueuePaused, Held}, "paused"},
 		"paused, unserved":  {with(func(f *facts) { f.paused, f.unserved = true, true }), []Cause{QueuePaused, Held}, "paused"},
 		"unserved, behind":  {with(func(f *facts) { f.unserved, f.position = true, 2 }), []Cause{QueueUnserved, Behind}, "no running server"},
