@@ -105,7 +105,7 @@ func New(o Options) (*Page, error) {
 	}
 	p := &Page{opts: o, mux: http.NewServeMux(), guard: guard{secret: secret, hosts: o.Hosts}, sealer: newSealer(secret)}
 	p.reads.entries = map[string]*entry{}
-	p.hub = newHub(p.fingerprint)
+	p.hub = newHub((&watcher{page: p}).fingerprints)
 	if err := p.parse(); err != nil {
 		return nil, err
 	}

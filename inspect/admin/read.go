@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -225,42 +224,4 @@ func (p *Page) look(ctx context.Context, key string) (inspect.KeyState, error) {
 // nodes reads the state of the lock servers.
 func (p *Page) nodes(ctx context.Context) ([]inspect.Node, error) {
 	return read(ctx, &p.reads, "nodes", p.opts.Inspector.Nodes)
-}
-
-// fingerprint returns a text that changes when a page about a topic would show something else, apart from times that
-// the page counts itself.
-func (p *Page) fingerprint(ctx context.Context, topic string) string {
-	var b strings.Builder
-	waiter := func(w delayqueue.Waiter) {
-		fmt.Fprintf(&b, "%s %q %d %d %s\n", w.Task, w.Key, w.Position, w.Conflicts, w.State)
-	}
-	if key, ok := strings.CutPrefix(topic, keyTopic); ok {
-		k, err := p.look(ctx, key)
-		if err != nil {
-			return "error"
-		}
-		if h := k.Holder; h != nil {
-			fmt.Fprintf(&b, "%s %q %d %v %d", h.Owner, h.Label, h.Fence, h.Task != nil, h.Votes)
-		}
-		for _, s := range k.Servers {
-			fmt.Fprintf(&b, "%s %s %v\n", s.Addr, s.Owner, s.Err != nil)
-		}
-		fmt.Fprintln(&b, k.Waiting)
-		for _, w := range slices.Concat(k.Waiters, k.Sequence) {
-			waiter(w)
-		}
-		return b.String()
-	}
-	s, err := p.snapshot(ctx)
-	if err != nil {
-		return "error"
-	}
-	fmt.Fprintln(&b, s.Waiting)
-	for _, w := range s.Waiters {
-		waiter(w)
-	}
-	for _, w := range s.Workers {
-		fmt.Fprintf(&b, "%s %d %d %d %d\n", w.ID, w.Running, w.Waiting, w.Conflicts, w.Seen.UnixMilli())
-	}
-	return b.String()
 }

@@ -13,6 +13,9 @@ const (
 	// read, and latest at most.
 	soonest = 400 * time.Millisecond
 	latest  = 5 * time.Second
+	// share is how much of the time each command of a read takes from the interval: there are 50 commands a second at most,
+	// whatever the open pages show.
+	share = time.Second / 50
 	// mostOpen limits how many pages are updated. Further ones ask at an interval.
 	mostOpen = 64
 	// heartbeat finds connections that are gone.
@@ -23,7 +26,7 @@ const (
 // hub tells open pages that what they show has changed. Pages about the same thing share a topic. It reads only while
 // a page is open.
 type hub struct {
-	fingerprint func(ctx context.Context, topic string) string
+	fingerprints func(ctx context.Context, topics []string) (prints map[string]string, commands int)
 
 	mu     sync.Mutex
 	topics map[string]map[chan struct{}]struct{}
@@ -34,8 +37,8 @@ type hub struct {
 	gone   chan struct{} // closed by close
 }
 
-func newHub(fingerprint func(ctx context.Context, topic string) string) *hub {
-	return &hub{fingerprint: fingerprint, topics: map[string]map[chan struct{}]struct{}{}, gone: make(chan struct{})}
+func newHub(fingerprints func(ctx context.Context, topics []string) (map[string]string, int)) *hub {
+	return &hub{fingerprints: fingerprints, topics: map[string]map[chan struct{}]struct{}{}, gone: make(chan struct{})}
 }
 
 // join returns a channel that receives when the topic has changed, or ok = false if no more pages may be open.
@@ -104,20 +107,19 @@ func (h *hub) poll(ctx context.Context, before <-chan struct{}, done chan<- stru
 		case <-time.After(wait):
 		}
 		began := time.Now()
-		now := map[string]string{}
-		for _, topic := range h.watched() {
-			reading, cancel := context.WithTimeout(ctx, readLimit)
-			now[topic] = h.fingerprint(reading, topic)
-			cancel()
-			if ctx.Err() != nil {
-				return
-			}
-			if seen, known := last[topic]; !known || seen != now[topic] {
+		reading, cancel := context.WithTimeout(ctx, readLimit)
+		now, commands := h.fingerprints(reading, h.watched())
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		for topic, print := range now {
+			if seen, known := last[topic]; !known || seen != print {
 				h.tell(topic)
 			}
 		}
 		last = now
-		wait = min(max(soonest, 8*time.Since(began)), latest)
+		wait = max(soonest, min(8*time.Since(began), latest), time.Duration(commands)*share)
 	}
 }
 

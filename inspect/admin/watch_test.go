@@ -2,7 +2,10 @@ package admin_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +144,47 @@ func (r *rig) expire(path, id string) {
 	r.await(middleware.Ended, id)
 	for r.state(id) != "archived" {
 		redistest.Receive(r, time.After(5*time.Millisecond), limit)
+	}
+}
+
+// commands returns how many commands Redis has executed, those of scripts included.
+func (r *rig) commands() (n int64) {
+	r.Helper()
+	for line := range strings.Lines(r.client.Info(r.Context(), "commandstats").Val()) {
+		name, numbers, ok := strings.Cut(line, ":calls=")
+		if !ok || name == "cmdstat_info" {
+			continue
+		}
+		digits, _, _ := strings.Cut(numbers, ",")
+		calls, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil {
+			r.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+func TestSixtyFourWatchedKeysCostSixtyCommandsPerSecond(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, admin.Options{})
+	var open []<-chan struct{}
+	for n := range 64 {
+		key := "order:" + strconv.Itoa(n)
+		r.wait(key, "default", strconv.Itoa(n))
+		open = append(open, r.listen("/events?key="+url.QueryEscape(key)))
+	}
+	for _, events := range open {
+		redistest.Receive(t, events, limit)
+	}
+	before, began := r.commands(), time.Now()
+	for range 2 { // rounds
+		r.wait("order:63", "default", rand.Text())
+		redistest.Receive(t, open[63], limit)
+	}
+	spent, took := r.commands()-before-2*3, time.Since(began)
+	t.Logf("%d commands in %v", spent, took)
+	if most := 60*took.Seconds() + 64*3; float64(spent) > most {
+		t.Errorf("%d commands in %v: more than 60 a second and one round", spent, took)
 	}
 }

@@ -103,7 +103,7 @@ func New(client redis.UniversalClient, opts Options) (*Engine, error) {
 	_, oneNode := client.(*redis.Client)
 	e := &Engine{
 		client: client, log: opts.Logger, woken: opts.Woken, repair: opts.Repaired,
-		lastWakes: map[string]*lastWake{}, steps: !oneNode, index: cmp.Or(opts.Index, parkedIndex),
+		lastWakes: map[string]*lastWake{}, steps: !oneNode, index: cmp.Or(opts.Index, ParkedIndex),
 		inspect: asynq.NewInspectorFromRedisClient(client),
 	}
 	e.tasks = asynq.NewClientFromRedisClient(asynqconn.NewEnqueuer(client, e.answer))
@@ -171,8 +171,8 @@ func (e *Engine) CloseBy(deadline time.Time) {
 // CloseLimit is how long everything may take together that is closed when a server shuts down: parks, releases, locks.
 const CloseLimit = 8 * time.Second
 
-// parkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
-const parkedIndex = "railtoken:parked"
+// ParkedIndex is the sorted set of all parked tasks: the score of an entry is when it was last parked (us).
+const ParkedIndex = "railtoken:parked"
 
 // waitersPrefix begins the names of all sets of waiters.
 const waitersPrefix = "railtoken:waiters:{"

@@ -8,9 +8,6 @@ import (
 	"github.com/railtoken/railtoken/internal/asynqconn"
 )
 
-// ParkedIndex is the name of the index of all parked tasks.
-const ParkedIndex = parkedIndex
-
 // FollowUpFirst is when a wake is checked for the first time.
 const FollowUpFirst = followUpFirst
 
