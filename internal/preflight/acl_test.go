@@ -68,6 +68,21 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAKeyThatMayNotBeDeletedExpires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := check(t, server.Client(t, server.User(t, "worker", "~*", "&*", "+@all", "-del")), both)
+	if !slices.Equal(r.Missing, []string{"+del"}) {
+		t.Errorf("missing %q", r.Missing)
+	}
+	client := server.Client(t)
+	for _, key := range client.Keys(t.Context(), "*").Val() {
+		if ttl := client.PTTL(t.Context(), key).Val(); ttl == -1 {
+			t.Errorf("%s is there for ever", key)
+		}
+	}
+}
+
 func TestEveryMasterOfAClusterIsAsked(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)

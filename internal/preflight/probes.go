@@ -59,6 +59,9 @@ func probesOf(needs Needs) (probes []probe) {
 		add("info", "server")
 	}
 	add("del", scratch)
+	if len(needs.Queues) > 0 {
+		add("persist", scratchPrefix+rand.Text()) // not scratch: a user who may not DEL would leave it for ever
+	}
 	for _, channel := range channelsOf(needs) {
 		if channel != cancelChannel {
 			probes = append(probes, probe{args: []any{"publish", channel, ""}, rule: ruleOf("&", channel), hint: true})
