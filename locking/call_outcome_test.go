@@ -28,7 +28,8 @@ func TestOutcomeOfACall(t *testing.T) {
 		want outcome
 	}{
 		"executed":                   {nil, answered},
-		"refused by the server":      {replyError("WRONGTYPE Operation against a key"), answered},
+		"refused by the server":      {replyError("ERR value is not an integer"), answered},
+		"a value of other programs":  {replyError("WRONGTYPE Operation against a key"), unsent},
 		"refused by the guard":       {&restartguard.RefusedError{Reason: restartguard.Young}, unsent},
 		"refused for a reply":        {&restartguard.RefusedError{Err: replyError("WRONGTYPE of INFO")}, unsent},
 		"a wrong password":           {replyError("WRONGPASS invalid username-password pair"), unsent},

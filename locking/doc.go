@@ -35,8 +35,9 @@
 //
 // The TTL of a key follows its server's wall clock. If that clock is set forward, keys expire early, and a second
 // holder may start while the first one still trusts its lease. A Redlock does not prevent this: if one of three servers
-// was away when a lease began, and returns, one clock that is set forward is enough. Only the fencing token refuses the
-// late writer then. Slew the clocks of servers, as chrony and ntpd do after their start, instead of stepping them.
+// was away when a lease began, one clock that is set forward is enough until about a second after its return, when the
+// lease is on it, too. Only the fencing token refuses the late writer then. Slew the clocks of servers, as chrony and
+// ntpd do after their start, instead of stepping them.
 //
 // # Unanswered calls
 //

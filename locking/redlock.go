@@ -58,6 +58,7 @@ type redlockNode struct {
 	client       *redis.Client
 	calls        *pipeline.Server
 	guard        *restartguard.Node
+	missing      missing
 	subscription *subscription.Subscription
 }
 
@@ -85,7 +86,7 @@ func NewRedlock(nodes []*redis.Options, opts RedlockOptions) (*Redlock, error) {
 		r.acquire = strictAcquireScript
 	}
 	for i, o := range nodes {
-		n := &redlockNode{addr: o.Addr, guard: guards.Node(i)}
+		n := &redlockNode{addr: o.Addr, guard: guards.Node(i), missing: missing{node: i}}
 		timeout := opts.pipelineTimeout()
 		own := nodeOptions(*o, timeout)
 		n.guard.Protect(&own)

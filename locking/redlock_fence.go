@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -98,12 +99,22 @@ func (g *redlockGrant) renew(
 		if err != nil {
 			g.nodes[i].failure = err
 			g.rules.RenewFailed(i)
+			if !errors.Is(err, errTaking) {
+				g.failed(i)
+			}
 		} else {
 			g.rules.Renewed(i, tokens, lost == 0)
+			if lost == 0 {
+				g.stopSeeking(i)
+			}
 		}
 		then(i, lost == 0, err)
 	}).Late = late
-	return g.redlock.nodes[i].calls.Send(call)
+	err := g.redlock.nodes[i].calls.Send(call)
+	if err != nil {
+		g.failed(i)
+	}
+	return err
 }
 
 // Block returns how many consecutive tokens are reserved.

@@ -40,6 +40,8 @@ type redlockGrant struct {
 	settled   chan struct{} // closed once the verdict is certain
 	committed chan struct{} // closed once tokens are certain
 	tokens    []int64       // committed: the last one of each key's block
+	extended  time.Time     // when the last extension by a majority began
+	lasts     time.Duration // its TTL
 	waiting   bool          // another step of the commit is due after commitPause
 	ended     bool          // given back: the commit stops, and late grants are released
 	began     time.Time
@@ -66,6 +68,8 @@ type grantNode struct {
 	sent     time.Time
 	retried  bool // the call was repeated, after the server had shown another identity
 	release  releaseState
+	missing  bool // a call has failed, so the lock may be missing there
+	sought   bool // it is taken once the node answers
 	repeated bool // an unanswered release may have been executed, so that a later answer proves no loss
 }
 
@@ -74,8 +78,9 @@ func newRedlockGrant(r *Redlock, keys, redisKeys []string, opts Options) *redloc
 		redlock: r, owner: lockformat.NewOwner(opts.Label, opts.block, time.Now()), keys: keys,
 		redisKeys: redisKeys, opts: opts,
 		rules: quorum.New(len(r.nodes)), nodes: make([]grantNode, len(r.nodes)),
-		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(),
+		settled: make(chan struct{}), committed: make(chan struct{}), began: time.Now(), lasts: opts.TTL,
 	}
+	g.extended = g.began
 	g.onAnswer, g.onLate, g.onRelease = g.handleAcquire, g.handleLate, g.handleRelease
 	last := r.clock.Propose(time.Now().UnixMicro(), int64(opts.block))
 	strict := r.opts.Guard == GuardStrict
@@ -113,6 +118,7 @@ func (g *redlockGrant) acquire(ctx context.Context) (quorum.Verdict, error) {
 	verdict := g.rules.Verdict()
 	if verdict == quorum.Won {
 		g.commit()
+		g.seekMissing()
 		return verdict, nil
 	}
 	g.withdraw()
@@ -152,6 +158,7 @@ func (g *redlockGrant) fail(i int, err error) {
 	g.nodes[i].answered = true
 	g.nodes[i].failure = err
 	g.rules.Failed(i)
+	g.failed(i)
 }
 
 // handleLate records that a node has not answered the acquire call, or an earlier one, within NodeTimeout. The answer

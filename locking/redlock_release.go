@@ -30,6 +30,7 @@ func (g *redlockGrant) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended, g.abandoned = true, true
+	g.stopSeekingAll()
 	g.releaseAll(func(i int) bool { return !g.rules.Elsewhere(i) }, func() bool {
 		for i := range g.nodes {
 			if g.nodes[i].release == releasing && g.rules.Counters(i) != nil {
@@ -77,6 +78,7 @@ func (g *redlockGrant) releaseOnce() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = true
+	g.stopSeekingAll()
 	g.withdraw()
 	g.releaseAll(func(int) bool { return true }, func() bool { return g.releaseOutcome() != quorum.Open })
 	switch g.releaseOutcome() {

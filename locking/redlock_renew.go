@@ -99,6 +99,7 @@ func (g *redlockGrant) renewOutcome(r *renewal, calls []pipeline.Call) (quorum.O
 	defer g.mu.Unlock()
 	outcome := r.poll.Outcome()
 	if outcome == quorum.Done {
+		g.extended, g.lasts = r.began, r.ttl
 		return outcome, nil
 	}
 	for i := range calls {
@@ -153,16 +154,16 @@ func (g *redlockGrant) retake(r *renewal) {
 	}
 	for _, i := range r.lost {
 		if !g.taking(i) { // otherwise the acquire call may still be granted
-			g.askAgain(i, r.ttl)
+			_ = g.askAgain(i, r.ttl, nil)
 		}
 	}
 	r.lost = nil
 }
 
 // askAgain sends an acquire call to node i that proposes the committed token. Of several keys it proposes the smallest
-// token, because a wrong counter must not spread from one key to another; the next renewal sets each key's own. The
-// caller holds the mutex.
-func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
+// token, because a wrong counter must not spread from one key to another; the next renewal sets each key's own. It calls
+// then with the outcome under the mutex, unless then is nil, or askAgain itself fails. The caller holds the mutex.
+func (g *redlockGrant) askAgain(i int, ttl time.Duration, then func(err error)) error {
 	opts, n := g.opts, &g.nodes[i]
 	opts.TTL, opts.Notify = ttl, 0
 	strict := g.redlock.opts.Guard == GuardStrict
@@ -172,17 +173,25 @@ func (g *redlockGrant) askAgain(i int, ttl time.Duration) {
 		n.sent, n.retried = time.Now(), true // the next renewal tries again
 		request.Add(g.redlock.nodes[i].guard.Identity())
 	}
-	if g.redlock.nodes[i].calls.Send(new(pipeline.Call).Of(request, i, g.askedAgain)) == nil {
+	err := g.redlock.nodes[i].calls.Send(new(pipeline.Call).Of(request, i, func(c *pipeline.Call) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		err := g.askedAgain(c)
+		if then != nil {
+			then(err)
+		}
+	}))
+	if err == nil {
 		n.several = n.several || n.asked
 		n.asked, n.answered = true, false // a release waits for the answer
 	}
+	return err
 }
 
-// askedAgain records the answer of a node to an acquire call of askAgain.
-func (g *redlockGrant) askedAgain(c *pipeline.Call) {
+// askedAgain records the answer of a node to an acquire call of askAgain, and returns its failure. The caller holds the
+// mutex.
+func (g *redlockGrant) askedAgain(c *pipeline.Call) error {
 	i := c.Node
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	n := &g.nodes[i]
 	n.answered = true
 	tops, held, _, err := g.parse(c)
@@ -203,4 +212,5 @@ func (g *redlockGrant) askedAgain(c *pipeline.Call) {
 	if g.ended {
 		g.releaseLate(i)
 	}
+	return err
 }

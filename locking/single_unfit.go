@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/eviction"
+	"github.com/railtoken/railtoken/internal/leaseterm"
 )
 
 const (
@@ -37,7 +38,7 @@ type fitness struct {
 
 // check returns an error if a server may evict keys. It waits only if it does not know that they are fit.
 func (f *fitness) check(ctx context.Context) error {
-	due := int64(time.Since(f.began)) >= f.next.Load()
+	due := int64(leaseterm.Since(f.began)) >= f.next.Load()
 	if f.fit.Load() && !due {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (f *fitness) ask(answered chan struct{}) {
 		f.err = refusal
 		f.fit.Store(refusal == nil)
 	}
-	f.next.Store(int64(time.Since(f.began) + pause))
+	f.next.Store(int64(leaseterm.Since(f.began) + pause))
 	f.asking = nil
 	close(answered)
 }

@@ -71,6 +71,8 @@ type slot struct {
 	extension    uint32 // number of the one under way
 	extendedFrom int64  // elapsed time at which it was sent
 	lost         uint16 // nodes that have said no to it
+	missing      uint16 // nodes that have failed, so that the lock may be missing there
+	pause        int64  // before they are asked for it
 	nextTick     int64
 }
 
@@ -135,6 +137,7 @@ func (s *simulation) sendAcquire(i int16) {
 	}
 	sl.sent, sl.renewals = [maxNodes][maxKeys]int64{}, [maxNodes]uint32{}
 	sl.first[0] = 0
+	sl.missing, sl.pause = 0, 0
 	sl.deadline = s.now + micros(s.Timeout)
 	var down uint16
 	for n := range s.nodes {
@@ -243,6 +246,7 @@ func (s *simulation) answered(sl *slot, n int) {
 	switch {
 	case m.attempt == 0:
 		sl.acq.Failed(n)
+		sl.missing |= 1 << n
 	case m.ok:
 		s.granted(sl, n, n)
 	default:
@@ -317,6 +321,13 @@ func (s *simulation) reply(at uint32) {
 		s.renewed(sl, &m)
 		s.commit(m.slot)
 	case extend:
+		if m.number == 0 { // of reclaim
+			s.renewed(sl, &m)
+			if m.ok {
+				sl.missing &^= 1 << m.node
+			}
+			return
+		}
 		if sl.extension != m.number || sl.polled&(1<<m.node) != 0 {
 			return
 		}
@@ -398,6 +409,7 @@ func (s *simulation) over(i int16) {
 	if sl.phase == acquiring {
 		s.decide(i)
 	} else {
+		s.reclaimLater(i)
 		s.commit(i)
 	}
 }

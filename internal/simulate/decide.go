@@ -80,6 +80,7 @@ func (s *simulation) won(i int16) {
 	}
 	s.push(event{at: s.now + hold, kind: handOff, slot: i, ref: sl.attempt})
 	sl.nextTick = sl.ttl / 3
+	s.reclaimLater(i)
 	s.push(event{at: s.now + s.toTick(sl, elapsed), kind: tick, slot: i, ref: sl.attempt})
 	s.commit(i)
 }

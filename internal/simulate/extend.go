@@ -48,9 +48,11 @@ func (s *simulation) extend(i int16, elapsed int64) {
 		if !s.transmit(i, n, extend, sl.extension) {
 			sl.polled |= 1 << n
 			sl.poll.Failed()
+			sl.missing |= 1 << n
 		}
 	}
 	sl.nextTick = elapsed + sl.ttl/3
+	s.reclaimLater(i)
 	s.push(event{at: s.now + micros(s.Timeout), kind: extendOver, slot: i, ref: sl.attempt, arg: sl.extension})
 	s.extended(i)
 }
@@ -65,8 +67,10 @@ func (s *simulation) extendOver(i int16, number uint32) {
 		if sl.polled&(1<<n) == 0 {
 			sl.polled |= 1 << n
 			sl.poll.Failed()
+			sl.missing |= 1 << n
 		}
 	}
+	s.reclaimLater(i)
 	s.extended(i)
 }
 
@@ -112,6 +116,7 @@ func (s *simulation) retake(i int16) {
 
 // retaken handles the answer to a retake.
 func (s *simulation) retaken(sl *slot, m *message) {
+	sl.missing &^= 1 << m.node
 	if position := sl.position(int(m.node)); m.ok && position >= 0 {
 		s.result.Retaken++
 		sl.acq.Retaken(position, slices.Clone(m.tokens[:sl.keys]))

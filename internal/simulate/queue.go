@@ -14,6 +14,7 @@ const (
 	extendOver               // the time for the answers to an extension is over
 	tick                     // a lease looks at its clocks, and is extended
 	handOff                  // the holder is done: hand off or release
+	reclaim                  // nodes that have failed are asked for the lock of a lease
 	clientPauses             // the rest is done to machines
 	clientCrashes
 	clientJumps
@@ -21,6 +22,9 @@ const (
 	nodeStarts
 	nodeFailsOver
 	nodeJumps
+	nodeParts   // a node is cut off, and keeps what it has
+	nodeReturns // it can be reached again
+	nodeLeaps   // the wall clock of a node is set beyond the end of every lock, and back
 )
 
 // event is something that happens at a certain time.

@@ -66,6 +66,10 @@ type Scenario struct {
 	FailoverEvery    time.Duration // of one node; up to 200 ms are lost
 	ClockSet         float64       // of the starts of nodes: the wall clock is set right after, so the node looks old
 
+	NodePartEvery time.Duration // of one node: for up to NodeParted it is cut off, and then another node's clock is set forward
+	NodeParted    time.Duration
+	RetakeAtTurn  bool // missing locks are taken by renewals alone
+
 	Skew         time.Duration // of a client's wall clock, in both directions
 	JumpEvery    time.Duration // of one client's wall clock, within Skew
 	NodeSkew     time.Duration

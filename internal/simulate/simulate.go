@@ -26,6 +26,7 @@ type Result struct {
 	TooLate      int // acquires that came after they had been taken back
 	Refused      int // dials that the guard turned down
 	Excused      int // leases for which the clocks broke their assumptions
+	Excusable    int // overlaps of which a lease is excused
 	Events       int
 	Span         time.Duration // of virtual time
 
@@ -116,6 +117,7 @@ func newSimulation(sc Scenario, seed uint64, acquisitions int) *simulation {
 		s.schedule(sc.NodeCrashEvery, event{kind: nodeCrashes, node: uint8(i)})
 		s.schedule(sc.FailoverEvery, event{kind: nodeFailsOver, node: uint8(i)})
 		s.schedule(sc.NodeJump, event{kind: nodeJumps, node: uint8(i)})
+		s.schedule(sc.NodePartEvery, event{kind: nodeParts, node: uint8(i)})
 	}
 	s.clients = make([]client, sc.Clients)
 	s.slots = make([]slot, sc.Clients*sc.Slots)
@@ -169,7 +171,8 @@ func (s *simulation) handle(e *event) {
 	switch e.kind {
 	case atNode:
 		s.arrive(e)
-	case clientPauses, clientCrashes, clientJumps, nodeCrashes, nodeStarts, nodeFailsOver, nodeJumps:
+	case clientPauses, clientCrashes, clientJumps, nodeCrashes, nodeStarts, nodeFailsOver, nodeJumps,
+		nodeParts, nodeReturns, nodeLeaps:
 		s.upset(e)
 	default:
 		slot := e.slot
@@ -251,6 +254,10 @@ func (s *simulation) run(e *event) {
 		if sl.phase == holding {
 			s.handOff(e.slot)
 		}
+	case reclaim:
+		if sl.phase == holding {
+			s.reclaim(e.slot)
+		}
 	}
 }
 
@@ -299,6 +306,19 @@ func (s *simulation) upset(e *event) {
 			n.failOver(&s.random, s.now)
 		}
 		s.schedule(s.FailoverEvery, *e)
+	case nodeParts:
+		if n.up {
+			n.up = false
+			n.epoch++
+			s.push(event{at: s.now + s.below(micros(s.NodeParted)), kind: nodeReturns, node: e.node})
+		}
+		s.schedule(s.NodePartEvery, *e)
+	case nodeReturns:
+		n.up = true
+		other := (int(e.node) + 1 + int(s.below(int64(len(s.nodes)-1)))) % len(s.nodes)
+		s.push(event{at: s.now + s.below(micros(s.TopTTL)), kind: nodeLeaps, node: uint8(other)})
+	case nodeLeaps:
+		s.leap(n)
 	case nodeJumps:
 		s.jump(n)
 		s.schedule(s.NodeJump, *e)
@@ -328,6 +348,14 @@ func (s *simulation) jump(n *node) {
 		s.nodeJumped = s.now
 	}
 	n.offset = offset
+}
+
+// leap sets a node's clock beyond the end of every lock, and back.
+func (s *simulation) leap(n *node) {
+	for key := range n.cells {
+		n.at(uint16(key), (n.wall(s.now)+micros(s.TopTTL)+second)/1000)
+	}
+	s.nodeJumped = s.now
 }
 
 // die ends a client's process. Another one starts soon and knows nothing.
