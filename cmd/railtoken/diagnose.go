@@ -70,7 +70,11 @@ func (a *app) printExplanation(e explain.Explanation) {
 		row("place", fmt.Sprintf("%d of %d", e.Position, max(e.Waiters, e.Position)))
 	}
 	if e.Since != nil {
-		row("waiting", fmt.Sprintf("for %s, refused %d times", ago(*e.Since), e.Conflicts))
+		times := "once"
+		if e.Conflicts != 1 {
+			times = fmt.Sprintf("%d times", e.Conflicts)
+		}
+		row("waiting", fmt.Sprintf("for %s, refused %s", ago(*e.Since), times))
 	}
 	row("starts", e.Expected)
 	for _, also := range e.Also {
@@ -86,11 +90,14 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "find what is wrong before it costs tasks or time", Args: cobra.NoArgs,
 		Long: "doctor looks at all servers, queues, waiting tasks and workers, and says what is wrong, what that costs, and how to\n" +
 			"fix it. It changes nothing; to check ACL rules it tries commands on a key of its own, as workers do when they start.\n" +
-			"Exit status 2 says that it has found something.\n\nChecks: " + strings.Join(doctor.Checks(), ", ") + ".",
+			"Exit status 2 says that it has found something, and 3 that it has found nothing, but could not check everything:\n" +
+			"--skip leaves out checks that you do not want.\n\nChecks: " + strings.Join(doctor.Checks(), ", ") + ".",
 		RunE: a.doLong(func(ctx context.Context, _ []string) error { return a.doctor(ctx, settings, skip) }),
 	}
 	c.Flags().StringSliceVar(&skip, "skip", nil, "`checks` to omit")
 	c.Flags().DurationVar(&settings.MaxWait, "max-wait", 0, "how long a task may wait for its key (default 5m)")
+	c.Flags().DurationVar(&settings.LongRun, "long-run", 0,
+		"how long a task may keep others from a key or a slot (default 30s)")
 	_ = c.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(doctor.Checks(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -122,8 +129,12 @@ func (a *app) doctor(ctx context.Context, settings doctor.Settings, skip []strin
 	} else {
 		a.printReport(report)
 	}
-	if err == nil && len(report.Findings) > 0 {
+	switch {
+	case err != nil:
+	case len(report.Findings) > 0:
 		err = errFound
+	case len(report.Unchecked) > 0:
+		err = errUnchecked
 	}
 	return err
 }
@@ -160,14 +171,24 @@ func (a *app) printReport(r doctor.Report) {
 			a.out.printf("  %s at %s: %s\n", u.Check, u.Where, u.Why)
 		}
 	}
-	switch {
-	case len(r.Findings) > 0:
-		a.out.printf("\n%d findings\n", len(r.Findings))
-	case len(r.Unchecked) == 0:
+	switch unchecked := counted(len(r.Unchecked), "check") + " could not be made"; {
+	case len(r.Findings)+len(r.Unchecked) == 0:
 		a.out.printf("All is well.\n")
+	case len(r.Findings) == 0:
+		a.out.printf("\nNothing was found, but %s.\n", unchecked)
+	case len(r.Unchecked) == 0:
+		a.out.printf("\n%s.\n", counted(len(r.Findings), "finding"))
 	default:
-		a.out.printf("\nNothing else is wrong.\n")
+		a.out.printf("\n%s; %s.\n", counted(len(r.Findings), "finding"), unchecked)
 	}
+}
+
+// counted returns a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // step shows on a terminal what long work is at.

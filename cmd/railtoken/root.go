@@ -19,13 +19,17 @@ import (
 
 // Exit statuses.
 const (
-	exitOK    = 0
-	exitError = 1
-	exitFound = 2
+	exitOK        = 0
+	exitError     = 1
+	exitFound     = 2
+	exitUnchecked = 3
 )
 
 // errFound ends a command that has found something: it is printed already.
 var errFound = errors.New("something was found")
+
+// errUnchecked ends a command that has found nothing, but could not look at everything: it is printed already.
+var errUnchecked = errors.New("not everything could be checked")
 
 const help = `railtoken shows what holds each business key, which tasks wait for it and why, and steps in.
 
@@ -35,7 +39,8 @@ RAILTOKEN_REDIS_PASSWORD_FILE names.
 
 A task is named queue/id, or by its id alone. If a table shows a key or a task in quotes, include them.
 
-Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes).`
+Exit status: 0 all is well, 1 an error, 2 the command has found something (doctor, explain, nodes), 3 doctor has found
+nothing, but could not check everything.`
 
 // app is one call of the command.
 type app struct {
@@ -61,6 +66,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	case errors.Is(err, errFound):
 		return exitFound
+	case errors.Is(err, errUnchecked):
+		return exitUnchecked
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		a.errOut.failure("stopped")
 		return exitError

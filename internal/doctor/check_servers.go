@@ -21,25 +21,6 @@ func (f *Facts) answering() []Server {
 	return slices.DeleteFunc(slices.Clone(f.Servers), func(s Server) bool { return s.Err != nil })
 }
 
-func unreachable(f Facts) (all []Finding) {
-	for _, s := range f.Servers {
-		if s.Err == nil {
-			continue
-		}
-		cost := "no task runs until it is back"
-		if s.Node {
-			cost = "one lock server less: without a majority no task runs"
-		} else if !s.Tasks {
-			cost = "no task gets its keys until it is back"
-		}
-		all = append(all, Finding{
-			Where: s.Addr, What: "it cannot be asked: " + s.Err.Error(), Cost: cost,
-			Remedy: "start it, or correct its address, user and password",
-		})
-	}
-	return all
-}
-
 // faults returns the findings for one kind of fault that INFO shows.
 func faults(f Facts, kind preflight.Kind, cost func(Server) (string, string)) (all []Finding) {
 	for _, s := range f.answering() {
@@ -85,7 +66,7 @@ func eviction(f Facts) []Finding {
 func persistence(f Facts) (all []Finding) {
 	for _, s := range f.answering() {
 		aof := s.Info["aof_enabled"] == "1"
-		if s.Info["aof_last_write_status"] == "err" || s.Info["rdb_last_bgsave_status"] == "err" {
+		if s.unwritten() {
 			all = append(all, Finding{
 				Where: s.Addr, What: "it cannot write its data to disk",
 				Cost:   "it refuses writes (MISCONF), or loses them when it restarts",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,9 +13,13 @@ import (
 	"github.com/railtoken/railtoken/locking"
 )
 
-// secondLook is when findings are confirmed that a working system passes through: a server of asynq runs each of its
-// regular scripts at least every 8 s, but a wake takes milliseconds.
-const secondLook = time.Second
+const (
+	// secondLook is when findings are confirmed that a working system passes through, such as a wake.
+	secondLook = time.Second
+	// mostLooksForScripts is how many seconds Redis may lack asynq's scripts: after SCRIPT FLUSH or a restart it learns them
+	// again when a server of asynq runs them, at least every 8 s.
+	mostLooksForScripts = 9
+)
 
 // Sources are what [Examine] asks. Tasks is required.
 type Sources struct {
@@ -46,12 +51,8 @@ func Examine(ctx context.Context, src Sources) (Report, error) {
 	found := judge(facts, src.Skip)
 	if doubtful(found) {
 		src.Progress("looking again")
-		timer := time.NewTimer(secondLook)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return Report{}, context.Cause(ctx)
+		if err := pause(ctx, src, found); err != nil {
+			return Report{}, err
 		}
 		facts, unchecked = gather(ctx, src)
 		found = confirmed(found, judge(facts, src.Skip))
@@ -65,10 +66,30 @@ func Examine(ctx context.Context, src Sources) (Report, error) {
 	return report, nil
 }
 
+// pause waits until it is time for the second look.
+func pause(ctx context.Context, src Sources, found []Finding) error {
+	tick := time.NewTicker(secondLook)
+	defer tick.Stop()
+	for range mostLooksForScripts {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		var now Facts
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "asynq-scripts" }) ||
+			now.gatherScripts(ctx, src.Tasks) == nil && now.Scripts == 0 {
+			break
+		}
+	}
+	return nil
+}
+
 func (s Settings) withDefaults() Settings {
 	s.TaskCheckInterval = cmp.Or(s.TaskCheckInterval, 50*time.Millisecond)
 	s.TTL = cmp.Or(s.TTL, locking.DefaultTTL)
 	s.MaxHold = cmp.Or(s.MaxHold, locking.DefaultMaxHold)
+	s.LongRun = cmp.Or(s.LongRun, 30*time.Second)
 	s.MaxWait = cmp.Or(s.MaxWait, 5*time.Minute)
 	return s
 }

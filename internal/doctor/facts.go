@@ -13,6 +13,8 @@ type Settings struct {
 	TTL, MaxHold      time.Duration // 30 s and 30 min when zero
 	// MaxWait is how long a task may wait for its key before it is reported; 5 min when zero.
 	MaxWait time.Duration
+	// LongRun is how long a task may keep others from a key or a slot before it is reported; 30 s when zero.
+	LongRun time.Duration
 	// GuardOff says that lock servers vote at once after a restart.
 	GuardOff bool
 	// AllowEviction accepts that the Redis of the tasks may evict keys.
@@ -36,6 +38,14 @@ type Facts struct {
 	Active  []Active
 	Holds   []Hold
 	Workers []Worker
+	// Held are keys that tasks wait for and that are held, those with most waiting tasks.
+	Held []Held
+	// Full are asynq servers whose slots are all in use.
+	Full []Full
+	// Unhandled are types of tasks whose last runs found no handler.
+	Unhandled []Unhandled
+	// Elsewhere are databases of the same Redis that have queues.
+	Elsewhere []Database
 	// Slots counts waiting and pending tasks by slot of a Redis Cluster; nil elsewhere.
 	Slots map[int]Slot
 }
@@ -49,17 +59,20 @@ type Server struct {
 	Tasks, Locks, Node bool
 	Cluster            bool
 	Err                error // why it cannot be asked; nil otherwise
-	RunID              string
-	Info               map[string]string
-	Saves              bool   // it writes snapshots
-	Fsync              string // of its append-only file; empty without one, or if it is not known
-	SavesUnknown       bool
-	User               string
-	Rules              preflight.Report
-	Encrypted, Local   bool
-	Skew               time.Duration // how far its clock is ahead of this machine's
-	RoundTrip          time.Duration // the shortest one
-	Refusal            string        // why the guard does not let it vote; empty if it may
+	Refuses            error // why it refuses writes; nil otherwise
+	// SpeaksTLS and SpeaksPlain say that it cannot be asked because it does, or does not, expect encrypted connections.
+	SpeaksTLS, SpeaksPlain bool
+	RunID                  string
+	Info                   map[string]string
+	Saves                  bool   // it writes snapshots
+	Fsync                  string // of its append-only file; empty without one, or if it is not known
+	SavesUnknown           bool
+	User                   string
+	Rules                  preflight.Report
+	Encrypted, Local       bool
+	Skew                   time.Duration // how far its clock is ahead of this machine's
+	RoundTrip              time.Duration // the shortest one
+	Refusal                string        // why the guard does not let it vote; empty if it may
 }
 
 // Queue is one of asynq's queues.
@@ -106,6 +119,42 @@ type Hold struct {
 	Since                   time.Time
 	// Remaining is how long the lock lasts without a renewal; negative if it has no end, zero if it is not known.
 	Remaining time.Duration
+}
+
+// Held is a key that is held while tasks wait for it.
+type Held struct {
+	Key     string
+	Waiting int
+	// By is the task that holds it, or the label of its lock if no worker reports the task; Worker is host/PID.
+	By, Worker string
+	Since      time.Time
+}
+
+// Full is an asynq server whose slots are all in use.
+type Full struct {
+	Name   string // host/PID
+	Queues map[string]int
+	Slots  int
+	// Last is when the last of its tasks began, and Types are those of all.
+	Last  time.Time
+	Types []string
+}
+
+// Unhandled is a type of tasks without a handler.
+type Unhandled struct {
+	Type  string
+	Tasks int
+	Task  delayqueue.Task // one of them
+}
+
+// Database is one of the databases of a Redis.
+type Database struct {
+	Addr   string
+	Number int
+	Here   int // the number of the one that was asked
+	// Pending is how many tasks of each queue wait for slots there, and Servers how many asynq servers run there.
+	Pending map[string]int
+	Servers int
 }
 
 // Worker is what a worker reports about itself.

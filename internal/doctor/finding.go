@@ -44,6 +44,7 @@ type check struct {
 
 var checks = []check{
 	{"unreachable", false, unreachable},
+	{"writes", false, writes},
 	{"version", false, version},
 	{"role", false, role},
 	{"eviction", false, eviction},
@@ -57,9 +58,13 @@ var checks = []check{
 	{"votes", true, quorum},
 	{"asynq-scripts", true, scripts},
 	{"unserved", true, unserved},
+	{"slots", true, slots},
+	{"no-handler", false, unhandled},
+	{"database", false, databases},
 	{"stuck", true, stuck},
 	{"orphans", true, orphans},
 	{"mixed-orders", true, mixedOrders},
+	{"held", true, held},
 	{"oldest-wait", false, oldestWait},
 	{"timeout", false, timeouts},
 	{"max-hold", false, maxHold},

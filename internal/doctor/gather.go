@@ -46,7 +46,12 @@ func gather(ctx context.Context, src Sources) (Facts, *gaps) {
 	missed.add("unserved", "the Redis of the tasks", f.gatherQueues(ctx, src.Tasks))
 	src.Progress("reading waiting tasks")
 	missed.add("orphans", "the Redis of the tasks", f.gatherWaits(ctx, src.Tasks))
+	if src.Inspector != nil {
+		missed.add("held", "the Redis of the locks", f.gatherHeld(ctx, src.Inspector))
+	}
 	src.Progress("reading active tasks")
+	missed.add("no-handler", "the Redis of the tasks", f.gatherFailures(ctx, src.Tasks))
+	missed.add("database", "the Redis of the tasks", f.gatherDatabases(ctx, src.Tasks))
 	missed.add("stuck", "the Redis of the tasks", f.gatherActive(ctx, src.Tasks))
 	missed.add("asynq-scripts", "the Redis of the tasks", f.gatherScripts(ctx, src.Tasks))
 	return f, missed

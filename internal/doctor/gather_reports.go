@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,32 @@ func (f *Facts) gatherReports(ctx context.Context, i *inspect.Inspector) error {
 		if k.Holder != nil && k.Holder.Task != nil && k.Holder.Task.Task.String() == f.Holds[n].Task {
 			f.Holds[n].Remaining = k.Holder.Remaining
 		}
+	}
+	return nil
+}
+
+// gatherHeld looks who holds the keys with most waiting tasks.
+func (f *Facts) gatherHeld(ctx context.Context, i *inspect.Inspector) error {
+	waiting := map[string]int{}
+	for _, w := range f.Waits {
+		waiting[w.Key]++
+	}
+	names := slices.SortedFunc(maps.Keys(waiting), func(a, b string) int {
+		return cmp.Or(waiting[b]-waiting[a], cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), mostLooks)] {
+		k, err := i.Look(ctx, name, 0)
+		if err != nil {
+			return err
+		}
+		if k.Holder == nil || k.Waiting == 0 {
+			continue
+		}
+		h := Held{Key: name, Waiting: k.Waiting, By: k.Holder.Label, Since: k.Holder.Since}
+		if task := k.Holder.Task; task != nil {
+			h.By, h.Worker = "task "+task.Task.String()+" ("+task.Type+")", task.Host+"/"+strconv.Itoa(task.PID)
+		}
+		f.Held = append(f.Held, h)
 	}
 	return nil
 }

@@ -105,17 +105,19 @@ func (s *Server) gather(ctx context.Context, t target, src Sources, missed *gaps
 		s.User = "default"
 	}
 	s.gatherHosts(ctx, t.client, src)
-	s.gatherTimes(ctx, t.client)
+	s.gatherAnswer(ctx, t.client)
 	if s.Err != nil {
 		return
 	}
+	missed.add("clock", s.Addr, s.gatherTimes(ctx, t.client))
 	info, err := t.client.Info(ctx).Result()
-	missed.add("persistence", s.Addr, err)
+	for _, check := range []string{"version", "role", "eviction", "persistence"} {
+		missed.add(check, s.Addr, err)
+	}
 	s.Info = preflight.ParseInfo(info)
 	s.RunID = s.Info["run_id"]
 	s.gatherSaves(ctx, t.client, missed)
-	s.Rules, err = preflight.MissingRules(ctx, t.client, t.needs)
-	missed.add("acl", s.Addr, err)
+	s.gatherRules(ctx, t, missed)
 	if s.Node && !src.Settings.GuardOff {
 		s.gatherVote(ctx, t.client)
 	}
@@ -151,26 +153,45 @@ func (s *Server) gatherHosts(ctx context.Context, client *redis.Client, src Sour
 }
 
 // gatherTimes measures round trips and the clock.
-func (s *Server) gatherTimes(ctx context.Context, client *redis.Client) {
-	if s.Err = client.Ping(ctx).Err(); s.Err != nil { // it also makes the connection
-		return
-	}
+func (s *Server) gatherTimes(ctx context.Context, client *redis.Client) error {
 	for range asks {
 		sent := time.Now()
 		clock, err := client.Time(ctx).Result()
 		took := time.Since(sent)
 		if err != nil {
-			s.Err = err
-			return
+			return err
 		}
 		if s.RoundTrip == 0 || took < s.RoundTrip {
 			s.RoundTrip, s.Skew = took, clock.Sub(sent.Add(took/2))
 		}
 	}
+	return nil
+}
+
+// gatherRules finds out whether the server accepts writes, and what its user may do there. It tries commands on a key of its
+// own. A user who may not write at all is somebody who looks: what the workers' user may do is not known then.
+func (s *Server) gatherRules(ctx context.Context, t target, missed *gaps) {
+	written, err := preflight.Write(ctx, t.client)
+	switch {
+	case written == preflight.Refused:
+		s.Refuses = err
+		return
+	case written == preflight.Denied && preflight.ReadsOnly(ctx, t.client):
+		err = fmt.Errorf("user %q may only read: run doctor as the user of the workers", s.User)
+		missed.add("acl", s.Addr, err)
+		missed.add("writes", s.Addr, err)
+		return
+	}
+	s.Rules, err = preflight.MissingRules(ctx, t.client, t.needs)
+	missed.add("acl", s.Addr, err)
 }
 
 // gatherSaves finds out what the server writes to disk. Users often may not ask for it.
 func (s *Server) gatherSaves(ctx context.Context, client *redis.Client, missed *gaps) {
+	if len(s.Info) == 0 {
+		s.SavesUnknown = true
+		return
+	}
 	config, err := client.ConfigGet(ctx, "save").Result()
 	if err == nil && s.Info["aof_enabled"] == "1" {
 		var fsync map[string]string

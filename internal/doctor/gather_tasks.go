@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/asynqconn"
+	"github.com/railtoken/railtoken/internal/asynqread"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
 )
@@ -62,11 +62,14 @@ func (f *Facts) gatherQueues(ctx context.Context, client redis.UniversalClient) 
 	if err != nil {
 		return err
 	}
-	servers, err := asynq.NewInspectorFromRedisClient(client).Servers()
+	servers, err := asynqread.Servers(ctx, client)
 	if err != nil {
 		return err
 	}
 	f.Servings = len(servers)
+	if err := f.gatherFull(ctx, client, servers); err != nil {
+		return err
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		q := Queue{Name: name}

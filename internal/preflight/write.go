@@ -1,0 +1,63 @@
+package preflight
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Written is what has become of a write that was tried.
+type Written int
+
+// The outcomes of [Write].
+const (
+	Accepted Written = iota
+	Denied           // the user may not write
+	Refused          // the server does not write now
+)
+
+const (
+	// writeTimeout is how long a server may take for a write. A server whose writes are paused answers reads meanwhile.
+	writeTimeout = 2 * time.Second
+	// mostMoved limits how many keys are tried on a node of a Cluster, which takes only those of its slots.
+	mostMoved = 200
+)
+
+// Write tries a write on a key of its own, which it deletes, and returns what has become of it. The error is that of the
+// server; nil if it has accepted the write.
+func Write(ctx context.Context, client *redis.Client) (Written, error) {
+	server := client.WithTimeout(writeTimeout)
+	for range mostMoved {
+		scratch := scratchPrefix + rand.Text()
+		err := server.Set(ctx, scratch, "x", time.Second).Err()
+		switch {
+		case err == nil:
+			_ = server.Del(ctx, scratch).Err() // otherwise it expires
+			return Accepted, nil
+		case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"):
+			continue
+		case redis.HasErrorPrefix(err, "NOPERM"):
+			return Denied, err
+		default:
+			return Refused, err
+		}
+	}
+	return Accepted, nil // the node has few slots, or none
+}
+
+// ReadsOnly reports whether a user may read, but not write.
+func ReadsOnly(ctx context.Context, client redis.UniversalClient) bool {
+	scratch := scratchPrefix + rand.Text()
+	if redis.HasErrorPrefix(client.Get(ctx, scratch).Err(), "NOPERM") {
+		return false
+	}
+	// The others do nothing with a key that is not there.
+	for _, args := range [][]any{{"set", scratch, "x", "XX"}, {"del", scratch}, {"pexpire", scratch, 1}, {"zrem", scratch, "v"}} {
+		if !redis.HasErrorPrefix(client.Do(ctx, args...).Err(), "NOPERM") {
+			return false
+		}
+	}
+	return true
+}
