@@ -148,6 +148,9 @@ func (c *Conn) run(ctx context.Context, text, sum string, keys []string, args []
 			return cmd
 		}
 		cmd := send(ctx)
+		if scripts[sum] == forwardScript && cmd.Err() == nil {
+			c.look.forwarded()
+		}
 		c.pulse.called(cmd.Err())
 		c.missed(cmd.Err())
 		return cmd

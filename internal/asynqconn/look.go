@@ -16,10 +16,10 @@ type look struct {
 	client redis.UniversalClient
 
 	mu      sync.Mutex
-	pending []string // the keys of the queues; none if the client has several nodes
-	delayed []string // the keys of what asynq forwards when it is due
-	empty   bool     // the last fetch has found nothing
-	sent    bool     // asynq's forward has been sent once, by which operators know the version of asynq
+	pending []string  // the keys of the queues; none if the client has several nodes
+	delayed []string  // the keys of what asynq forwards when it is due
+	empty   bool      // the last fetch has found nothing
+	sent    time.Time // when Redis has last run asynq's forward
 	until   time.Time
 	nothing bool // until then nothing is delayed
 }
@@ -27,6 +27,10 @@ type look struct {
 // forwardRound is longer than asynq takes to forward what is due in all queues, and shorter than the time between two
 // rounds.
 const forwardRound = 100 * time.Millisecond
+
+// forwardAnyway is how long asynq's forward is spared. Operators know the version of asynq by the scripts that Redis knows, and
+// it forgets them in a SCRIPT FLUSH.
+const forwardAnyway = 5 * time.Second
 
 func newLook(client redis.UniversalClient, opts Options, atOnce bool) *look {
 	l := &look{client: client}
@@ -60,10 +64,9 @@ func (l *look) inVain(ctx context.Context) bool {
 func (l *look) forwardsNothing(ctx context.Context) bool {
 	l.mu.Lock()
 	known, nothing := !time.Now().After(l.until), l.nothing
-	first := !l.sent || len(l.delayed) == 0
-	l.sent = true
+	due := time.Since(l.sent) >= forwardAnyway || len(l.delayed) == 0
 	l.mu.Unlock()
-	if first {
+	if due {
 		return false
 	}
 	if known {
@@ -74,6 +77,13 @@ func (l *look) forwardsNothing(ctx context.Context) bool {
 	defer l.mu.Unlock()
 	l.nothing, l.until = nothing, time.Now().Add(forwardRound)
 	return nothing
+}
+
+// forwarded notes that Redis has run asynq's forward.
+func (l *look) forwarded() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent = time.Now()
 }
 
 // none reports whether none of some keys exists.
