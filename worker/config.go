@@ -58,8 +58,8 @@ type Config struct {
 	// four, or while too few slots are free. RAILTOKEN_SLOT_BUDGET.
 	SlotBudget int
 
-	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. A task that
-	// this worker has woken is fetched at once. RAILTOKEN_TASK_CHECK_INTERVAL.
+	// TaskCheckInterval is the maximum time between two checks for tasks by an idle server; 50 ms when zero. The server
+	// checks after 0.6 to 0.9 of it, and at once when this worker has woken a task. RAILTOKEN_TASK_CHECK_INTERVAL.
 	TaskCheckInterval time.Duration
 	// DelayedTaskCheckInterval is the time between two checks for delayed tasks; 1 s when zero.
 	// RAILTOKEN_DELAYED_TASK_CHECK_INTERVAL.

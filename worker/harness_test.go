@@ -148,6 +148,11 @@ func wantParts(t testing.TB, err error, parts ...string) {
 // nothing is a handler that has nothing to do.
 func nothing(context.Context, order) error { return nil }
 
+// isLook reports whether an idle server looks for tasks by a command: by a fetch, or by asking whether one would find any.
+func isLook(cmd redis.Cmder) bool {
+	return isFetch(cmd) || cmd.Name() == "exists" && strings.HasSuffix(fmt.Sprint(cmd.Args()[1]), ":pending")
+}
+
 // isFetch reports whether a command takes a task from a queue for asynq.
 func isFetch(cmd redis.Cmder) bool {
 	args := cmd.Args()
