@@ -247,8 +247,9 @@ func doReplayAll(ctx context.Context, p *Page, r *http.Request) (string, string,
 		return "", "", &refusal{http.StatusBadRequest, "the time of the newest task is missing", "Nothing was changed. Open the preview again."}
 	}
 	n, err := p.opts.Inspector.Queue().Inspector().ReplayAll(ctx, c.Queue, most, func(info *asynq.TaskInfo) bool {
-		t := archivedOf(info)
-		return c.matches(t) && t.At.Unix() <= newest
+		var t archivedTask
+		t.explain(info.Result)
+		return c.matches(t) && info.LastFailedAt.Unix() <= newest
 	})
 	done := fmt.Sprintf("%d tasks run again.", n)
 	if n == 1 {

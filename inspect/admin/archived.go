@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -11,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/parking"
@@ -21,12 +20,20 @@ import (
 // archivedTask is a task in asynq's archive. Its payload is not kept.
 type archivedTask struct {
 	Task     delayqueue.Task
+	At       time.Time // when it was archived
 	Type     string
-	At       time.Time
 	Key      string // set if it was archived because of a conflict
 	Because  string // the limit that was reached, held, or other
 	Text     string // the error of its last run, for another cause
 	Conflict *middleware.ConflictError
+}
+
+// explain notes why the task was archived, as its result tells.
+func (t *archivedTask) explain(result []byte) {
+	t.Because = "other"
+	if c, err := middleware.ParseConflict(result); err == nil {
+		t.Conflict, t.Key, t.Because = c, c.Key, cmp.Or(string(c.Limit), "held")
+	}
 }
 
 // choice says which archived tasks are meant.
@@ -52,33 +59,68 @@ func (p *Page) choiceOf(r *http.Request) (choice, error) {
 	return c, err
 }
 
-// archivedOf returns what is shown of an archived task.
-func archivedOf(info *asynq.TaskInfo) archivedTask {
-	t := archivedTask{
-		Task: delayqueue.Task{Queue: info.Queue, ID: info.ID}, Type: info.Type, At: info.LastFailedAt, Because: "other", Text: info.LastErr,
-	}
-	if c, err := middleware.ParseConflict(info.Result); err == nil {
-		t.Conflict, t.Key, t.Because = c, c.Key, cmp.Or(string(c.Limit), "held")
-	}
-	return t
-}
-
-// listArchived returns the archived tasks that are meant, in asynq's order: at most mostRead.
+// listArchived returns the archived tasks that are meant, in asynq's order: at most mostRead. Of each it reads the result at most,
+// and that only if it decides: messages contain the payloads, and are read of the tasks that are shown.
 func (p *Page) listArchived(ctx context.Context, c choice) ([]archivedTask, error) {
 	name := fmt.Sprintf("archived:%q %q %q", c.Queue, c.Because, c.Key)
 	return read(ctx, &p.reads, name, func(ctx context.Context) ([]archivedTask, error) {
-		var found []archivedTask
-		_, err := p.opts.Inspector.Queue().Inspector().ReplayAll(ctx, c.Queue, mostRead, func(info *asynq.TaskInfo) bool {
-			if t := archivedOf(info); c.matches(t) {
-				found = append(found, t)
-			}
-			return false // they are only listed
-		})
-		if errors.Is(err, asynq.ErrQueueNotFound) {
-			return nil, &refusal{http.StatusNotFound, "asynq knows no such queue", "Choose a queue in the list of dead letters."}
+		entries, err := p.opts.Tasks.ZRangeWithScores(ctx, parking.Task{Queue: c.Queue}.Prefix()+"archived", 0, mostRead-1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("list the archived tasks of a queue: %w", err)
 		}
-		return found, err
+		all := make([]archivedTask, len(entries))
+		for i, e := range entries {
+			id, _ := e.Member.(string)
+			all[i] = archivedTask{Task: delayqueue.Task{Queue: c.Queue, ID: id}, At: time.Unix(int64(e.Score), 0)}
+		}
+		if c.Because == "" && c.Key == "" {
+			return all, nil
+		}
+		err = p.readFields(ctx, all, []string{"result"}, func(t *archivedTask, fields []string) { t.explain([]byte(fields[0])) })
+		return slices.DeleteFunc(all, func(t archivedTask) bool { return !c.matches(t) }), err
 	})
+}
+
+// describe returns archived tasks with all that is shown of them, without those that are gone.
+func (p *Page) describe(ctx context.Context, tasks []archivedTask) ([]archivedTask, error) {
+	shown := slices.Clone(tasks)
+	err := p.readFields(ctx, shown, []string{"result", "msg"}, func(t *archivedTask, fields []string) {
+		t.explain([]byte(fields[0]))
+		about := parking.OutlineOf(fields[1])
+		if t.Type = about.Type; t.Conflict == nil {
+			t.Text = about.LastErr
+		}
+		if fields[1] == "" {
+			t.Task.ID = ""
+		}
+	})
+	return slices.DeleteFunc(shown, func(t archivedTask) bool { return t.Task.ID == "" }), err
+}
+
+// fieldsBatch is how many tasks one call reads fields of.
+const fieldsBatch = 500
+
+// readFields reads fields of tasks, and passes them to note: empty if the task does not have them.
+func (p *Page) readFields(ctx context.Context, tasks []archivedTask, names []string, note func(t *archivedTask, fields []string)) error {
+	for batch := range slices.Chunk(tasks, fieldsBatch) {
+		replies := make([]*redis.SliceCmd, len(batch))
+		if _, err := p.opts.Tasks.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for i, t := range batch {
+				replies[i] = pipe.HMGet(ctx, parking.Task(t.Task).Hash(), names...)
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read the archived tasks of a queue: %w", err)
+		}
+		fields := make([]string, len(names))
+		for i := range batch {
+			for n, value := range replies[i].Val() {
+				fields[n], _ = value.(string)
+			}
+			note(&batch[i], fields)
+		}
+	}
+	return nil
 }
 
 // queueCount is how many tasks of a queue are archived.
@@ -113,7 +155,7 @@ type archivedData struct {
 	Rows   []archivedTask
 	paging
 	Preview bool
-	Newest  int64 // the last time that one of them failed, in s since 1970
+	Newest  int64 // when the last of them was archived, in s since 1970
 }
 
 // Query returns the part of an address that names the choice, apart from its key.
@@ -143,12 +185,17 @@ func (p *Page) listOfArchived(r *http.Request, preview bool) (view, error) {
 		d.Queue = slices.MaxFunc(d.Queues, func(a, b queueCount) int { return cmp.Compare(a.Count, b.Count) }).Queue
 	}
 	if d.Queue != "" {
+		if !slices.ContainsFunc(d.Queues, func(q queueCount) bool { return q.Queue == d.Queue }) {
+			return view{}, &refusal{http.StatusNotFound, "asynq knows no such queue", "Choose a queue in the list of dead letters."}
+		}
 		all, err := p.listArchived(r.Context(), d.choice)
 		if err != nil {
 			return view{}, err
 		}
 		d.paging = page(r, len(all))
-		d.Rows = all[d.From:d.To]
+		if d.Rows, err = p.describe(r.Context(), all[d.From:d.To]); err != nil {
+			return view{}, err
+		}
 		for _, t := range all {
 			d.Newest = max(d.Newest, t.At.Unix())
 		}

@@ -60,6 +60,14 @@ func eachField(message string, each func(field protowire.Number, wire protowire.
 	return true
 }
 
+// Outline is what a list shows of a task's message: no payload.
+type Outline struct{ Type, LastErr string }
+
+// OutlineOf returns the outline of asynq's message of a task; empty if it cannot be read.
+func OutlineOf(message string) Outline {
+	return Outline{Type: textOf(message, typeField), LastErr: textOf(message, errorField)}
+}
+
 // deadlineOf returns the deadline in asynq's message of a task (s); 0 when there is none, or the message cannot be
 // read.
 func deadlineOf(message string) int64 { return max(varintOf(message, deadlineField), 0) }
