@@ -144,9 +144,9 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 	switch own, known := names.Load(name); {
 	case !known:
 		return "" // the server does not know it either, and it is sent again with its source
-	case own == "sequence_join" && args[3+n+3] == 0: // it does not ask who is first
+	case own == "sequence_join" && args[3+n+2] == 0: // it does not ask who is first
 		return "join"
-	case own == "wake" && args[6] != "": // the only entry
+	case own == "wake" && args[3+n+1] != "": // the only entry
 		return "wake task"
 	case own != "" && own != "fetch": // which is asynq's, as far as anybody can tell from outside
 		return own.(string)
@@ -157,7 +157,7 @@ func stepOf(m *miniredis.Miniredis, cmd redis.Cmder) string {
 // isLook reports whether a step leaves everything as it was.
 func isLook(step string) bool {
 	command, _, _ := strings.Cut(strings.TrimPrefix(step, ofProducer), " ")
-	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zcard", "zrange", "zscore", "check", "ended", "look", "paused", "scores"}, command)
+	return slices.Contains([]string{"asynq/info", "exists", "get", "hexists", "hget", "hmget", "sismember", "zcard", "zrange", "zscore", "check", "ended", "head", "look", "paused", "scores"}, command)
 }
 
 // asynqStep names one of asynq's scripts.

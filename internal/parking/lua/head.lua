@@ -40,7 +40,9 @@ end
 -- asynq's recoverer to be at it) returns {what it is at the front of its sequence, asynq's state, when (s) it runs again or
 -- its lease ends, or '0'; its deadline (s), '' when that is not known}.
 -- KEYS  1 the task's hash   2 lease   3 retry   4 scheduled of its queue
---   'gone'     it is no head, and its entry can go: it has ended, this is not its sequence, or it has failed under FIFO
+--   'gone'     it is no head, and its entry can go: it has ended, this is not its sequence, or it has failed under FIFO and is
+--              retried much later. It is still there because its worker died, or a server without railtoken has run it: a
+--              handler that fails under FIFO has left
 --   'runs'     it is active
 --   'lost'     it is active, and its worker must have died: whoever locks the key may bring it back
 --   'left'     it is active, its worker has died, and asynq's recoverer may be at it
@@ -48,6 +50,7 @@ end
 --   'waits'    it is parked, or was put off, by railtoken
 --   'failed'   it has failed, and keeps its position until asynq retries it
 --   'later'    it is scheduled
+local soon = 60 -- for how long (s) the others wait for the retry of a task that did not leave its sequence
 local function head(task, sequence, id, now, lost, left)
   local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since')
   local state, mark = found[1] or '', found[2]
@@ -68,7 +71,7 @@ local function head(task, sequence, id, now, lost, left)
     -- asynq has ended the run that a fetch has named here, unless it is that of a park; a number is when it was enqueued.
     if not found[5] or found[4] == found[5] or string.find(found[5], '^%d+$') then
       return is('waits', due)
-    elseif mark == sequence .. ' fifo' then
+    elseif mark == sequence .. ' fifo' and (not due or due - now / 1e9 > soon) then
       return is('gone')
     end
     return is('failed', due)
