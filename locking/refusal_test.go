@@ -90,7 +90,8 @@ func TestACertainRefusalIsQuickAndUndoesNothing(t *testing.T) {
 				sent := hook.sent.Load()
 				time.Sleep(11 * time.Minute)
 				if n := hook.sent.Load() - sent; sent > 5 || n != 0 {
-					t.Errorf("%d commands, and %d later; want at most 5, the look at its memory, one for each attempt, and none later", sent, n)
+					t.Errorf("%d commands, and %d later; want at most 5, a look at its memory and four attempts, and none later",
+						sent, n)
 				}
 			})
 		})

@@ -4,7 +4,7 @@
 -- KEYS  lock   ARGV  owner value
 --
 -- Returns 0, or 1 when another owner has the key. Subscriptions are unknown here, so it always notifies.
-local value = redis.call('GET', KEYS[1])
+local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then
   redis.call('DEL', KEYS[1])
   redis.pcall('PUBLISH', KEYS[1], '1')

@@ -80,12 +80,12 @@ end
 
 -- taken returns whether a lock with this value belongs to another owner, or has since the grant of a token.
 local function taken(value, fence, token)
-  local counter = call('GET', fence)
-  return value or counter and tonumber(string.match(counter, '^%d+') or 0) > tonumber(token)
+  local counter = redis.pcall('GET', fence)
+  return value or type(counter) == 'table' or counter and tonumber(string.match(counter, '^%d+') or 0) > tonumber(token)
 end
 
 local function release(lock, fence, subscription, owner, token)
-  local value = call('GET', lock)
+  local value = redis.pcall('GET', lock) -- an error if it has another type
   local notify = call('EXISTS', subscription)
   if value == owner then
     call('DEL', lock)
