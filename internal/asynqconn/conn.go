@@ -45,6 +45,8 @@ type Options struct {
 	Park func(f Fetched, parked func()) bool
 	// Parking has tasks parked by the script that would fetch them. When nil, Park is asked about all that were refused.
 	Parking *Parking
+	// Beside is looked at by the looks of the server while it is idle, unless the client has several nodes.
+	Beside Beside
 	// Foreign is set once a script of an asynq is seen that is not recognised: see [Recognise]. The servers of a process
 	// share it; when nil, the Conn has its own. From then on the server fetches no task, unless Plain is set. With Plain
 	// asynq fetches by its own script, and Tasks learns of no new runs.

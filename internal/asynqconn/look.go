@@ -2,6 +2,7 @@ package asynqconn
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // and a look at all queues is one. Only a client of one node can look so. It is safe for concurrent use.
 type look struct {
 	client redis.UniversalClient
+	beside Beside
 
 	mu      sync.Mutex
 	pending []string  // the keys of the queues; none if the client has several nodes
@@ -22,6 +24,13 @@ type look struct {
 	sent    time.Time // when Redis has last run asynq's forward
 	until   time.Time
 	nothing bool // until then nothing is delayed
+}
+
+// Beside is another key that some looks of an idle server are for, too, so that it takes no command of its own.
+type Beside struct {
+	Key  string      // none when empty
+	Due  func() bool // reports whether the next look is for it
+	None func()      // is called when a look has found that the key does not exist
 }
 
 // forwardRound is longer than asynq takes to forward what is due in all queues, and shorter than the time between two
@@ -33,7 +42,7 @@ const forwardRound = 100 * time.Millisecond
 const forwardAnyway = 5 * time.Second
 
 func newLook(client redis.UniversalClient, opts Options, atOnce bool) *look {
-	l := &look{client: client}
+	l := &look{client: client, beside: opts.Beside}
 	if !atOnce {
 		return l
 	}
@@ -57,7 +66,17 @@ func (l *look) inVain(ctx context.Context) bool {
 	l.mu.Lock()
 	empty := l.empty
 	l.mu.Unlock()
-	return empty && l.none(ctx, l.pending)
+	if !empty {
+		return false
+	}
+	if l.beside.Key == "" || !l.beside.Due() {
+		return l.none(ctx, l.pending)
+	}
+	none := l.none(ctx, append(slices.Clip(l.pending), l.beside.Key))
+	if none {
+		l.beside.None()
+	}
+	return none
 }
 
 // forwardsNothing reports whether asynq's forward would find nothing in any queue. asynq calls it one at a time.

@@ -70,11 +70,10 @@ func (p *pacer) fetched(ctx context.Context, err error) (come bool) {
 	return false
 }
 
-// pause waits for between 0.6 and 0.9 of the interval, so that servers do not check in step. It reports
+// pause waits for between 0.62 and 0.92 of the interval, so that servers do not check in step. It reports
 // whether a task may have come.
 func (p *pacer) pause(ctx context.Context) (come bool) {
-	tenth := p.interval / 10
-	timer := time.NewTimer(max(6*tenth+rand.N(max(3*tenth, 1))-2*CheckInterval, 0))
+	timer := time.NewTimer(max(p.interval*62/100+rand.N(max(p.interval*3/10, 1))-2*CheckInterval, 0))
 	defer timer.Stop()
 	stopping := p.stopping
 	if p.stopped.Load() {

@@ -24,6 +24,7 @@ func (e *Engine) Conn(opts asynqconn.Options) *asynqconn.Conn {
 		opts.Logger = e.log
 	}
 	e.lookAfter()
+	opts.Beside = asynqconn.Beside{Key: e.owed(), Due: e.idleLooks.due, None: e.idleLooks.none}
 	return asynqconn.New(e.client, opts)
 }
 

@@ -65,7 +65,8 @@ type Engine struct {
 	giveUp    context.CancelFunc
 	lastWakes map[string]*lastWake // of each key that has more waiters
 	looks     chan struct{}        // ends the looks for owed wakes; nil if there are none
-	pending   sync.WaitGroup       // work in the background
+	idleLooks idleLooks
+	pending   sync.WaitGroup // work in the background
 	unserved  unservedQueues
 	runs      runs
 	listed    sync.Map // queues that are in asynq's list

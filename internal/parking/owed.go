@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,6 +67,9 @@ func (e *Engine) lookAfter() {
 				return
 			case <-tick.C:
 			}
+			if e.idleLooks.suffice() {
+				continue
+			}
 			ctx, cancel := context.WithTimeout(e.closing, followUpLimit)
 			if err := e.payOwed(ctx); err != nil && e.closing.Err() == nil && !failing(err) {
 				e.log.WarnContext(ctx, "a wake could not be followed up; the waiters' timers will bring them back", "error", err)
@@ -75,14 +79,48 @@ func (e *Engine) lookAfter() {
 	})
 }
 
+// idleLooks knows when the looks of idle servers, which cost nothing more for it, have found that no wake is owed. It is safe
+// for concurrent use.
+type idleLooks struct {
+	mu    sync.Mutex
+	asked time.Time // when the last one was sent
+	found time.Time // when one has found that no wake was owed
+}
+
+// due reports whether the next look of an idle server is for owed wakes, too. It is, twice in the time between two looks.
+func (l *idleLooks) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.asked) < owedLook/2 {
+		return false
+	}
+	l.asked = now
+	return true
+}
+
+// none notes that no wake is owed.
+func (l *idleLooks) none() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.found = time.Now()
+}
+
+// suffice reports whether such a look has just found that no wake is owed.
+func (l *idleLooks) suffice() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.found) < owedLook
+}
+
 // failing reports whether Redis cannot be reached, which others log.
 func failing(err error) bool {
 	var refusal redis.Error
 	return !errors.As(err, &refusal)
 }
 
-// payOwed looks for keys for which a wake is owed, and wakes the next task of each. If there are none, as nearly always, it
-// makes one call to Redis.
+// payOwed looks for keys for which a wake is owed, and wakes the next task of each. If there are none, it makes one call to
+// Redis.
 func (e *Engine) payOwed(ctx context.Context) error {
 	if n, err := e.client.ZCard(ctx, e.owed()).Result(); err != nil || n == 0 {
 		return err
