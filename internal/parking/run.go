@@ -246,7 +246,7 @@ func (r *Run) parkInBackground(p *parking, lease time.Time) bool {
 
 const (
 	// backgroundFirst and backgroundMost are the pauses between the attempts to park a task while Redis cannot be
-	// reached, and backgroundLimit is how long they go on. asynq recovers no task meanwhile.
+	// reached, and backgroundLimit is how long they go on.
 	backgroundFirst = 500 * time.Millisecond
 	backgroundMost  = 2 * time.Second
 	backgroundLimit = time.Hour
