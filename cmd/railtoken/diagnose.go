@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,10 @@ func (a *app) printExplanation(e explain.Explanation) {
 	row("why", e.Why)
 	if e.Key != "" {
 		row("key", plain(e.Key))
+	}
+	row("worker", e.Worker)
+	if e.Worker != "" && e.Key != "" {
+		row("waiters", strconv.Itoa(e.Waiters))
 	}
 	if e.Position > 0 {
 		row("place", fmt.Sprintf("%d of %d", e.Position, max(e.Waiters, e.Position)))

@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		a.errOut.failure("stopped")
 		return exitError
 	}
+	if strings.Contains(err.Error(), "NOPERM") {
+		err = fmt.Errorf(`%w: give the user of Redis the rules that docs/operations.md names under "ACL rules"`, err)
+	}
 	a.errOut.failure(a.hidden(err.Error()))
 	return exitError
 }

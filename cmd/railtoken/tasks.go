@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqread"
 )
 
 // taskOf returns the task of an argument: queue/id, or an ID alone, which is looked for in all queues.
@@ -30,14 +28,13 @@ func (a *app) taskOf(ctx context.Context, arg string) (delayqueue.Task, error) {
 		return delayqueue.Task{Queue: queue, ID: id}, nil
 	}
 	var found []delayqueue.Task
-	inspector := asynq.NewInspectorFromRedisClient(a.conn.tasks)
 	for _, queue := range queues {
-		_, err := inspector.GetTaskInfo(queue, arg)
-		switch {
-		case err == nil:
-			found = append(found, delayqueue.Task{Queue: queue, ID: arg})
-		case !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound):
+		_, known, err := asynqread.TaskOf(ctx, a.conn.tasks, queue, arg)
+		if err != nil {
 			return delayqueue.Task{}, fmt.Errorf("look for task %s: %w", arg, err)
+		}
+		if known {
+			found = append(found, delayqueue.Task{Queue: queue, ID: arg})
 		}
 	}
 	switch len(found) {

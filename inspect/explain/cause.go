@@ -20,6 +20,7 @@ const (
 	Quarantined   Cause = "quarantined"     // too few lock servers may vote: they may have forgotten locks
 	InBacklog     Cause = "in-backlog"      // it waits for a free slot of a server
 	KeyFree       Cause = "key-free"        // nothing is known to hold its key: it is about to be woken, or its wake was lost
+	WorkerSilent  Cause = "worker-silent"   // its worker has missed its heartbeats: it stands still, is cut off from Redis, or has died
 	WorkerDied    Cause = "worker-died"     // its worker has died, and asynq has not brought it back yet
 	Archived      Cause = "archived"        // it was archived for a reason other than a limit on waiting
 	Completed     Cause = "completed"       // it has succeeded, and is kept for its result

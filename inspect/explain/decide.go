@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,13 @@ import (
 // diedAfter is how long asynq's lease on a task must have ended for its worker to count as dead: a heartbeat may be
 // late.
 const diedAfter = 5 * time.Second
+
+const (
+	// leaseTerm is how long asynq's lease lasts, which each heartbeat extends, every 5 s.
+	leaseTerm = 30 * time.Second
+	// silentAfter is how long a worker may be without a heartbeat.
+	silentAfter = 15 * time.Second
+)
 
 // Explanation says why a task does not run. Its JSON names do not change between releases.
 type Explanation struct {
@@ -31,6 +39,8 @@ type Explanation struct {
 	Holder     string     `json:"holder,omitempty"`      // its label
 	HolderTask string     `json:"holder_task,omitempty"` // queue/id; empty if it is unknown, or if the holder is not a task
 	HeldSince  *time.Time `json:"held_since,omitempty"`
+	// Worker is host/PID of the process that runs the task; empty if it does not run, or if that is not known.
+	Worker string `json:"worker,omitempty"`
 
 	// Timer is when the task runs again by itself, if nothing brings it back sooner.
 	Timer *time.Time `json:"timer,omitempty"`
@@ -53,7 +63,10 @@ func decide(f facts) Explanation {
 	if e.State == "" {
 		e.State = string(delayqueue.StateGone)
 	}
-	if f.holder != nil && !f.holds {
+	e.Worker = f.runner
+	if f.holds && f.holder != nil {
+		e.HeldSince = moment(f.holder.Since)
+	} else if f.holder != nil {
 		e.Holder, e.HeldSince = f.holder.Label, moment(f.holder.Since)
 		if f.by != (delayqueue.Task{}) {
 			e.HolderTask = f.by.String()
@@ -117,6 +130,8 @@ func active(f facts) []Cause {
 	switch {
 	case !f.lease.IsZero() && f.now.After(f.lease.Add(diedAfter)):
 		return []Cause{WorkerDied}
+	case silence(f) > silentAfter:
+		return []Cause{WorkerSilent}
 	case f.holds:
 		return []Cause{Running}
 	case len(servers(f)) > 0: // holders are known, and no other task can lock a key now
@@ -126,6 +141,14 @@ func active(f facts) []Cause {
 	default:
 		return []Cause{Running}
 	}
+}
+
+// silence is how long ago the worker of an active task has extended asynq's lease; 0 if the task has none.
+func silence(f facts) time.Duration {
+	if f.lease.IsZero() {
+		return 0
+	}
+	return f.now.Sub(f.lease.Add(-leaseTerm))
 }
 
 // servers returns what is wrong with the lock servers.
@@ -164,7 +187,18 @@ func words(e *Explanation, f facts) {
 		e.Why = "asynq knows no task " + strings.TrimPrefix(f.task.String(), "/") + ": it has succeeded, it was deleted, or it was never enqueued"
 		e.Expected = "never"
 	case Running:
-		e.Why, e.Expected = "its handler runs", "it has started"
+		e.Why, e.Expected = "its handler runs"+inWorker(f)+ofKey(f), "it has started"
+		if f.holds && f.waiters > 0 {
+			e.Remedy = ofLongHold(f)
+		}
+	case WorkerSilent:
+		e.Why = fmt.Sprintf("its handler runs%s, which has not been heard of for %v: it stands still, is cut off from Redis, or has died%s",
+			cmp.Or(inWorker(f), " in a worker"), silence(f).Round(time.Second), ofKey(f))
+		e.Expected = "again at " + at(f.lease.Add(leaseTerm)) + " or within a minute after that: a running server brings it back"
+		e.Remedy = "see whether that process is stopped or has lost its network; if it is gone, its lock ends by itself"
+		if f.holds && f.holder != nil && f.holder.Remaining > 0 {
+			e.Remedy += fmt.Sprintf(", in %v", f.holder.Remaining.Round(time.Second))
+		}
 	case WaitsInSlot:
 		e.Why = "it waits in a worker slot for its key, which is held by " + holderOf(f)
 		e.Expected, e.Remedy = "as soon as the key is released", ofLongHold(f)
@@ -294,6 +328,33 @@ func holderOf(f facts) string {
 		fmt.Fprintf(&b, " for %v", max(f.now.Sub(f.holder.Since), 0).Round(time.Millisecond))
 	}
 	return b.String()
+}
+
+// inWorker names the process that runs the task, as far as it is known.
+func inWorker(f facts) string {
+	if f.runner == "" {
+		return ""
+	}
+	return " in worker " + f.runner
+}
+
+// ofKey names the key that the task holds, and how many tasks wait for it.
+func ofKey(f facts) string {
+	if !f.holds || f.key == "" {
+		return ""
+	}
+	text := ", and it holds key " + quoted(f.key)
+	if f.holder != nil && !f.holder.Since.IsZero() {
+		text += fmt.Sprintf(" since %s", at(f.holder.Since))
+	}
+	switch f.waiters {
+	case 0:
+		return text
+	case 1:
+		return text + ", for which one task waits"
+	default:
+		return text + fmt.Sprintf(", for which %d tasks wait", f.waiters)
+	}
 }
 
 // longHold is how long a key is held before a remedy is named: a lease of the default TTL was renewed by then.

@@ -83,9 +83,25 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			facts{now: now, state: "archived", refused: failFast()}, []Cause{Archived}, "its strategy does not wait",
 		},
 		"running in an outage": {
-			facts{now: now, state: "active", holds: true, lease: now.Add(time.Second), votes: votes{servers: 3}},
+			facts{now: now, state: "active", holds: true, lease: now.Add(29 * time.Second), votes: votes{servers: 3}},
 			[]Cause{Running},
 			"handler runs",
+		},
+		"running, with its key and waiters": {
+			facts{
+				now: now, state: "active", holds: true, lease: now.Add(29 * time.Second), key: "k", waiters: 3, runner: "h/1",
+				holder: &locking.Holder{Label: "h/1/t/1", Since: now.Add(-time.Minute)},
+			},
+			[]Cause{Running},
+			"its handler runs in worker h/1, and it holds key k since 2026-01-02T03:03:05Z, for which 3 tasks wait",
+		},
+		"running in a worker that is silent": {
+			facts{
+				now: now, state: "active", holds: true, lease: now.Add(8 * time.Second), key: "k", waiters: 1, runner: "h/1",
+				holder: &locking.Holder{Label: "h/1/t/1", Remaining: 20 * time.Second},
+			},
+			[]Cause{WorkerSilent},
+			"in worker h/1, which has not been heard of for 22s",
 		},
 		"completed":  {facts{now: now, state: "completed"}, []Cause{Completed}, "succeeded"},
 		"in a group": {facts{now: now, state: "aggregating"}, []Cause{InGroup}, "group"},

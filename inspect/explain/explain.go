@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/internal/asynqread"
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
 	"github.com/railtoken/railtoken/internal/parking"
@@ -52,18 +53,15 @@ func Task(ctx context.Context, o Options, t delayqueue.Task) (Explanation, error
 // gather asks for everything, one thing after another: the task may move on meanwhile, so what is asked first is what
 // the rest depends on.
 func (f *facts) gather(ctx context.Context, o Options) error {
-	tasks := asynq.NewInspectorFromRedisClient(o.Tasks)
-	info, err := tasks.GetTaskInfo(f.task.Queue, f.task.ID)
-	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
-		return nil
-	} else if err != nil {
+	info, found, err := asynqread.TaskOf(ctx, o.Tasks, f.task.Queue, f.task.ID)
+	if err != nil || !found {
 		return err
 	}
 	f.read(info)
 	if err := f.readRecord(ctx, o.Tasks); err != nil {
 		return err
 	}
-	servers, err := tasks.Servers()
+	servers, err := asynqread.Servers(ctx, o.Tasks)
 	if err != nil {
 		return err
 	}
@@ -76,6 +74,11 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 	}
 	if f.key == "" && len(f.keys) > 0 {
 		f.key = f.keys[0]
+	}
+	if f.key == "" && f.state == "active" {
+		if err := f.findKey(ctx, o); err != nil {
+			return err
+		}
 	}
 	if f.key == "" {
 		return nil
@@ -91,16 +94,14 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 }
 
 // read notes what asynq says.
-func (f *facts) read(info *asynq.TaskInfo) {
-	f.state, f.taskType, f.deadline = info.State.String(), info.Type, info.Deadline
-	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.MaxRetry, info.LastErr, info.LastFailedAt
+func (f *facts) read(info asynqread.Task) {
+	f.state, f.taskType, f.deadline = info.State, info.Type, info.Deadline
+	f.retried, f.most, f.lastErr, f.failedAt = info.Retried, info.Retry, info.LastErr, info.LastFailedAt
 	if f.lastErr == parking.WaitText {
 		f.lastErr = ""
 	}
-	if info.State == asynq.TaskStateRetry || info.State == asynq.TaskStateScheduled {
-		f.due = info.NextProcessAt
-	}
-	if info.State == asynq.TaskStateArchived {
+	f.due = info.NextProcessAt
+	if info.State == "archived" {
 		f.refused, _ = middleware.ParseConflict(info.Result)
 	}
 }
@@ -155,8 +156,39 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	return nil
 }
 
+// mostAwaited limits how many keys are looked at for that of a task which no worker reports.
+const mostAwaited = 20
+
+// findKey looks for a key that the task holds among those that most tasks wait for: the worker of the task may be silent.
+func (f *facts) findKey(ctx context.Context, o Options) error {
+	awaited, err := o.Inspector.Queue().Inspector().Keys(ctx, mostAwaited)
+	if err != nil {
+		return err
+	}
+	for _, k := range awaited {
+		state, err := o.Inspector.Look(ctx, k.Key, 0)
+		if err != nil {
+			return err
+		}
+		if state.Holder != nil && strings.HasSuffix(state.Holder.Label, "/"+f.task.ID) {
+			f.key = k.Key
+			return nil
+		}
+	}
+	return nil
+}
+
+// processOf returns host/PID of the label of a lock.
+func processOf(label string) string {
+	parts := strings.SplitN(label, "/", 3)
+	if len(parts) < 3 {
+		return ""
+	}
+	return parts[0] + "/" + parts[1]
+}
+
 // readServers finds out whether a server works on the queue.
-func (f *facts) readServers(servers []*asynq.ServerInfo) {
+func (f *facts) readServers(servers []asynqread.Server) {
 	f.unserved = true
 	for _, s := range servers {
 		if s.Queues[f.task.Queue] > 0 {
@@ -178,7 +210,10 @@ func (f *facts) readReports(ctx context.Context, i *inspect.Inspector) error {
 		}
 		for _, h := range w.Held {
 			if h.Task == f.task && f.state == "active" {
-				f.holds = true
+				f.holds, f.runner = true, w.Host+"/"+strconv.Itoa(w.PID)
+				if f.key == "" {
+					f.key = h.Key
+				}
 			}
 		}
 	}
@@ -200,12 +235,15 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 		if f.by, err = holderTask(ctx, o.Tasks, h); err != nil {
 			return err
 		}
-		f.holds = f.holds || f.by == f.task && f.state == "active"
+		if f.by == f.task && f.state == "active" {
+			f.holds = true
+			f.runner = cmp.Or(f.runner, processOf(h.Label))
+		}
 	}
+	f.waiters = k.Waiting
 	if f.state != "retry" {
 		return nil
 	}
-	f.waiters = k.Waiting
 	entry := parking.Task(f.task).Entry()
 	var rank, place *redis.IntCmd
 	_, err = o.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -236,11 +274,9 @@ func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Wa
 	if !f.sequence.failed() {
 		return nil
 	}
-	if info, err := asynq.NewInspectorFromRedisClient(o.Tasks).GetTaskInfo(first.Task.Queue,
-		first.Task.ID); err == nil {
-		f.sequence.lastErr = info.LastErr
-	}
-	return nil
+	info, _, err := asynqread.TaskOf(ctx, o.Tasks, first.Task.Queue, first.Task.ID)
+	f.sequence.lastErr = info.LastErr
+	return err
 }
 
 // holderTask returns the task that holds a key: as its worker has reported, or else the one that the label of the lock

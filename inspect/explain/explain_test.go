@@ -37,8 +37,11 @@ var scenes = map[explain.Cause]scene{
 	}, "gone", "", 0, false, false, "knows no task", "never", ""},
 	explain.Running: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
-		return s, s.await(middleware.Acquired, "any", order1)
-	}, "active", "", 0, false, false, "handler runs", "has started", ""},
+		task := s.await(middleware.Acquired, "any", order1)
+		s.await(middleware.Parked, "any", order1)
+		s.await(middleware.Parked, "any", order1)
+		return s, task
+	}, "active", "order:1", 0, false, false, "for which 2 tasks wait", "has started", ""},
 	explain.Held: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		s.await(middleware.Acquired, "any", order1, asynq.TaskID("first"))
@@ -116,6 +119,16 @@ var scenes = map[explain.Cause]scene{
 		}
 		return s, task
 	}, "active", "order:1", 0, true, false, "waits in a worker slot", "as soon as the key is released", ""},
+	explain.WorkerSilent: {func(t *testing.T) (*system, delayqueue.Task) {
+		s := newSystem(t).start()
+		task := s.await(middleware.Acquired, "any", order1)
+		s.await(middleware.Parked, "any", order1)
+		at := float64(time.Now().Add(8 * time.Second).Unix())
+		if err := s.client.ZAddXX(t.Context(), "asynq:{default}:lease", redisZ(at, task.ID)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return s, task
+	}, "active", "order:1", 0, false, false, "key order:1", "a running server brings it back", "its lock ends by itself"},
 	explain.WorkerDied: {func(t *testing.T) (*system, delayqueue.Task) {
 		s := newSystem(t).start()
 		task := s.await(middleware.Acquired, "any", order1)

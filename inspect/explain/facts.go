@@ -46,6 +46,7 @@ type facts struct {
 	process string                    // of the holder, if its lock is in that store: host/PID
 	votes   votes                     // of the lock servers
 	holds   bool                      // the task itself holds a key
+	runner  string                    // host/PID of the process that runs the task; empty if it is not known
 	refused *middleware.ConflictError // why it was archived; nil for another reason
 }
 

@@ -98,6 +98,10 @@ func (s *system) start() *system {
 	}
 	s.Cleanup(func() { _ = w.Shutdown() })
 	s.worker = w
+	s.until("the server has reported", func() bool {
+		servers, err := s.inspector.Servers()
+		return err == nil && len(servers) > 0
+	})
 	return s.look(inspect.Options{Tasks: s.client})
 }
 
