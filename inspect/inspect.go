@@ -98,6 +98,19 @@ func New(o Options) (*Inspector, error) {
 // Queue returns the queue of waiting tasks, which lists and reorders them.
 func (i *Inspector) Queue() *delayqueue.Queue { return i.queue }
 
+// LockServers returns the clients of the servers where the locks are: none if that is the Redis of the tasks. Close closes those
+// that New has made.
+func (i *Inspector) LockServers() []redis.UniversalClient {
+	if len(i.opts.Nodes) == 0 && i.opts.Locks == nil {
+		return nil
+	}
+	clients := make([]redis.UniversalClient, len(i.servers))
+	for n, s := range i.servers {
+		clients[n] = s.client
+	}
+	return clients
+}
+
 // Close closes what New has created. Further calls do nothing.
 func (i *Inspector) Close() error {
 	i.mu.Lock()

@@ -90,6 +90,8 @@ type Page struct {
 	hub    *hub
 	notes  notes
 
+	examiner examiner
+
 	refused atomic.Int64 // when a refusal was last recorded (ms)
 }
 
@@ -106,6 +108,7 @@ func New(o Options) (*Page, error) {
 	p := &Page{opts: o, mux: http.NewServeMux(), guard: guard{secret: secret, hosts: o.Hosts}, sealer: newSealer(secret)}
 	p.reads.entries = map[string]*entry{}
 	p.hub = newHub((&watcher{page: p}).fingerprints)
+	p.examiner.examine = p.examineAll
 	if err := p.parse(); err != nil {
 		return nil, err
 	}
@@ -115,7 +118,10 @@ func New(o Options) (*Page, error) {
 
 // Close ends the connections of open pages and the reads that they cause. Pass it to the server's RegisterOnShutdown,
 // because Shutdown does not end these connections. Further calls do nothing.
-func (p *Page) Close() { p.hub.close() }
+func (p *Page) Close() {
+	p.hub.close()
+	p.examiner.close()
+}
 
 // ServeHTTP serves the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +143,7 @@ func (p *Page) route() {
 	for path, page := range map[string]func(*http.Request) (view, error){
 		"/{$}": p.overview, "/keys": p.keys, "/key": p.key, "/waiting": p.waiting, "/task": p.task, "/workers": p.workers,
 		"/servers": p.servers, "/archived": p.archived, "/audit": p.audit, "/drop": p.confirmDrop,
-		"/replay": p.previewReplay,
+		"/replay": p.previewReplay, "/doctor": p.doctor,
 	} {
 		p.mux.HandleFunc("GET "+prefix+path, p.show(page))
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -53,4 +54,21 @@ func plainLine(text string, most int) string {
 
 func taskQuery(t delayqueue.Task) string {
 	return "queue=" + url.QueryEscape(t.Queue) + "&task=" + url.QueryEscape(t.ID)
+}
+
+// taskID returns the value of a form's field that names a task, or a queue: base64, because a browser changes line ends.
+func taskID(t delayqueue.Task) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(t.Queue)) + "." + encode([]byte(t.ID))
+}
+
+// taskOfID returns the task of a taskID.
+func taskOfID(id string) (delayqueue.Task, error) {
+	first, second, _ := strings.Cut(id, ".")
+	queue, err := base64.RawURLEncoding.DecodeString(first)
+	if err != nil {
+		return delayqueue.Task{}, err
+	}
+	name, err := base64.RawURLEncoding.DecodeString(second)
+	return delayqueue.Task{Queue: string(queue), ID: string(name)}, err
 }

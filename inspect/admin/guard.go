@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/railtoken/railtoken/delayqueue"
 )
 
 const (
@@ -116,6 +118,12 @@ func receive(w http.ResponseWriter, r *http.Request) error {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	err := r.ParseForm()
+	if of := r.PostForm.Get("of"); err == nil && of != "" { // the one name of the task, whatever the address says
+		var t delayqueue.Task
+		t, err = taskOfID(of)
+		r.Form.Set("queue", t.Queue)
+		r.Form.Set("task", t.ID)
+	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, r.Body) // it was not read if it is no form
 	}

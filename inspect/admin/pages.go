@@ -195,7 +195,7 @@ func (p *Page) task(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	e.Why, e.Remedy, e.Expected = p.without(e.Why, e.Key), p.without(e.Remedy, e.Key), p.without(e.Expected, e.Key)
-	return view{"task", "Task " + shorten(t.String(), 60), "waiting", "", struct {
+	return view{"task", "Task " + plainLine(t.String(), 60), "waiting", "", struct {
 		explain.Explanation
 		Of delayqueue.Task
 	}{e, t}}, nil

@@ -49,7 +49,9 @@ func (p *Page) parse() error {
 		"taskQuery": func(t delayqueue.Task) template.URL {
 			return template.URL(taskQuery(t)) //nolint:gosec // it is escaped for a query
 		},
+		"taskID": taskID, "queueID": func(queue string) string { return taskID(delayqueue.Task{Queue: queue}) },
 		"keyID": p.keyID, "ago": ago, "brieft": span, "short": func(text string) string { return plainLine(text, 200) },
+		"long":    func(text string) string { return plainLine(text, 2000) },
 		"without": p.without, "queues": queuesOf, "row": func(f frame, item any) row { return row{f, item} },
 		"percent": func(part, all int) int { return min(100, 100*part/max(all, 1)) },
 		"ms":      func(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) },

@@ -156,7 +156,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		topic = keyTopic + key
 	}
 	if err := p.allowed(r, View, key); err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
+		http.Error(w, plainLine(err.Error(), 200), http.StatusForbidden)
 		return
 	}
 	changed, ok := p.hub.join(topic)
