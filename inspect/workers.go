@@ -120,21 +120,3 @@ func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
 	}
 	return w
 }
-
-// Held returns the n keys that tasks have held longest, the longest first, as workers have reported them within the
-// last few seconds: a key that has been held for less than 5 s is seldom among them. It costs as much as
-// [Inspector.Workers]. Locks of other programs, and those taken outside of tasks, are missing: see [Inspector.Scan].
-func (i *Inspector) Held(ctx context.Context, n int) ([]Holding, error) {
-	workers, err := i.Workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var held []Holding
-	for _, w := range workers {
-		held = append(held, w.Held...)
-	}
-	slices.SortStableFunc(held, func(a, b Holding) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
-	})
-	return held[:max(min(n, len(held)), 0)], nil
-}

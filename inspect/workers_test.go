@@ -41,6 +41,30 @@ func TestHeldNamesTheTaskThatHoldsAKey(t *testing.T) {
 	}
 }
 
+func TestADeposedHolderIsNotHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	defer close(release)
+	r.holding(attach.Options{}, "k", "a", release)
+	r.eventually("the task is reported", func() bool {
+		held, err := r.inspect.Held(t.Context(), 10)
+		return err == nil && len(held) == 1
+	})
+	state, err := r.inspect.Look(t.Context(), "k", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.inspect.Depose(t.Context(), "k", inspect.Deposition{
+		Expect: state.Holder.Owner, By: "ann", Why: "it hangs",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := r.inspect.Held(t.Context(), 10); err != nil || len(held) > 0 {
+		t.Errorf("after the deposition, before the next report: held is %+v, error %v", held, err)
+	}
+}
+
 func TestWorkerThatHasShutDownIsNotListed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
