@@ -72,7 +72,8 @@ const (
 //  2. It takes the lock from the holder in one step, so that the key is never free in between, and raises the fence.
 //     From then on no call of the holder can renew, retake or delete the lock. The holder is told: its context ends,
 //     with a [locking.DeposedError] in the cause, within milliseconds in a worker, and elsewhere at its next renewal.
-//     Its task fails, as after any lost lease, and asynq retries it.
+//     Its task fails, as after any lost lease, and asynq retries it. Until it is told, its process may still hand the
+//     key off to another of its tasks, which has a token below the floor, too.
 //  3. It calls Floor.
 //  4. It releases the key, and wakes the next task: the first of its waiters. The run of the deposed task wakes none for
 //     this key.

@@ -18,7 +18,8 @@ const defaultHandOffs = 15
 // GateOptions configures a [Gate]. The zero value uses the defaults.
 type GateOptions struct {
 	// HandOffs is how many times in a row a lease is handed off within the process before other processes get their turn:
-	// 15 when zero, so that up to 16 holders follow each other; at most 255. A negative value disables hand-offs.
+	// 15 when zero, so that up to 16 holders follow each other. More than 255 count as 255, because a block has 256 tokens
+	// at most. A negative value disables hand-offs.
 	HandOffs int
 }
 

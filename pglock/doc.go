@@ -9,8 +9,8 @@
 //	gate := locking.NewGate(locker, locking.GateOptions{})
 //	rt, err := attach.New(rdb, cfg, attach.Options{Locker: gate}) // for asynq's tasks, which stay on Redis
 //
-// pgx parses Options.Listen, whatever the driver of the pool. Only the Gate reports (with locking.ErrReentrant) that a
-// caller is trying to lock a key that its own lease already holds.
+// pgx parses Options.Listen, whatever the driver of the pool. A caller that tries to lock a key that its own lease
+// already holds gets locking.ErrReentrant, with or without a Gate.
 //
 // A lock is a row with an owner, an end and a fencing token. Unless it is renewed, it expires, and only the database's
 // clock decides when. A key may contain any bytes. Several keys are taken in one call, together or not at all, and

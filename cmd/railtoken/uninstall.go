@@ -169,7 +169,9 @@ func kindOf(name string) string {
 		return "mark of a lock"
 	case kind == "fence":
 		return "token of a data key"
-	case slices.Contains([]string{"waiters", "sequence", "parked", "worker", "workers", "audit", "fired", "preflight"}, kind):
+	case slices.Contains([]string{
+		"waiters", "sequence", "parked", "worker", "workers", "watched", "lock-store", "audit", "fired", "preflight",
+	}, kind):
 		return kind
 	}
 	return "other"

@@ -2,6 +2,8 @@ package main
 
 import (
 	"maps"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,6 +89,23 @@ func TestUninstallNamesKnownKindsOnly(t *testing.T) {
 		if got := kindOf(name); got != want {
 			t.Errorf("%q is of the kind %q, want %q", name, got, want)
 		}
+	}
+}
+
+func TestUninstallKnowsEveryDocumentedRedisKey(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(railtoken:[^`]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	for _, row := range rows {
+		if kindOf(row[1]) == "other" {
+			t.Errorf("uninstall does not know what %s is", row[1])
+		}
+	}
+	if len(rows) < 15 {
+		t.Errorf("%d rows found in the table", len(rows))
 	}
 }
 
