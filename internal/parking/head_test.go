@@ -57,6 +57,10 @@ var heads = map[string]struct {
 	"it has no lease":            {func(r *rig, first parking.Task) { r.Client.ZRem(r.Context(), first.Prefix()+"lease", first.ID) }, true, true, true},
 	"it has failed":              {func(r *rig, first parking.Task) { r.failed(first) }, false, true, false},
 	"it is parked":               {func(r *rig, first parking.Task) { r.Park(first, "k") }, true, true, false},
+	"an earlier version has parked it": {func(r *rig, first parking.Task) {
+		r.Park(first, "k")
+		r.Client.HDel(r.Context(), first.Hash(), "railtoken:sequence")
+	}, true, true, false},
 	"its timer has brought it back": {func(r *rig, first parking.Task) {
 		r.Park(first, "k")
 		r.timer(first)

@@ -10,9 +10,13 @@
 --   fifo       it loses its position when it fails
 --   strict     it keeps its position when it fails
 
--- belongs(mark, sequence) returns whether the field of a task names a sequence.
-local function belongs(mark, sequence)
-  return mark and string.sub(mark, 1, #sequence + 1) == sequence .. ' '
+-- belongs(mark, waiters, sequence) returns whether the fields of a task name a sequence. A task that a worker of an earlier
+-- version has parked names only the waiters of the key.
+local function belongs(mark, waiters, sequence)
+  if mark then
+    return string.sub(mark, 1, #sequence + 1) == sequence .. ' '
+  end
+  return waiters and waiters == string.gsub(sequence, '^railtoken:sequence:', 'railtoken:waiters:')
 end
 
 -- enlist(task, sequence, how) notes the sequence of a task before the task joins it. Returns {the task's state or '', 1 when
@@ -20,12 +24,13 @@ end
 -- because the task is gone or in another sequence}. A producer says 'joined', and is not the first when the task has run
 -- meanwhile.
 local function enlist(task, sequence, how)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence')
+  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:waiters')
   local state, mark = found[1] or '', found[2]
-  local fresh = not belongs(mark, sequence) or mark == sequence .. ' enqueued'
+  local mine = belongs(mark, found[3], sequence)
+  local fresh = not mine or mark == sequence .. ' enqueued'
   if how == 'joined' then
     if mark ~= sequence .. ' enqueued' then
-      return {state, belongs(mark, sequence) and 0 or -1}
+      return {state, mine and 0 or -1}
     end
   elseif state == '' then
     return {state, 1}
@@ -52,12 +57,13 @@ end
 --   'later'    it is scheduled
 local soon = 60 -- for how long (s) the others wait for the retry of a task that did not leave its sequence
 local function head(task, sequence, id, now, lost, left)
-  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since')
+  local found = redis.call('HMGET', task, 'state', 'railtoken:sequence', 'railtoken:deadline', 'railtoken:nonce', 'pending_since',
+    'railtoken:waiters')
   local state, mark = found[1] or '', found[2]
   local function is(verdict, at)
     return {verdict, state, at or '0', found[3] or ''}
   end
-  if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, sequence) then
+  if state == '' or state == 'archived' or state == 'completed' or not belongs(mark, found[6], sequence) then
     return is('gone')
   elseif state == 'active' then
     local ends = redis.call('ZSCORE', KEYS[2], id)
