@@ -39,9 +39,9 @@ type examination struct {
 }
 
 // ask returns the last examination, or begins one if that is too old. It waits for the end until ctx ends.
-func (e *examiner) ask(ctx context.Context) (x *examination, ended bool) {
+func (e *examiner) ask(ctx context.Context) (made *examination, ended bool) {
 	e.mu.Lock()
-	x = e.last
+	x := e.last
 	if x == nil || x.hasEnded() && time.Since(x.at) >= examineEach {
 		x = &examination{done: make(chan struct{})}
 		examining, cancel := context.WithTimeout(context.WithoutCancel(ctx), examineLimit)
@@ -59,9 +59,10 @@ func (e *examiner) ask(ctx context.Context) (x *examination, ended bool) {
 	e.mu.Unlock()
 	select {
 	case <-x.done:
+		return x, true
 	case <-ctx.Done():
+		return x, false
 	}
-	return x, x.hasEnded()
 }
 
 func (x *examination) hasEnded() bool {

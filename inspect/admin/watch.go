@@ -113,8 +113,8 @@ func (h *hub) poll(ctx context.Context, before <-chan struct{}, done chan<- stru
 		if ctx.Err() != nil {
 			return
 		}
-		for topic, print := range now {
-			if seen, known := last[topic]; !known || seen != print {
+		for topic, text := range now {
+			if seen, known := last[topic]; !known || seen != text {
 				h.tell(topic)
 			}
 		}
