@@ -59,8 +59,13 @@ type Options struct {
 	// Otherwise New refuses it. Exclusion still holds, but tasks wait plainly: see [New].
 	AllowUnknownAsynq bool
 
+	// AllowSeparateLocks accepts other workers of the same queues that have their locks elsewhere: for example, because the
+	// keys of their tasks are different. Otherwise a server fetches no task beside such a worker: see [SeparateLocksError].
+	AllowSeparateLocks bool
+
 	// DisableReports turns off the reports of what the tasks of the servers hold, which package inspect reads. A report
-	// costs three commands every 5 s, however many locks are held.
+	// costs four commands every 5 s, however many locks are held. Nobody notices that the locks of a server without
+	// reports are elsewhere, unless this server starts later than the others.
 	DisableReports bool
 
 	// Observer receives every event of the locks; nil disables it.

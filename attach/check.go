@@ -11,11 +11,11 @@ import (
 
 // Check returns an error if the Redis of the tasks cannot be used: it cannot be reached, is older than 6.2, is a
 // replica, may evict keys, or has a user that lacks ACL rules. The error says how to fix this; for missing rules, it
-// contains the command that adds all of them. Check takes at most 5 s, and once it has succeeded, it returns nil
-// without another check.
+// contains the command that adds all of them. Check returns a [SeparateLocksError] if another worker of one of the queues
+// has its locks elsewhere. Check takes at most 8 s, and once it has succeeded, it returns nil without another check.
 //
-// A server calls Check before its first fetch. While Check returns an error, the server fetches no task, and asynq logs
-// the error. Call Check yourself to fail at startup instead. A Locker of your own on another Redis is not checked.
+// A server calls Check before its first fetch, and compares once more where the locks are. Until both succeed, the server
+// fetches no task, and asynq logs the error. Call Check yourself to fail at startup instead. A Locker of your own on another Redis is not checked.
 func (a *Attached) Check(ctx context.Context) error {
 	queues := slices.Sorted(maps.Keys(a.queues()))
 	if len(queues) == 0 {
@@ -33,6 +33,9 @@ func (a *Attached) Check(ctx context.Context) error {
 	}
 	if err := preflight.Check(ctx, a.client, needs, a.opts.Logger); err != nil {
 		return fmt.Errorf("attach: the Redis of the tasks %w", err)
+	}
+	if err := a.reports.compare(ctx, a); err != nil {
+		return err
 	}
 	a.fit = true
 	return nil

@@ -13,14 +13,15 @@ import (
 	"github.com/railtoken/railtoken/middleware"
 )
 
-// reports are what tells operators of the servers, and the servers of operators: reports of what their tasks hold, and
-// leases that end when an operator takes their keys away. The zero value has none.
+// reports are what tells operators of the servers, and the servers of operators and of other servers: reports of what
+// their tasks hold and where their locks are, and leases that end when an operator takes their keys away. The zero value
+// has none.
 type reports struct {
-	mu      sync.Mutex
-	writing *holdings.Reporter
-	closed  bool
-	follows bool
-	stop    func() // following depositions
+	mu       sync.Mutex
+	reporter *holdings.Reporter
+	begun    bool
+	closed   bool
+	stop     func() // following depositions
 }
 
 // ready checks Redis before a server fetches, starts the reports, and has leases end that an operator takes away.
@@ -28,31 +29,68 @@ func (a *Attached) ready(ctx context.Context) error {
 	if err := a.Check(ctx); err != nil {
 		return err
 	}
-	a.reports.start(a)
+	return a.reports.start(ctx, a)
+}
+
+// start starts all of this once. It fails, and may be called again, if there are other servers with which the servers of a
+// must not run.
+func (r *reports) start(ctx context.Context, a *Attached) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.begun {
+		return nil
+	}
+	look := func(ctx context.Context, _ bool) (*holdings.Rival, string, error) { return r.of(a).Rival(ctx) }
+	if !a.opts.DisableReports {
+		look = r.of(a).Start
+	}
+	rival, store, err := look(ctx, a.opts.AllowSeparateLocks)
+	if err != nil {
+		return fmt.Errorf("attach: compare where the servers have their locks: %w", err)
+	}
+	if rival != nil {
+		if !a.opts.AllowSeparateLocks {
+			return separate(store, rival)
+		}
+		a.beside(store, rival)
+	}
+	r.begun = true
+	r.stop, _ = lockhook.EndWhenDeposed(a.locker) // it fails once the Locker is closed
 	return nil
 }
 
-// start starts all of this once.
-func (r *reports) start(a *Attached) {
+// compare looks whether start would fail.
+func (r *reports) compare(ctx context.Context, a *Attached) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return
+	if r.closed || r.begun || a.opts.AllowSeparateLocks {
+		return nil
 	}
-	if !r.follows {
-		r.follows = true
-		r.stop, _ = lockhook.EndWhenDeposed(a.locker) // it fails once the Locker is closed
+	rival, store, err := r.of(a).Rival(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("attach: compare where the servers have their locks: %w", err)
+	case rival != nil:
+		return separate(store, rival)
 	}
-	if r.writing != nil || a.opts.DisableReports {
-		return
+	return nil
+}
+
+// of returns the Reporter of a. The caller holds the mutex.
+func (r *reports) of(a *Attached) *holdings.Reporter {
+	if r.reporter == nil {
+		queues := a.queues()
+		if len(queues) == 0 {
+			queues = map[string]int{"default": 1} // as asynq has it
+		}
+		r.reporter = holdings.New(a.client, (*parking.Engine)(a.queue).Held(), holdings.Worker{
+			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
+		}, holdings.Options{
+			Store: func(ctx context.Context) (string, bool) { return lockhook.Store(ctx, a.locker) },
+			Moved: a.moved, Beside: a.beside,
+		})
 	}
-	queues := a.queues()
-	if len(queues) == 0 {
-		queues = map[string]int{"default": 1} // as asynq has it
-	}
-	r.writing = holdings.Start(a.client, (*parking.Engine)(a.queue).Held(), holdings.Worker{
-		Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
-	}, func(ctx context.Context) (string, bool) { return lockhook.Store(ctx, a.locker) })
+	return r.reporter
 }
 
 func (r *reports) close() {
@@ -62,8 +100,8 @@ func (r *reports) close() {
 	if r.stop != nil {
 		r.stop()
 	}
-	if r.writing != nil {
-		r.writing.Close()
+	if r.reporter != nil {
+		r.reporter.Close()
 	}
 }
 

@@ -3,19 +3,13 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/internal/holdings"
 )
-
-// mostWorkers limits how many reports one call reads.
-const mostWorkers = 1000
 
 // Worker is the last report of a worker. Workers report every 5 s, and a report is kept for 15 s, so a killed worker
 // stays listed for up to 15 s.
@@ -30,8 +24,8 @@ type Worker struct {
 	// Locker; empty if the worker is too old to report it. An [Inspector] sees locks of the first two only.
 	Backend string
 	// Store identifies the place where the locks are: workers with different ones do not exclude each other. Empty if the
-	// worker is too old to report it, or has not reached its lock servers. Of stores that are not on Redis it has the
-	// Backend only.
+	// worker is too old to report it or has not reached its lock servers, or if its Locker does not tell: see
+	// backend.Identified.
 	Store string
 	// Since is when the worker began, and Seen when it reported, by its own clock.
 	Since, Seen time.Time
@@ -75,29 +69,13 @@ type Holding struct {
 // Workers returns the reports of all workers, ordered by host, PID and ID: at most 1000, the ones that reported last.
 // It makes two calls to the Redis of the tasks. Workers with DisableReports are missing.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
-	entries, err := i.opts.Tasks.ZRevRangeWithScores(ctx, holdings.Workers, 0, mostWorkers-1).Result()
+	reports, err := holdings.Read(ctx, i.opts.Tasks)
 	if err != nil {
-		return nil, fmt.Errorf("inspect: list workers: %w", err)
-	}
-	texts := make([]*redis.StringCmd, len(entries))
-	_, err = i.opts.Tasks.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, e := range entries {
-			id, _ := e.Member.(string)
-			texts[n] = p.Get(ctx, holdings.Key(id))
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("inspect: read the reports of workers: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	var workers []Worker
-	for n, e := range entries {
-		r, err := holdings.Parse(texts[n].Val())
-		if texts[n].Err() != nil || err != nil { // gone, or not ours
-			continue
-		}
-		id, _ := e.Member.(string)
-		workers = append(workers, workerOf(id, time.UnixMilli(int64(e.Score)), r))
+	for _, r := range reports {
+		workers = append(workers, workerOf(r))
 	}
 	slices.SortFunc(workers, func(a, b Worker) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
@@ -106,16 +84,17 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 }
 
 // workerOf returns the worker of a report.
-func workerOf(id string, seen time.Time, r holdings.Worker) Worker {
+func workerOf(r holdings.Report) Worker {
 	w := Worker{
-		ID: id, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Store: r.Store, Since: time.UnixMilli(r.Since),
-		Seen: seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
+		ID: r.ID, Host: r.Host, PID: r.PID, Version: r.Version, Config: r.Config, Backend: r.Backend, Store: r.Store,
+		Since: time.UnixMilli(r.Since), Seen: r.Seen, Queues: r.Queues, Slots: r.Slots, Running: r.Running, Waiting: r.Waiting, Conflicts: r.Conflicts,
 		Keys: r.Keys,
 	}
 	for _, h := range r.Held {
 		w.Held = append(w.Held, Holding{
 			Key: string(h.Key), Task: delayqueue.Task{Queue: h.Queue, ID: h.ID}, Type: h.Type,
-			Since: time.UnixMilli(h.Since), Fence: h.Fence, Mode: Mode(h.Mode), Worker: id, Host: r.Host, PID: r.PID, Seen: seen,
+			Since: time.UnixMilli(h.Since), Fence: h.Fence, Mode: Mode(h.Mode), Worker: r.ID, Host: r.Host, PID: r.PID,
+			Seen: r.Seen,
 		})
 	}
 	return w

@@ -5,19 +5,50 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/railtoken/railtoken/internal/lockformat"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
-// storeKey is the Redis key with the identity of a lock server. Whoever asks first writes it, at random. A server that has
-// lost its data gets another one, and all that keep locks there learn it when they ask again.
-const storeKey = "railtoken:lock-store"
-
-// storeOf identifies the place where a Locker keeps its locks: see [lockhook.Store]. Of backends other than those on Redis
-// it knows the name.
+// storeOf identifies the place where a Locker keeps its locks: see [lockhook.Store].
 func storeOf(ctx context.Context, locker any) (store string, ok bool) {
-	servers := serversOf(locker)
+	switch l := locker.(type) {
+	case interface {
+		store(ctx context.Context) (string, bool)
+	}:
+		return l.store(ctx)
+	case backend.Identified:
+		id, err := l.Store(ctx)
+		return backendOf(locker) + " " + id, err == nil && id != ""
+	}
+	return "", false
+}
+
+func (g *Gate) store(ctx context.Context) (string, bool)           { return storeOf(ctx, g.inner) }
+func (f *followedLocker) store(ctx context.Context) (string, bool) { return storeOf(ctx, f.inner) }
+func (l *backendLocker) store(ctx context.Context) (string, bool)  { return storeOf(ctx, l.backend) }
+
+func (s *Single) store(ctx context.Context) (string, bool) {
+	return storeOn(ctx, s.backendName(), s.lockKey, s.client)
+}
+
+func (r *Redlock) store(ctx context.Context) (string, bool) {
+	servers := make([]redis.UniversalClient, len(r.nodes))
+	for i, n := range r.nodes {
+		servers[i] = n.client
+	}
+	return storeOn(ctx, r.backendName(), r.opts.RedisKey, servers...)
+}
+
+// storeOn returns the store of a backend on Redis: the identities of its servers, whose order makes no difference, and a
+// sample of its Redis keys if they are not the usual ones.
+func storeOn(
+	ctx context.Context, backend string, lockKey func(string) string, servers ...redis.UniversalClient,
+) (store string, ok bool) {
 	ids := make([]string, len(servers))
 	for i, client := range servers {
 		id, err := storeID(ctx, client)
@@ -27,38 +58,26 @@ func storeOf(ctx context.Context, locker any) (store string, ok bool) {
 		ids[i] = id
 	}
 	slices.Sort(ids)
-	return strings.Join(append([]string{backendOf(locker)}, ids...), " "), true
+	store = backend + " " + strings.Join(ids, " ")
+	if name := lockKey(sampleKey); name != lockformat.LockKey(sampleKey) {
+		store += " " + strconv.Quote(name)
+	}
+	return store, true
 }
 
-// storeID returns the identity of a lock server.
+// sampleKey is the business key of the sample.
+const sampleKey = "KEY"
+
+// storeID returns the identity of a lock server. Whoever asks first writes it, at random. A server that has lost its data
+// gets another one, and all that keep locks there learn it when they ask again.
 func storeID(ctx context.Context, client redis.UniversalClient) (string, error) {
-	id := rand.Text()
-	was, err := client.SetArgs(ctx, storeKey, id, redis.SetArgs{Mode: "NX"}).Result()
-	if err == nil && was == "OK" {
-		return id, nil
+	id, err := client.Get(ctx, lockformat.StoreKey).Result()
+	if !errors.Is(err, redis.Nil) {
+		return id, err
 	}
+	err = client.SetArgs(ctx, lockformat.StoreKey, rand.Text(), redis.SetArgs{Mode: "NX"}).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", err
 	}
-	return client.Get(ctx, storeKey).Result()
-}
-
-func (g *Gate) lockServers() []redis.UniversalClient           { return serversOf(g.inner) }
-func (f *followedLocker) lockServers() []redis.UniversalClient { return serversOf(f.inner) }
-func (s *Single) lockServers() []redis.UniversalClient         { return []redis.UniversalClient{s.client} }
-
-func (r *Redlock) lockServers() (all []redis.UniversalClient) {
-	for _, n := range r.nodes {
-		all = append(all, n.client)
-	}
-	return all
-}
-
-func serversOf(locker any) []redis.UniversalClient {
-	if l, ok := locker.(interface {
-		lockServers() []redis.UniversalClient
-	}); ok {
-		return l.lockServers()
-	}
-	return nil
+	return client.Get(ctx, lockformat.StoreKey).Result() // that of whoever was first
 }

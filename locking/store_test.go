@@ -1,6 +1,7 @@
 package locking_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -51,6 +52,14 @@ func TestLockersInOnePlaceHaveOneStore(t *testing.T) {
 	}
 	if redlocks[0] != redlocks[1] || redlocks[0] == first {
 		t.Errorf("a Redlock has the store %q, and with its nodes in another order %q", redlocks[0], redlocks[1])
+	}
+	named, err := locking.NewSingle(servers[0].Client(t), locking.SingleOptions{RedisKey: func(key string) string { return "app:" + key }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = named.Close() })
+	if id := store(named); id == first || !strings.HasPrefix(id, first) {
+		t.Errorf("with Redis keys of another program's, the store is %q", id)
 	}
 	servers[0].Stop()
 	if id, ok := lockhook.Store(t.Context(), single(servers[0])); ok {

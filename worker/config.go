@@ -85,9 +85,11 @@ type Config struct {
 	AllowEviction bool
 	// AllowUnknownAsynq is attach.Options.AllowUnknownAsynq. RAILTOKEN_ALLOW_UNKNOWN_ASYNQ.
 	AllowUnknownAsynq bool
+	// AllowSeparateLocks accepts other workers of the same queues that have their locks elsewhere. Otherwise Start returns
+	// an attach.SeparateLocksError beside such a worker. RAILTOKEN_ALLOW_SEPARATE_LOCKS.
+	AllowSeparateLocks bool
 
-	// DisableReports turns off the worker's reports of what its tasks hold, which package inspect reads.
-	// RAILTOKEN_DISABLE_REPORTS.
+	// DisableReports is attach.Options.DisableReports. RAILTOKEN_DISABLE_REPORTS.
 	DisableReports bool
 
 	// Logger receives the log of the worker and of asynq; slog.Default when nil. slog.New(slog.DiscardHandler) disables

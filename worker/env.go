@@ -59,6 +59,7 @@ type env struct {
 	Strategy                 string   `split_words:"true"`
 	AllowEviction            string   `split_words:"true"`
 	AllowUnknownAsynq        string   `split_words:"true"`
+	AllowSeparateLocks       string   `split_words:"true"`
 	DisableReports           string   `split_words:"true"`
 	LockNodes                string   `split_words:"true"`
 	LockGuard                string   `split_words:"true"`
@@ -127,6 +128,7 @@ func (p *parser) config(e env) Config {
 		Strategy:                 p.strategy("STRATEGY", e.Strategy),
 		AllowEviction:            p.bool("ALLOW_EVICTION", e.AllowEviction),
 		AllowUnknownAsynq:        p.bool("ALLOW_UNKNOWN_ASYNQ", e.AllowUnknownAsynq),
+		AllowSeparateLocks:       p.bool("ALLOW_SEPARATE_LOCKS", e.AllowSeparateLocks),
 		DisableReports:           p.bool("DISABLE_REPORTS", e.DisableReports),
 		LockGuard:                p.guard("LOCK_GUARD", e.LockGuard),
 	}

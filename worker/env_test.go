@@ -71,6 +71,7 @@ var variables = map[string]struct {
 	"RAILTOKEN_STRATEGY":                    {" FailFast ", func(c Config) any { return c.Strategy }, middleware.FailFast{}},
 	"RAILTOKEN_ALLOW_EVICTION":              {"t", func(c Config) any { return c.AllowEviction }, true},
 	"RAILTOKEN_ALLOW_UNKNOWN_ASYNQ":         {"true", func(c Config) any { return c.AllowUnknownAsynq }, true},
+	"RAILTOKEN_ALLOW_SEPARATE_LOCKS":        {"true", func(c Config) any { return c.AllowSeparateLocks }, true},
 	"RAILTOKEN_DISABLE_REPORTS":             {"true", func(c Config) any { return c.DisableReports }, true},
 }
 

@@ -10,13 +10,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/railtoken/railtoken/attach"
 	"github.com/railtoken/railtoken/internal/preflight"
 	"github.com/railtoken/railtoken/locking"
 )
 
 // preflight checks every Redis that the worker needs.
 func (w *Worker) preflight(ctx context.Context) error {
-	if err := refused(w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), w.attached.Check(ctx)); err != nil {
+	err := w.attached.Check(ctx)
+	if separate, ok := errors.AsType[*attach.SeparateLocksError](err); ok {
+		return separate
+	}
+	if err := refused(w.cfg.Redis, w.cfg.Redis.addrVariable("REDIS"), err); err != nil {
 		return err
 	}
 	switch {

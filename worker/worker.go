@@ -82,7 +82,8 @@ func (w *Worker) attach() (err error) {
 		Locker: w.locker, RedisKeys: w.locker.RedisKeys, Strategy: c.Strategy, TTL: c.LockTTL, MaxHold: c.MaxHold,
 		MaxKeySize: c.MaxKeySize, MaxKeys: c.MaxKeys,
 		SlotBudget: c.SlotBudget, AllowEviction: c.AllowEviction, AllowUnknownAsynq: c.AllowUnknownAsynq,
-		DisableReports: c.DisableReports, Observer: c.Observer, Logger: c.Logger,
+		AllowSeparateLocks: c.AllowSeparateLocks,
+		DisableReports:     c.DisableReports, Observer: c.Observer, Logger: c.Logger,
 	})
 	return err
 }

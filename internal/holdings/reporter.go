@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -25,56 +26,145 @@ const (
 	goodbye      = time.Second
 	// mostHeld is how many keys a report names.
 	mostHeld = 1000
+	// settled is after how many reports all workers have learned that a lock server has lost its data.
+	settled = 2
 )
+
+// Options configures a [Reporter].
+type Options struct {
+	// Store is asked before each report where the locks are: see lockhook.Store.
+	Store func(context.Context) (store string, ok bool)
+	// Moved is called when the locks are in another place than before.
+	Moved func(before, now string)
+	// Beside is called when a worker that runs has got a rival.
+	Beside func(now string, rival *Rival)
+}
 
 // Reporter writes the reports of one worker. A report that fails is left out: the next one comes 5 s later.
 type Reporter struct {
 	client redis.UniversalClient
 	held   *Set
 	worker Worker
-	store  func(context.Context) (string, bool)
+	opts   Options
 	id     string
 
-	cancel context.CancelFunc
-	ended  sync.WaitGroup
-	known  bool // Redis has a report
+	compare int // after so many reports, the worker is compared with the others; 0 for never
+	cancel  context.CancelFunc
+	ended   sync.WaitGroup
+	known   bool // Redis may have a report
 }
 
-// Start starts the reports of a worker about a Set. The queues, slots, configuration and backend are those of w, and store
-// is asked before each report where the locks are. The first report is written at once, in the background. Call Close at
-// the end.
-func Start(client redis.UniversalClient, held *Set, w Worker, store func(context.Context) (string, bool)) *Reporter {
+// New returns a Reporter about a Set that reports nothing yet. The queues, slots, configuration and backend are those of w.
+func New(client redis.UniversalClient, held *Set, w Worker, opts Options) *Reporter {
 	w.Host, _ = os.Hostname()
 	w.PID, w.Version, w.Since = os.Getpid(), version(), time.Now().UnixMilli()
-	r := &Reporter{client: client, held: held, worker: w, store: store, id: rand.Text()}
+	return &Reporter{client: client, held: held, worker: w, opts: opts, id: rand.Text()}
+}
+
+// Rival returns a rival of this worker among those that report, or nil if there is none, and where the locks of this one
+// are. It reports nothing. Call it before Start.
+func (r *Reporter) Rival(ctx context.Context) (rival *Rival, store string, err error) {
+	r.locate(ctx)
+	rival, err = r.rival(ctx)
+	return rival, r.worker.Store, err
+}
+
+// Start writes the first report and starts the others. Call Close at the end. If there is a rival, Start returns it, and
+// nothing is reported unless beside is true; then Start may be called again.
+//
+// A worker reports before it looks at the others, so of two rivals that start at the same moment at least one sees the
+// other. It looks once more before that, so that one which is refused again and again is seen by nobody.
+func (r *Reporter) Start(ctx context.Context, beside bool) (rival *Rival, store string, err error) {
+	rival, store, err = r.Rival(ctx)
+	if err == nil && (rival == nil || beside) {
+		if err = r.write(ctx); err == nil && rival == nil {
+			rival, err = r.rival(ctx)
+		}
+	}
+	if isAnswer(err) { // the user has lost rules since the check: tasks are parked without them, too
+		err = nil
+		r.compare = settled
+	}
+	if store == "" {
+		r.compare = settled
+	}
+	if err != nil || rival != nil && !beside {
+		r.withdraw()
+		return rival, store, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.ended.Go(func() { r.run(ctx) })
-	return r
+	return rival, store, nil
+}
+
+// isAnswer reports whether Redis has answered with an error.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
 }
 
 func (r *Reporter) run(ctx context.Context) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
-		if r.write(ctx) == nil {
-			r.known = true
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		before := r.worker.Store
+		if now := r.locate(ctx); before != now {
+			r.compare = settled // until then, the others may report what was before
+			if before != "" {
+				r.opts.Moved(before, now)
+			}
+		}
+		if r.write(ctx) == nil {
+			r.settle(ctx)
+		}
 	}
+}
+
+// settle compares the worker with the others once its store has been the same for a while.
+func (r *Reporter) settle(ctx context.Context) {
+	if r.compare == 0 || r.worker.Store == "" {
+		return
+	}
+	if r.compare > 1 {
+		r.compare--
+		return
+	}
+	rival, err := r.rival(ctx)
+	if err != nil {
+		return // the next report tries again
+	}
+	r.compare = 0
+	if rival != nil {
+		r.opts.Beside(r.worker.Store, rival)
+	}
+}
+
+// locate notes and returns where the locks are. If they cannot be asked, they are where they were.
+func (r *Reporter) locate(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if store, ok := r.opts.Store(ctx); ok {
+		r.worker.Store = store
+	}
+	return r.worker.Store
+}
+
+// rival looks at the reports of the others.
+func (r *Reporter) rival(ctx context.Context) (*Rival, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	all, err := Read(ctx, r.client)
+	return rivalOf(r.id, r.worker, all), err
 }
 
 // write writes one report.
 func (r *Reporter) write(ctx context.Context) error {
-	asking, asked := context.WithTimeout(ctx, storeTimeout)
-	if store, ok := r.store(asking); ok { // otherwise it is where it was
-		r.worker.Store = store
-	}
-	asked()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	w := r.worker
@@ -84,6 +174,7 @@ func (r *Reporter) write(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	r.known = true
 	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Set(ctx, Key(r.id), text, lifetime)
 		p.ZAdd(ctx, Workers, redis.Z{Score: float64(now.UnixMilli()), Member: r.id})
@@ -93,20 +184,28 @@ func (r *Reporter) write(ctx context.Context) error {
 	return err
 }
 
-// Close ends the reports and removes the last one, if Redis has had one. It takes 1 s at most.
+// Close ends the reports and removes the last one, if Redis may have one. It takes 1 s at most.
 func (r *Reporter) Close() {
-	r.cancel()
+	if r.cancel != nil {
+		r.cancel()
+	}
 	r.ended.Wait()
+	r.withdraw()
+}
+
+// withdraw removes the last report.
+func (r *Reporter) withdraw() {
 	if !r.known {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
-	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Del(ctx, Key(r.id))
 		p.ZRem(ctx, Workers, r.id)
 		return nil
 	})
+	r.known = err != nil
 }
 
 // module is the path of this module.

@@ -9,6 +9,9 @@ import (
 	"github.com/railtoken/railtoken/internal/keys"
 )
 
+// StoreKey is the Redis key with the identity of a lock server.
+const StoreKey = "railtoken:lock-store"
+
 // LockKey returns the Redis key of a business key's lock, unless the user names it.
 func LockKey(key string) string { return "railtoken:lock:{" + keys.Encode(key) + "}" }
 

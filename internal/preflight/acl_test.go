@@ -44,7 +44,7 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
 		"locks alone": {
 			preflight.Needs{Locks: true},
-			[]string{"~railtoken:lock:*", "~railtoken:preflight:*", "&railtoken:lock:*", "&railtoken:deposed", "+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+publish", "+subscribe"},
+			[]string{"~railtoken:lock:*", "~railtoken:lock-store", "~railtoken:preflight:*", "&railtoken:lock:*", "&railtoken:deposed", "+get", "+set", "+del", "+exists", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+publish", "+subscribe"},
 			"", "",
 		},
 		"locks without INFO": {preflight.Needs{Locks: true, Info: true}, []string{"~*", "&*", "+@all", "-info"}, "+info", ""},

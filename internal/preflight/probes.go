@@ -7,6 +7,7 @@ import (
 
 	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/keys"
+	"github.com/railtoken/railtoken/internal/lockformat"
 )
 
 // scratchPrefix is the prefix of the key on which commands are tried.
@@ -79,6 +80,9 @@ func namesOf(needs Needs) (names []string) {
 	if len(needs.Queues) > 0 {
 		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
 			holdings.Workers, holdings.Key("preflight"))
+	}
+	if needs.Locks {
+		names = append(names, lockformat.StoreKey)
 	}
 	return append(names, lockNames(needs)...)
 }

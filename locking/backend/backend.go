@@ -78,6 +78,14 @@ type Grant interface {
 	Release(ctx context.Context) (notify bool, err error)
 }
 
+// Identified is a [Backend], or a locking.Locker of its own kind, that can tell its store from another one. Then workers of
+// one queue whose locks are in different stores are noticed.
+type Identified interface {
+	// Store identifies the store. It is the same in all processes whose locks exclude each other, and different otherwise.
+	// It is short and printable, has no spaces at its ends, and contains no secret. It is asked every 5 s.
+	Store(ctx context.Context) (string, error)
+}
+
 // BlockGrant is a [Grant] that has reserved a block of consecutive tokens for each key, of which Fence returns the
 // first. A locking.Gate gives one to each holder to which it hands the lease off.
 type BlockGrant interface {
