@@ -164,6 +164,7 @@ func (e *Engine) CloseBy(deadline time.Time) {
 	select {
 	case <-done:
 	case <-e.parking.Done(): // a client without ContextTimeoutEnabled does not notice it
+		e.givenUp()
 	}
 	e.cancel()
 	e.giveUp()

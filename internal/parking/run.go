@@ -36,6 +36,7 @@ type Run struct {
 	ended        time.Time // when its handler returned
 	judged       bool      // it returned in time: asynq acknowledges its result
 	inBackground bool      // it is parked in the background
+	back         sync.Once // what has become of that is noted
 	putBack      bool
 	taken        *fused.Taken   // locks that came with the task, until its handler claims them
 	release      *fused.Release // of the locks, until the acknowledgement or the timer takes it
@@ -232,16 +233,36 @@ func (r *Run) parkInBackground(p *parking, lease time.Time) bool {
 			}
 			return err
 		}, backoff.WithContext(wait, ctx))
-		if err != nil {
-			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task",
-				r.task.String(), "error", err)
-		}
+		r.outcome(ctx, err)
 		r.queue.runs.drop(r)
 		if p.over != nil {
 			p.over()
 		}
 	})
 	return r.inBackground
+}
+
+// outcome notes what has become of a park in the background, once: a failure is logged.
+func (r *Run) outcome(ctx context.Context, err error) {
+	r.back.Do(func() {
+		if err != nil {
+			r.queue.log.WarnContext(ctx, "a task that has only waited could not be put back; asynq recovers it", "task",
+				r.task.String(), "error", err)
+		}
+	})
+}
+
+// givenUp logs which tasks could not be put back before the Engine was closed. A call that still hangs does not log it in
+// time: the process may end.
+func (e *Engine) givenUp() {
+	for _, r := range e.runs.all() {
+		r.mu.Lock()
+		under := r.inBackground
+		r.mu.Unlock()
+		if under && r.current() {
+			r.outcome(context.WithoutCancel(e.parking), e.parking.Err())
+		}
+	}
 }
 
 const (
