@@ -170,6 +170,9 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 	if oneNode && a.opts.RedisKeys != nil {
 		(*parking.Engine)(queue).Fuse(fused.Of(a.locker))
 	}
+	if a.opts.RedisKeys != nil {
+		(*parking.Engine)(queue).LocksAre(a.opts.RedisKeys)
+	}
 	a.outside, a.unfollow = a.follow(a.locker), lockhook.OnLateRelease(a.locker, a.wakeNext)
 	a.observe()
 	if _, err := a.LockWith(LockOptions{Key: middleware.FixedKey("any")}); err != nil { // checks the options
@@ -183,8 +186,10 @@ func New(client redis.UniversalClient, cfg asynq.Config, opts Options) (*Attache
 func FenceTTL(maxHold time.Duration) time.Duration { return tasklocker.FenceTTL(maxHold) }
 
 // repaired reports a task that the delay queue has woken in the background, in place of one that did not arrive.
-func (a *Attached) repaired(key string, next delayqueue.Task) {
-	e := &middleware.Event{Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next}
+func (a *Attached) repaired(key string, next delayqueue.Task, lost bool) {
+	e := &middleware.Event{
+		Kind: middleware.Woke, Key: key, Cause: middleware.ByRepair, Next: next, WakeLost: lost && !a.budget.WasFull(),
+	}
 	tell(context.Background(), a.opts.Observer, a.opts.Logger, e)
 }
 

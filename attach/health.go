@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/health"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // Ready returns a handler that answers 200 while the servers can take tasks and lock their keys, and 503 otherwise,
@@ -48,6 +50,9 @@ type vitals struct {
 	limits health.Limits
 	locks  health.Probe // takes a lock that no other caller wants
 	redis  health.Probe // pings the Redis of the tasks
+
+	started sync.Once
+	began   time.Time // when a server began to fetch
 }
 
 // observe prepares the handlers.
@@ -62,6 +67,23 @@ func (a *Attached) observe() {
 		}
 		return lease.Release(ctx)
 	}
+}
+
+// started reports once that a server begins to fetch.
+func (a *Attached) started(ctx context.Context) {
+	a.health.started.Do(func() {
+		a.health.began = time.Now()
+		tell(ctx, a.opts.Observer, a.opts.Logger, &middleware.Event{Kind: "started", Reach: a.reach})
+	})
+}
+
+// reach is the Reach of [middleware.Event].
+func (a *Attached) reach(ctx context.Context) (tasks, locks time.Duration, ok bool) {
+	if a.isStopping() { // the Locker may be closed
+		return 0, 0, false
+	}
+	tasks, locks = health.Unreachable(a.facts(a.health.locks.Look(ctx)), a.health.began)
+	return tasks, locks, true
 }
 
 // facts returns what is known of the servers.

@@ -24,8 +24,9 @@ type reports struct {
 	stop     func() // following depositions
 }
 
-// ready checks Redis before a server fetches, starts the reports, and has leases end that an operator takes away.
+// ready reports the start of the servers before one fetches, checks Redis, starts the reports, and has leases end that an operator takes away.
 func (a *Attached) ready(ctx context.Context) error {
+	a.started(ctx)
 	if err := a.Check(ctx); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type Options struct {
 	Woken func(Task)
 	// Repaired, when not nil, is called for each task that this Queue wakes in the background, in place of a task that
 	// was woken and has not arrived. It must return quickly.
-	Repaired func(key string, t Task)
+	Repaired func(key string, t Task, lost bool)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
 }
@@ -47,7 +47,7 @@ func New(client redis.UniversalClient, opts Options) (*Queue, error) {
 		inside.Woken = func(t parking.Task) { woken(Task(t)) }
 	}
 	if repaired := opts.Repaired; repaired != nil {
-		inside.Repaired = func(key string, t parking.Task) { repaired(key, Task(t)) }
+		inside.Repaired = func(key string, t parking.Task, lost bool) { repaired(key, Task(t), lost) }
 	}
 	engine, err := parking.New(client, inside)
 	return (*Queue)(engine), err

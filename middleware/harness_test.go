@@ -230,6 +230,9 @@ type events struct {
 }
 
 func (e *events) Observe(ctx context.Context, ev middleware.Event) {
+	if ev.Reach != nil { // it is about a worker, not about a task
+		return
+	}
 	e.mu.Lock()
 	during := e.during
 	e.mu.Unlock()

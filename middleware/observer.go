@@ -68,7 +68,16 @@ type Event struct {
 	Waiters, Ahead int
 	Cause          WakeCause       // of Woke
 	Next           delayqueue.Task // of Woke
-	Err            error           // of Ended; of Unavailable the cause; of Lost and its Released, why the lease was lost
+	// WakeLost says that no release woke the task although its keys were free and so was a slot: of Woke with ByRepair, that
+	// the task woken before was deleted or archived, or that its queue is paused or has no worker; of Acquired, that the
+	// task's timer has brought it back, because the last holder or the wake was lost.
+	WakeLost bool
+	// Reach is in the first event of a worker, which has no other field but At and the Kind "started". It returns for how
+	// long the Redis of the tasks, and the servers of the locks, have not answered the worker or have refused its calls.
+	// Both are below 6 s while they answer. It reports false once the worker is being shut down. It tries to take a lock, at
+	// most once a second, and returns after 2 s at the latest.
+	Reach func(context.Context) (tasks, locks time.Duration, ok bool)
+	Err   error // of Ended; of Unavailable the cause; of Lost and its Released, why the lease was lost
 }
 
 // Observer receives events. It is called in the goroutine of the task, so it must return quickly, and it must be safe
@@ -88,6 +97,8 @@ func (r *run) observe(ctx context.Context, e *Event) {
 // observeAcquired reports that the handler is about to run.
 func (r *run) observeAcquired(ctx context.Context) {
 	e := Event{Kind: Acquired, Waited: r.waited(), Took: r.took, Backend: r.backend}
+	e.WakeLost = r.Observer != nil && r.refusals == 0 && r.active.ByTimer(r.attempt) && !r.SlotBudget.WasFull() &&
+		r.engine().IsFirst(ctx, r.id)
 	if r.refusals == 0 {
 		e.Woken = r.active.WokenFor()
 	} else {

@@ -213,7 +213,7 @@ func TestARepairedWakeIsTold(t *testing.T) {
 	if err := r.inspect.DeleteTask("default", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if e := r.events.await(r, 1, wokeBy(middleware.ByRepair))[0]; e.Next.ID != "b" || e.Key != "order:1" || e.At.IsZero() {
+	if e := r.events.await(r, 1, wokeBy(middleware.ByRepair))[0]; e.Next.ID != "b" || e.Key != "order:1" || e.At.IsZero() || !e.WakeLost {
 		t.Errorf("%+v", e)
 	}
 }

@@ -68,6 +68,15 @@ func (s *SlotBudget) Occupy(next asynq.Handler) asynq.Handler {
 	})
 }
 
+// justFull is how long after the end of an occupied slot tasks may still arrive that have waited for it.
+const justFull = time.Second
+
+// WasFull reports whether all slots are occupied, or were within the last second. A task that arrives then may have waited
+// for its slot rather than for its wake.
+func (s *SlotBudget) WasFull() bool {
+	return int(s.running.Load()) > s.Slots || time.Since(time.Unix(0, s.full.Load())) < justFull
+}
+
 // spareForNext reports whether a slot is free for standby at the release of a key, when the next holder takes the
 // releaser's slot.
 func (s *SlotBudget) spareForNext() bool { return s.hasSpare(1) }

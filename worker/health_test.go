@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/asynqtest"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 // wantHealth checks the answer of a handler.
@@ -80,5 +81,42 @@ func TestAWorkerIsNotReadyAfterFifteenSecondsWithoutRedis(t *testing.T) {
 		m.SetError("")
 		time.Sleep(2 * time.Second)
 		wantHealth(t, w.Ready(), http.StatusOK, "ready")
+	})
+}
+
+// Neither needs a task that runs: nothing is fetched in an outage.
+func TestAnIdleWorkerTellsHowLongRedisIsUnreachable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan middleware.Event, 1)
+		w, m := virtual(t, Config{Observer: func(_ context.Context, e middleware.Event) { told <- e }})
+		handle(t, w, "audit", nothing)
+		start(t, w)
+		reach := (<-told).Reach
+		want := func(least, most time.Duration) {
+			t.Helper()
+			for range 3 {
+				tasks, locks, ok := reach(t.Context())
+				if !ok || min(tasks, locks) < least || max(tasks, locks) > most {
+					t.Errorf("tasks %v, locks %v, %v; want %v to %v", tasks, locks, ok, least, most)
+				}
+				time.Sleep(2 * time.Second)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		want(0, 6*time.Second)
+		m.SetError("OOM command not allowed")
+		want(0, 6*time.Second) // a blip
+		time.Sleep(20 * time.Minute)
+		want(20*time.Minute, 21*time.Minute)
+		m.SetError("")
+		time.Sleep(2 * time.Second)
+		want(0, 6*time.Second)
+		if err := w.Shutdown(); err != nil {
+			t.Error(err)
+		}
+		if _, _, ok := reach(t.Context()); ok {
+			t.Error("a worker that is shut down still tells")
+		}
 	})
 }

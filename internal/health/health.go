@@ -27,10 +27,31 @@ type Facts struct {
 	Locks    Evidence
 }
 
-// Evidence is when something last worked, and the error of the last attempt if that has failed.
+// Evidence is when something last worked, and the error of the last attempt if that has failed. Failing is then when the
+// first attempt began that has failed since.
 type Evidence struct {
-	Last time.Time
-	Err  error
+	Last, Failing time.Time
+	Err           error
+}
+
+// Unreachable returns for how long the Redis of the tasks has carried out no call of a server that runs, since the servers
+// began at the earliest, and for how long no lock could be taken. It is below 6 s while Redis answers, because a server
+// without a free slot sends only heartbeats.
+func Unreachable(f Facts, began time.Time) (tasks, locks time.Duration) {
+	for _, s := range f.Servers {
+		if s.Over {
+			continue
+		}
+		last := s.Answered
+		if last.Before(began) {
+			last = began
+		}
+		tasks = max(tasks, f.Now.Sub(last))
+	}
+	if f.Locks.Err != nil {
+		locks = f.Now.Sub(f.Locks.Failing)
+	}
+	return tasks, max(locks, 0)
 }
 
 // Ready returns nil if the process can take tasks and run them, and everything that prevents it otherwise.

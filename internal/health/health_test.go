@@ -47,8 +47,8 @@ func TestReadyNamesWhatPreventsIt(t *testing.T) {
 			f.Servers = append(f.Servers, asynqconn.Pulse{Ended: ago(900), Worked: true, Answered: ago(1)})
 		}, "the fetch loop has been stuck for 15m0s"},
 		"shutting down":             {func(f *Facts, _ *asynqconn.Pulse) { f.Stopping = true }, "shutting down"},
-		"a lock failed just now":    {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{ago(14), down} }, ""},
-		"locks have long failed":    {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{ago(16), down} }, "no lock can be taken for 16s: connection refused"},
+		"a lock failed just now":    {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{Last: ago(14), Err: down} }, ""},
+		"locks have long failed":    {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{Last: ago(16), Err: down} }, "no lock can be taken for 16s: connection refused"},
 		"no lock was ever taken":    {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{Err: down} }, "no lock can be taken: connection refused"},
 		"a lock was taken long ago": {func(f *Facts, _ *asynqconn.Pulse) { f.Locks = Evidence{Last: ago(900)} }, ""},
 	} {

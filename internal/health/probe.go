@@ -25,6 +25,7 @@ type Probe struct {
 	mu      sync.Mutex
 	found   Evidence
 	tried   time.Time     // the end of the last attempt
+	began   time.Time     // the beginning of the last attempt
 	pending chan struct{} // closed at the end of the attempt under way; nil when there is none
 }
 
@@ -36,7 +37,7 @@ func (p *Probe) Look(ctx context.Context) Evidence {
 		return p.found
 	}
 	if p.pending == nil {
-		p.pending = make(chan struct{})
+		p.pending, p.began = make(chan struct{}), time.Now()
 		go p.attempt()
 	}
 	pending := p.pending
@@ -52,7 +53,7 @@ func (p *Probe) Look(ctx context.Context) Evidence {
 	defer p.mu.Unlock()
 	found := p.found
 	if p.pending == pending { // the attempt goes on
-		found.Err = errors.Join(found.Err, fmt.Errorf("no answer: %w", context.Cause(ctx)))
+		found.failed(p.began, errors.Join(found.Err, fmt.Errorf("no answer: %w", context.Cause(ctx))))
 	}
 	return found
 }
@@ -65,9 +66,19 @@ func (p *Probe) attempt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tried = time.Now()
-	if p.found.Err = err; err == nil {
-		p.found.Last = p.tried
+	if err == nil {
+		p.found = Evidence{Last: p.tried}
+	} else {
+		p.found.failed(p.began, err)
 	}
 	close(p.pending)
 	p.pending = nil
+}
+
+// failed notes that an attempt has failed.
+func (e *Evidence) failed(began time.Time, err error) {
+	if e.Err == nil {
+		e.Failing = began
+	}
+	e.Err = err
 }

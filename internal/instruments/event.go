@@ -106,7 +106,7 @@ func (known *Events[S]) appendAcquired(all []Sample[S], e *middleware.Event) []S
 		all = known.append(all, zeros(valid(task.kind), valid(task.queue))...)
 	}
 	all = append(all, Sample[S]{s.acquired, 1})
-	if e.Waited > 0 || e.Woken > 0 {
+	if e.Waited > 0 || e.Woken > 0 || e.WakeLost {
 		all = known.append(all, waited(e, valid(task.kind), valid(task.queue))...)
 	}
 	if e.Took > 0 {
@@ -160,7 +160,11 @@ func of(e *middleware.Event, kind, queue string) []Measurement {
 	case middleware.Unavailable:
 		return []Measurement{attempts.of(1, kind, queue, unavailable)}
 	case middleware.Woke:
-		return []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
+		all := []Measurement{wakes.of(1, valid(e.Next.Queue), valid(string(e.Cause)))}
+		if e.WakeLost {
+			all = append(all, wakesLost.of(1, valid(e.Next.Queue)))
+		}
+		return all
 	case middleware.Lost:
 		return []Measurement{lost.of(1, kind, queue, ReasonOf(e.Err))}
 	case middleware.Acquired, middleware.Released, middleware.Parked: // see Append; an Ended follows
@@ -180,13 +184,16 @@ func zeros(kind, queue string) []Measurement {
 	for _, cause := range causes {
 		all = append(all, wakes.of(0, queue, string(cause)))
 	}
-	return all
+	return append(all, wakesLost.of(0, queue))
 }
 
 // waited returns what the wait of a task adds when it ends with the task's keys.
 func waited(e *middleware.Event, kind, queue string) (all []Measurement) {
 	if e.Waited > 0 {
 		all = append(all, wait.of(e.Waited.Seconds(), kind, queue), conflicts.of(1, kind, queue, outcomeWaited))
+	}
+	if e.WakeLost {
+		all = append(all, wakesLost.of(1, queue))
 	}
 	if e.Woken > 0 {
 		all = append(all, wake.of(e.Woken.Seconds(), kind, queue))

@@ -46,6 +46,11 @@ func TestAnEventIsCountedOnceForWhatItSays(t *testing.T) {
 			middleware.Event{Kind: middleware.Acquired, Woken: 20 * time.Millisecond, Took: time.Millisecond, Backend: "redis"},
 			"attempts[t q acquired]=1 wake[t q]=0.02 acquire[redis]=0.001",
 		},
+		{middleware.Event{Kind: middleware.Acquired, WakeLost: true}, "attempts[t q acquired]=1 wakes.lost[q]=1"},
+		{
+			middleware.Event{Kind: middleware.Woke, Cause: middleware.ByRepair, WakeLost: true, Next: delayqueue.Task{Queue: "next"}},
+			"wakes[next repair]=1 wakes.lost[next]=1",
+		},
 		{middleware.Event{Kind: middleware.Released, Held: 1500 * time.Millisecond}, "hold[t q]=1.5"},
 		{
 			middleware.Event{Kind: middleware.Ended, Err: conflict(middleware.Park, "")},
@@ -96,6 +101,7 @@ func TestCountersExistBeforeTheirFirstEvent(t *testing.T) {
 		{Kind: middleware.Ended, Err: &middleware.ConflictError{Outcome: middleware.Archive, Limit: delayqueue.AgeLimit}},
 		{Kind: middleware.Woke, Cause: middleware.ByTimer, Next: delayqueue.Task{Queue: "q"}},
 		{Kind: middleware.Unavailable},
+		{Kind: middleware.Woke, Cause: middleware.ByRepair, WakeLost: true, Next: delayqueue.Task{Queue: "q"}},
 	} {
 		e.Type, e.Task.Queue = "t", "q"
 		of := measure(events, &e)

@@ -2,10 +2,12 @@ package instruments
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/middleware"
 )
 
 const (
@@ -18,6 +20,7 @@ const (
 // Gauge reads the gauges. It is safe for concurrent use.
 type Gauge struct {
 	inspector *inspect.Inspector
+	reaches   reaches
 
 	mu   sync.Mutex
 	last *reading
@@ -30,21 +33,36 @@ type reading struct {
 	values []Measurement
 }
 
-// NewGauge returns a Gauge that reads from an Inspector; if it is nil, there are no gauges.
+// NewGauge returns a Gauge that reads from an Inspector; if it is nil, there are only the gauges of the workers that
+// [Gauge.Observe] learns of.
 func NewGauge(i *inspect.Inspector) *Gauge { return &Gauge{inspector: i} }
 
-// Read returns the gauges, at most 5 s old. What Redis does not tell is left out, and inspect.up is 0 then. Read returns
+// Observe learns of workers that start in this process.
+func (g *Gauge) Observe(e *middleware.Event) {
+	if e.Reach != nil {
+		g.reaches.add(e.Reach)
+	}
+}
+
+// Read returns the gauges; those of the Inspector are at most 5 s old. What Redis does not tell is left out, and inspect.up is 0 then. Read returns
 // after 2 s at the latest.
 func (g *Gauge) Read(ctx context.Context) []Measurement {
+	ctx, cancel := context.WithTimeout(ctx, gaugeTimeout)
+	defer cancel()
+	own := make(chan []Measurement, 1)
+	go func() { own <- g.reaches.read(ctx) }()
+	return append(g.inspected(ctx), <-own...)
+}
+
+// inspected returns the gauges of the Inspector.
+func (g *Gauge) inspected(ctx context.Context) []Measurement {
 	if g.inspector == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, gaugeTimeout)
-	defer cancel()
 	r := g.recent()
 	select {
 	case <-r.done:
-		return r.values
+		return slices.Clip(r.values)
 	case <-ctx.Done():
 		return []Measurement{up.of(0)}
 	}

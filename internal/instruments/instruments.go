@@ -22,6 +22,7 @@ const (
 	labelBy      = "by"
 	labelNode    = "node"
 	labelBackend = "backend"
+	labelServer  = "server"
 )
 
 // The counters.
@@ -42,6 +43,10 @@ var (
 	}
 	wakes = &Instrument{
 		Name: "wakes", Help: "Waiting tasks that run again, by the cause.", Labels: []string{labelQueue, labelBy},
+	}
+	wakesLost = &Instrument{
+		Name: "wakes.lost", Labels: []string{labelQueue},
+		Help: "Waiting tasks that no release woke although their keys and a slot were free: the holder or a wake was lost.",
 	}
 	lost = &Instrument{
 		Name: "leases.lost", Help: "Leases that were lost while the handler ran, by the reason.",
@@ -83,15 +88,23 @@ var (
 	}
 )
 
+// unreachable is a gauge of the workers of this process, of which an outage cannot stop the growth: nothing has to happen.
+var unreachable = &Instrument{
+	Name: "unreachable", Unit: "s", Labels: []string{labelServer},
+	Help: "Time for which the Redis of the tasks, or the servers of the locks, have not answered the workers of this process or have refused their calls.",
+}
+
 // Counters returns all counters.
-func Counters() []*Instrument { return []*Instrument{attempts, waits, conflicts, wakes, lost} }
+func Counters() []*Instrument {
+	return []*Instrument{attempts, waits, conflicts, wakes, wakesLost, lost}
+}
 
 // Histograms returns all histograms.
 func Histograms() []*Instrument { return []*Instrument{wait, hold, wake, acquire} }
 
 // Gauges returns all gauges. [Gauge.Read] reads them.
 func Gauges() []*Instrument {
-	return []*Instrument{up, parked, oldestWait, slots, votes, quarantined}
+	return []*Instrument{up, parked, oldestWait, slots, votes, quarantined, unreachable}
 }
 
 // Measurement is what an event adds to an instrument, or the value of a gauge. Labels has a value for each of the

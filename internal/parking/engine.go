@@ -37,8 +37,9 @@ type Options struct {
 	// quick and safe for concurrent use: it lets an idle worker fetch at once instead of after its interval.
 	Woken func(Task)
 	// Repaired, when not nil, is called for each task that this Engine has woken in the background: in place of a woken
-	// task that does not come or now waits for another key, or once a slot of a Cluster has arrived. It must be quick.
-	Repaired func(key string, t Task)
+	// task that does not come or now waits for another key, or once a slot of a Cluster has arrived. lost says that the
+	// woken task was deleted or archived, or that its queue is paused or has no server. It must be quick.
+	Repaired func(key string, t Task, lost bool)
 	// Logger receives what fails in the background; nil disables it.
 	Logger *slog.Logger
 	// Index names the sorted set of all parked tasks; railtoken:parked when empty. Tests that share a Redis use one
@@ -49,7 +50,8 @@ type Options struct {
 // Engine parks tasks on keys and wakes them. It is safe for concurrent use.
 type Engine struct {
 	client  redis.UniversalClient
-	repair  func(key string, t Task) // may be nil
+	repair  func(key string, t Task, lost bool)    // may be nil
+	lockOf  func(key string) (lock, notify string) // may be nil
 	tasks   *asynq.Client
 	inspect *asynq.Inspector
 	log     *slog.Logger

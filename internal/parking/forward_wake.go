@@ -12,7 +12,7 @@ func (e *Engine) ForwardWake(ctx context.Context, t Task, stays bool) error {
 	waits, sequence, err := e.keysOf(ctx, t)
 	if waits != "" {
 		w, failed := e.Wake(ctx, waits, WakeOptions{Leaver: t})
-		e.repaired(waits, w)
+		e.repaired(waits, w, false)
 		err = errors.Join(err, failed)
 	}
 	if sequence != "" && !stays {
@@ -26,6 +26,18 @@ func (e *Engine) ForwardWake(ctx context.Context, t Task, stays bool) error {
 		return fmt.Errorf("delayqueue: forward the wake of task %s: %w", t, err)
 	}
 	return nil
+}
+
+// IsFirst reports whether the task, whose timer has brought it back, is the first waiter of the key that it was parked on:
+// the one that a release would have woken. If others stand before it, a release has just woken one of those, and this task
+// has come before that one by chance. It reports false if Redis does not answer.
+func (e *Engine) IsFirst(ctx context.Context, t Task) bool {
+	key, _, err := e.keysOf(ctx, t)
+	if err != nil || key == "" {
+		return false
+	}
+	first, err := e.client.ZRange(ctx, WaitersKey(key), 0, 0).Result()
+	return err == nil && len(first) == 1 && first[0] == t.Entry()
 }
 
 // keysOf returns the key that a task waits for, or was woken for, and the one whose sequence it is in; empty when there is

@@ -93,15 +93,18 @@ func (e *Engine) checkWake(key string, f *lastWake) {
 	if was.moving {
 		var w Woken
 		w, err = e.wakeNow(ctx, was.target, WakeOptions{}, nil)
-		e.repaired(key, w)
+		e.repaired(key, w, false)
 		again = err != nil
 	} else {
-		var came bool
+		var came, held bool
 		came, late, err = e.haveCome(ctx, key, was.tasks)
-		if err == nil && !came {
+		if err == nil && !came && len(late) == 0 {
+			held, err = e.isHeld(ctx, key)
+		}
+		if err == nil && !came && !held {
 			err = e.wakeAnother(ctx, was, late)
 		}
-		again = len(late) > 0 // it may still come
+		again = len(late) > 0 || held // it may still come, or have been the last one to hold the key
 		switch {
 		case err != nil:
 		case came:
@@ -153,6 +156,34 @@ func (e *Engine) haveCome(ctx context.Context, key string, tasks []Task) (came b
 	return false, late, nil
 }
 
+// isHeld reports whether the key of a woken task is held that is gone. Then the task has probably run and is done, and
+// another server has made the next wake: one more would wake a task only to be refused. If the locks are elsewhere, that
+// is not known.
+func (e *Engine) isHeld(ctx context.Context, key string) (bool, error) {
+	if e.lockOf == nil {
+		return false, nil
+	}
+	lock, _ := e.lockOf(key)
+	n, err := e.client.Exists(ctx, lock).Result()
+	return n > 0, err
+}
+
+// areStuck reports whether no server can fetch these tasks, however many slots are free: their queues are paused or have no
+// server. Otherwise all slots that could take one of them are occupied. It is true if there are none.
+func (e *Engine) areStuck(ctx context.Context, late []Task) (bool, error) {
+	unserved := e.lastUnserved()
+	for _, t := range late {
+		if slices.Contains(unserved, t.Queue) {
+			continue
+		}
+		paused, err := e.client.Exists(ctx, "asynq:{"+t.Queue+"}:paused").Result()
+		if err != nil || paused == 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // wakeAnother wakes a waiter in place of tasks that do not come. Late tasks are at the heads of their queues and are
 // not fetched: the queue is paused, no server works on it, or all of its servers are busy. Another task of the same
 // queue would not come sooner.
@@ -163,22 +194,26 @@ func (e *Engine) wakeAnother(ctx context.Context, was lastWake, late []Task) err
 			return err // the first task of the sequence holds it up
 		}
 		w, err := e.wakeNow(ctx, wakeTarget{key: was.target.key, task: left.Next[0]}, WakeOptions{}, nil)
-		e.repaired(was.target.key, w)
+		e.repaired(was.target.key, w, len(late) == 0)
 		return err
 	}
 	if len(late) > 0 {
 		e.lookForUnserved(ctx) // for the next wake
 	}
+	lost, err := e.areStuck(ctx, late)
+	if err != nil {
+		return err
+	}
 	w, err := e.wakeNow(ctx, was.target, WakeOptions{}, late)
-	e.repaired(was.target.key, w)
+	e.repaired(was.target.key, w, lost)
 	return err
 }
 
-// repaired reports a wake that no caller has asked for.
-func (e *Engine) repaired(key string, w Woken) {
+// repaired reports a wake that no caller has asked for. lost says that the wake before it went to no task that can run.
+func (e *Engine) repaired(key string, w Woken, lost bool) {
 	for _, t := range w.Tasks {
 		if e.repair != nil {
-			e.repair(key, t)
+			e.repair(key, t, lost)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (r *Run) passOn() {
 				if failed == nil && left.Parked > 0 && len(left.Next) > 0 {
 					var w Woken
 					w, failed = e.WakeTask(ctx, key, left.Next[0])
-					e.repaired(key, w)
+					e.repaired(key, w, false)
 				}
 				err = errors.Join(err, failed)
 			}

@@ -150,7 +150,7 @@ func (e *Engine) pay(ctx context.Context, key string) error {
 		return e.owe(ctx, key, owedLook)
 	}
 	w, err := e.WakeNext(ctx, key)
-	e.repaired(key, w)
+	e.repaired(key, w, false)
 	switch {
 	case err != nil || len(w.Tasks) > 0:
 		return err

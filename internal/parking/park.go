@@ -213,7 +213,7 @@ func (e *Engine) forward(ctx context.Context, waiters string) {
 	if err != nil {
 		e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "error", err)
 	}
-	e.repaired(key, w)
+	e.repaired(key, w, false)
 }
 
 // parseParked reads the reply of park.lua.

@@ -12,6 +12,10 @@ import (
 // [Engine.Conn], and only if the locks are on the Redis of the tasks. nil changes nothing.
 func (e *Engine) Fuse(locks fused.Locks) { e.locks = locks }
 
+// LocksAre tells the Engine the names of the locks of keys, which are on the Redis of the tasks. It must be called before the
+// first use.
+func (e *Engine) LocksAre(lockOf func(key string) (lock, notify string)) { e.lockOf = lockOf }
+
 // Fuses reports whether the locks that are taken and released with the tasks are those of a locking.Locker.
 func (e *Engine) Fuses(locker any) bool { return e != nil && e.locks != nil && e.locks.Are(locker) }
 

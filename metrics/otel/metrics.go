@@ -18,11 +18,15 @@ const prefix = "railtoken."
 type meters struct {
 	counters   map[*instruments.Instrument]metric.Int64Counter
 	histograms map[*instruments.Instrument]metric.Float64Histogram
-	gauges     metric.Registration // nil without an Inspector
+	gauge      *instruments.Gauge
+	gauges     metric.Registration
 }
 
 func newMeters(meter metric.Meter, inspector *inspect.Inspector) (m *meters, err error) {
-	m = &meters{map[*instruments.Instrument]metric.Int64Counter{}, map[*instruments.Instrument]metric.Float64Histogram{}, nil}
+	m = &meters{
+		counters: map[*instruments.Instrument]metric.Int64Counter{}, histograms: map[*instruments.Instrument]metric.Float64Histogram{},
+		gauge: instruments.NewGauge(inspector),
+	}
 	for _, i := range instruments.Counters() {
 		counter, failed := meter.Int64Counter(prefix+i.Name, metric.WithDescription(i.Help))
 		m.counters[i], err = counter, errors.Join(err, failed)
@@ -32,10 +36,10 @@ func newMeters(meter metric.Meter, inspector *inspect.Inspector) (m *meters, err
 			metric.WithExplicitBucketBoundaries(i.Buckets...))
 		m.histograms[i], err = histogram, errors.Join(err, failed)
 	}
-	if err != nil || inspector == nil {
+	if err != nil {
 		return m, err
 	}
-	gauge, all := instruments.NewGauge(inspector), map[*instruments.Instrument]metric.Float64Observable{}
+	all := map[*instruments.Instrument]metric.Float64Observable{}
 	var observed []metric.Observable
 	for _, i := range instruments.Gauges() {
 		g, failed := meter.Float64ObservableGauge(prefix+i.Name, metric.WithDescription(i.Help), metric.WithUnit(i.Unit))
@@ -45,7 +49,7 @@ func newMeters(meter metric.Meter, inspector *inspect.Inspector) (m *meters, err
 		return nil, err
 	}
 	m.gauges, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		for _, value := range gauge.Read(ctx) {
+		for _, value := range m.gauge.Read(ctx) {
 			o.ObserveFloat64(all[value.Instrument], value.Value, attributesOf(value.Instrument, value.Labels))
 		}
 		return nil
@@ -90,8 +94,5 @@ func attributesOf(i *instruments.Instrument, labels []string) metric.Measurement
 
 // close ends the reading of the gauges.
 func (m *meters) close() error {
-	if m.gauges == nil {
-		return nil
-	}
 	return m.gauges.Unregister()
 }

@@ -62,6 +62,7 @@ func (t *Telemetry) Observe(ctx context.Context, e middleware.Event) {
 	for _, s := range t.events.Append(buffer[:0], &e) {
 		s.Series.add(ctx, s.Value)
 	}
+	t.meters.gauge.Observe(&e)
 	t.spans.observe(ctx, e)
 }
 

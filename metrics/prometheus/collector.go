@@ -79,6 +79,7 @@ func (c *Collector) series(i *instruments.Instrument, labels []string) series {
 
 // Observe counts an event. Use it as a [middleware.Observer].
 func (c *Collector) Observe(_ context.Context, e middleware.Event) {
+	c.gauge.Observe(&e)
 	var buffer [instruments.Most]instruments.Sample[series]
 	for _, s := range c.events.Append(buffer[:0], &e) {
 		switch {

@@ -15,6 +15,7 @@
 //	railtoken_waits_total{type,queue}                 waits that have begun
 //	railtoken_conflicts_total{type,queue,outcome}     parked, waited (and got its keys), failed, limit
 //	railtoken_wakes_total{queue,by}                   release, standby, repair, timer
+//	railtoken_wakes_lost_total{queue}                 not woken although their keys and a slot were free
 //	railtoken_leases_lost_total{type,queue,reason}    taken, expired, max_hold, deposed
 //	railtoken_wait_seconds{type,queue}                from the first conflict until the handler runs
 //	railtoken_hold_seconds{type,queue}                how long a handler held its keys
@@ -26,13 +27,18 @@
 //	railtoken_node_votes{node}                        1 if a lock server answers and, in a Redlock, may vote
 //	railtoken_node_quarantine_seconds{node}           until a lock server may vote
 //	railtoken_inspect_up                              1 if Redis answered when the gauges were read
+//	railtoken_unreachable_seconds{server}             how long the Redis of the tasks, or the locks, have not answered
 //
 // A wake is measured for tasks that were parked and found their keys free, and for tasks that waited in their slots and
 // were notified of the release, but not for tasks on standby. An acquisition is not measured when the locks come with
 // the task, in the same command, or after a wait on standby. The label backend is redis, redlock, or the package name
 // of any other backend.
 //
-// The gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
+// The time for which servers are unreachable is that of the workers of the process, which Observe learns of when they start.
+// The label server is tasks or locks. The time grows while calls hang or are refused, and is below 6 s otherwise. A scrape
+// takes a lock that no task wants, at most once a second.
+//
+// The other gauges need an Inspector. They describe the whole installation, so every process that exports them has the same
 // values: use max, not sum. A scrape makes about eight calls to Redis, at most once in 5 s, and waits for them for at most
 // 2 s. When more than 10 000 tasks wait, the oldest wait is taken from the 10 000 tasks that have gone longest without
 // trying their keys.

@@ -1,0 +1,113 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// incident records what happens in an installation of two workers in virtual time, and then has Prometheus replay it.
+func incident(t *testing.T, happens func(in *installation) []want) {
+	t.Parallel()
+	var rec *recording
+	var wants []want
+	synctest.Test(t, func(t *testing.T) {
+		in := newInstallation(t)
+		rec = in.rec
+		wants = happens(in)
+	})
+	rec.check(t, wants...)
+}
+
+// firing counts the alerts of a name that fire.
+const firing = `count by (alertname) (count by (alertname) (ALERTS{alertname="%s",alertstate="firing"}))`
+
+func TestAHotKeyFiresOldestWaitAlone(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(5 * time.Minute)
+		in.pass(15*time.Minute, 2*time.Second, func(n int) {
+			in.enqueue("hot", 4*time.Second)
+			if n%3 == 0 {
+				in.enqueue(fmt.Sprint("free:", n), 100*time.Millisecond)
+			}
+		})
+		return []want{in.rec.fired("RailtokenOldestWait")}
+	})
+}
+
+func TestADeadWorkerFiresWakesLostAlone(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(5 * time.Minute)
+		for worker := range 2 { // each of them dies once, when all of its slots hold keys for which others wait
+			for n := range 2 * slotsOfWorker {
+				in.enqueue(fmt.Sprint("held:", worker, n), 10*time.Second)
+			}
+			in.pass(time.Second, time.Second, nil)
+			for n := range 2 * slotsOfWorker {
+				in.enqueue(fmt.Sprint("held:", worker, n), 100*time.Millisecond)
+			}
+			in.pass(5*time.Second, time.Second, nil)
+			in.workers[worker].dead.Store(true)
+			in.workers = append(in.workers, in.start(fmt.Sprint(3+worker)))
+			in.quiet(2 * time.Minute)
+		}
+		in.quiet(20 * time.Minute)
+		return []want{in.rec.fired("RailtokenWakesLost")}
+	})
+}
+
+func TestAHungRedisFiresUnavailableAlone(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(5 * time.Minute)
+		in.hung.Store(true)
+		in.quiet(200 * time.Second)
+		in.hung.Store(false)
+		in.quiet(15 * time.Minute)
+		return []want{
+			in.rec.fired("RailtokenUnavailable"),
+			{5*time.Minute + 195*time.Second, fmt.Sprintf(firing, "RailtokenUnavailable"), []string{`{alertname="RailtokenUnavailable"}`}},
+			{10 * time.Minute, fmt.Sprintf(firing, "RailtokenUnavailable"), nil},
+		}
+	})
+}
+
+func TestALongOutageKeepsFiring(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(2 * time.Minute)
+		in.hung.Store(true)
+		in.quiet(28 * time.Minute)
+		wants := []want{in.rec.fired("RailtokenUnavailable", "RailtokenInspectDown")}
+		for at := 4 * time.Minute; at < 30*time.Minute; at += time.Minute {
+			wants = append(wants, want{at, fmt.Sprintf(firing, "RailtokenUnavailable"), []string{`{alertname="RailtokenUnavailable"}`}})
+		}
+		in.hung.Store(false)
+		return wants
+	})
+}
+
+func TestSaturatedWorkersFireWakeSlowAlone(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(5 * time.Minute)
+		in.pass(13*time.Minute, time.Second, func(int) { // work for 9 of 8 slots
+			in.enqueue(fmt.Sprint("busy:", rand.IntN(12)), 4*time.Second)
+			in.enqueue(fmt.Sprint("busy:", rand.IntN(12)), 5*time.Second)
+		})
+		return []want{in.rec.fired("RailtokenWakeSlow")}
+	})
+}
+
+func TestABlipFiresNothing(t *testing.T) {
+	incident(t, func(in *installation) []want {
+		in.quiet(5 * time.Minute)
+		in.pass(5*time.Minute, time.Second, func(n int) {
+			for range 3 {
+				in.enqueue(fmt.Sprint("busy:", rand.IntN(4)), 300*time.Millisecond)
+			}
+			in.hung.Store(n >= 60 && n < 65)
+		})
+		in.quiet(10 * time.Minute)
+		return []want{in.rec.fired()}
+	})
+}
