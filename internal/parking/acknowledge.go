@@ -54,8 +54,8 @@ func (e *tasks) Acknowledge(ctx context.Context, a asynqconn.Acknowledgement) (a
 	if a.Counted && judged { // otherwise it was cancelled, or its time was over
 		e.runs.counted.Do(func() {
 			e.log.ErrorContext(ctx,
-				"a waiting task would have counted as failed: set IsFailure and RetryDelayFunc of asynq's Config with "+
-					"the functions of package middleware")
+				"a waiting task would have counted as failed: start the server with the Config of attach.Attached, and leave its "+
+					"IsFailure and RetryDelayFunc as they are")
 		})
 	}
 	if err = r.carryOut(ctx, p, false); err == nil || errors.Is(err, ErrGone) {
