@@ -124,10 +124,23 @@ func TestAStrictGuardLetsTheMajorityDepose(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	follow(t, l)
+	clients := make([]*redis.Client, len(servers))
+	for i, s := range servers {
+		clients[i] = s.Client(t)
+	}
 	var lease *locking.Lease
-	r.eventually("the servers vote", func() bool {
+	r.eventually("all servers vote, and have the lock", func() bool {
 		lease, err = l.Acquire(t.Context(), []string{"k"}, locking.Options{TTL: 3 * time.Second, MaxHold: time.Minute})
-		return err == nil
+		if err != nil {
+			return false
+		}
+		for _, c := range clients {
+			if c.Exists(t.Context(), "railtoken:lock:{k}").Val() == 0 {
+				_ = lease.Release(t.Context())
+				return false
+			}
+		}
+		return true
 	})
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	before, err := lease.Fence(t.Context())

@@ -46,7 +46,7 @@ func TestServeCountsTasksAndNamesNoKeys(t *testing.T) {
 			t.Fatalf("the audits are not counted:\n%s", text)
 		}
 	}
-	known := []string{"type", "queue", "outcome", "by", "reason", "backend", "node", "le"}
+	known := []string{"type", "queue", "outcome", "by", "reason", "backend", "node", "le", "server"}
 	for _, label := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(known, label[1]) {
 			t.Errorf("the metrics have the label %s: might it be a key?", label[1])

@@ -69,11 +69,11 @@ func TestATaskWaitsHoweverAsynqEndsIt(t *testing.T) {
 		},
 		"counted": {
 			opts: []asynq.Option{asynq.MaxRetry(3)}, cfg: counts,
-			says: "set IsFailure and RetryDelayFunc",
+			says: "start the server with the Config of attach.Attached",
 		},
 		"counted, and unique": {
 			opts: []asynq.Option{asynq.MaxRetry(3), asynq.Unique(time.Hour)}, cfg: counts,
-			says: "set IsFailure and RetryDelayFunc",
+			says: "start the server with the Config of attach.Attached",
 		},
 		"archived":             {opts: []asynq.Option{asynq.MaxRetry(0)}, wants: parking.WaitText},
 		"archived and counted": {opts: []asynq.Option{asynq.MaxRetry(0)}, cfg: counts, wants: parking.WaitText},

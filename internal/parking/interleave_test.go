@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/hibiken/asynq"
@@ -16,11 +17,16 @@ import (
 type beforeNth struct {
 	nth int
 	do  func()
+
+	mu sync.Mutex // of nth: follow-ups make round trips of their own
 }
 
 func (b *beforeNth) trip() {
+	b.mu.Lock()
 	b.nth--
-	if b.nth == 0 {
+	now := b.nth == 0
+	b.mu.Unlock()
+	if now {
 		b.do()
 	}
 }

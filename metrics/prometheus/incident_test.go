@@ -40,7 +40,7 @@ func TestAHotKeyFiresOldestWaitAlone(t *testing.T) {
 func TestADeadWorkerFiresWakesLostAlone(t *testing.T) {
 	incident(t, func(in *installation) []want {
 		in.quiet(5 * time.Minute)
-		for worker := range 2 { // each of them dies once, when all of its slots hold keys for which others wait
+		for worker := range 4 { // each of them dies once, when all of its slots hold keys for which others wait
 			for n := range 2 * slotsOfWorker {
 				in.enqueue(fmt.Sprint("held:", worker, n), 10*time.Second)
 			}
