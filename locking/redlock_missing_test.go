@@ -1,6 +1,7 @@
 package locking_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -52,7 +53,13 @@ func TestOneClockSetForwardGivesNoSecondHolder(t *testing.T) {
 	servers[2].Restart(t)
 	everywhere(t, clients[2:], "order:1")
 	do(t, clients[1], "DEL", lockOf("order:1")) // as a clock does that is set beyond the end of the lock
-	refused(t, rival, "order:1")
+	for held := false; !held; {                 // on a busy machine too few servers may answer in time at first
+		second, err := rival.Acquire(t.Context(), []string{"order:1"}, locking.Options{})
+		if err == nil {
+			t.Fatalf("a second holder: %v", second)
+		}
+		held = errors.Is(err, locking.ErrHeld)
+	}
 	if err := lease.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
