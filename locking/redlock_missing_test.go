@@ -17,7 +17,7 @@ func TestANodeThatReturnsHasEveryLeaseAtOnce(t *testing.T) {
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
 	l := newRedlock(t, nodes, patient)
-	release(t, acquire(t, l, locking.Options{}, "order:1"))
+	release(t, eventuallyWith(t, l, locking.Options{}, "order:1"))
 	servers[2].Kill()
 	const leases = 300
 	var held []*locking.Lease
@@ -47,7 +47,7 @@ func TestOneClockSetForwardGivesNoSecondHolder(t *testing.T) {
 	servers, nodes := startNodes(t, 3)
 	clients := admins(t, servers)
 	holder, rival := newRedlock(t, nodes, patient), newRedlock(t, nodes, patient)
-	release(t, acquire(t, holder, locking.Options{}, "order:1"))
+	release(t, eventuallyWith(t, holder, locking.Options{}, "order:1"))
 	servers[2].Kill()
 	lease := eventuallyWith(t, holder, locking.Options{TTL: 10 * time.Minute}, "order:1")
 	servers[2].Restart(t)
