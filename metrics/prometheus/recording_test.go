@@ -48,20 +48,21 @@ func (r *recording) scrape(in *installation) {
 }
 
 func (r *recording) add(name, instance string, m *dto.Metric) {
-	labels := fmt.Sprintf(`job="orders",instance=%q`, instance)
+	var labels strings.Builder
+	fmt.Fprintf(&labels, `job="orders",instance=%q`, instance)
 	for _, l := range m.GetLabel() {
-		labels += fmt.Sprintf(",%s=%q", l.GetName(), l.GetValue())
+		fmt.Fprintf(&labels, ",%s=%q", l.GetName(), l.GetValue())
 	}
 	h := m.GetHistogram()
 	if h == nil {
-		r.sample(name+"{"+labels+"}", m.GetCounter().GetValue()+m.GetGauge().GetValue())
+		r.sample(name+"{"+labels.String()+"}", m.GetCounter().GetValue()+m.GetGauge().GetValue())
 		return
 	}
 	for _, b := range h.GetBucket() {
-		r.sample(fmt.Sprintf(`%s_bucket{%s,le="%g"}`, name, labels, b.GetUpperBound()), float64(b.GetCumulativeCount()))
+		r.sample(fmt.Sprintf(`%s_bucket{%s,le="%g"}`, name, labels.String(), b.GetUpperBound()), float64(b.GetCumulativeCount()))
 	}
-	r.sample(name+`_bucket{`+labels+`,le="+Inf"}`, float64(h.GetSampleCount()))
-	r.sample(name+"_count{"+labels+"}", float64(h.GetSampleCount()))
+	r.sample(name+`_bucket{`+labels.String()+`,le="+Inf"}`, float64(h.GetSampleCount()))
+	r.sample(name+"_count{"+labels.String()+"}", float64(h.GetSampleCount()))
 }
 
 func (r *recording) sample(series string, value float64) {
