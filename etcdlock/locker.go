@@ -3,10 +3,12 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 // DefaultPrefix is the beginning of all etcd keys.
@@ -29,7 +31,10 @@ type Locker struct {
 	label string
 }
 
-var _ locking.Watcher = (*Locker)(nil)
+var (
+	_ locking.Watcher    = (*Locker)(nil)
+	_ backend.Identified = (*Locker)(nil)
+)
 
 // New returns a Locker on the etcd of client. The caller still owns the client, and closes it after the Locker. New sends
 // nothing. It returns an error if client is nil.
@@ -60,6 +65,16 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, opts locking.Option
 // Watch watches for releases of the keys, and for the ends of leases that were not renewed: see [locking.Watcher].
 func (l *Locker) Watch(ctx context.Context, keys []string) (<-chan struct{}, func(), error) {
 	return l.store.watch(ctx, keys)
+}
+
+// Store identifies the place of the locks by a random value under the prefix, which the first caller writes: it is the same
+// for Lockers that exclude each other. See [backend.Identified].
+func (l *Locker) Store(ctx context.Context) (string, error) {
+	id, err := l.store.identity(ctx)
+	if err != nil {
+		return "", fmt.Errorf("etcdlock: look where the locks are: %w", l.store.classify(ctx, err))
+	}
+	return id, nil
 }
 
 // Close ends the watches. It waits up to 5 s for unanswered releases, and for attempts that are being undone, and then

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -47,6 +48,26 @@ func (s *store) lockKey(key string) string { return s.prefix + "lock/" + key }
 
 // notifyKey returns the etcd key that exists while callers wait for the release of a business key.
 func (s *store) notifyKey(key string) string { return s.prefix + "notify/" + key }
+
+// identity returns what stands in etcd for this place of locks. If there is nothing, it writes something random.
+func (s *store) identity(ctx context.Context) (string, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	name := s.prefix + "store"
+	look, id := clientv3.OpGet(name), rand.Text()
+	resp, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), ">", 0)).Then(look).Commit()
+	if err == nil && !resp.Succeeded {
+		missing := clientv3.Compare(clientv3.CreateRevision(name), "=", 0)
+		resp, err = s.client.Txn(ctx).If(missing).Then(clientv3.OpPut(name, id)).Else(look).Commit()
+	}
+	if err != nil {
+		return "", err
+	}
+	if kvs := found(resp, 0); len(kvs) > 0 {
+		return string(kvs[0].Value), nil
+	}
+	return id, nil
+}
 
 func (s *store) close() {
 	s.mu.Lock()

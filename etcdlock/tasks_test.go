@@ -45,3 +45,10 @@ func TestHoldersOnEtcdAreInspected(t *testing.T) {
 	etcd := sharedEtcd(t)
 	locktaskstest.Inspect(t, "etcdlock", func() locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: "inspected/"}) })
 }
+
+func TestServersOnSeparatePrefixesAreRefused(t *testing.T) {
+	t.Parallel()
+	etcd := sharedEtcd(t)
+	locker := func(prefix string) locking.Locker { return newLocker(t, etcd, etcdlock.Options{Prefix: prefix}) }
+	locktaskstest.Separate(t, locker("here/"), locker("here/"), locker("there/"))
+}

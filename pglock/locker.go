@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 // Bounds of one call to the server.
@@ -82,6 +83,8 @@ func New(ctx context.Context, db *sql.DB, opts Options) (Locker, error) {
 	}, nil
 }
 
+var _ backend.Identified = (*locker)(nil)
+
 type locker struct {
 	locking.Locker
 
@@ -99,6 +102,13 @@ type listeningLocker struct {
 func (l *locker) Acquire(ctx context.Context, keys []string, opts locking.Options) (*locking.Lease, error) {
 	opts.Label = cmp.Or(opts.Label, l.label)
 	return l.Locker.Acquire(ctx, keys, opts)
+}
+
+// Store identifies the database: see [backend.Identified]. Whatever the address and user, it is the same for Lockers whose
+// locks exclude each other.
+func (l *locker) Store(ctx context.Context) (string, error) {
+	in, err := check(ctx, l.store.db)
+	return in.id + " " + in.database, err
 }
 
 // Close ends the Locker: see [Locker].

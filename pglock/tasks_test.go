@@ -3,6 +3,7 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/railtoken/railtoken/internal/locktaskstest"
@@ -56,4 +57,11 @@ func TestHoldersInPostgresAreInspected(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	locktaskstest.Inspect(t, "pglock", func() locking.Locker { return d.locker(t, pglock.Options{Listen: d.url}) })
+}
+
+func TestServersOnSeparateDatabasesAreRefused(t *testing.T) {
+	t.Parallel()
+	d, other := newDatabase(t), newDatabase(t)
+	again := newLocker(t, open(t, strings.Replace(d.url, "127.0.0.1", "localhost", 1)+"&application_name=again"), pglock.Options{Listen: d.url})
+	locktaskstest.Separate(t, d.locker(t, pglock.Options{}), again, other.locker(t, pglock.Options{}))
 }

@@ -41,6 +41,8 @@ func gather(ctx context.Context, src Sources) (Facts, *gaps) {
 	if src.Inspector != nil {
 		src.Progress("reading the reports of the workers")
 		missed.add("workers", "the Redis of the tasks", f.gatherReports(ctx, src.Inspector))
+		names, err := f.placeless()
+		missed.add("workers", names, err)
 	}
 	src.Progress("reading the queues")
 	missed.add("unserved", "the Redis of the tasks", f.gatherQueues(ctx, src.Tasks))

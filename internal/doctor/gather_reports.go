@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -46,6 +47,25 @@ func (f *Facts) gatherReports(ctx context.Context, i *inspect.Inspector) error {
 		}
 	}
 	return nil
+}
+
+// errPlaceless is why workers are not compared.
+var errPlaceless = errors.New("whether all workers have their locks in one place is not known, because these do not tell " +
+	"where theirs are: have their Locker implement backend.Identified, and see whether their lock servers answer")
+
+// placeless returns the names of workers that cannot be compared with the others, if there are any, and why.
+func (f *Facts) placeless() (names string, err error) {
+	var all []string
+	for _, w := range f.Workers {
+		if w.Store == "" {
+			all = append(all, w.Name)
+			err = errPlaceless
+		}
+	}
+	if len(f.Workers) < 2 {
+		return "", nil
+	}
+	return strings.Join(all, ", "), err
 }
 
 // gatherHeld looks who holds the keys with most waiting tasks.

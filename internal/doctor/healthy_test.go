@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/redistest"
+	"github.com/railtoken/railtoken/locking"
 	"github.com/railtoken/railtoken/middleware"
 	"github.com/railtoken/railtoken/worker"
 )
@@ -57,6 +58,19 @@ var healthy = map[string]struct {
 		}
 		return s
 	}, nil},
+	"Lockers that do not tell where their locks are": {func(t *testing.T) *system {
+		s := newSystem(t)
+		single, err := locking.NewSingle(s.client, locking.SingleOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = single.Close() })
+		for range 2 {
+			s.worker(func(c *worker.Config) { c.Locker = struct{ locking.Locker }{single} })
+		}
+		s.until(func() bool { return s.client.ZCard(t.Context(), "railtoken:workers").Val() == 2 })
+		return s
+	}, []string{"workers"}},
 	"after SCRIPT FLUSH": {func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()
