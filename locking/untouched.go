@@ -2,6 +2,7 @@ package locking
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"slices"
 	"strconv"
@@ -12,6 +13,11 @@ import (
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/quorum"
 )
+
+//go:embed lua/untouched.lua
+var untouchedSource string
+
+var untouchedScript = redis.NewScript(untouchedSource)
 
 func init() {
 	lockhook.Untouched = func(ctx context.Context, lease any) (bool, error) {
@@ -106,7 +112,7 @@ func leftAlone(
 	for i := len(names) - 1; i > 0; i -= 3 {
 		names = slices.Delete(names, i, i+1)
 	}
-	values, err := client.MGet(ctx, names...).Result()
+	values, err := untouchedScript.Run(ctx, client, names).Slice()
 	if err != nil {
 		return false, err
 	}

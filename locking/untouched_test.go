@@ -1,6 +1,7 @@
 package locking_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -70,5 +71,35 @@ func TestAnExpiredLeaseKnowsWhetherAnotherHadItsKey(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client of a Cluster may send what only reads to a replica. One that is behind does not know of the next owner.
+func TestAnExpiredLeaseAsksTheMaster(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.Start(t), redistest.Start(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ReadOnly: true,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: master.Addr()}, {Addr: replica.Addr()}}}}, nil
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	single := newSingle(t, client, locking.SingleOptions{})
+	lease := acquire(t, single, locking.Options{}, "k")
+	admin, behind := master.Client(t), replica.Client(t)
+	for _, name := range []string{lockOf("k"), counterOf("k")} { // as they are now
+		do(t, behind, "SET", name, admin.Get(t.Context(), name).Val())
+	}
+	if got, err := lockhook.Untouched(t.Context(), lease); !got || err != nil {
+		t.Errorf("before it expires: %v, %v", got, err)
+	}
+	do(t, admin, "DEL", lockOf("k"))
+	release(t, acquire(t, single, locking.Options{}, "k"))
+	if client.Get(t.Context(), lockOf("k")).Val() == "" {
+		t.Fatal("the client does not read from the replica")
+	}
+	if got, err := lockhook.Untouched(t.Context(), lease); got || err != nil {
+		t.Errorf("after another owner: %v, %v; want that it was touched", got, err)
 	}
 }
