@@ -62,8 +62,9 @@ func (p *Producer) EnqueueContext(
 // enqueue it again. Tasks that are due later, or were enqueued in another way, join the sequence when they first run.
 //
 // The key must be the only key that the handler finds in the task, and the handler must use one of these orders.
-// EnqueueInOrder returns a [middleware.KeyError] if the key is not usable, and an error for the options [Keys] and
-// [WhenHeld], which make no sense here. In these cases nothing is enqueued.
+// EnqueueInOrder returns a [middleware.KeyError] if the key is not usable, [delayqueue.ErrUnknownAsynq] if this asynq's
+// scripts are not known, and an error for the options [Keys] and [WhenHeld], which make no sense here. In these cases
+// nothing is enqueued.
 func (p *Producer) EnqueueInOrder(
 	ctx context.Context, key string, task *asynq.Task, opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {

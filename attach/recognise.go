@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/railtoken/railtoken/internal/asynqconn"
@@ -16,6 +17,8 @@ func (o Options) recognise(recognised func() error) error {
 		o.Logger.Warn("asynq is not recognised; tasks wait in plain mode, where one on its last attempt may be archived without having run",
 			"error", err)
 		return nil
+	case !errors.Is(err, asynqconn.ErrAsynq):
+		return fmt.Errorf("attach: %w: try again on a machine that is less busy", err)
 	default:
 		return fmt.Errorf("attach: %w: use asynq %s, or set AllowUnknownAsynq to let tasks wait without being woken",
 			err, asynqconn.Versions)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/railtoken/railtoken/internal/asynqconn"
 	"github.com/railtoken/railtoken/internal/parking"
 )
 
@@ -21,6 +22,11 @@ var (
 	// ErrNotNow reports that a task with attach.WhenHeld was to run later or in a group. It was not enqueued.
 	// EnqueueContext of attach.Producer and Enqueue of worker.Client return it.
 	ErrNotNow = parking.ErrNotNow
+	// ErrUnknownAsynq reports that the asynq of this program is neither of the versions whose scripts railtoken knows, which
+	// the error names. attach.New and worker.New return it. EnqueueInOrder of attach.Producer and of worker.Client returns
+	// it and enqueues nothing, because the task would join no sequence: use one of these versions, or enqueue the task
+	// without an order.
+	ErrUnknownAsynq = asynqconn.ErrAsynq
 	// ErrNotWaiting reports that a task does not wait for the key. Nothing has changed. [Inspector.Find],
 	// [Inspector.PutFirst], [Inspector.PutLast] and [Inspector.Drop] return it, as a [NotWaitingError].
 	ErrNotWaiting = errors.New("delayqueue: the task does not wait")

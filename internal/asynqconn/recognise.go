@@ -25,18 +25,38 @@ var ErrAsynq = errors.New("asynq's scripts are not those of " + Versions)
 
 // Recognise returns nil if the asynq of this program manages its tasks with the scripts that a [Conn] recognises, and an
 // error that matches [ErrAsynq] if it does not, because it is another version or a fork. It has asynq enqueue, run and
-// acknowledge tasks of every kind on a Redis that exists only in memory. Only the first call takes time: some
-// milliseconds.
-func Recognise() error { return recognised() }
+// acknowledge tasks of every kind on a Redis that exists only in memory, which takes some milliseconds. The verdict is
+// kept. Any other error says that asynq did not come to an end within 30 s: then the next call looks again.
+func Recognise() error {
+	return recognised.of(func() error {
+		return recognise(func(client redis.UniversalClient) redis.UniversalClient { return client })
+	})
+}
 
-var recognised = sync.OnceValue(func() error {
-	return recognise(func(client redis.UniversalClient) redis.UniversalClient { return client })
-})
+var recognised verdict
 
-// recogniseLimit bounds the wait for a task that asynq does not run or acknowledge as expected.
-const recogniseLimit = 5 * time.Second
+// verdict keeps what has been found out. It is safe for concurrent use.
+type verdict struct {
+	mu   sync.Mutex
+	sure bool
+	err  error
+}
 
-// recognise does what [Recognise] does, with asynq on the client that wrap returns.
+// of returns the verdict, and looks for it unless it is known.
+func (v *verdict) of(look func() error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.sure {
+		v.err = look()
+		v.sure = v.err == nil || errors.Is(v.err, ErrAsynq)
+	}
+	return v.err
+}
+
+// recogniseLimit bounds the wait for asynq, which a busy machine may slow down.
+const recogniseLimit = 30 * time.Second
+
+// recognise does what [Recognise] does, with asynq on the client that wrap returns, and keeps nothing.
 func recognise(wrap func(redis.UniversalClient) redis.UniversalClient) error {
 	d := &dummy{seen: map[string]bool{}, acknowledged: make(chan struct{}, len(probes)+1)}
 	bare := redis.NewClient(&redis.Options{
@@ -47,10 +67,11 @@ func recognise(wrap func(redis.UniversalClient) redis.UniversalClient) error {
 	defer func() { _ = bare.Close() }()
 	bare.AddHook(d)
 	client := wrap(bare)
-	if err := enqueueProbes(client); err != nil {
-		return d.missing(err)
+	err := enqueueProbes(client)
+	if err == nil {
+		err = runProbes(client, d)
 	}
-	return d.missing(runProbes(client, d))
+	return d.verdict(err)
 }
 
 // probes are tasks, by the script that ends their runs.
@@ -106,18 +127,21 @@ func runProbes(client redis.UniversalClient, d *dummy) error {
 		select {
 		case <-d.acknowledged:
 		case <-late.C:
-			return errors.New("a run does not end")
+			return errSlow
 		}
 	}
 	select {
 	case <-began:
 		return nil
 	case <-late.C:
-		return errors.New("a task does not run")
+		return errSlow
 	}
 }
 
-var errDummy = errors.New("there is no Redis")
+var (
+	errDummy = errors.New("there is no Redis")
+	errSlow  = fmt.Errorf("some tasks have not run and ended within %v", recogniseLimit)
+)
 
 // silent logs nothing.
 type silent struct{}
@@ -132,6 +156,7 @@ func (silent) Fatal(...any) {}
 type dummy struct {
 	mu           sync.Mutex
 	seen         map[string]bool // scripts that are known, by their names
+	other        bool            // one was sent that is not
 	pending      []string        // messages
 	acknowledged chan struct{}   // has a value for each run that has ended
 }
@@ -177,6 +202,7 @@ func (d *dummy) script(args []any) (any, error) {
 	if known {
 		d.seen[scripts[name]] = true
 	}
+	d.other = d.other || !known && kind != Other
 	switch kind {
 	case Fetch:
 		if len(d.pending) == 0 {
@@ -221,8 +247,9 @@ func calledWith(args []any) (sum string, keys []string, values []any) {
 	return sum, keys, args[min(3+n, len(args)):]
 }
 
-// missing returns the error for scripts that asynq has not sent, and nil if there is none. why is what kept it from that.
-func (d *dummy) missing(why error) error {
+// verdict returns the error for scripts that asynq has not sent, and nil if there is none. why is what kept it from the
+// end of its work. If that was the time, only a script that is not known tells something about asynq.
+func (d *dummy) verdict(why error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var missing []string
@@ -231,14 +258,13 @@ func (d *dummy) missing(why error) error {
 			missing = append(missing, name)
 		}
 	}
-	if len(missing) == 0 && why == nil {
+	switch {
+	case len(missing) == 0 && why == nil:
 		return nil
+	case len(missing) == 0, errors.Is(why, errSlow) && !d.other:
+		return fmt.Errorf("cannot tell whether the scripts of %s are known: %w", ofProgram(), why)
 	}
-	text := ""
-	if why != nil {
-		text = " (" + why.Error() + ")"
-	}
-	return fmt.Errorf("%w: %s differ in %s%s", ErrAsynq, strings.Join(missing, ", "), ofProgram(), text)
+	return fmt.Errorf("%w: %s differ in %s", ErrAsynq, strings.Join(missing, ", "), ofProgram())
 }
 
 // ofProgram returns the asynq that this program was built with, as far as that is known.

@@ -53,3 +53,44 @@ func TestAnAsynqWithOneOtherScriptIsNotRecognised(t *testing.T) {
 		})
 	}
 }
+
+// A busy machine is no other asynq.
+func TestASlowAsynqIsRecognised(t *testing.T) {
+	t.Parallel()
+	for pause, want := range map[time.Duration]bool{time.Second: true, time.Minute: false} {
+		synctest.Test(t, func(t *testing.T) {
+			err := recognise(func(c redis.UniversalClient) redis.UniversalClient {
+				return asynqtest.OtherVersion{UniversalClient: c, Changed: func(sum string, _ []string) bool {
+					if scripts[sum] == "dequeue" {
+						time.Sleep(pause)
+					}
+					return false
+				}}
+			})
+			if (err == nil) != want || errors.Is(err, ErrAsynq) {
+				t.Errorf("with a pause of %v before each fetch: %v", pause, err)
+			}
+		})
+	}
+}
+
+func TestOnlyAVerdictAboutScriptsIsKept(t *testing.T) {
+	t.Parallel()
+	slow := errors.New("slow")
+	for _, sure := range []error{nil, ErrAsynq} {
+		var v verdict
+		answers := []error{slow, slow, sure, slow}
+		looks := 0
+		for _, want := range []error{slow, slow, sure, sure, sure} {
+			if got := v.of(func() error {
+				looks++
+				return answers[looks-1]
+			}); !errors.Is(got, want) {
+				t.Errorf("look %d says %v, want %v", looks, got, want)
+			}
+		}
+		if looks != 3 {
+			t.Errorf("%d looks, want three", looks)
+		}
+	}
+}

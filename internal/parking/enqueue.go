@@ -32,9 +32,9 @@ var (
 	// ErrNotNow reports that a task with AtOnce, Locks or WaitFor was to run later or in a group.
 	ErrNotNow = errors.New("delayqueue: a held key says nothing about a task that runs later or in a group: " +
 		"leave out asynq.ProcessIn, ProcessAt and Group, or WhenHeld")
-	// ErrForeign reports that asynq's scripts are those of an unsupported version.
-	ErrForeign = errors.New("delayqueue: asynq's scripts are not known: " +
-		"use the version of asynq that this build of railtoken supports")
+	// ErrForeign reports that asynq's scripts are not known, so that it cannot do what was asked.
+	ErrForeign = fmt.Errorf("delayqueue: %w: use asynq %s, or enqueue the task without an order",
+		asynqconn.ErrAsynq, asynqconn.Versions)
 )
 
 // EnqueueOptions says what [Engine.Enqueue] does beyond asynq. The zero value adds nothing.
@@ -60,8 +60,8 @@ type EnqueueOptions struct {
 // still enqueued once, unless it is done by then. Errors other than those of this package are asynq's own.
 //
 // It makes one call to Redis, and four or five more for a task that waits. If one of these fails, the task is in the
-// retry set, and its timer brings it back. With an unsupported version of asynq it is asynq's own enqueue, and AtOnce,
-// Locks and WaitFor are refused with [ErrForeign].
+// retry set, and its timer brings it back. With an unsupported version of asynq it is asynq's own enqueue, and InOrder,
+// AtOnce, Locks and WaitFor are refused with [ErrForeign].
 func (e *Engine) Enqueue(
 	ctx context.Context, task *asynq.Task, o EnqueueOptions, opts ...asynq.Option,
 ) (*asynq.TaskInfo, error) {
@@ -106,7 +106,7 @@ func (e *Engine) answer(ctx context.Context, sent asynqconn.Enqueuing) *redis.Cm
 	}
 	atOnce := a.AtOnce || len(a.Locks) > 0 || a.WaitFor != ""
 	switch {
-	case sent.Script == "" && !atOnce:
+	case sent.Script == "" && !atOnce && a.InOrder == "":
 		return nil
 	case sent.Script == "":
 		a.err = ErrForeign
