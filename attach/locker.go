@@ -27,7 +27,7 @@ func (a *Attached) wakeNext(keys []string) {
 	ctx, engine := context.Background(), (*parking.Engine)(a.queue)
 	for _, key := range keys {
 		woken, err := parking.Retry(ctx, a.stopping, func(ctx context.Context) (parking.Woken, error) {
-			return engine.WakeNext(ctx, key)
+			return engine.WakeNext(ctx, key, parking.WakeOptions{})
 		})
 		if err != nil {
 			a.opts.Logger.WarnContext(ctx, "waking the next task failed", "result",

@@ -131,8 +131,10 @@ func (i *Inspector) Keys(ctx context.Context, n int) ([]AwaitedKey, error) {
 	return found[:min(n, len(found))], err
 }
 
-// Find returns what a task waits for and where it stands. The error matches [ErrNotWaiting] when it is not parked: it
-// never was, was woken, waits in its worker slot, or is gone. It makes three calls to Redis.
+// Find returns what a task waits for and where it stands. A task that keeps its position in the sequence of a key while it is
+// retried later or scheduled is found, too: its Position is 0, and Since is when it joined. The error matches
+// [ErrNotWaiting] when the task is in neither: it never was, was woken, waits in its worker slot, or is gone. It makes three
+// calls to Redis.
 func (i *Inspector) Find(ctx context.Context, t Task) (Waiter, error) {
 	one := []Waiter{{Task: t}}
 	if err := i.readRecords(ctx, one); err != nil {
@@ -142,9 +144,31 @@ func (i *Inspector) Find(ctx context.Context, t Task) (Waiter, error) {
 		return Waiter{}, err
 	}
 	if !one[0].waits() {
+		if err := i.readPlace(ctx, &one[0]); err != nil {
+			return Waiter{}, err
+		}
+	}
+	if one[0].Key == "" || one[0].State.over() {
 		return Waiter{}, &NotWaitingError{Task: t, State: one[0].State}
 	}
 	return one[0], i.readTimers(ctx, one)
+}
+
+// readPlace makes the key of a task that is not parked that of the sequence in which it keeps its position; empty if it is in
+// none, or will come by itself.
+func (i *Inspector) readPlace(ctx context.Context, w *Waiter) error {
+	w.Key = ""
+	if w.sequence == "" || w.State != StateRetry && w.State != "scheduled" {
+		return nil
+	}
+	at, err := i.client().ZScore(ctx, parking.SequenceKey(w.sequence), parking.Task(w.Task).Entry()).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("delayqueue: the place of task %s in its sequence: %w", w.Task, err)
+	}
+	w.Key, w.Since = w.sequence, time.UnixMicro(int64(at))
+	return nil
 }
 
 // PutFirst makes a task the next one that is woken for key. It keeps that position when it is woken and refused again.
@@ -183,9 +207,11 @@ func (i *Inspector) reorder(ctx context.Context, key string, t Task, first bool)
 	return e
 }
 
-// Drop deletes a parked task, with its uniqueness lock. The tasks behind it move up.
+// Drop deletes a task that [Inspector.Find] finds, with its uniqueness lock. The tasks behind it move up. If tasks of its key
+// run in order, the head of the sequence is woken: so the head of a sequence that has failed, and that keeps its position
+// under StrictFIFO, can be removed, and the next one runs.
 //
-// If the task is not parked, the error matches [ErrNotWaiting], and the task stays: it was woken, its timer has just
+// If the task does not wait, the error matches [ErrNotWaiting], and the task stays: it was woken, its timer has just
 // ended, it is running, or it waits for nothing. A running task that is refused its key is parked again: call Drop
 // again then.
 func (i *Inspector) Drop(ctx context.Context, t Task) error {

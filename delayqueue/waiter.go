@@ -31,8 +31,13 @@ type Waiter struct {
 	// present.
 	Next time.Time
 
-	set    string // the set of waiters that its record names
-	joined time.Time
+	// Failed says that its last run has failed, and that it is retried at Next. In a sequence under StrictFIFO the tasks
+	// behind it wait for that.
+	Failed bool
+
+	set      string // the set of waiters that its record names
+	sequence string // the key of the sequence that its record names
+	joined   time.Time
 }
 
 // waits reports whether a task whose record and position were read is among the waiters and will run.
@@ -42,13 +47,13 @@ func (w *Waiter) waits() bool { return w.Position > 0 && !w.State.over() }
 func (i *Inspector) readRecords(ctx context.Context, waiters []Waiter) error {
 	return ask(ctx, i.client(), "tasks", waiters, func(p redis.Pipeliner, w *Waiter) *redis.SliceCmd {
 		return p.HMGet(ctx, parking.Task(w.Task).Hash(), "state", "railtoken:waiters", "railtoken:conflicts",
-			"railtoken:first")
+			"railtoken:first", "railtoken:sequence", "railtoken:nonce", "pending_since")
 	}, func(w *Waiter, reply *redis.SliceCmd) { w.readRecord(reply.Val()) })
 }
 
 // readRecord reads the fields of a task's hash. What is missing or foreign leaves w as it is.
 func (w *Waiter) readRecord(fields []any) {
-	text := make([]string, 4)
+	text := make([]string, 7)
 	for n, field := range fields {
 		text[n], _ = field.(string)
 	}
@@ -66,6 +71,8 @@ func (w *Waiter) readRecord(fields []any) {
 	if us, err := strconv.ParseInt(text[3], 10, 64); err == nil && us > 0 {
 		w.Since = time.UnixMicro(us)
 	}
+	w.sequence, _ = parking.SequenceOf(text[4])
+	w.Failed = w.State == StateRetry && parking.HasFailed(text[5], text[6])
 }
 
 // readTimers reads when the timers of parked tasks end.

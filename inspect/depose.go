@@ -147,7 +147,7 @@ func (i *Inspector) depose(ctx context.Context, locker locking.Locker, key, mark
 		return floor, fmt.Errorf("inspect: the holder has lost the key, but it is not free yet: %w: repeat this, or wait "+
 			"for up to %v", err, takenFor)
 	}
-	if _, err := (*parking.Engine)(i.queue).WakeNext(ctx, key); err != nil {
+	if _, err := (*parking.Engine)(i.queue).WakeNext(ctx, key, parking.WakeOptions{}); err != nil {
 		return floor, fmt.Errorf("inspect: the key is free, but the next task was not woken and waits for its timer: %w",
 			err)
 	}

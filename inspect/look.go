@@ -35,6 +35,19 @@ type KeyState struct {
 	Sequence []delayqueue.Waiter
 }
 
+// Head returns the head of the sequence, for which its other tasks wait: the first that has not ended. It is nil if the tasks
+// keep no order.
+func (k KeyState) Head() *delayqueue.Waiter {
+	for i := range k.Sequence {
+		switch k.Sequence[i].State {
+		case delayqueue.StateGone, delayqueue.StateArchived, "completed":
+		default:
+			return &k.Sequence[i]
+		}
+	}
+	return nil
+}
+
 // Holder is the holder of a key.
 type Holder struct {
 	// Owner identifies the acquisition of the lock. It is the same on all lock servers, and [Inspector.Depose] expects

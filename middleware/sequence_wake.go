@@ -61,7 +61,7 @@ func (r *sequence) quit(ctx context.Context) {
 // its producer has parked.
 func (r *sequence) wakeFirst(ctx context.Context) {
 	woken, _ := retry(ctx, r.run, notWoken, func(ctx context.Context) (parking.Woken, error) {
-		return r.engine().WakeNext(ctx, r.keys[0])
+		return r.engine().WakeNext(ctx, r.keys[0], parking.WakeOptions{})
 	})
 	r.observeWoken(ctx, r.keys[0], woken.Tasks, false)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect/explain"
 	"github.com/railtoken/railtoken/internal/doctor"
 	"github.com/railtoken/railtoken/internal/redact"
@@ -30,9 +31,7 @@ func (a *app) explain(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	e, err := explain.Task(ctx, explain.Options{
-		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0,
-	}, t)
+	e, err := a.explanation(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -48,6 +47,12 @@ func (a *app) explain(ctx context.Context, arg string) error {
 		err = errFound
 	}
 	return err
+}
+
+func (a *app) explanation(ctx context.Context, t delayqueue.Task) (explain.Explanation, error) {
+	return explain.Task(ctx, explain.Options{
+		Tasks: a.conn.tasks, Inspector: a.conn.inspector, Redlock: len(a.conn.servers) > 0,
+	}, t)
 }
 
 func (a *app) printExplanation(e explain.Explanation) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 
 const limit = 30 * time.Second
 
+// errBroken is why tasks fail.
+var errBroken = errors.New("the warehouse does not answer")
+
 // system is a Redis with a worker on it. The command finds it by the environment.
 type system struct {
 	*testing.T
@@ -54,7 +58,10 @@ func newSystem(t *testing.T, args ...string) *system {
 }
 
 // job is the payload of the tasks.
-type job struct{ Key string }
+type job struct {
+	Key   string
+	Fails bool // in its handler
+}
 
 // work runs a worker until the end of the test.
 func (s *system) work() *system {
@@ -74,11 +81,18 @@ func (s *system) work() *system {
 	}
 	for name, strategy := range map[string]middleware.Strategy{
 		"audit":   middleware.Requeue{Standby: -1},
+		"strict":  middleware.Requeue{Standby: -1, Order: middleware.StrictFIFO},
 		"limited": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{
 			Strategy: strategy, Keys: func(j job) []string { return []string{j.Key} },
-			Run: func(ctx context.Context, _ job) error { <-ctx.Done(); return ctx.Err() },
+			Run: func(ctx context.Context, j job) error {
+				if j.Fails {
+					return errBroken
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
 		}); err != nil {
 			s.Fatal(err)
 		}
@@ -94,7 +108,24 @@ func (s *system) work() *system {
 // task adds a task and waits for an event of it.
 func (s *system) task(kind middleware.EventKind, taskType, key, id string) {
 	s.Helper()
-	data, err := json.Marshal(job{key})
+	s.add(taskType, id, job{Key: key})
+	s.await(kind, id)
+}
+
+// await waits for an event of a task.
+func (s *system) await(kind middleware.EventKind, id string) {
+	s.Helper()
+	for {
+		if e := redistest.Receive(s, s.events, limit); e.Kind == kind && e.Task.ID == id {
+			return
+		}
+	}
+}
+
+// add adds a task.
+func (s *system) add(taskType, id string, j job) {
+	s.Helper()
+	data, err := json.Marshal(j)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -102,11 +133,16 @@ func (s *system) task(kind middleware.EventKind, taskType, key, id string) {
 	if _, err := client.Enqueue(asynq.NewTask(taskType, data), asynq.TaskID(id), asynq.Timeout(time.Minute)); err != nil {
 		s.Fatal(err)
 	}
-	for {
-		if e := redistest.Receive(s, s.events, limit); e.Kind == kind && e.Task.ID == id {
-			return
-		}
-	}
+}
+
+// behindFailed has two tasks of a key wait in order behind one that has failed.
+func (s *system) behindFailed(key string) *system {
+	s.Helper()
+	s.add("strict", "broken", job{Key: key, Fails: true})
+	s.until("the first has failed", func() bool { return s.state("broken") == "retry" })
+	s.task(middleware.Parked, "strict", key, "next")
+	s.task(middleware.Parked, "strict", key, "last")
+	return s
 }
 
 // crowd has task first hold a key that the others wait for.

@@ -160,6 +160,12 @@ func (a *app) look(ctx context.Context, key string, n int) error {
 		a.printServers(k)
 	}
 	a.out.printf("waiters  %d\n", k.Waiting)
+	if h := k.Head(); h != nil && h.Failed {
+		a.out.printf("head     task %s has failed, and runs again in %s; the others wait for it\n", plain(h.Task.String()),
+			brief(time.Until(h.Next)))
+	} else if h != nil {
+		a.out.printf("head     task %s (%s)\n", plain(h.Task.String()), h.State)
+	}
 	if len(k.Waiters) > 0 {
 		a.out.printf("\n")
 		a.out.table("", waitersHead, a.waiterRows(k.Waiters, false))

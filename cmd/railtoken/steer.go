@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -39,7 +40,8 @@ func (a *app) wakeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "wake KEY", Short: "wake the next task that waits for a key", Args: cobra.ExactArgs(1),
 		Long: "wake moves the next waiter of a key that can run to the head of its queue, as a release does. If the key is\n" +
-			"held, the task is refused and waits again: that does no harm. Entries without a task are removed.",
+			"held, the task is refused and waits again: that does no harm. Entries without a task are removed.\n" +
+			"If the tasks of the key run in order, it wakes the head of their sequence, or says why that cannot run.",
 		ValidArgsFunction: a.completeKeys,
 		RunE:              a.do(func(ctx context.Context, args []string) error { return a.wake(ctx, a.keyOf(args[0]), n, w) }),
 	}
@@ -56,6 +58,9 @@ func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 	var names []string
 	err := a.audited(ctx, w, inspect.Steering{Action: inspect.ActionWake, Key: key}, func(ctx context.Context) (result string, err error) {
 		woken, err = a.conn.inspector.Queue().Wake(ctx, key, delayqueue.WakeOptions{Most: n})
+		if err == nil && woken.Head != (delayqueue.Task{}) {
+			return "", a.unableHead(ctx, woken.Head)
+		}
 		names = make([]string, len(woken.Tasks))
 		for i, t := range woken.Tasks {
 			names[i] = t.String()
@@ -77,6 +82,21 @@ func (a *app) wake(ctx context.Context, key string, n int, w who) error {
 		a.out.printf("no task waits for this key\n")
 	}
 	return nil
+}
+
+// unableHead says why the head of a sequence was not woken.
+func (a *app) unableHead(ctx context.Context, head delayqueue.Task) error {
+	e, err := a.explanation(ctx, head)
+	if err != nil {
+		return err
+	}
+	a.shown[e.Key] = true
+	err = fmt.Errorf("no task was woken: the tasks of this key run in order, and it is the turn of %s: %s; it is to run %s",
+		head, e.Why, e.Expected)
+	if e.Remedy != "" {
+		err = fmt.Errorf("%w. %s", err, e.Remedy)
+	}
+	return err
 }
 
 func (a *app) putFirstCommand() *cobra.Command {
@@ -136,7 +156,8 @@ func (a *app) dropCommand() *cobra.Command {
 	var w who
 	c := &cobra.Command{
 		Use: "drop TASK", Short: "delete a waiting task", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTasks,
-		Long: "drop permanently deletes a task that waits for a key. It asks first, unless --yes is given.",
+		Long: "drop permanently deletes a task that waits for a key, or one for which the others of its key wait in order\n" +
+			"until it is retried. It asks first, unless --yes is given. If tasks run in order, the next one is woken.",
 		RunE: a.doLong(func(ctx context.Context, args []string) error { return a.drop(ctx, args[0], yes, w) }),
 	}
 	w.flags(c)
@@ -156,6 +177,10 @@ func (a *app) drop(ctx context.Context, arg string, yes bool, by who) error {
 	}
 	a.shown[w.Key] = true
 	question := fmt.Sprintf("Delete task %s, which has waited for key %s for %s?", plain(t.String()), a.key(w.Key), ago(w.Since))
+	if w.Failed {
+		question = fmt.Sprintf("Delete task %s of key %s, which has failed and would run again in %s?", plain(t.String()), a.key(w.Key),
+			brief(time.Until(w.Next)))
+	}
 	if err := a.confirm(ctx, question, yes); err != nil {
 		return err
 	}

@@ -167,6 +167,8 @@ func doWake(ctx context.Context, p *Page, r *http.Request) (string, string, erro
 	switch {
 	case err != nil:
 		return "", "", err
+	case woken.Head != (delayqueue.Task{}):
+		return "", "", p.unableHead(ctx, woken.Head)
 	case len(woken.Tasks) > 0:
 		return fmt.Sprintf("Task %s was woken.", woken.Tasks[0]), next, nil
 	case woken.Pending:
@@ -175,6 +177,17 @@ func doWake(ctx context.Context, p *Page, r *http.Request) (string, string, erro
 		return "No waiting task can be woken now.", next, nil
 	}
 	return "No task waits for this key.", next, nil
+}
+
+// unableHead says why the head of a sequence was not woken.
+func (p *Page) unableHead(ctx context.Context, head delayqueue.Task) error {
+	e, err := p.explain(ctx, head)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("no task was woken: the tasks of this key run in order, and it is the turn of %s: %s; it is to run %s",
+		head, e.Why, e.Expected)
+	return &refusal{http.StatusConflict, p.without(text, e.Key), "Nothing was changed. " + p.without(e.Remedy, e.Key)}
 }
 
 func reorder(

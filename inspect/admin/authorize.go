@@ -49,16 +49,19 @@ func (p *Page) authorize(r *http.Request, action string) ([]string, error) {
 func (p *Page) keysOf(ctx context.Context, t delayqueue.Task) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	fields, err := p.opts.Tasks.HMGet(ctx, parking.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result").Result()
+	fields, err := p.opts.Tasks.HMGet(ctx, parking.Task(t).Hash(), "railtoken:waiters", "railtoken:keys", "result", "railtoken:sequence").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of task %s: %w", t, err)
 	}
-	var text [3]string
+	var text [4]string
 	for i := range text {
 		text[i], _ = fields[i].(string)
 	}
 	var all []string
 	if key, ok := parking.KeyOf(text[0]); ok {
+		all = append(all, key)
+	}
+	if key, ok := parking.SequenceOf(text[3]); ok {
 		all = append(all, key)
 	}
 	for encoded := range strings.SplitSeq(text[1], " ") {

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"html"
 	"io"
 	"log/slog"
@@ -39,6 +40,9 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 // limit bounds every wait for an event.
 const limit = 30 * time.Second
+
+// errBroken is why tasks fail.
+var errBroken = errors.New("the warehouse does not answer")
 
 // rig is a Redis with an admin page.
 type rig struct {
@@ -81,10 +85,37 @@ func newRig(t *testing.T, o admin.Options) *rig {
 	return r
 }
 
-type job struct{ Key string }
+type job struct {
+	Key   string
+	Fails bool // in its handler
+}
 
 // crowd runs a worker in which task "first" holds key, and the others wait for it.
 func (r *rig) crowd(key string, waiters ...string) *rig {
+	r.Helper()
+	r.work()
+	r.task(middleware.Acquired, "audit", key, "first")
+	for _, id := range waiters {
+		r.task(middleware.Parked, "audit", key, id)
+	}
+	return r
+}
+
+// behindFailed runs a worker in which two tasks of a key wait in order behind one that has failed.
+func (r *rig) behindFailed(key string) *rig {
+	r.Helper()
+	r.work()
+	r.add("strict", "broken", job{Key: key, Fails: true})
+	for r.state("broken") != "retry" {
+		redistest.Receive(r, time.After(5*time.Millisecond), limit)
+	}
+	r.task(middleware.Parked, "strict", key, "next")
+	r.task(middleware.Parked, "strict", key, "last")
+	return r
+}
+
+// work runs a worker until the end of the test.
+func (r *rig) work() {
 	r.Helper()
 	w, err := worker.New(worker.Config{
 		Redis: worker.Redis{Addr: r.redis.Addr()}, Logger: slog.New(slog.DiscardHandler), Concurrency: 4,
@@ -101,11 +132,18 @@ func (r *rig) crowd(key string, waiters ...string) *rig {
 	}
 	for name, s := range map[string]middleware.Strategy{
 		"audit":   middleware.Requeue{Standby: -1},
+		"strict":  middleware.Requeue{Standby: -1, Order: middleware.StrictFIFO},
 		"limited": middleware.Requeue{Standby: -1, Limits: delayqueue.Limits{Conflicts: 1}},
 	} {
 		if err := worker.Handle(w, name, worker.Handler[job]{
 			Strategy: s, Keys: func(j job) []string { return []string{j.Key} },
-			Run: func(ctx context.Context, _ job) error { <-ctx.Done(); return ctx.Err() },
+			Run: func(ctx context.Context, j job) error {
+				if j.Fails {
+					return errBroken
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
 		}); err != nil {
 			r.Fatal(err)
 		}
@@ -114,17 +152,19 @@ func (r *rig) crowd(key string, waiters ...string) *rig {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = w.Shutdown() })
-	r.task(middleware.Acquired, "audit", key, "first")
-	for _, id := range waiters {
-		r.task(middleware.Parked, "audit", key, id)
-	}
-	return r
 }
 
 // task adds a task and waits for an event of it.
 func (r *rig) task(kind middleware.EventKind, taskType, key, id string) {
 	r.Helper()
-	data, err := json.Marshal(job{key})
+	r.add(taskType, id, job{Key: key})
+	r.await(kind, id)
+}
+
+// add adds a task.
+func (r *rig) add(taskType, id string, j job) {
+	r.Helper()
+	data, err := json.Marshal(j)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -132,7 +172,6 @@ func (r *rig) task(kind middleware.EventKind, taskType, key, id string) {
 	if _, err := client.Enqueue(asynq.NewTask(taskType, data), asynq.TaskID(id), asynq.Timeout(time.Minute)); err != nil {
 		r.Fatal(err)
 	}
-	r.await(kind, id)
 }
 
 func (r *rig) await(kind middleware.EventKind, id string) {

@@ -186,7 +186,7 @@ func (p *Page) task(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	e, err := read(r.Context(), &p.reads, "task:"+t.String(), func(ctx context.Context) (explain.Explanation, error) {
-		return explain.Task(ctx, explain.Options{Tasks: p.opts.Tasks, Inspector: p.opts.Inspector, Redlock: p.opts.Redlock}, t)
+		return p.explain(ctx, t)
 	})
 	if err != nil {
 		return view{}, err
@@ -199,6 +199,10 @@ func (p *Page) task(r *http.Request) (view, error) {
 		explain.Explanation
 		Of delayqueue.Task
 	}{e, t}}, nil
+}
+
+func (p *Page) explain(ctx context.Context, t delayqueue.Task) (explain.Explanation, error) {
+	return explain.Task(ctx, explain.Options{Tasks: p.opts.Tasks, Inspector: p.opts.Inspector, Redlock: p.opts.Redlock}, t)
 }
 
 func (p *Page) workers(r *http.Request) (view, error) {

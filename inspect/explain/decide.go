@@ -168,7 +168,7 @@ func forKey(f facts) []Cause {
 	switch {
 	case f.sequence.position == 1 && f.position == 0 && !f.putBack: // it is the head of its sequence, and has failed
 		return []Cause{RetryLater}
-	case f.sequence.failed():
+	case f.sequence.position > 1 && f.sequence.failed:
 		return []Cause{BehindFailed}
 	case f.sequence.position > 1, f.sequence.position == 0 && f.position > 1:
 		return []Cause{Behind}
@@ -227,7 +227,7 @@ func words(e *Explanation, f facts) {
 			e.Why += " (" + f.sequence.lastErr + ")"
 		}
 		e.Expected = "when that task has succeeded or is archived; it is retried at " + at(f.sequence.due)
-		e.Remedy = "repair what makes that task fail, or archive or delete it"
+		e.Remedy = "repair what makes that task fail, or delete it: railtoken drop " + f.sequence.first.String()
 	case QueuePaused:
 		e.Why, e.Expected = fmt.Sprintf("queue %q is paused", q), "when the queue is resumed"
 		e.Remedy = "resume the queue: asynq queue unpause " + q
@@ -244,9 +244,9 @@ func words(e *Explanation, f facts) {
 		case f.retried == 0:
 			e.Why = "it has not failed, but is tried again by its timer"
 		}
-		e.Expected = "at " + at(f.due)
+		e.Expected, e.Remedy = "at "+at(f.due), ofHead(f)
 	case Scheduled:
-		e.Why, e.Expected = "its time has not come", "at "+at(f.due)
+		e.Why, e.Expected, e.Remedy = "its time has not come", "at "+at(f.due), ofHead(f)
 	case LimitReached:
 		limit(e, f)
 	case NoQuorum:
@@ -347,14 +347,10 @@ func ofKey(f facts) string {
 	if f.holder != nil && !f.holder.Since.IsZero() {
 		text += fmt.Sprintf(" since %s", at(f.holder.Since))
 	}
-	switch f.waiters {
-	case 0:
+	if f.waiters == 0 {
 		return text
-	case 1:
-		return text + ", for which one task waits"
-	default:
-		return text + fmt.Sprintf(", for which %d tasks wait", f.waiters)
 	}
+	return text + ", for which " + waits(f.waiters)
 }
 
 // longHold is how long a key is held before a remedy is named: a lease of the default TTL was renewed by then.
@@ -371,6 +367,27 @@ func ofLongHold(f facts) string {
 	}
 	return fmt.Sprintf("its lock has been renewed since %s, so its process lives: if it hangs, railtoken look %s shows it, "+
 		"and railtoken depose %s --why REASON takes the key away", at(f.holder.Since), quoted(f.key), quoted(f.key))
+}
+
+// ofHead says what to do about the head of a sequence that is not parked; empty if no other task waits for it.
+func ofHead(f facts) string {
+	switch {
+	case f.sequence.position != 1 || f.waiters == 0:
+		return ""
+	case f.state == "scheduled":
+		return fmt.Sprintf("%s behind it in order: to let the next one run, railtoken drop %s", waits(f.waiters), f.task)
+	default:
+		return fmt.Sprintf("%s behind it in order: repair what makes it fail, or let the next one run: railtoken drop %s",
+			waits(f.waiters), f.task)
+	}
+}
+
+// waits counts tasks that wait.
+func waits(n int) string {
+	if n == 1 {
+		return "one task waits"
+	}
+	return fmt.Sprintf("%d tasks wait", n)
 }
 
 // tasks counts tasks.

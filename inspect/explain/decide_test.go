@@ -60,9 +60,14 @@ func TestSeveralCausesHaveAnOrder(t *testing.T) {
 			"the first of which is q/0 (pending)",
 		},
 		"behind a parked one": {
-			with(func(f *facts) { f.sequence = place{position: 2, state: "retry", parked: true} }),
+			with(func(f *facts) { f.sequence = place{position: 2, state: "retry"} }),
 			[]Cause{Behind},
 			"behind one task",
+		},
+		"head, and failed": {
+			with(func(f *facts) { f.position, f.retried, f.most, f.sequence = 0, 1, 3, place{position: 1, failed: true} }),
+			[]Cause{RetryLater},
+			"it has failed 1 of 4 times",
 		},
 		"postponed in an outage": {
 			with(func(f *facts) { f.key, f.postponed, f.votes = "", true, votes{servers: 3} }),

@@ -86,7 +86,7 @@ func (f *facts) gather(ctx context.Context, o Options) error {
 	if err := f.readKey(ctx, o); err != nil {
 		return err
 	}
-	if f.state == "retry" && f.position == 0 && f.sequence.position == 0 {
+	if f.delayed() && f.position == 0 && f.sequence.position == 0 {
 		// Its record names the key for which it was woken, but it does not wait for it now.
 		f.key, f.holder, f.conflicts, f.postponed = "", nil, 0, f.putBack
 	}
@@ -114,7 +114,7 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	var paused, length, at *redis.IntCmd
 	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		fields = p.HMGet(ctx, t.Hash(), "railtoken:waiters", "railtoken:conflicts", "railtoken:first", "railtoken:keys",
-			"railtoken:nonce", "pending_since")
+			"railtoken:nonce", "pending_since", "railtoken:sequence")
 		lease = p.ZScore(ctx, t.Prefix()+"lease", t.ID)
 		paused = p.Exists(ctx, t.Prefix()+"paused")
 		if f.state == "pending" {
@@ -126,11 +126,13 @@ func (f *facts) readRecord(ctx context.Context, client redis.UniversalClient) er
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	text := make([]string, 6)
+	text := make([]string, 7)
 	for i, field := range fields.Val() {
 		text[i], _ = field.(string)
 	}
 	if key, ok := parking.KeyOf(text[0]); ok && f.state == "retry" {
+		f.key = key
+	} else if key, ok := parking.SequenceOf(text[6]); ok && f.delayed() {
 		f.key = key
 	}
 	_, _ = fmt.Sscan(text[1], &f.conflicts) // 0 when there is none
@@ -241,7 +243,7 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 		}
 	}
 	f.waiters = k.Waiting
-	if f.state != "retry" {
+	if !f.delayed() {
 		return nil
 	}
 	entry := parking.Task(f.task).Entry()
@@ -258,20 +260,15 @@ func (f *facts) readKey(ctx context.Context, o Options) error {
 		f.position = int(rank.Val()) + 1
 	}
 	if len(k.Sequence) > 0 && place.Err() == nil {
-		return f.readSequence(ctx, o, k.Sequence[0], int(place.Val())+1)
+		return f.readSequence(ctx, o, *cmp.Or(k.Head(), &k.Sequence[0]), int(place.Val())+1)
 	}
 	return nil
 }
 
 // readSequence reads what the first task of the sequence does.
 func (f *facts) readSequence(ctx context.Context, o Options, first delayqueue.Waiter, position int) error {
-	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next}
-	err := o.Tasks.ZScore(ctx, parking.WaitersKey(f.key), parking.Task(first.Task).Entry()).Err()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	f.sequence.parked = err == nil
-	if !f.sequence.failed() {
+	f.sequence = place{position: position, first: first.Task, state: string(first.State), due: first.Next, failed: first.Failed}
+	if !f.sequence.failed {
 		return nil
 	}
 	info, _, err := asynqread.TaskOf(ctx, o.Tasks, first.Task.Queue, first.Task.ID)

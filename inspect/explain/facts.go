@@ -55,13 +55,13 @@ type place struct {
 	position int // from 1; 0 if it is in no sequence
 	first    delayqueue.Task
 	state    string // of the first task
-	parked   bool   // the first task waits for the key
+	failed   bool   // the first task has failed, and is retried when it is due
 	due      time.Time
 	lastErr  string
 }
 
-// failed reports whether the first task has failed and holds up the others until its retry.
-func (p place) failed() bool { return p.position > 1 && p.state == "retry" && !p.parked }
+// delayed reports whether the task waits in one of asynq's sets with a timer.
+func (f *facts) delayed() bool { return f.state == "retry" || f.state == "scheduled" }
 
 // votes is what the lock servers answer. The zero value is that of locks on the Redis of the tasks.
 type votes struct {

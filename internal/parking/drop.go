@@ -18,13 +18,15 @@ var (
 // Dropped is what [Engine.Drop] returns for a task that it has deleted.
 const Dropped = "dropped"
 
-// Drop deletes a task that is parked on key, with its uniqueness lock, and removes it from the waiters. It returns
-// [Dropped], or the state of a task that is not parked on key; that task stays.
+// Drop deletes a task that is parked on key, or that keeps its position in the sequence of key while it is retried later or
+// scheduled, with its uniqueness lock. It removes the task from the waiters and the sequence, and wakes the head of the
+// sequence that is left: nobody else does, when no task holds the key. It returns [Dropped], or the state of a task that does
+// not wait so; that task stays.
 func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	// The task is deleted first, and only if it has not been woken. The entry that is left is that of a task that is
 	// gone, which a wake skips. In the other order a crash, or a task that is about to park, would leave a task that no
 	// wake finds.
-	keys := []string{t.Hash(), t.Prefix() + "retry"}
+	keys := []string{t.Hash(), t.Prefix() + "retry", t.Prefix() + "scheduled"}
 	unique, err := e.client.HGet(ctx, t.Hash(), "unique_key").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", err
@@ -32,7 +34,7 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 	if unique != "" {
 		keys = append(keys, unique)
 	}
-	state, err := e.runSettled(ctx, dropScript, keys, t.ID, WaitersKey(key))
+	state, err := e.runSettled(ctx, dropScript, keys, t.ID, WaitersKey(key), SequenceKey(key))
 	if err != nil || state != Dropped {
 		return state, err
 	}
@@ -40,6 +42,13 @@ func (e *Engine) Drop(ctx context.Context, key string, t Task) (string, error) {
 		if err := e.client.ZRem(ctx, set, t.Entry()).Err(); err != nil {
 			e.log.WarnContext(ctx, "the entry of a dropped task is left among the waiters; wakes skip it", "error", err)
 		}
+	}
+	left, err := e.Remove(ctx, t, key)
+	if err == nil && len(left.Next) > 0 {
+		_, err = e.WakeTask(ctx, key, left.Next[0])
+	}
+	if err != nil {
+		e.log.WarnContext(ctx, "the task behind a dropped one was not woken; its timer will bring it back", "error", err)
 	}
 	return state, nil
 }

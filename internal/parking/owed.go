@@ -149,7 +149,7 @@ func (e *Engine) pay(ctx context.Context, key string) error {
 	case front.Failed:
 		return e.owe(ctx, key, owedLook)
 	}
-	w, err := e.WakeNext(ctx, key)
+	w, err := e.WakeNext(ctx, key, WakeOptions{})
 	e.repaired(key, w, false)
 	switch {
 	case err != nil || len(w.Tasks) > 0:

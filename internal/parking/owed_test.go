@@ -24,7 +24,7 @@ func TestAWakeIsFollowedUpWhenItsSenderHasEnded(t *testing.T) {
 				}
 				sender, other := r.newQueue(r.Client, parking.Options{}), r.newQueue(r.Client, parking.Options{})
 				other.Conn(asynqconn.Options{Queues: map[string]int{"elsewhere": 1}, Interval: time.Hour})
-				if woken, err := sender.WakeNext(t.Context(), r.key("k")); err != nil || woken.First() != first {
+				if woken, err := sender.WakeNext(t.Context(), r.key("k"), parking.WakeOptions{}); err != nil || woken.First() != first {
 					t.Fatalf("woke %+v, %v", woken, err)
 				}
 				sender.Settle()

@@ -131,7 +131,7 @@ func (r *Run) passWake() {
 	}
 	e := r.queue
 	e.background(e.closing, followUpLimit, func(ctx context.Context) {
-		w, err := e.WakeNext(ctx, key)
+		w, err := e.WakeNext(ctx, key, WakeOptions{})
 		e.repaired(key, w, false)
 		if err != nil {
 			e.log.WarnContext(ctx, "passing on a wake failed; the waiters' timers will bring them back", "task", r.task.String(),

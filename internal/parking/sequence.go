@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,6 +36,21 @@ const sequencePrefix = "railtoken:sequence:{"
 
 // SequenceKey returns the name of the sorted set of the tasks that wait for a key or hold it, in order of arrival.
 func SequenceKey(key string) string { return sequencePrefix + keys.Encode(key) + "}" }
+
+// SequenceOf returns the key of the sequence that a task's record names: see head.lua.
+func SequenceOf(mark string) (string, bool) {
+	name, _, _ := strings.Cut(mark, " ")
+	if !strings.HasPrefix(name, sequencePrefix) {
+		return "", false
+	}
+	return keys.Decode(strings.TrimSuffix(name[len(sequencePrefix):], "}"))
+}
+
+// HasFailed reports whether the last run of a task in state retry has failed, by the railtoken:nonce and pending_since of its
+// hash: asynq has ended the run that a fetch has named, unless a park has. A number is when the task was enqueued.
+func HasFailed(nonce, run string) bool {
+	return run != "" && run != nonce && strings.Trim(run, "0123456789") != ""
+}
 
 // JoinOptions says how a task joins a sequence. The zero value is a new arrival.
 type JoinOptions struct {

@@ -19,6 +19,8 @@ type Woken struct {
 	Pending bool
 	// Left is how many tasks still wait for the key.
 	Left int
+	// Head is the head of the key's sequence if [Engine.WakeNext] has not woken it, because it is not parked; else zero.
+	Head Task
 
 	gone bool // a task that was to be woken cannot run any more
 }
