@@ -48,6 +48,7 @@ func TestLookShowsEachLockServer(t *testing.T) {
 	t.Parallel()
 	tasks := redistest.Start(t).Client(t)
 	nodes, servers := redlockNodes(t, 3)
+	servers[2].Kill()
 	locker, err := locking.NewRedlock(nodes, locking.RedlockOptions{Guard: locking.GuardOff})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,6 @@ func TestLookShowsEachLockServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers[2].Kill()
 	i := newInspector(t, inspect.Options{Tasks: tasks, Nodes: nodes})
 	k, err := i.Look(t.Context(), "k", 10)
 	if err != nil {
