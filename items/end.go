@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/locking"
 )
 
 const (
@@ -59,7 +61,7 @@ func (c *conductor) process(ctx context.Context, task *asynq.Task) error {
 
 // outcome decides what becomes of the task once no item can run, and reports whether it is parked.
 func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool, err error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !c.isComplete(context.Cause(ctx)) {
 		return false, context.Cause(ctx)
 	}
 	if c.err != nil {
@@ -83,6 +85,12 @@ func (c *conductor) outcome(ctx context.Context, task *asynq.Task) (parked bool,
 		return false, c.finish(ctx, report)
 	}
 	return false, report.Err()
+}
+
+// isComplete reports whether the lease of the whole run was lost when all items were done and nothing else is left to do.
+// Then the middleware decides whether that counts.
+func (c *conductor) isComplete(cause error) bool {
+	return errors.Is(cause, locking.ErrLost) && c.finish == nil && !slices.Contains(c.store.done, false)
 }
 
 // left returns the failed items that have tries left, and the refused one whose key is most likely free first.

@@ -138,7 +138,7 @@ func (c *conductor) turn(ctx context.Context, wave []int) {
 	var all sync.WaitGroup
 	for n, end := range settled {
 		if end.keys != nil {
-			all.Go(func() { lost[n] = end.keys.Release(ctx) })
+			all.Go(func() { lost[n] = end.keys.Release(ctx, end.ran && end.err == nil && ctx.Err() == nil) })
 		}
 	}
 	if c.policy != Whole {

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/quorum"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 //go:embed lua/untouched.lua
@@ -20,26 +22,57 @@ var untouchedSource string
 var untouchedScript = redis.NewScript(untouchedSource)
 
 func init() {
-	lockhook.Untouched = func(ctx context.Context, lease any) (bool, error) {
-		return lease.(*Lease).untouched(ctx) //nolint:errcheck,forcetypeassert // every caller has a Lease
+	lockhook.Forgive = func(ctx context.Context, stopping <-chan struct{}, lease any) {
+		lease.(*Lease).forgive(ctx, stopping) //nolint:errcheck,forcetypeassert // every caller has a Lease
 	}
 }
 
-// untouched reports whether no other owner has had a key of the lease since it was granted, although it has expired:
-// every key is free, or still this lease's, and its fence counter is the one that the lease has left there. Every grant
-// to another owner, and every deposition, raises the counter, and nothing lowers it (docs/design.md, 3.4). A program
-// without fence counters leaves no trace. A backend that does not know says false.
+// forgiveFor is how long forgive waits for an answer.
+const forgiveFor = 5 * time.Second
+
+// forgive lets the success of a holder count although its lease has expired, as [Lease.MarkCommitted] does, if no other
+// owner has had the keys until now: then exclusion has held for all of the work. The store has mostly stood still, so
+// the question is repeated for up to 5 s, also when ctx ends, but not once stopping is closed.
+func (l *Lease) forgive(ctx context.Context, stopping <-chan struct{}) {
+	loss, ok := errors.AsType[*LostError](l.Err())
+	if !ok || loss.Reason != LossExpired || l.Committed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgiveFor)
+	defer cancel()
+	pauses := growing(20*time.Millisecond, 500*time.Millisecond, 1.5, 0.5)
+	for {
+		ours, err := l.untouched(ctx)
+		if ours {
+			l.MarkCommitted()
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-stopping:
+			return
+		default:
+		}
+		if !sleep(ctx, pauses.NextBackOff(), stopping) {
+			return
+		}
+	}
+}
+
+// untouched reports whether no other owner has had a key of the lease since it was granted: see
+// [backend.UntouchedGrant]. A grant that cannot tell says false.
 func (l *Lease) untouched(ctx context.Context) (bool, error) {
-	g, ok := l.grant.(interface {
-		untouched(ctx context.Context) (bool, error)
-	})
-	if !ok {
-		return false, nil
+	if g, ok := l.grant.(backend.UntouchedGrant); ok {
+		return g.Untouched(ctx)
 	}
-	return g.untouched(ctx)
+	return false, nil
 }
 
-func (g *singleGrant) untouched(ctx context.Context) (bool, error) {
+// Untouched looks at the lock and the fence counter of each key. The counter is the one that the lease has left there:
+// every grant to another owner, and every deposition, raises it, and nothing lowers it (docs/design.md, 3.4). A program
+// without fence counters leaves no trace.
+func (g *singleGrant) Untouched(ctx context.Context) (bool, error) {
 	tops := g.tops
 	for _, p := range g.parts {
 		ours, err := leftAlone(ctx, g.single.client, p.redisKeys, g.owner, tops[:len(p.keys)])
@@ -51,8 +84,8 @@ func (g *singleGrant) untouched(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// untouched asks every node. Another owner would have had a majority, so it is enough that a majority was left alone.
-func (g *redlockGrant) untouched(ctx context.Context) (bool, error) {
+// Untouched asks every node. Another owner would have had a majority, so it is enough that a majority was left alone.
+func (g *redlockGrant) Untouched(ctx context.Context) (bool, error) {
 	g.mu.Lock()
 	tokens := g.tokens
 	g.mu.Unlock()
@@ -94,7 +127,8 @@ func (g *redlockGrant) untouched(ctx context.Context) (bool, error) {
 	}
 }
 
-func (g *joinedGrant) untouched(ctx context.Context) (bool, error) {
+// Untouched asks each part.
+func (g *joinedGrant) Untouched(ctx context.Context) (bool, error) {
 	for _, part := range g.parts {
 		if ours, err := part.untouched(ctx); err != nil || !ours {
 			return false, err

@@ -9,6 +9,7 @@ import (
 	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
+	"github.com/railtoken/railtoken/locking/backend"
 )
 
 // The lock of a lease expires: its key is deleted.
@@ -59,14 +60,14 @@ func TestAnExpiredLeaseKnowsWhetherAnotherHadItsKey(t *testing.T) {
 				if _, err := lease.Fence(t.Context()); err != nil { // it is committed
 					t.Fatal(err)
 				}
-				if got, err := lockhook.Untouched(t.Context(), lease); !got || err != nil {
+				if got, err := untouched(t, lease); !got || err != nil {
 					t.Errorf("%s, before it expires: %v, %v", what, got, err)
 				}
 				for _, admin := range tc.admins {
 					do(t, admin, "DEL", lockOf(keys[0]), lockOf(keys[1]))
 				}
 				then.happens(t, keys)
-				if got, err := lockhook.Untouched(t.Context(), lease); got != then.untouched || err != nil {
+				if got, err := untouched(t, lease); got != then.untouched || err != nil {
 					t.Errorf("%s: %v, %v; want %v", what, got, err, then.untouched)
 				}
 			}
@@ -91,7 +92,7 @@ func TestAnExpiredLeaseAsksTheMaster(t *testing.T) {
 	for _, name := range []string{lockOf("k"), counterOf("k")} { // as they are now
 		do(t, behind, "SET", name, admin.Get(t.Context(), name).Val())
 	}
-	if got, err := lockhook.Untouched(t.Context(), lease); !got || err != nil {
+	if got, err := untouched(t, lease); !got || err != nil {
 		t.Errorf("before it expires: %v, %v", got, err)
 	}
 	do(t, admin, "DEL", lockOf("k"))
@@ -99,7 +100,16 @@ func TestAnExpiredLeaseAsksTheMaster(t *testing.T) {
 	if client.Get(t.Context(), lockOf("k")).Val() == "" {
 		t.Fatal("the client does not read from the replica")
 	}
-	if got, err := lockhook.Untouched(t.Context(), lease); got || err != nil {
+	if got, err := untouched(t, lease); got || err != nil {
 		t.Errorf("after another owner: %v, %v; want that it was touched", got, err)
 	}
+}
+
+func untouched(t *testing.T, lease *locking.Lease) (bool, error) {
+	t.Helper()
+	g, ok := lockhook.GrantsOf(lease)[0].(backend.UntouchedGrant)
+	if !ok {
+		t.Fatal("the grant cannot tell")
+	}
+	return g.Untouched(t.Context())
 }

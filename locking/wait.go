@@ -24,7 +24,8 @@ const (
 // The context of fn carries the lease ([FromContext]) and ends when the lease is lost.
 //
 // Do returns the error of fn, joined with one that matches [ErrLost] if the lease was lost and fn has not called
-// [Lease.MarkCommitted]. A failed release is not an error: the keys become free when their TTL ends. Do
+// [Lease.MarkCommitted]. If fn succeeds, a lease that has merely expired is not lost as long as no other owner has had the
+// keys: Do asks the backend for up to 5 s. A failed release is not an error: the keys become free when their TTL ends. Do
 // panics if fn is nil.
 func Do(
 	ctx context.Context, l Locker, keys []string, opts Options, fn func(ctx context.Context, lease *Lease) error,
@@ -44,7 +45,10 @@ func Do(
 			err = errors.Join(err, released)
 		}
 	}()
-	return fn(NewContext(lease.Context(ctx), lease), lease)
+	if err = fn(NewContext(lease.Context(ctx), lease), lease); err == nil {
+		lease.forgive(ctx, nil)
+	}
+	return err
 }
 
 // Wait acquires the keys. While another holder has one of them, Wait tries again until ctx ends, with jittered pauses

@@ -8,7 +8,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/internal/lockhook"
-	"github.com/railtoken/railtoken/internal/parking"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -19,8 +18,8 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 	r.list(lease, false)
 	r.active.Took(r.keys, false)
 	err := next.ProcessTask(locking.NewContext(lease.Context(ctx), lease), r.task)
-	if err == nil && ctx.Err() == nil && r.expiredUntouched(ctx, lease) {
-		lease.MarkCommitted()
+	if err == nil && ctx.Err() == nil {
+		lockhook.Forgive(ctx, r.Stopping, lease)
 	}
 	failed := err != nil || ctx.Err() != nil || lease.Err() != nil && !lease.Committed()
 	lost := r.giveBack(ctx, lease, r.ordering.stays(ctx, failed, err))
@@ -28,18 +27,4 @@ func (r *run) handle(ctx context.Context, lease *locking.Lease, next asynq.Handl
 		err = errors.Join(err, lost)
 	}
 	return err
-}
-
-// expiredUntouched reports whether the lease could not be renewed in time, but no other owner has had its keys until
-// now: then exclusion has held for the whole run. Redis has mostly stood still, so the question is repeated for up to
-// 5 s.
-func (r *run) expiredUntouched(ctx context.Context, lease *locking.Lease) bool {
-	loss, ok := errors.AsType[*locking.LostError](lease.Err())
-	if !ok || loss.Reason != locking.LossExpired || lease.Committed() {
-		return false
-	}
-	untouched, err := parking.Retry(ctx, r.Stopping, func(ctx context.Context) (bool, error) {
-		return lockhook.Untouched(ctx, lease)
-	})
-	return err == nil && untouched
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/internal/itemrun"
+	"github.com/railtoken/railtoken/internal/lockhook"
 	"github.com/railtoken/railtoken/internal/tasklimits"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -145,7 +146,10 @@ type lockedItem struct {
 func (i lockedItem) Lease() *locking.Lease { return i.lease }
 
 // Release releases the keys and wakes the next task of each. Other items of the task go on.
-func (i lockedItem) Release(ctx context.Context) error {
+func (i lockedItem) Release(ctx context.Context, succeeded bool) error {
+	if succeeded {
+		lockhook.Forgive(ctx, i.Stopping, i.lease)
+	}
 	if lost := i.giveBackNow(ctx, i.lease, false); errors.Is(lost, locking.ErrLost) {
 		return lost
 	}

@@ -63,6 +63,9 @@ func TestNoStatementUsesHostileObjects(t *testing.T) {
 	if err := pglock.InTx(t.Context(), tx, again); err != nil {
 		t.Error(err)
 	}
+	if alone, err := untouched(t, lease); !alone || err != nil {
+		t.Errorf("untouched: %v, %v", alone, err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := again.Release(ctx); err == nil {

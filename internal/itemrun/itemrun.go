@@ -51,8 +51,9 @@ type Run interface {
 type Item interface {
 	Lease() *locking.Lease
 	// Release releases the keys and wakes the next task of each. The error matches [locking.ErrLost]; it is nil if the
-	// lease was good until then.
-	Release(ctx context.Context) error
+	// lease was good until then. A lease that has merely expired is forgiven if the item has succeeded: see
+	// lockhook.Forgive.
+	Release(ctx context.Context, succeeded bool) error
 }
 
 // PausedError ends a run that has not failed: the task runs again after Delay and uses up no retry.

@@ -35,9 +35,9 @@ var Backend func(locker any) string
 // not come from package locking.
 var CloseBy func(locker io.Closer, deadline time.Time) error
 
-// Untouched reports whether no other owner has had a key of a *locking.Lease since it was granted, although it has
-// expired. It asks the servers. It is false if the backend does not know.
-var Untouched func(ctx context.Context, lease any) (bool, error)
+// Forgive marks a *locking.Lease as committed whose holder has succeeded, if it has merely expired: no other owner has
+// had its keys until now. It asks the servers, for up to 5 s, unless stopping is closed.
+var Forgive func(ctx context.Context, stopping <-chan struct{}, lease any)
 
 // Leave ends a lease of TakeOver without a release: the key stays locked until its TTL ends.
 var Leave func(lease any)

@@ -86,6 +86,17 @@ type Identified interface {
 	Store(ctx context.Context) (string, error)
 }
 
+// UntouchedGrant is a [Grant] that can tell whether exclusion has held although its locks have expired. If the store has
+// stood still for longer than the TTL, the work of a holder that has succeeded then still counts.
+type UntouchedGrant interface {
+	Grant
+
+	// Untouched reports whether no other grant has had any of the keys since this one was granted: each key is free, or
+	// still locked by this grant. It is false if the store cannot tell. It is asked after the TTL has ended and before
+	// Release, and repeated for a few seconds after an error.
+	Untouched(ctx context.Context) (bool, error)
+}
+
 // BlockGrant is a [Grant] that has reserved a block of consecutive tokens for each key, of which Fence returns the
 // first. A locking.Gate gives one to each holder to which it hands the lease off.
 type BlockGrant interface {
