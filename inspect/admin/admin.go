@@ -83,6 +83,7 @@ func (o Options) Validate() error {
 type Page struct {
 	opts   Options
 	mux    *http.ServeMux
+	routes []string // of mux, without the prefix
 	views  views
 	guard  guard
 	sealer sealer
@@ -139,24 +140,28 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // route says which function serves which path.
 func (p *Page) route() {
-	prefix := p.opts.Prefix
 	for path, page := range map[string]func(*http.Request) (view, error){
 		"/{$}": p.overview, "/keys": p.keys, "/key": p.key, "/waiting": p.waiting, "/task": p.task, "/workers": p.workers,
 		"/servers": p.servers, "/archived": p.archived, "/audit": p.audit, "/drop": p.confirmDrop,
 		"/replay": p.previewReplay, "/doctor": p.doctor,
 	} {
-		p.mux.HandleFunc("GET "+prefix+path, p.show(page))
+		p.handle(http.MethodGet, path, p.show(page))
 	}
-	p.mux.HandleFunc("GET "+prefix+"/find", p.find)
-	p.mux.HandleFunc("POST "+prefix+"/find", p.find)
+	p.handle(http.MethodGet, "/find", p.find)
+	p.handle(http.MethodPost, "/find", p.find)
 	for _, a := range actions {
-		p.mux.HandleFunc("POST "+prefix+"/do/"+a.name, p.act(a))
+		p.handle(http.MethodPost, "/do/"+a.name, p.act(a))
 	}
-	p.mux.HandleFunc("GET "+prefix+"/events", p.events)
-	p.mux.HandleFunc("GET "+prefix+"/assets/{name}", p.asset)
-	if prefix != "" {
-		p.mux.Handle("GET "+prefix, http.RedirectHandler(prefix+"/", http.StatusMovedPermanently))
+	p.handle(http.MethodGet, "/events", p.events)
+	p.handle(http.MethodGet, "/assets/{name}", p.asset)
+	if p.opts.Prefix != "" {
+		p.handle(http.MethodGet, "", http.RedirectHandler(p.opts.Prefix+"/", http.StatusMovedPermanently).ServeHTTP)
 	}
+}
+
+func (p *Page) handle(method, path string, serve http.HandlerFunc) {
+	p.routes = append(p.routes, method+" "+path)
+	p.mux.HandleFunc(method+" "+p.opts.Prefix+path, serve)
 }
 
 // notes are messages about what an action has done, until the next page has shown them.

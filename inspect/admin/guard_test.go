@@ -110,7 +110,8 @@ func TestAuthorizeRefusesWhatItDoesNotAllow(t *testing.T) {
 	}
 }
 
-// Whatever key, task and queue a request names, Authorize is asked about the keys that the task really has.
+// Whatever key, task and queue a request names to any route of the page, Authorize is asked about the keys that the task
+// really has.
 func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 	t.Parallel()
 	const private = "tenant-b:1"
@@ -137,36 +138,73 @@ func TestAuthorizeIsAskedAboutTheTasksOwnKeys(t *testing.T) {
 		}
 	}
 	token := r.form(r.get(http.StatusOK, "/key?key=tenant-a%3A1"), "depose").Get("token")
+	forged := []url.Values{{"key": {private}}} // what a request names: the key itself, or a task that has it
 	for _, task := range []string{"first", "second", "late"} {
 		for _, key := range []string{"", "tenant-a:1", private} {
-			address := url.Values{"queue": {"default"}, "task": {task}}
+			named := url.Values{"queue": {"default"}, "task": {task}}
 			if key != "" {
-				address.Set("key", key)
+				named.Set("key", key)
 			}
-			for _, path := range []string{"/task?", "/drop?"} {
-				if text := r.get(http.StatusForbidden, path+address.Encode()); key == "" && strings.Contains(text, private) {
-					t.Errorf("%s%s shows the key: %s", path, address.Encode(), text)
+			forged = append(forged, named)
+		}
+	}
+	asked := 0
+	for _, route := range r.page.Routes() {
+		method, path, _ := strings.Cut(route, " ")
+		path = strings.TrimSuffix(path, "{$}")
+		if path == "/assets/{name}" { // for everybody
+			continue
+		}
+		if path == "/find" { // it is asked by what is searched, and may find what is allowed
+			for _, q := range []string{private, "tenant-b", "first", "default/second", "late"} {
+				answer, text := r.request(method, path+"?"+url.Values{"q": {q}}.Encode(), nil, r.sameSite())
+				for _, link := range []string{"task=first", "task=second", "task=late", "key=tenant-b%3A"} {
+					if strings.Contains(answer.Header.Get("Location")+text, link) {
+						t.Errorf("%s %s of %s leads to %s", method, path, q, link)
+					}
 				}
 			}
-			for _, action := range []string{"wake", "put-first", "put-last", "drop", "replay", "replay-all", "depose"} {
-				form := maps.Clone(address)
+			continue
+		}
+		for _, named := range forged {
+			form := url.Values{}
+			if method == http.MethodPost {
+				form = maps.Clone(named)
 				form.Set("token", token)
-				r.post(http.StatusForbidden, action, form)
-				r.post(http.StatusForbidden, action+"?"+address.Encode(), url.Values{"token": {token}})
+			}
+			for _, address := range []string{path + "?" + named.Encode(), path} {
+				if address == path && method == http.MethodGet {
+					continue
+				}
+				r.page.ForgetRefusal()
+				answer, text := r.request(method, address, form, r.sameSite())
+				if answer.StatusCode != http.StatusForbidden {
+					t.Errorf("%s %s with %v: status %d", method, address, form, answer.StatusCode)
+				}
+				if named.Get("key") != private && strings.Contains(text, private) {
+					t.Errorf("%s %s with %v shows the key: %s", method, address, form, text)
+				}
+				action := admin.ActionOf(path)
+				if action == admin.View {
+					continue
+				}
+				asked++
+				entries, err := r.inspector.Audit(t.Context(), 1)
+				if err != nil || len(entries) != 1 {
+					t.Fatalf("no refusal is in the audit: %v", err)
+				}
+				if e := entries[0]; e.Outcome != inspect.Refused || string(e.Action) != action || e.Key != private ||
+					e.Task.ID != named.Get("task") || !strings.Contains(e.Err, "only for its tenant") {
+					t.Errorf("%s %s with %v: the audit has %+v", method, address, form, e)
+				}
 			}
 		}
+	}
+	if entries, err := r.inspector.Audit(t.Context(), 1000); err != nil || len(entries) != asked || asked == 0 {
+		t.Errorf("the audit has %d entries of %d, %v", len(entries), asked, err)
 	}
 	if first, second, late := r.state("first"), r.state("second"), r.state("late"); first != "active" || second != "retry" || late != "archived" {
 		t.Errorf("something was changed: %s %s %s", first, second, late)
-	}
-	entries, err := r.inspector.Audit(t.Context(), 100)
-	if err != nil || len(entries) == 0 {
-		t.Fatalf("no refusal is in the audit: %v", err)
-	}
-	for _, e := range entries {
-		if e.Outcome != inspect.Refused || e.Key != private || e.Task.Queue != "default" || !strings.Contains(e.Err, "only for its tenant") {
-			t.Errorf("the audit has %+v", e)
-		}
 	}
 }
 

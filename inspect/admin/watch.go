@@ -146,18 +146,13 @@ func (h *hub) tell(topic string) {
 
 // events sends an event whenever what a page shows has changed, until the page is closed.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
+	if _, err := p.authorize(r, View); err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	topic := ""
-	key, err := p.keyIfAny(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	if key != "" {
+	if key, _ := p.keyIfAny(r); key != "" { // authorize has read it
 		topic = keyTopic + key
-	}
-	if err := p.allowed(r, View, key); err != nil {
-		http.Error(w, plainLine(err.Error(), 200), http.StatusForbidden)
-		return
 	}
 	changed, ok := p.hub.join(topic)
 	if !ok {
