@@ -144,7 +144,7 @@ func TestEachPanelShowsData(t *testing.T) {
 	if err := json.Unmarshal(text, &board); err != nil || len(board.Panels) < 10 {
 		t.Fatalf("%d panels, %v", len(board.Panels), err)
 	}
-	s := startServer(t, runOrders(t))
+	s := startServer(t, t.TempDir(), runOrders(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	for _, panel := range board.Panels {
