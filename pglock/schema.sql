@@ -68,8 +68,8 @@ CREATE OR REPLACE VIEW railtoken.held AS
 -- has, and that holder. Keys that this owner has already are granted again, because a client may repeat a call.
 --
 -- It does not wait for transactions that hold a lease by InTx: their rows are skipped, and count as held. Tokens come from
--- a sequence, and are drawn while the key's row is locked or its row without a token was inserted: so they grow for each
--- key, also after its rows were deleted.
+-- a sequence, and are drawn while the key's row is locked or its row without a token was inserted, or by an update that
+-- takes only a row without a lease since: so they grow for each key, also after its rows were deleted.
 --
 -- A caller whose snapshot is old, because the database's default is REPEATABLE READ, cannot take a key that it does not
 -- see: the row without a token is unique, and a changed row cannot be locked or updated.
@@ -121,6 +121,7 @@ BEGIN
           CONTINUE;
         END IF;
         IF l.owner = '' THEN
+          CONTINUE WHEN cardinality(p_keys) = 1; -- the update below finds out whether it still is
           PERFORM 1 FROM railtoken.locks WHERE key = p_keys[i] AND fence = l.fence AND owner = '' FOR UPDATE;
           CONTINUE attempt WHEN NOT FOUND;
           CONTINUE;
@@ -148,6 +149,7 @@ BEGIN
               notify = '-infinity', ttl = p_ttl
             WHERE key = p_keys[i] AND fence = last[i]
             RETURNING fence INTO token;
+          CONTINUE attempt WHEN NOT FOUND AND i = 1; -- another attempt was faster, and nothing is taken yet
         END IF;
         held := false;
         place := i;
@@ -208,16 +210,15 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 #variable_conflict use_column
 DECLARE
   setting text;
-  last bigint;
 BEGIN
   setting := set_config('synchronous_commit', 'off', true); -- an assignment needs no query of its own
   FOR i IN 1..cardinality(p_keys) LOOP
-    SELECT fence INTO last FROM railtoken.locks
-      WHERE key = p_keys[i] AND fence = (SELECT max(fence) FROM railtoken.locks WHERE key = p_keys[i]) AND owner = p_owners[i]
-      FOR UPDATE;
-    CONTINUE WHEN NOT FOUND;
-    UPDATE railtoken.locks SET owner = '', ends = clock_timestamp() WHERE key = p_keys[i] AND fence = last
+    UPDATE railtoken.locks SET owner = '', ends = clock_timestamp()
+      WHERE key = p_keys[i] AND fence = (
+        SELECT fence FROM railtoken.locks WHERE key = p_keys[i] AND owner = p_owners[i] ORDER BY key DESC, fence DESC LIMIT 1
+          FOR UPDATE) -- an update alone does not wait for InTx
       RETURNING i, notify > clock_timestamp() INTO place, subscribed;
+    CONTINUE WHEN NOT FOUND;
     IF subscribed THEN
       PERFORM pg_notify('railtoken', encode(sha256(p_keys[i]), 'hex'));
     END IF;
