@@ -63,9 +63,10 @@ type Options struct {
 	// keys of their tasks are different. Otherwise a server fetches no task beside such a worker: see [SeparateLocksError].
 	AllowSeparateLocks bool
 
-	// DisableReports turns off the reports of what the tasks of the servers hold, which package inspect reads. A report
-	// costs four commands every 5 s, however many locks are held. Nobody notices that the locks of a server without
-	// reports are elsewhere, unless this server starts later than the others.
+	// DisableReports turns off the reports of what the tasks of the servers hold, which package inspect reads, and the history
+	// of what happened, which the admin page shows. A report costs four commands every 5 s, however many locks are held; the
+	// history costs two, and three for each of at most 100 keys for which tasks wait. Nobody notices that the locks of a server
+	// without reports are elsewhere, unless this server starts later than the others.
 	DisableReports bool
 
 	// Observer receives every event of the locks; nil disables it.

@@ -88,7 +88,7 @@ func (r *reports) of(a *Attached) *holdings.Reporter {
 			Queues: queues, Slots: a.budget.Slots, Config: a.fingerprint(), Backend: lockhook.Backend(a.locker),
 		}, holdings.Options{
 			Store: func(ctx context.Context) (string, bool) { return lockhook.Store(ctx, a.locker) },
-			Moved: a.moved, Beside: a.beside,
+			Moved: a.moved, Beside: a.beside, Parked: parking.Awaited{Engine: (*parking.Engine)(a.queue)},
 		})
 	}
 	return r.reporter

@@ -17,6 +17,7 @@ func (l *lock) reported() *holdings.Set {
 func (r *run) list(lease *locking.Lease, item bool) {
 	r.holding = holdings.Holding{
 		Queue: r.id.Queue, ID: r.id.ID, Type: r.task.Type(), Keys: r.keys, Since: r.began, Item: item, Lease: lease,
+		Waited: r.refusals > 0 || r.active.Met(r.attempt).Count > 0,
 	}
 	r.reported().Add(&r.holding)
 }

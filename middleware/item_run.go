@@ -96,7 +96,7 @@ func (r *itemsRun) Park(ctx context.Context, held *locking.HeldError, refused ti
 		r.firstAt = refused
 	}
 	if r.active.Met(r.attempt).Count == 0 {
-		r.reported().Conflict()
+		r.reported().Conflict(held.Key)
 		r.observe(ctx, &Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Waited: r.waited()})
 	}
 	requeue, _ := RequeueOf(r.Strategy)

@@ -238,7 +238,7 @@ func (r *run) decide(ctx context.Context, held *locking.HeldError) Decision {
 // observeRefusal reports the first refusal of the task since its handler last ran.
 func (r *run) observeRefusal(ctx context.Context, held *locking.HeldError) {
 	if r.refusals == 1 && r.active.Met(r.attempt).Count == 0 {
-		r.reported().Conflict()
+		r.reported().Conflict(held.Key)
 		r.observe(ctx,
 			&Event{Kind: Refused, Key: held.Key, Holder: known(held.Holder), Ahead: r.ordering.ahead(), Waited: r.waited()})
 	}

@@ -51,7 +51,7 @@ func remains(t *testing.T, client redis.UniversalClient) []string {
 	for key := range found {
 		switch {
 		case strings.HasSuffix(key, "}:fence"), strings.HasSuffix(key, "}:notify"),
-			strings.HasPrefix(key, "railtoken:worker"): // reports
+			strings.HasPrefix(key, "railtoken:worker"), strings.HasPrefix(key, "railtoken:history:"): // reports
 			// They say nothing of now, and expire.
 		case key == "railtoken:lock-store": // the identity of the server
 		default:

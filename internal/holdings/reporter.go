@@ -38,6 +38,8 @@ type Options struct {
 	Moved func(before, now string)
 	// Beside is called when a worker that runs has got a rival.
 	Beside func(now string, rival *Rival)
+	// Parked tells of the tasks that wait; nil for no history.
+	Parked Parked
 }
 
 // Reporter writes the reports of one worker. A report that fails is left out: the next one comes 5 s later.
@@ -51,7 +53,8 @@ type Reporter struct {
 	compare int // after so many reports, the worker is compared with the others; 0 for never
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
-	known   bool // Redis may have a report
+	known   bool      // Redis may have a report
+	minute  time.Time // of which the history has been told
 }
 
 // New returns a Reporter about a Set that reports nothing yet. The queues, slots, configuration and backend are those of w.
@@ -105,6 +108,7 @@ func isAnswer(err error) bool {
 }
 
 func (r *Reporter) run(ctx context.Context) {
+	r.remember(ctx)
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
@@ -122,6 +126,7 @@ func (r *Reporter) run(ctx context.Context) {
 		}
 		if r.write(ctx) == nil {
 			r.settle(ctx)
+			r.remember(ctx)
 		}
 	}
 }

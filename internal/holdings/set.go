@@ -3,7 +3,6 @@ package holdings
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +18,7 @@ type Holding struct {
 	Keys            []string
 	Since           time.Time
 	Item            bool
+	Waited          bool // the task was refused a key before
 	Lease           Lease
 
 	before, after *Holding // in the Set; nil at its ends
@@ -28,9 +28,9 @@ type Holding struct {
 // Set has the holdings of the tasks of a server in memory, in the order in which they began. Adding and removing cost
 // no allocation. The zero value is empty. It is safe for concurrent use, and a nil Set does nothing.
 type Set struct {
-	conflicts atomic.Int64
-
 	mu             sync.Mutex
+	conflicts      int64 // since the beginning
+	tally          tally
 	oldest, newest *Holding
 	keys           int
 	slots          func() (running, waiting int)
@@ -51,6 +51,7 @@ func (s *Set) Add(h *Holding) {
 	}
 	s.newest = h
 	s.keys += len(h.Keys)
+	s.tally.held(h)
 }
 
 // Remove removes a holding, if it is in the Set.
@@ -78,10 +79,33 @@ func (s *Set) Remove(h *Holding) {
 }
 
 // Conflict counts a task that was refused a key.
-func (s *Set) Conflict() {
-	if s != nil {
-		s.conflicts.Add(1)
+func (s *Set) Conflict(key string) {
+	if s == nil {
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conflicts++
+	s.tally.refused(key)
+}
+
+// Woke counts tasks that were woken for a key.
+func (s *Set) Woke(key string, tasks int) {
+	if s == nil || tasks == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.woke(key, tasks)
+}
+
+// take returns what was counted since the last time.
+func (s *Set) take() tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tally
+	s.tally = tally{}
+	return t
 }
 
 // CountSlots sets how the slots in use are counted.
@@ -103,9 +127,8 @@ var ended = func() context.Context {
 
 // fill writes what is held at the moment into a report: the oldest most keys, and how many there are.
 func (s *Set) fill(w *Worker, most int) {
-	w.Conflicts = s.conflicts.Load()
 	s.mu.Lock()
-	w.Keys = s.keys
+	w.Conflicts, w.Keys = s.conflicts, s.keys
 	count := s.slots
 	w.Held = make([]Held, 0, min(s.keys, most))
 	leases := make([]Lease, 0, cap(w.Held))

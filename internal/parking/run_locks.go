@@ -120,6 +120,7 @@ func (e *Engine) wokenWith(keys []string, all []fused.Woken) map[string]Woken {
 			continue
 		}
 		key, w := keys[one.Key-1], Woken{Tasks: tasksOf(one.Entries), Left: one.Left}
+		e.held.Woke(key, len(w.Tasks))
 		for _, t := range w.Tasks {
 			if e.woken != nil && one.Pending > 0 {
 				e.woken(t)

@@ -149,6 +149,7 @@ func (e *Engine) wakeAll(ctx context.Context, calls []call) []KeyWoken {
 		e.wakeAtOnce(ctx, calls, all)
 	}
 	for i, w := range all {
+		e.held.Woke(calls[i].target.key, len(w.Tasks))
 		for _, t := range w.Tasks {
 			if e.woken != nil {
 				e.woken(t)

@@ -41,6 +41,7 @@ func TestEveryMissingRuleIsReportedAtOnce(t *testing.T) {
 		"one queue":     {both, []string{"~asynq:{default}*", "~railtoken:*", "&*", "+@all"}, "~asynq:*", ""},
 		"no lists":      {both, []string{"~*", "&*", "+@all", "-lpush", "-zadd", "-publish"}, "+lpush +zadd", "+publish"},
 		"no scripts":    {both, []string{"~*", "&*", "+@all", "-@scripting"}, "+eval +evalsha", ""},
+		"no history":    {both, []string{"~asynq:*", "~railtoken:[^h]*", "&*", "+@all"}, "~railtoken:*", ""},
 		"all kinds":     {both, []string{"~asynq:*", "+@all", "-set"}, "~railtoken:* +set", "&asynq:* &railtoken:*"},
 		"locks alone": {
 			preflight.Needs{Locks: true},
@@ -130,7 +131,7 @@ func TestCommandsOfAllScriptsAreAsked(t *testing.T) {
 	asked := preflight.Commands(preflight.Needs{Queues: []string{"default"}, Locks: true, Info: true})
 	call := regexp.MustCompile(`calls?\('([A-Z]+)'`)
 	found := 0
-	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../internal/fused/lua", "../../items/lua", "../../internal/restartguard/lua"} {
+	for _, dir := range []string{"../../locking/lua", "../../internal/parking/lua", "../../internal/asynqconn/lua", "../../internal/asynqconn/intake/lua", "../../internal/fused/lua", "../../items/lua", "../../internal/restartguard/lua", "../../internal/holdings/lua"} {
 		scripts, err := filepath.Glob(filepath.Join(dir, "*.lua"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("scripts in %s: %q, %v", dir, scripts, err)

@@ -79,7 +79,7 @@ func namesOf(needs Needs) (names []string) {
 	}
 	if len(needs.Queues) > 0 {
 		names = append(names, "asynq:queues", "railtoken:parked", "railtoken:waiters:"+tag, "railtoken:sequence:"+tag,
-			holdings.Workers, holdings.Key("preflight"))
+			holdings.Workers, holdings.Key("preflight"), holdings.HistoryKey(time.Time{}))
 	}
 	if needs.Locks {
 		names = append(names, lockformat.StoreKey)
