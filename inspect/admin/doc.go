@@ -1,5 +1,6 @@
 // Package admin serves an admin page for locks and waiting tasks: what holds each key and for how long, which tasks
-// wait for it and why, the workers and lock servers, archived tasks, and past depositions.
+// wait for it and why, what happened in the last hour, the workers and lock servers, archived tasks, and past
+// depositions.
 //
 //	page, err := admin.New(admin.Options{Tasks: client, Inspector: inspector, Prefix: "/locks"})
 //	...

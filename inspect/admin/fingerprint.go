@@ -42,6 +42,7 @@ func (w *watcher) fingerprints(ctx context.Context, topics []string) (prints map
 			commands += 1 + len(reports)
 		}
 	}
+	minute := time.Now().Format(" 15:04") // the charts have a new column
 	found, err := inspector.Fingerprints(ctx, keys, mostWaiters)
 	commands += 3 * len(keys)
 	for i, key := range keys {
@@ -49,7 +50,7 @@ func (w *watcher) fingerprints(ctx context.Context, topics []string) (prints map
 			prints[keyTopic+key] = "error"
 			continue
 		}
-		prints[keyTopic+key] = found[i] + w.reported(key)
+		prints[keyTopic+key] = found[i] + w.reported(key) + minute
 	}
 	return prints, commands
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
 	"github.com/railtoken/railtoken/inspect/explain"
+	"github.com/railtoken/railtoken/internal/holdings"
 	"github.com/railtoken/railtoken/internal/redact"
 )
 
@@ -65,6 +66,7 @@ type overviewData struct {
 	NodesErr                      string
 	Voting                        int
 	Differ                        bool
+	lastHour
 }
 
 func (p *Page) overview(r *http.Request) (view, error) {
@@ -90,6 +92,7 @@ func (p *Page) overview(r *http.Request) (view, error) {
 			d.Voting++
 		}
 	}
+	d.lastHour = p.lastHour(r.Context(), holdings.Minute.All)
 	return view{"overview", "Overview", "overview", "", d}, nil
 }
 
@@ -126,6 +129,7 @@ type keyData struct {
 	Floor   bool
 	Ordered bool
 	Silent  int // lock servers that do not answer
+	lastHour
 }
 
 func (p *Page) key(r *http.Request) (view, error) {
@@ -143,6 +147,7 @@ func (p *Page) key(r *http.Request) (view, error) {
 			d.Silent++
 		}
 	}
+	d.lastHour = p.lastHour(r.Context(), func(m holdings.Minute) (holdings.Point, bool) { return m.Of(key) })
 	audit, err := p.readAudit(r.Context())
 	if err != nil {
 		return view{}, err

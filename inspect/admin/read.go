@@ -34,6 +34,7 @@ type reads struct {
 // entry is one read: under way until done is closed.
 type entry struct {
 	done  chan struct{}
+	fresh time.Duration
 	at    time.Time
 	value any
 	err   error
@@ -42,10 +43,15 @@ type entry struct {
 // read returns what load has returned at most fresh ago, or lets it read. Load goes on if the request ends, because
 // others may wait for it.
 func read[T any](ctx context.Context, r *reads, name string, load func(context.Context) (T, error)) (T, error) {
+	return readEach(ctx, r, name, fresh, load)
+}
+
+// readEach is read with another time than fresh.
+func readEach[T any](ctx context.Context, r *reads, name string, fresh time.Duration, load func(context.Context) (T, error)) (T, error) {
 	r.mu.Lock()
 	e := r.entries[name]
 	if e == nil || !e.isUsable() {
-		e = &entry{done: make(chan struct{})}
+		e = &entry{done: make(chan struct{}), fresh: fresh}
 		for other, old := range r.entries {
 			if !old.isUsable() {
 				delete(r.entries, other)
@@ -84,7 +90,7 @@ func read[T any](ctx context.Context, r *reads, name string, load func(context.C
 func (e *entry) isUsable() bool {
 	select {
 	case <-e.done:
-		return time.Since(e.at) < fresh
+		return time.Since(e.at) < e.fresh
 	default:
 		return true
 	}

@@ -140,6 +140,7 @@ func (r *rig) openShop() {
 			Key: []byte(h.key), Queue: "default", ID: h.holder, Type: h.taskType, Since: now.Add(-h.since).UnixMilli(), Mode: holdings.ModeTask,
 		})
 	}
+	r.rememberShop(now)
 	for _, w := range workers {
 		w.Version, w.Config, w.Slots, w.Queues = "v1.0.0", "9f2c61d0", 8, map[string]int{"default": 1}
 		w.Since = now.Add(-26 * time.Hour).UnixMilli()
@@ -151,6 +152,31 @@ func (r *rig) openShop() {
 			r.Fatal(err)
 		}
 		if err := r.client.ZAdd(ctx, holdings.Workers, redis.Z{Score: float64(now.UnixMilli()), Member: w.Host}).Err(); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// rememberShop has the workers report what happened in the last hour: a busy time with a crowd, and one without workers.
+func (r *rig) rememberShop(now time.Time) {
+	r.Helper()
+	for ago := range holdings.Minutes {
+		if ago > 33 && ago < 38 {
+			continue
+		}
+		crowd := max(0, 14-(ago-24)*(ago-24)/3)
+		all := holdings.Point{Waiting: 7 + ago%3 + crowd, Holds: 90 + ago*37%23, Wakes: 7 + ago%5 + 2*crowd, Refusals: 8 + ago*3%7 + 2*crowd}
+		all.Oldest = time.Duration(20+ago*11%40+20*crowd) * time.Second
+		key := holdings.Point{Holds: -1}
+		if ago <= 12 {
+			all.Oldest, all.Waiting = max(all.Oldest, time.Duration(12-ago)*time.Minute), all.Waiting+3
+			key = holdings.Point{Waiting: 3 - ago/5, Oldest: time.Duration(12-ago) * time.Minute, Refusals: ago / 9}
+		}
+		keys := map[string]holdings.Point{}
+		if key.Holds == 0 {
+			keys["order:1042"] = key
+		}
+		if _, err := holdings.Remember(r.Context(), r.client, now.Add(-time.Duration(ago)*time.Minute), all, keys, false); err != nil {
 			r.Fatal(err)
 		}
 	}
