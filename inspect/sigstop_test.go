@@ -3,14 +3,19 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/railtoken/railtoken/attach"
+	"github.com/railtoken/railtoken/delayqueue"
 	"github.com/railtoken/railtoken/inspect"
+	"github.com/railtoken/railtoken/inspect/explain"
+	"github.com/railtoken/railtoken/internal/doctor"
 	"github.com/railtoken/railtoken/internal/redistest"
 	"github.com/railtoken/railtoken/locking"
 )
@@ -35,6 +40,51 @@ func TestStoppedHolderIsDeposed(t *testing.T) {
 		t.Cleanup(func() { locker.Close() })
 		deposeStopped(t, addrs, attach.Options{Locker: locking.NewGate(locker, locking.GateOptions{})}, servers[4].Kill)
 	})
+}
+
+// A worker that is stopped sends no heartbeat any more. It has sent the last one up to 5 s before.
+func TestAStoppedWorkerIsReportedWithin20Seconds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.Client(t)
+	i := newInspector(t, inspect.Options{Tasks: client})
+	r := &rig{t, server, client, asynq.NewClientFromRedisClient(client), i}
+	r.serve(attach.Options{}, func(context.Context, *asynq.Task) error { return nil })
+	victim := startChild(t, server.Addr(), nil)
+	if _, err := r.tasks.Enqueue(asynq.NewTask("t", []byte("k")), asynq.Queue("child"), asynq.TaskID("held")); err != nil {
+		t.Fatal(err)
+	}
+	victim.line("holds")
+	r.enqueue("k", "next")
+	task := delayqueue.Task{Queue: "child", ID: "held"}
+	look := func() explain.Explanation {
+		e, err := explain.Task(t.Context(), explain.Options{Tasks: client, Inspector: i}, task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	r.eventually("the task is explained with its key and waiter", func() bool {
+		e := look()
+		return e.Cause == explain.Running && strings.Contains(e.Why, "holds key k") && strings.Contains(e.Why, "one task waits")
+	})
+	victim.stop()
+	stopped := time.Now()
+	var e explain.Explanation
+	r.eventually("the worker is silent", func() bool { e = look(); return e.Cause == explain.WorkerSilent })
+	if took := time.Since(stopped); took > 20*time.Second {
+		t.Errorf("that is said after %v", took)
+	}
+	pid := strconv.Itoa(victim.cmd.Process.Pid)
+	if !strings.Contains(e.Why, "/"+pid+", which has not been heard of for") || !strings.Contains(e.Why, "holds key k") || e.Remedy == "" {
+		t.Errorf("it is explained by %q, %q", e.Why, e.Remedy)
+	}
+	report, err := doctor.Examine(t.Context(), doctor.Sources{Tasks: client, Inspector: i})
+	if err != nil || !slices.ContainsFunc(report.Findings, func(f doctor.Finding) bool {
+		return f.Check == "stuck" && f.Where == "task child/held" && strings.Contains(f.What, "has not been heard of for")
+	}) {
+		t.Errorf("the doctor finds %+v, %v", report.Findings, err)
+	}
 }
 
 // soon is well before the holder's lock expires and the waiting task's own timer fires, after about 30 s. The next holder

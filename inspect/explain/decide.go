@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/railtoken/railtoken/delayqueue"
+	"github.com/railtoken/railtoken/internal/asynqread"
 	"github.com/railtoken/railtoken/locking"
 )
 
@@ -14,12 +15,8 @@ import (
 // late.
 const diedAfter = 5 * time.Second
 
-const (
-	// leaseTerm is how long asynq's lease lasts, which each heartbeat extends, every 5 s.
-	leaseTerm = 30 * time.Second
-	// silentAfter is how long a worker may be without a heartbeat.
-	silentAfter = 15 * time.Second
-)
+// recoveredAfter is how long asynq's recoverer leaves alone a task whose lease has ended.
+const recoveredAfter = 30 * time.Second
 
 // Explanation says why a task does not run. Its JSON names do not change between releases.
 type Explanation struct {
@@ -130,7 +127,7 @@ func active(f facts) []Cause {
 	switch {
 	case !f.lease.IsZero() && f.now.After(f.lease.Add(diedAfter)):
 		return []Cause{WorkerDied}
-	case silence(f) > silentAfter:
+	case asynqread.Silence(f.lease, f.now) > asynqread.SilentAfter:
 		return []Cause{WorkerSilent}
 	case f.holds:
 		return []Cause{Running}
@@ -141,14 +138,6 @@ func active(f facts) []Cause {
 	default:
 		return []Cause{Running}
 	}
-}
-
-// silence is how long ago the worker of an active task has extended asynq's lease; 0 if the task has none.
-func silence(f facts) time.Duration {
-	if f.lease.IsZero() {
-		return 0
-	}
-	return f.now.Sub(f.lease.Add(-leaseTerm))
 }
 
 // servers returns what is wrong with the lock servers.
@@ -193,8 +182,8 @@ func words(e *Explanation, f facts) {
 		}
 	case WorkerSilent:
 		e.Why = fmt.Sprintf("its handler runs%s, which has not been heard of for %v: it stands still, is cut off from Redis, or has died%s",
-			cmp.Or(inWorker(f), " in a worker"), silence(f).Round(time.Second), ofKey(f))
-		e.Expected = "again at " + at(f.lease.Add(leaseTerm)) + " or within a minute after that: a running server brings it back"
+			cmp.Or(inWorker(f), " in a worker"), asynqread.Silence(f.lease, f.now).Round(time.Second), ofKey(f))
+		e.Expected = "again at " + at(f.lease.Add(recoveredAfter)) + " or within a minute after that: a running server brings it back"
 		e.Remedy = "see whether that process is stopped or has lost its network; if it is gone, its lock ends by itself"
 		if f.holds && f.holder != nil && f.holder.Remaining > 0 {
 			e.Remedy += fmt.Sprintf(", in %v", f.holder.Remaining.Round(time.Second))

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/railtoken/railtoken/internal/asynqread"
 )
 
 const (
@@ -60,6 +62,17 @@ func unserved(f Facts) (all []Finding) {
 
 func stuck(f Facts) (all []Finding) {
 	for _, a := range f.Active {
+		silent := asynqread.Silence(a.Lease, f.At)
+		if silent > asynqread.SilentAfter && f.At.Before(a.Lease) {
+			all = append(all, Finding{
+				Where:   "task " + a.Task.String(),
+				What:    fmt.Sprintf("it is active, and its worker has not been heard of for %v", silent.Round(time.Second)),
+				Cost:    "its slot and its keys stay taken until asynq's lease and the locks have ended",
+				Remedy:  "see whether that process is stopped, has lost its network or has died: a running server brings the task back",
+				Command: "railtoken explain " + a.Task.String(),
+			})
+			continue
+		}
 		what, command := "it is active without a lease, so asynq never brings it back",
 			fmt.Sprintf("ZADD asynq:{%s}:lease 0 %s", a.Task.Queue, a.Task.ID)
 		if !a.Lease.IsZero() {

@@ -345,16 +345,21 @@ func TestEverySeededFaultIsFound(t *testing.T) {
 	}
 }
 
-func TestAHotSlotOfAClusterIsFound(t *testing.T) {
-	t.Parallel()
+func durableCluster(t *testing.T) *redistest.Cluster {
+	t.Helper()
 	cluster := redistest.StartCluster(t, 3)
 	for _, node := range cluster.Nodes() {
 		if err := node.Client(t).ConfigSet(t.Context(), "appendonly", "yes").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := &system{T: t, client: nil}
-	client := cluster.Client(t)
+	return cluster
+}
+
+func TestAHotSlotOfAClusterIsFound(t *testing.T) {
+	t.Parallel()
+	s := &system{T: t}
+	client := durableCluster(t).Client(t)
 	s.src.Tasks = client
 	client.SAdd(t.Context(), "asynq:queues", "hot", "cold")
 	ids := make([]any, 1500)

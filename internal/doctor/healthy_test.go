@@ -71,6 +71,12 @@ var healthy = map[string]struct {
 		s.until(func() bool { return s.client.ZCard(t.Context(), "railtoken:workers").Val() == 2 })
 		return s
 	}, []string{"workers"}},
+	"a Redis Cluster": {func(t *testing.T) *system {
+		s := &system{T: t}
+		s.src.Tasks = durableCluster(t).Client(t)
+		s.src.Tasks.SAdd(t.Context(), "asynq:queues", "default", "audits")
+		return s
+	}, nil},
 	"after SCRIPT FLUSH": {func(t *testing.T) *system {
 		s := newSystem(t)
 		s.worker()
